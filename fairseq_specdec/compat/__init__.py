@@ -1,0 +1,37 @@
+"""What differs between fairseq, torch and numpy releases, mended at import, in one room.
+
+``--user-dir`` imports the package before configs are converted and before any checkpoint is read,
+so a fault mended here is mended for every fairseq command. One function a fault; each applies only
+where the fault exists (it asks the installed library, not a version table, wherever it can), and
+applying it twice changes nothing.
+"""
+
+from .attention import math_attention_for_bf16_on_cpu
+from .batching import keep_last_batch
+from .better_transformer import strip_better_transformer
+from .checkpoints import allow_checkpoint_types, numpy_core_alias, old_meters_alias
+from .distributed import ddp_without_devices, torchrun_without_gpu
+from .tpu import bf16_without_tpu
+from .user_dir import know_own_folder
+
+FIXES = (
+    know_own_folder,
+    keep_last_batch,
+    strip_better_transformer,
+    allow_checkpoint_types,
+    numpy_core_alias,
+    old_meters_alias,
+    torchrun_without_gpu,
+    ddp_without_devices,
+    bf16_without_tpu,
+    math_attention_for_bf16_on_cpu,
+)
+
+
+def apply() -> None:
+    """Mend every fault of the installed libraries; calling it again changes nothing."""
+    for fix in FIXES:
+        fix()
+
+
+__all__ = ["FIXES", "apply"] + [fix.__name__ for fix in FIXES]

@@ -1,0 +1,48 @@
+"""Sentences that fairseq loses when it makes batches."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from .patch import wrap_once
+
+
+def keep_last_batch() -> None:
+    """Keep the last batch whatever its size: 100 sentences in, 100 out.
+
+    Fault: ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of
+    ``--required-batch-size-multiple`` (8 unless told), so fairseq-generate translates 96 of 100
+    sentences, exits 0 and scores 96; on no sentences at all it raises IndexError. Versions:
+    upstream main since 2022, ve-fairseq 0.12.3, fairseq-fixed 0.12.3.1; releases up to 0.12.2 are
+    sound. Upstream issues 5036, 5094, 5351.
+    """
+    from fairseq.data import data_utils
+
+    probe = data_utils.batch_by_size(
+        np.arange(3),
+        num_tokens_fn=None,
+        num_tokens_vec=np.ones(3, dtype=np.int64),
+        max_sentences=2,
+        required_batch_size_multiple=2,
+    )
+    if sum(len(batch) for batch in probe) == 3:
+        return
+    wrap_once(data_utils, "batch_by_size", "keep_last_batch", _batch_by_size)
+
+
+def _batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(indices, np.ndarray):
+        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+    if len(indices) == 0:
+        return []
+    batches = original(indices, *args, **kwargs)
+    call = inspect.signature(original).bind(indices, *args, **kwargs)
+    if call.arguments.get("fixed_shapes") is None:
+        # Batches are runs of `indices` in order, so what follows the kept ones is the dropped one.
+        kept = sum(len(batch) for batch in batches)
+        if kept < len(indices):
+            batches = list(batches) + [indices[kept:]]
+    return batches

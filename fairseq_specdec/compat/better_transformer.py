@@ -1,0 +1,50 @@
+"""The duplicate parameters of fairseq 0.12.2's encoder layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .patch import wrap_once
+
+DUPLICATES = (
+    "in_proj_weight",
+    "in_proj_bias",
+    "out_proj_weight",
+    "out_proj_bias",
+    "fc1_weight",
+    "fc1_bias",
+    "fc2_weight",
+    "fc2_bias",
+)
+
+
+def strip_better_transformer() -> None:
+    """Remove BetterTransformer's copies of the weights, from layers and from checkpoints.
+
+    Fault: in fairseq 0.12.2 every encoder layer registers eight extra parameters for torch's fast
+    path. They stay zero, fail data-parallel training as unused, reach the checkpoint (which no
+    other release then loads), and the fast path fails with "Mask Type should be defined". Versions:
+    0.12.2 only; the checkpoints it wrote are mended for every reader. Upstream issues 4858, 4899.
+    """
+    from fairseq.modules import transformer_layer
+
+    layer = transformer_layer.TransformerEncoderLayerBase
+    fix = "strip_better_transformer"
+    wrap_once(layer, "upgrade_state_dict_named", fix, _upgrade_state_dict_named)
+    if "_load_from_state_dict" not in vars(layer):  # defined by 0.12.2 alone, for the copies
+        return
+    wrap_once(layer, "__init__", fix, _init_without_duplicates)
+    del layer._load_from_state_dict  # nn.Module's own again
+
+
+def _upgrade_state_dict_named(original: Any, layer: Any, state_dict: Any, name: str) -> None:
+    original(layer, state_dict, name)
+    for duplicate in DUPLICATES:
+        state_dict.pop(f"{name}.{duplicate}", None)
+
+
+def _init_without_duplicates(original: Any, layer: Any, *args: Any, **kwargs: Any) -> None:
+    original(layer, *args, **kwargs)
+    for duplicate in DUPLICATES:
+        delattr(layer, duplicate)
+    layer.can_use_fastpath = False

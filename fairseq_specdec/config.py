@@ -1,0 +1,48 @@
+"""Every decoding flag, once: the fields become flags of fairseq's command lines."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.tasks.translation import TranslationConfig
+
+
+@dataclass
+class TranslationSpecDecConfig(TranslationConfig):
+    """fairseq's translation task, and how to decode it."""
+
+    strategy: str = field(
+        default="greedy",
+        metadata={
+            "help": "decoding strategy: greedy (nothing drafted), iad (the source is the draft), "
+            "gad (drafter, exact verification), gad++ or specdec (drafter, top-beta and tau)"
+        },
+    )
+    drafter_path: Optional[str] = field(
+        default=None, metadata={"help": "checkpoint of the drafter (gad, gad++)"}
+    )
+    block_size: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "k, tokens drafted per iteration; at most what the drafter was trained for "
+            "(default: that; for iad the whole rest of the source)"
+        },
+    )
+    top_beta: int = field(
+        default=3,
+        metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},
+    )
+    tau: float = field(
+        default=1.0,
+        metadata={"help": "tau of gad++: and at most this far (in log-probability) below the best"},
+    )
+    eval_accepted_verifier: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "while training a drafter: checkpoint of the verifier that validation decodes "
+            "with, to log mean accepted tokens as 'accepted_tokens'"
+        },
+    )
+    eval_accepted_sentences: int = field(
+        default=100,
+        metadata={"help": "how many validation sentences to decode for that (about)"},
+    )

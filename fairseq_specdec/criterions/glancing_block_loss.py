@@ -1,0 +1,212 @@
+"""``--criterion glancing_block_loss``: teaches a drafter to draft blocks after random prefixes."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
+from ..training.glancing import glancing_ratio
+from ..training.smoothed_nll import smoothed_nll
+
+
+@dataclass
+class GlancingBlockLossConfig(FairseqDataclass):
+    """Settings of the drafter's loss."""
+
+    label_smoothing: float = field(
+        default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    )
+    glancing_start: float = field(
+        default=0.5,
+        metadata={"help": "share of wrongly drafted tokens revealed at the start of training"},
+    )
+    glancing_stop: float = field(
+        default=0.3,
+        metadata={"help": "share of wrongly drafted tokens revealed from --glancing-updates on"},
+    )
+    glancing_updates: int = field(
+        default=0,
+        metadata={
+            "help": "updates over which the share goes from start to stop; 0 means --max-update"
+        },
+    )
+    block_loss_decay: float = field(
+        default=1.0,
+        metadata={
+            "help": "weight position j of a block by this to the power j: a drafted token counts "
+            "only if all before it are accepted (1 weights all alike, as the papers)"
+        },
+    )
+    # fairseq's own --max-update; without a help text it adds no flag
+    max_update: int = II("optimization.max_update")
+
+
+def leading_correct(correct: Tensor) -> Tensor:
+    """How many positions of each block are right before the first wrong one: bool [.., k] -> [..]."""
+    return correct.long().cumprod(-1).sum(-1)
+
+
+@register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
+class GlancingBlockLoss(FairseqCriterion):
+    """Cross-entropy on blocks of masks, with glancing (Ge et al. 2022, 3.2.1; Xia et al. 2023, 3.1).
+
+    In training, cuts are random and glancing reveals some targets. In validation, cuts are fixed and
+    nothing is revealed, so that figures compare across epochs and runs. In both, the loss is over
+    hidden block positions that have a target, and never over the prefix.
+
+    Logged: ``loss``, ``nll_loss`` (base 2), ``ppl``, ``block_accuracy`` (percent of the positions in
+    the loss), ``accepted`` (tokens per block that exact verification against the reference would
+    emit: the right ones before the first wrong one, and one of the verifier's own; always from a
+    draft in which nothing is revealed) and, in training, ``glancing_ratio``.
+
+    Raises:
+        ValueError: a setting out of range, or one of the task's that a drafter cannot honour; the
+            message names the flag.
+    """
+
+    def __init__(self, cfg: GlancingBlockLossConfig, task: Any):
+        super().__init__(task)
+        for name in ("glancing_start", "glancing_stop"):
+            _within(name, getattr(cfg, name), 0.0, 1.0)
+        _within("label_smoothing", cfg.label_smoothing, 0.0, 0.999)
+        if not 0.0 < cfg.block_loss_decay <= 1.0:
+            raise ValueError(
+                f"--block-loss-decay is {cfg.block_loss_decay}: it must be above 0 and at most 1"
+            )
+        self.label_smoothing = cfg.label_smoothing
+        self.start, self.stop = cfg.glancing_start, cfg.glancing_stop
+        self.total_updates = cfg.glancing_updates or cfg.max_update or 0
+        if self.start != self.stop and self.total_updates <= 0:
+            raise ValueError(
+                "--glancing-updates: the share of revealed tokens goes from --glancing-start to "
+                "--glancing-stop over this many updates; give it, or --max-update, or set both "
+                "shares alike"
+            )
+        self.decay = cfg.block_loss_decay
+        settings = getattr(task, "cfg", None)
+        for name, why in (
+            ("eval_bleu", "a drafter cannot translate alone; use --best-checkpoint-metric accepted"),
+            ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
+        ):
+            if getattr(settings, name, False):
+                raise ValueError(f"--{name.replace('_', '-')}: {why}")
+
+    def forward(
+        self, model: Any, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+        """Loss of a batch.
+
+        Args:
+            model: a ``SpecDrafterModel``, or its data-parallel wrapper.
+            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
+            reduce: sum the loss; else return it for each learnt position, [N].
+
+        Returns:
+            The summed loss (nats, fp32), the sum of its weights, and sums for the log.
+        """
+        target, net_input = sample["target"], sample["net_input"]
+        size, num_cuts = self._drafter_shape(model)
+        lengths = target.ne(self.padding_idx).sum(1)
+        ratio = 0.0
+        if model.training:
+            cuts = draw_cuts(lengths, num_cuts)
+            ratio = glancing_ratio(self.start, self.stop, model.num_updates, self.total_updates)
+        else:
+            cuts = fixed_cuts(sample["id"], lengths, num_cuts)
+        targets = block_targets(target, cuts, size, self.padding_idx)
+        output = model(
+            net_input["src_tokens"],
+            net_input["src_lengths"],
+            net_input["prev_output_tokens"],
+            cuts=cuts,
+            targets=targets,
+            glancing_ratio=ratio,
+        )
+        logits, learnt = output["logits"], output["learnt"]
+        gold = targets[learnt]
+        loss, nll = smoothed_nll(logits, gold, self.label_smoothing)
+        sample_size = learnt.sum().float()
+        if self.decay < 1.0:
+            steps = torch.arange(size, device=learnt.device, dtype=torch.float32)
+            weights = (self.decay**steps).expand(learnt.shape)[learnt]
+            loss = loss * weights
+            sample_size = weights.sum()
+        log = {
+            "loss": loss.data.sum(),
+            "nll_loss": nll.data.sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size.data,
+            **self._counts(logits.data, gold, learnt, output["first_correct"]),
+        }
+        if model.training:
+            log["glancing_ratio"] = ratio * cuts.numel()
+        return (loss.sum() if reduce else loss), sample_size, log
+
+    @staticmethod
+    def _drafter_shape(model: Any) -> Tuple[int, int]:
+        decoder = getattr(model, "decoder", None)
+        if not hasattr(decoder, "block_size"):
+            raise ValueError(
+                "--criterion glancing_block_loss trains drafters only: use --arch spec_drafter_base "
+                "or another spec_drafter or nar_drafter architecture"
+            )
+        return decoder.block_size, decoder.num_cuts
+
+    @staticmethod
+    @torch.no_grad()
+    def _counts(
+        logits: Tensor, gold: Tensor, learnt: Tensor, first_correct: Optional[Tensor]
+    ) -> Dict[str, Any]:
+        right = logits.max(-1).indices.eq(gold)  # much faster on the CPU than argmax()
+        if first_correct is None:  # nothing was revealed: this pass is the draft
+            first_correct = torch.zeros_like(learnt)
+            first_correct[learnt] = right
+        blocks = first_correct.size(0) * first_correct.size(1)
+        return {
+            "n_right": right.sum(),
+            "n_learnt": learnt.sum(),
+            "n_accepted": leading_correct(first_correct).sum() + blocks,
+            "n_blocks": blocks,
+        }
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Aggregate the sums of all workers."""
+
+        def total(key: str) -> float:
+            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
+
+        def average(name: str, amount: float, weight: float, scale: float, digits: int) -> None:
+            # a weight of 0 (everything was revealed) leaves the average as it is
+            value = scale * amount / weight if weight > 0 else 0.0
+            metrics.log_scalar(name, value, weight, round=digits)
+
+        learnt, blocks = total("n_learnt"), total("n_blocks")
+        average("loss", total("loss"), total("sample_size"), 1 / math.log(2), 3)
+        average("nll_loss", total("nll_loss"), learnt, 1 / math.log(2), 3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        average("block_accuracy", total("n_right"), learnt, 100.0, 2)
+        average("accepted", total("n_accepted"), blocks, 1.0, 3)
+        if any("glancing_ratio" in log for log in logging_outputs):
+            average("glancing_ratio", total("glancing_ratio"), blocks, 1.0, 3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
+        return True
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ValueError(
+            f"--{name.replace('_', '-')} is {value}: it must be from {low:g} to {high:g}"
+        )

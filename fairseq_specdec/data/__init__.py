@@ -1,0 +1,1 @@
+"""Making training data: sequence-level distillation of a binarised corpus (``distill``)."""

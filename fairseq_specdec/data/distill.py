@@ -1,0 +1,268 @@
+"""Sequence-level knowledge distillation: a teacher rewrites the targets of a binarised corpus.
+
+``specdec-distill DATA --path teacher.pt --dest OUT [any fairseq-generate flag]`` leaves in OUT the
+sources of DATA's training split, unchanged and in their order, with the teacher's output as
+targets; dictionaries and all other splits are copied. ``fairseq-train OUT`` runs on it at once.
+
+Kim and Rush (2016) introduced it. Ge et al. (2022, sections 3.2.1 and 3.2.2) train drafter and
+verifier on such a corpus, Xia et al. (2023, section 4.1) their drafter. The teacher's default is
+fairseq-generate's: beam search of width 5.
+
+Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
+it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;
+whoever finishes last publishes OUT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import Any, Dict, NamedTuple, Optional, Sequence
+
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from .corpus import Corpus
+from .files import DistillError, digest_of, read_json
+from .merge import REPORT, Filters, completed, merge
+from .parts import Parts
+from .plan import Shard, make_plan, resolve_shard, select
+from .settings import decoding_settings, provenance, refuse, teacher_paths
+from .teacher import Teacher, decode_chunks
+
+logger = logging.getLogger("fairseq_specdec.data.distill")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """fairseq-generate's flags and this command's own."""
+    parser: argparse.ArgumentParser = options.get_generation_parser()
+    parser.set_defaults(gen_subset="train")
+    group = parser.add_argument_group("Sequence-level distillation")
+    group.add_argument(
+        "--dest", required=True, metavar="DIR", help="directory of the distilled corpus"
+    )
+    subset = group.add_mutually_exclusive_group()
+    subset.add_argument(
+        "--limit", type=int, metavar="N", help="distil a random subset of N sentences (by --seed)"
+    )
+    subset.add_argument(
+        "--fraction",
+        type=float,
+        metavar="F",
+        help="distil a random share of the sentences, in (0, 1]",
+    )
+    group.add_argument(
+        "--on-length-limit",
+        choices=("drop", "keep"),
+        default="drop",
+        help="what to do with an output as long as --max-len-a and --max-len-b allow: it was cut "
+        "off, most often in a loop, and would teach the student to loop (default: drop)",
+    )
+    group.add_argument(
+        "--max-length-ratio",
+        type=float,
+        metavar="R",
+        help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
+        "at least 1 (default: keep all)",
+    )
+    group.add_argument(
+        "--chunk-size",
+        type=int,
+        default=512,
+        metavar="N",
+        help="sentences that are saved at once; a kill loses at most so many per process",
+    )
+    group.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="be process I (from 0) of N; without it torchrun and Slurm arrays are heeded",
+    )
+    group.add_argument(
+        "--merge",
+        action="store_true",
+        help="decode nothing, publish what finished processes left (the last one to finish does so "
+        "by itself, unless it was killed in between)",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="give up results at --dest that were made with other settings",
+    )
+    return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be honoured, naming the flag.
+
+    Raises:
+        DistillError: before any model is loaded.
+    """
+    if args.limit is not None and args.limit < 1:
+        raise DistillError(f"--limit {args.limit}: expected at least 1")
+    if args.fraction is not None and not 0 < args.fraction <= 1:
+        raise DistillError(f"--fraction {args.fraction}: expected within (0, 1]")
+    if args.max_length_ratio is not None and not args.max_length_ratio >= 1:
+        raise DistillError(f"--max-length-ratio {args.max_length_ratio}: expected 1 or more")
+    if args.chunk_size < 1:
+        raise DistillError(f"--chunk-size {args.chunk_size}: expected at least 1")
+    if args.fp16 and args.bf16:
+        raise DistillError("--fp16 and --bf16: choose one")
+    if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
+        raise DistillError(
+            "--num-shards and --distributed-world-size do not shard this command; use --shard i/n, "
+            "torchrun or a Slurm array"
+        )
+    for name in ("constraints", "replace_unk", "score_reference"):
+        if getattr(args, name, None):
+            raise DistillError(
+                "--{}: has no meaning for distillation; leave it out".format(name.replace("_", "-"))
+            )
+    if not os.path.isdir(args.data or ""):
+        raise DistillError(
+            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
+        )
+    if os.path.realpath(args.dest) == os.path.realpath(args.data):
+        raise DistillError("--dest: is the corpus itself; choose another directory")
+
+
+class Job(NamedTuple):
+    """What the command line asks for, checked against what lies on disk."""
+
+    config: Any
+    task: Any
+    corpus: Corpus
+    destination: str
+    filters: Filters
+    settings: Dict[str, Any]
+    parts: Parts
+    digest: str
+
+
+def prepare(args: argparse.Namespace) -> Job:
+    """Check flags, files and earlier results; no model is loaded.
+
+    Raises:
+        DistillError: see :func:`check`; also where --dest holds something else.
+    """
+    check(args)
+    config = convert_namespace_to_omegaconf(args)
+    if config.dataset.max_tokens is None and config.dataset.batch_size is None:
+        config.dataset.max_tokens = 12000  # fairseq-generate's own default
+    teacher_paths(config)
+    try:
+        task = tasks.setup_task(config.task)
+    except Exception as error:  # fairseq raises a bare Exception where it finds no languages
+        raise DistillError(
+            f"{args.data}: {error}; expected a directory written by fairseq-preprocess"
+        ) from error
+    languages = task.cfg.source_lang, task.cfg.target_lang
+    corpus = Corpus(args.data, config.dataset.gen_subset, *languages)
+    destination = os.path.abspath(args.dest)
+    filters = Filters(args.on_length_limit, args.max_length_ratio)
+    settings = decoding_settings(
+        config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
+    )
+    digest = digest_of(settings)
+    parts = Parts(destination, digest)
+    job = Job(config, task, corpus, destination, filters, settings, parts, digest)
+    _check_destination(job, args.overwrite)
+    return job
+
+
+def _check_destination(job: Job, overwrite: bool) -> None:
+    report = os.path.join(job.destination, REPORT)
+    if os.path.isfile(report):
+        if completed(job.destination, job.digest, job.filters) is None and not overwrite:
+            before = read_json(report)
+            kept_by = {"--" + k.replace("_", "-"): v for k, v in before.get("filters", {}).items()}
+            mine = {"--" + k.replace("_", "-"): v for k, v in job.filters._asdict().items()}
+            earlier = dict(before.get("settings", {}), **kept_by)
+            raise refuse(job.destination, earlier, dict(job.settings, **mine))
+    elif os.path.lexists(job.destination) and not (
+        os.path.isdir(job.destination) and not os.listdir(job.destination)
+    ):
+        raise DistillError(
+            f"--dest: {job.destination} exists and was not made by this command; choose another"
+        )
+    for manifest in job.parts.others():
+        if not overwrite:
+            raise refuse(job.parts.home, manifest.get("settings", {}), job.settings)
+
+
+def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
+    """Distil, or continue to; the last process to finish publishes the corpus.
+
+    Args:
+        args: as :func:`get_parser` and fairseq's ``parse_args_and_arch`` read them.
+        arguments: the words of the command line, for the record.
+
+    Returns:
+        the report written to ``distill.json``, or None while other shards are at work.
+    """
+    job = prepare(args)
+    shard = resolve_shard(args.shard, os.environ)
+    done = completed(job.destination, job.digest, job.filters)
+    if done is not None:
+        logger.info("%s is complete already; nothing to do", job.destination)
+        job.parts.remove()
+        return done
+    if not args.merge:
+        _distill(job, args, shard, arguments)
+        plan = job.parts.plan()
+        if plan is not None and job.parts.missing(plan):
+            missing = len(job.parts.missing(plan))
+            logger.info("done here; %d chunks of other shards are not finished yet", missing)
+            return None
+    report = {"digest": job.digest, "settings": job.settings, "corpus": job.corpus.directory}
+    report["teacher"] = job.config.common_eval.path
+    impl = job.config.dataset.dataset_impl
+    written = merge(job.corpus, job.task, impl, job.parts, job.destination, job.filters, report)
+    logger.info("%s: %s", job.destination, written["counts"])
+    return written
+
+
+def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
+    job.parts.create({"settings": job.settings, "digest": job.digest})
+    teacher = Teacher(job.config, job.task)
+    split, batching = job.config.dataset.gen_subset, job.config.dataset
+    job.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)
+    dataset = job.task.dataset(split)
+    seed = int(job.config.common.seed)
+    plan = make_plan(
+        job.task,
+        dataset,
+        select(len(dataset), args.limit, args.fraction, seed),
+        teacher.source_limit(),
+        args.chunk_size,
+        max_tokens=batching.max_tokens,
+        max_sentences=batching.batch_size,
+        required_batch_size_multiple=batching.required_batch_size_multiple,
+        seed=seed,
+    )
+    job.parts.agree_on(plan)
+    job.parts.note_run(shard.rank, provenance(arguments, teacher.device_name))
+    decode_chunks(teacher, dataset, plan, job.parts, shard)
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-distill``."""
+    # force: importing fairseq's tasks has already given the root logger a handler and level DEBUG.
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stderr,
+        force=True,
+    )
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    args = options.parse_args_and_arch(get_parser(), input_args=words)
+    try:
+        main(args, words)
+    except (DistillError, OSError) as error:
+        raise SystemExit(f"specdec-distill: error: {error}") from error
+
+
+if __name__ == "__main__":
+    cli_main()

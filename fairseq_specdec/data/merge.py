@@ -1,0 +1,274 @@
+"""From finished chunks to a corpus: order restored, drops counted, published in one rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import indexed_dataset
+
+from .corpus import Corpus, Sentences
+from .files import DistillError, own_suffix, read_json, sha256, sync, write_json
+from .parts import Hypotheses, Parts
+from .plan import CODE, REASONS, Plan, missing_and_doubled
+
+REPORT = "distill.json"
+DROPPED = "dropped.tsv"
+
+
+class Filters(NamedTuple):
+    """Which of the teacher's outputs are kept."""
+
+    on_length_limit: str = "drop"  # or "keep": outputs cut off at the length limit
+    max_length_ratio: Optional[float] = None  # longer side over shorter side, without </s>
+
+
+def judge(
+    hypotheses: Hypotheses, source_lengths: np.ndarray, filters: Filters, eos: int
+) -> np.ndarray:
+    """Why each sentence is kept or dropped; the first reason that applies counts.
+
+    Args:
+        hypotheses: n sentences in any order.
+        source_lengths: int [n], tokens with </s>, in the same order.
+        filters: the caller's choice.
+        eos: index of </s>.
+
+    Returns:
+        int8 [n]: positions in ``REASONS``; 0 is kept.
+
+    Raises:
+        DistillError: a hypothesis does not end in </s>, which no student could learn from.
+    """
+    lengths = hypotheses.lengths.astype(np.int64)
+    ends = np.cumsum(lengths)
+    spoken = lengths > 0
+    if not (hypotheses.tokens[ends[spoken] - 1] == eos).all():
+        raise DistillError("the generator returned a hypothesis that does not end in </s>")
+    source = np.maximum(source_lengths.astype(np.int64) - 1, 0)
+    target = np.maximum(lengths - 1, 0)
+    codes = np.zeros(len(lengths), dtype=np.int8)
+    # From the last to the first, so that the first in REASONS wins.
+    if filters.max_length_ratio is not None:
+        longer, shorter = np.maximum(source, target), np.minimum(source, target)
+        codes[longer > filters.max_length_ratio * shorter] = CODE["length_ratio"]
+    if filters.on_length_limit == "drop":
+        codes[hypotheses.at_limit] = CODE["length_limit"]
+    codes[target == 0] = CODE["empty_target"]
+    codes[~spoken] = CODE["no_hypothesis"]
+    codes[source == 0] = CODE["empty_source"]
+    return codes
+
+
+def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
+    """All chunks as one, in the order of the corpus, and the seconds that they took together.
+
+    Raises:
+        DistillError: a chunk is missing, damaged, or holds other sentences than planned.
+    """
+    missing = parts.missing(plan)
+    if missing:
+        raise DistillError(
+            f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
+            f"{missing[:5]}); run every shard of the same command again without --merge, finished "
+            "chunks are skipped"
+        )
+    lengths = np.zeros(plan.total, dtype=np.int32)
+    at_limit = np.zeros(plan.total, dtype=bool)
+    seen, seconds, pieces = [], 0.0, []
+    for chunk in range(len(plan.chunk_ends)):
+        piece, spent = parts.read(chunk)
+        lengths[piece.indices], at_limit[piece.indices] = piece.lengths, piece.at_limit
+        seen.append(piece.indices)
+        pieces.append(piece)
+        seconds += spent
+    lost, extra = missing_and_doubled(np.concatenate(seen), plan.order)
+    if len(lost) or len(extra):
+        raise DistillError(
+            f"{parts.directory}: its chunks lack {len(lost)} planned sentences and hold "
+            f"{len(extra)} twice or unplanned; delete the directory and distil again"
+        )
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    tokens = np.zeros(int(lengths.sum()), dtype=np.int32)
+    for piece in pieces:
+        begin = 0
+        for index, length in zip(piece.indices.tolist(), piece.lengths.tolist()):
+            tokens[starts[index] : starts[index] + length] = piece.tokens[begin : begin + length]
+            begin += length
+    order = np.sort(plan.order)
+    return Hypotheses(order, lengths[order], at_limit[order], tokens), seconds
+
+
+def completed(destination: str, digest: str, filters: Filters) -> Optional[Dict[str, Any]]:
+    """The report of a corpus that these settings already made, or None."""
+    path = os.path.join(destination, REPORT)
+    if not os.path.isfile(path):
+        return None
+    report = read_json(path)
+    same = report.get("digest") == digest and report.get("filters") == filters._asdict()
+    return report if same else None
+
+
+def merge(
+    corpus: Corpus,
+    task: Any,
+    dataset_impl: Any,
+    parts: Parts,
+    destination: str,
+    filters: Filters,
+    report: Dict[str, Any],
+) -> Dict[str, Any]:
+    """Write the distilled corpus and publish it under ``destination`` in one step.
+
+    Several processes may merge at once: each builds its own copy, the first rename wins, the
+    others find the finished corpus and drop theirs.
+
+    Args:
+        corpus: the original corpus.
+        task: holds ``source_dictionary`` and ``target_dictionary``.
+        dataset_impl: fairseq's ``--dataset-impl``, None to infer it.
+        parts: finished chunks and their plan; removed at the end.
+        destination: the directory to publish.
+        filters: which outputs are kept.
+        report: what to say in ``distill.json`` beside the counts; holds ``digest``.
+
+    Returns:
+        the report as written.
+    """
+    building = os.path.join(parts.directory, "merged-" + own_suffix())
+    try:
+        os.makedirs(building)
+        written = _build(corpus, task, dataset_impl, parts, building, filters, report)
+        _publish(building, destination, parts)
+    except (OSError, DistillError):
+        # A process that merged at the same time may have removed the parts under our hands.
+        done = completed(destination, report["digest"], filters)
+        if done is None:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        written = done
+    parts.remove()
+    return written
+
+
+def _publish(building: str, destination: str, parts: Parts) -> None:
+    if os.path.isfile(os.path.join(destination, REPORT)):
+        # Only --overwrite comes here; the old corpus is deleted together with the parts.
+        os.rename(destination, os.path.join(parts.directory, "replaced-" + own_suffix()))
+    os.rename(building, destination)
+    sync(os.path.dirname(destination))
+
+
+def _build(
+    corpus: Corpus,
+    task: Any,
+    dataset_impl: Any,
+    parts: Parts,
+    building: str,
+    filters: Filters,
+    report: Dict[str, Any],
+) -> Dict[str, Any]:
+    plan = parts.plan()
+    if plan is None:
+        raise DistillError(f"{parts.home}: nothing was distilled yet; run without --merge")
+    hypotheses, seconds = gather(parts, plan)
+    source = corpus.read_source(task.source_dictionary, dataset_impl)
+    if len(source) != plan.total:
+        raise DistillError(
+            f"{corpus.directory}: holds {len(source)} sentences, the task's dataset "
+            f"{plan.total}; leave out flags that repeat or join splits (--upsample-primary)"
+        )
+    source_lengths = np.array([len(source[i]) for i in hypotheses.indices.tolist()], dtype=np.int64)
+    codes = judge(hypotheses, source_lengths, filters, task.target_dictionary.eos())
+    counts = _count(plan, codes)
+    tokens = _write_pair(corpus, task, source, hypotheses, codes == 0, building)
+    _write_dropped(os.path.join(building, DROPPED), plan, hypotheses.indices, codes)
+    corpus.copy_untouched(building)
+    names = sorted(os.listdir(building))
+    written = dict(
+        report,
+        filters=filters._asdict(),
+        counts=counts,
+        tokens=tokens,
+        decoding={
+            "seconds": round(seconds, 3),
+            "sentences_per_second": round(len(hypotheses.indices) / seconds, 3)
+            if seconds
+            else None,
+            "processes": "seconds and speed are summed over and per process",
+        },
+        runs=parts.runs(),
+        files={name: sha256(os.path.join(building, name)) for name in names},
+    )
+    write_json(os.path.join(building, REPORT), written)
+    return written
+
+
+def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
+    both = np.bincount(np.concatenate([codes, plan.left_out_codes]), minlength=len(REASONS))
+    chosen = len(codes) + len(plan.left_out)
+    dropped = {reason: int(both[code]) for reason, code in CODE.items() if code}
+    kept, lost = int(both[0]), sum(dropped.values())
+    if kept + lost != chosen:
+        raise DistillError(f"{chosen} sentences chosen, but {kept} kept and {lost} dropped")
+    return {
+        "corpus": plan.total,
+        "chosen": chosen,
+        "kept": kept,
+        "dropped": lost,
+        "reasons": dropped,
+    }
+
+
+def _write_pair(
+    corpus: Corpus,
+    task: Any,
+    source: Sentences,
+    hypotheses: Hypotheses,
+    keep: np.ndarray,
+    building: str,
+) -> Dict[str, int]:
+    """Write both sides as fairseq-preprocess does; return the tokens written, with </s>."""
+    sides = {
+        corpus.source: (corpus.prefix(corpus.source), task.source_dictionary),
+        corpus.target: (corpus.prefix(corpus.target), task.target_dictionary),
+    }
+    builders, tokens = {}, {}
+    for language, (name, dictionary) in sides.items():
+        builders[language] = indexed_dataset.make_builder(
+            os.path.join(building, name + ".bin"), impl="mmap", vocab_size=len(dictionary)
+        )
+        tokens[language] = 0
+    starts = np.cumsum(hypotheses.lengths, dtype=np.int64) - hypotheses.lengths
+    for row in np.flatnonzero(keep).tolist():
+        begin, length = int(starts[row]), int(hypotheses.lengths[row])
+        sentence = hypotheses.tokens[begin : begin + length]
+        pair = {
+            corpus.source: source[int(hypotheses.indices[row])],
+            corpus.target: torch.from_numpy(sentence.astype(np.int64)),
+        }
+        for language, item in pair.items():
+            builders[language].add_item(item)
+            tokens[language] += len(item)
+    for language, (name, _) in sides.items():
+        stem = os.path.join(building, name)
+        builders[language].finalize(stem + ".idx")
+        sync(stem + ".bin")
+        sync(stem + ".idx")
+        read_back = indexed_dataset.make_dataset(stem, impl="mmap") if keep.any() else []
+        if len(read_back) != int(keep.sum()):
+            raise DistillError(f"{stem}: holds {len(read_back)} sentences")
+    return tokens
+
+
+def _write_dropped(path: str, plan: Plan, index: np.ndarray, codes: np.ndarray) -> None:
+    every = np.concatenate([index[codes != 0], plan.left_out])
+    why = np.concatenate([codes[codes != 0], plan.left_out_codes])
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write("index\treason\n")
+        for place in np.argsort(every, kind="stable").tolist():
+            stream.write(f"{int(every[place])}\t{REASONS[int(why[place])]}\n")
+    sync(path)

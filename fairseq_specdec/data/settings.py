@@ -1,0 +1,149 @@
+"""What a distilled corpus was made with: settings that must not change midway, and provenance."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Mapping, Sequence
+
+import fairseq
+import numpy as np
+import torch
+from fairseq import utils
+from omegaconf import OmegaConf
+
+from ..version import __version__
+from .corpus import Corpus
+from .files import DistillError, sha256
+
+
+def _plain(value: Any) -> Any:
+    """A JSON-serialisable twin of a configuration value; a file's name becomes its SHA-256."""
+    if isinstance(value, str) and os.path.isfile(value):
+        return "sha256:" + sha256(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def _fields(config: Any) -> Dict[str, Any]:
+    if OmegaConf.is_config(config):
+        container: Any = OmegaConf.to_container(config, resolve=True)
+        return dict(container)
+    return dict(vars(config))
+
+
+def teacher_paths(config: Any) -> List[str]:
+    """The checkpoints of ``--path a.pt:b.pt``.
+
+    Raises:
+        DistillError: none is named, or one is missing.
+    """
+    if not config.common_eval.path:
+        raise DistillError("--path: name the teacher's checkpoint, or several joined by ':'")
+    paths = list(utils.split_paths(config.common_eval.path))
+    for path in paths:
+        if not os.path.isfile(path):
+            raise DistillError(f"--path: {path} does not exist; name a trained checkpoint")
+    return paths
+
+
+def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]:
+    """Everything that the teacher's output depends on, flat, by the flag or file that sets it.
+
+    Files (teacher, drafter, corpus) stand for their contents, so moving them changes nothing.
+
+    Args:
+        config: fairseq's configuration as ``convert_namespace_to_omegaconf`` returns it.
+        corpus: the split to distil.
+        own: this command's own settings, by flag name without dashes.
+    """
+    named: Dict[str, Any] = dict(_fields(config.task), **_fields(config.generation))
+    for name in list(named):
+        if name == "data" or name.startswith(("eval_", "print_")):  # change no output
+            del named[name]
+    named.update(
+        max_tokens=config.dataset.max_tokens,
+        batch_size=config.dataset.batch_size,
+        required_batch_size_multiple=config.dataset.required_batch_size_multiple,
+        gen_subset=config.dataset.gen_subset,
+        seed=config.common.seed,
+        fp16=config.common.fp16,
+        bf16=config.common.bf16,
+        model_overrides=config.common_eval.model_overrides,
+        source_lang=corpus.source,
+        target_lang=corpus.target,
+        **own,
+    )
+    named["task"] = named.pop("_name", None)
+    settings = {"--" + name.replace("_", "-"): _plain(value) for name, value in named.items()}
+    settings["--path"] = [_plain(path) for path in teacher_paths(config)]
+    settings.update({"DATA/" + name: value for name, value in corpus.fingerprint().items()})
+    return settings
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """One line for each setting that is not the same, sorted by name."""
+    lines = []
+    for name in sorted(set(before) | set(now)):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            lines.append(f"{name}: was {old}, now is {new}")
+    return lines
+
+
+def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> DistillError:
+    """The error for results found at ``--dest`` that other settings made."""
+    return DistillError(
+        "--dest: {} was made with other settings:\n  {}\nRepeat those settings to continue it, "
+        "give it up by --overwrite, or choose another --dest".format(
+            where, "\n  ".join(differences(before, now))
+        )
+    )
+
+
+def _commit() -> str:
+    """The git commit of the working copy that this package runs from, or ``""``."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if not os.path.exists(os.path.join(root, ".git")):
+        return ""
+    command = ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("ascii", "replace").strip() if done.returncode == 0 else ""
+
+
+def provenance(arguments: Sequence[str], device: str) -> Dict[str, Any]:
+    """Who made it: command, time (UTC), versions, commit, device, threads.
+
+    Args:
+        arguments: the command line after the program's name.
+        device: ``"cpu"`` or the accelerator's name.
+    """
+    return {
+        "command": " ".join(shlex.quote(word) for word in ["specdec-distill", *arguments]),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _commit(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "fairseq_specdec": __version__,
+            "fairseq": fairseq.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "platform": sys.platform,
+        },
+    }

@@ -1,0 +1,206 @@
+"""The teacher: a trained model or ensemble that decodes batches as fairseq-generate does."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils, utils
+from tqdm import tqdm
+
+from .files import DistillError
+from .parts import Hypotheses, Parts, pack
+from .plan import Plan, Shard
+from .settings import teacher_paths
+
+logger = logging.getLogger(__name__)
+
+LOG_EVERY = 60.0  # seconds between progress lines where there is no terminal
+
+
+class Teacher:
+    """The trained model or ensemble and its generator, as fairseq-generate sets them up.
+
+    Args:
+        config: fairseq's configuration.
+        task: the fairseq task; its ``build_generator`` decides how to decode, so the plugin's own
+            strategies serve here as they do in fairseq-generate.
+
+    Raises:
+        DistillError: a checkpoint cannot be read, or does not fit the corpus's dictionaries.
+    """
+
+    def __init__(self, config: Any, task: Any) -> None:
+        self.config, self.task = config, task
+        self.cuda = torch.cuda.is_available() and not config.common.cpu
+        if self.cuda:
+            torch.cuda.set_device(
+                int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+            )
+        overrides = ast.literal_eval(config.common_eval.model_overrides)
+        self.models, self.saved = self._load(teacher_paths(config), overrides, task, "--path")
+        language_model = None
+        if config.generation.lm_path is not None:
+            overrides["data"] = config.task.data
+            paths = [config.generation.lm_path]
+            language_model = self._load(paths, overrides, None, "--lm-path")[0][0]
+        extra = {"lm_model": language_model, "lm_weight": config.generation.lm_weight}
+        try:
+            self.generator = task.build_generator(
+                self.models, config.generation, extra_gen_cls_kwargs=extra
+            )
+        except ValueError as error:
+            raise DistillError(str(error)) from error
+        self.most_positions = min(int(model.max_decoder_positions()) for model in self.models)
+
+    def _load(
+        self, paths: Sequence[str], overrides: Dict[str, Any], task: Any, flag: str
+    ) -> Tuple[List[Any], Any]:
+        models: List[Any] = []
+        saved = None
+        checkpoint = self.config.checkpoint
+        for path in paths:  # one by one, so that an error can name the file
+            try:
+                loaded, saved = checkpoint_utils.load_model_ensemble(
+                    [path],
+                    arg_overrides=overrides,
+                    task=task,
+                    suffix=checkpoint.checkpoint_suffix,
+                    strict=checkpoint.checkpoint_shard_count == 1,
+                    num_shards=checkpoint.checkpoint_shard_count,
+                )
+            except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
+                raise DistillError(
+                    "{}: cannot load {} ({}: {}); it must be a whole fairseq checkpoint, trained "
+                    "with the dictionaries of DATA".format(
+                        flag, path, type(error).__name__, " ".join(str(error).split())[:400]
+                    )
+                ) from error
+            models += loaded
+        for model in models:
+            if self.config.common.fp16:
+                model.half()
+            elif self.config.common.bf16:
+                model.to(torch.bfloat16)
+            if self.cuda:
+                model.cuda()
+            model.prepare_for_inference_(self.config)
+        return models, saved
+
+    @property
+    def device_name(self) -> str:
+        """The accelerator's name, or ``"cpu"``."""
+        return str(torch.cuda.get_device_name()) if self.cuda else "cpu"
+
+    def source_limit(self) -> Optional[int]:
+        """The longest source that task and models can read, in tokens."""
+        limit = utils.resolve_max_positions(
+            self.task.max_positions(), *[model.max_positions() for model in self.models]
+        )
+        first = limit[0] if isinstance(limit, tuple) else limit
+        return None if first is None else int(first)
+
+    def length_limit(self, width: int) -> Optional[int]:
+        """The longest output for sources padded to ``width`` tokens, without </s>.
+
+        None where --match-source-len ties the length to the source on purpose.
+        """
+        generation = self.config.generation
+        if generation.match_source_len:
+            return None
+        wanted = int(generation.max_len_a * width + generation.max_len_b)
+        return min(wanted, self.most_positions - 1)
+
+    def decode(self, sample: Dict[str, Any]) -> Hypotheses:
+        """Decode one collated batch; the best hypothesis of each sentence, as token ids."""
+        # Seeded per batch: sampling gives the same output whatever was decoded before, so a resumed
+        # run equals an undisturbed one.
+        utils.set_torch_seed(int(self.config.common.seed) * 1000003 + int(sample["id"][0]))
+        width = sample["net_input"]["src_tokens"].size(1)
+        sample = utils.move_to_cuda(sample) if self.cuda else sample
+        prefix = None
+        if self.config.generation.prefix_size > 0:
+            if sample["target"] is None:
+                raise DistillError("--prefix-size: the corpus has no targets to take prefixes from")
+            prefix = sample["target"][:, : self.config.generation.prefix_size]
+        found = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
+        tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in found]
+        limit = self.length_limit(width)
+        at_limit = [limit is not None and len(sentence) > limit for sentence in tokens]
+        return pack(sample["id"].tolist(), tokens, at_limit)
+
+
+def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shard: Shard) -> int:
+    """Decode and save this shard's unfinished chunks; return the sentences decoded."""
+    todo = [chunk for chunk in plan.chunks_of(shard) if not parts.has(chunk)]
+    sizes = {chunk: len(plan.indices(chunk)) for chunk in todo}
+    everything = sum(len(plan.indices(chunk)) for chunk in plan.chunks_of(shard))
+    planned = sum(sizes.values())
+    logger.info(
+        "shard %d/%d: %d of %d sentences to decode", shard.rank, shard.world, planned, everything
+    )
+    began = said = time.monotonic()
+    decoded = 0
+    with tqdm(
+        total=everything, initial=everything - planned, unit="sent", disable=None
+    ) as progress:
+        for chunk, hypotheses, seconds in _decoded(teacher, dataset, plan, todo):
+            if not np.array_equal(hypotheses.indices, plan.indices(chunk)):
+                raise DistillError(f"chunk {chunk}: other sentences came back than sent")
+            parts.write(chunk, hypotheses, seconds)
+            decoded += sizes[chunk]
+            progress.update(sizes[chunk])
+            now = time.monotonic()
+            if progress.disable and now - said > LOG_EVERY:
+                said = now
+                speed = decoded / (now - began)
+                logger.info("%d of %d sentences, %.1f per second", decoded, planned, speed)
+    return decoded
+
+
+def _decoded(
+    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int]
+) -> Iterator[Tuple[int, Hypotheses, float]]:
+    """Yield each chunk with the teacher's output and the seconds spent decoding it."""
+    batches = {chunk: plan.batches(chunk) for chunk in chunks}
+    flat = [batch for chunk in chunks for batch in batches[chunk]]
+    if getattr(dataset, "supports_prefetch", False):
+        dataset.prefetch([index for batch in flat for index in batch])
+    loader = iter(
+        torch.utils.data.DataLoader(
+            dataset,
+            collate_fn=dataset.collater,
+            batch_sampler=flat,
+            num_workers=teacher.config.dataset.num_workers,
+        )
+    )
+    for chunk in chunks:
+        pieces, seconds = [], 0.0
+        for batch in batches[chunk]:
+            sample = next(loader)
+            began = time.monotonic()
+            piece = teacher.decode(sample)
+            seconds += time.monotonic() - began
+            pieces.append(_in_order(piece, batch))
+        yield chunk, Hypotheses(*(np.concatenate(column) for column in zip(*pieces))), seconds
+
+
+def _in_order(piece: Hypotheses, batch: Sequence[int]) -> Hypotheses:
+    """Undo the collater's sorting by length; the batch must come back whole."""
+    place = {index: row for row, index in enumerate(piece.indices.tolist())}
+    if sorted(place) != sorted(batch) or len(piece.indices) != len(piece.lengths):
+        raise DistillError(
+            f"the generator returned {len(piece.lengths)} outputs for the {len(batch)} "
+            "sentences of a batch"
+        )
+    ends = np.cumsum(piece.lengths)
+    rows = [place[index] for index in batch]
+    spans = [piece.tokens[ends[row] - piece.lengths[row] : ends[row]] for row in rows]
+    return Hypotheses(
+        piece.indices[rows], piece.lengths[rows], piece.at_limit[rows], np.concatenate(spans)
+    )

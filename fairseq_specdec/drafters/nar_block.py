@@ -1,0 +1,112 @@
+"""The non-autoregressive block drafter of GAD and SpecDec, decoded with a cached prefix."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.verifier.decoder_stack import DecoderStack
+from fairseq_specdec.verifier.positions import horizon_mask, learned_limit
+from fairseq_specdec.verifier.verifier import run_encoder
+
+from .base import Draft, Drafter
+
+
+class NarBlockDrafter(Drafter):
+    """Predicts k tokens at k [MASK] positions in parallel: paper 000, equation (6) and 3.2.1;
+    paper 004, equations (5) to (7).
+
+    With a leftward prefix the keys and values of accepted tokens are kept, so an iteration
+    computes the newly accepted tokens and the k masks only. The bidirectional prefix of the
+    papers changes with every new token and is computed anew.
+
+    Args:
+        model: a ``SpecDrafter``.
+        block_size: k, at most what the drafter was trained for.
+        pad: padding index, never drafted.
+        stopwatch: ``with stopwatch("encoder")``-style timer.
+    """
+
+    def __init__(self, model: Any, block_size: int, pad: int, stopwatch: Any) -> None:
+        self.model = model
+        self.decoder = model.decoder
+        self.block_size = block_size
+        self.pad = pad
+        self.stopwatch = stopwatch
+        self.stack: Optional[DecoderStack] = None
+        self.limit = learned_limit(self.decoder.embed_positions, self.decoder.padding_idx)
+
+    def refresh(self) -> None:
+        self.stack = None
+
+    def start(self, net_input: Dict[str, Any], max_len: int) -> None:
+        with self.stopwatch("encoder"):
+            encoder_out = run_encoder(self.model, net_input)
+        if self.stack is None:
+            self.stack = DecoderStack(self.decoder, "--drafter-path")
+        masks = encoder_out["encoder_padding_mask"]
+        self.stack.start(
+            encoder_out["encoder_out"][0],
+            masks[0] if len(masks) > 0 else None,
+            min(max_len + 1, 63) + 2 * self.block_size + 2,
+        )
+        self.source = self.decoder.start_source(net_input["src_tokens"])
+        self.max_len = max_len
+
+    def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
+        assert self.stack is not None
+        cache = self.stack.cache
+        longest, shortest = max(host_lengths), min(host_lengths)
+        room = self.max_len - shortest
+        if self.limit is not None:
+            room = min(room, self.limit - longest - 1)
+        masks = max(0, min(self.block_size, room))
+        if masks == 0:
+            return Draft(tokens.new_zeros(tokens.size(0), 0), torch.zeros_like(lengths))
+
+        # Columns: tokens accepted since the last call (ragged, padded to `fresh`), then masks.
+        # A bidirectional prefix is never committed, so there everything is new each time.
+        cached = cache.host_lengths
+        behind = [have + 1 - done for have, done in zip(host_lengths, cached)]
+        fresh = max(behind)
+        even = longest == shortest and min(behind) == fresh
+        columns = torch.arange(fresh + masks, device=tokens.device)
+        token_at = cache.lengths.unsqueeze(1) + columns[:fresh]
+        mask_at = (lengths + 1).unsqueeze(1) + columns[:masks]
+        upto = longest + 1 + masks
+        cache.reserve(upto + 1)
+        sees_all = (lengths + masks).unsqueeze(1)
+        mask_horizon = sees_all.expand(-1, masks)
+        token_horizon = token_at
+        if self.decoder.bidirectional_prefix:
+            token_horizon = sees_all.expand(-1, fresh)
+        slot = token_at
+        if not even:
+            # Columns behind a row's new tokens hold nothing: they write to a slot nobody reads.
+            slot = torch.where(token_at <= lengths.unsqueeze(1), token_at, cache.capacity - 1)
+            token_at = token_at.clamp(max=tokens.size(1) - 1)
+            if self.limit is not None:
+                token_at = token_at.clamp(max=self.limit - 1)
+        cache.aim(torch.cat([slot, mask_at], 1), cached[0] if even else None)
+        x = torch.cat(
+            [
+                self.decoder.embed_prefix(tokens.gather(1, token_at), token_at),
+                self.decoder.embed_masks(mask_at, self.source),
+            ],
+            1,
+        )
+        seen = horizon_mask(torch.cat([token_horizon, mask_horizon], 1), upto)
+        features = self.stack.run(x, seen, upto)
+        if not self.decoder.bidirectional_prefix:
+            cache.commit(lengths + 1, [have + 1 for have in host_lengths])
+        logits = self.stack.vocabulary(features[:, fresh:])
+        logits[..., self.pad] = float("-inf")
+        return Draft(logits.argmax(-1), torch.full_like(lengths, masks), full=True)
+
+    def prune(self, keep: Tensor, host_keep: List[int]) -> None:
+        assert self.stack is not None
+        self.stack.prune(keep, host_keep)
+        if self.source is not None:
+            self.source = tuple(x.index_select(0, keep) for x in self.source)

@@ -1,0 +1,280 @@
+"""The loop that all strategies share: draft, verify, accept, roll back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.drafters import Drafter
+from fairseq_specdec.verifier.verifier import Verifier, run_encoder
+
+from .hypotheses import Iteration, hypothesis
+from .logits_policy import LogitsPolicy
+from .stats import DecodingStats
+
+
+class SpeculativeGenerator(nn.Module):
+    """Decodes like stock ``SequenceGenerator`` with beam 1, in fewer verifier passes.
+
+    Args:
+        verifier: scores blocks.
+        drafter: proposes them.
+        rule: accepts draft tokens.
+        policy: decoding constraints.
+        max_len_a, max_len_b: length limit a * S + b, where S is the padded source width (as
+            stock computes it).
+        max_positions: most positions that the verifier's decoder has.
+        normalize_scores, len_penalty: as stock.
+        keep_trace: record every iteration (``--retain-iter-history``).
+        strategy: name for the log.
+        stats: counters to add to.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        drafter: Drafter,
+        rule: AcceptanceRule,
+        policy: LogitsPolicy,
+        max_len_a: float,
+        max_len_b: int,
+        max_positions: int,
+        normalize_scores: bool,
+        len_penalty: float,
+        keep_trace: bool,
+        strategy: str,
+        stats: DecodingStats,
+    ) -> None:
+        super().__init__()
+        self.verifier = verifier
+        self.drafter = drafter
+        self.rule = rule
+        self.policy = policy
+        self.max_len_a = max_len_a
+        self.max_len_b = max_len_b
+        self.max_positions = max_positions
+        self.normalize_scores = normalize_scores
+        self.len_penalty = len_penalty
+        self.keep_trace = keep_trace
+        self.strategy = strategy
+        self.stats = stats
+        # fairseq's command lines ask the generator which symbols to hide.
+        self.symbols_to_strip_from_output = {policy.eos}
+
+    def refresh(self) -> None:
+        """The models' weights changed: read them again at the next batch."""
+        self.verifier.refresh()
+        self.drafter.refresh()
+
+    def length_limit(self, source_width: int) -> int:
+        """Most tokens before </s> for a batch of this padded source width.
+
+        Raises:
+            ValueError: ``--min-len`` exceeds it.
+        """
+        limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
+        if self.policy.min_len > limit:
+            raise ValueError(
+                f"--min-len {self.policy.min_len} is larger than the length limit {limit} "
+                f"(--max-len-a {self.max_len_a} x source width {source_width} + --max-len-b "
+                f"{self.max_len_b}, at most the model's {self.max_positions} positions)"
+            )
+        return limit
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+        **unused: Any,
+    ) -> List[List[Dict[str, Any]]]:
+        """Decode a batch.
+
+        Args:
+            models: the ensemble; the same models that the generator was built for.
+            sample: fairseq batch with ``net_input``.
+            prefix_tokens: long [B, P] forced first tokens, padded on the right.
+            constraints: refused.
+            bos_token: first decoder input instead of </s>.
+
+        Returns:
+            For each sentence a list of one hypothesis.
+
+        Raises:
+            ValueError: constraints given, or the length limits contradict each other.
+        """
+        if constraints is not None:
+            raise ValueError("--constraints: not supported by --task translation_specdec")
+        started = time.perf_counter()
+        if len(models) != len(self.verifier.models) or any(
+            a is not b for a, b in zip(models, self.verifier.models)
+        ):
+            self.verifier.models = list(models)
+            self.refresh()
+        net_input = sample["net_input"]
+        batch = _Batch(self, net_input, prefix_tokens, bos_token)
+        while batch.host_lengths:
+            batch.iterate()
+        self.stats.sentences += len(batch.finished)
+        self.stats.total_seconds += time.perf_counter() - started
+        return [[hypo] for hypo in batch.finished]
+
+    forward = generate
+
+
+class _Batch:
+    """The live rows of one batch. Rows that reach </s> leave it."""
+
+    def __init__(
+        self,
+        owner: SpeculativeGenerator,
+        net_input: Dict[str, Any],
+        prefix: Optional[Tensor],
+        bos_token: Optional[int],
+    ) -> None:
+        self.owner = owner
+        self.stats = owner.stats
+        src_tokens = net_input["src_tokens"]
+        rows, source_width = src_tokens.shape
+        stopwatch = self.stats.stopwatch
+        stopwatch.cuda = src_tokens.is_cuda
+        self.max_len = owner.length_limit(source_width)
+        with stopwatch("encoder"):
+            encoder_outs = [run_encoder(m, net_input) for m in owner.verifier.models]
+        owner.verifier.start(encoder_outs, self.max_len, 32)
+        owner.drafter.start(net_input, self.max_len)
+        self.prefix = prefix
+        eos = owner.policy.eos
+        # Columns: start symbol, tokens; blocks may be written past the limit, so grow on demand.
+        self.tokens = src_tokens.new_full((rows, self.max_len + 3), owner.policy.pad)
+        self.tokens[:, 0] = eos if bos_token is None else bos_token
+        self.scores = torch.zeros(rows, self.max_len + 3, device=src_tokens.device)
+        self.lengths = src_tokens.new_zeros(rows)
+        self.host_lengths = [0] * rows
+        self.origin = list(range(rows))
+        self.rounds = [0] * rows
+        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
+        self.finished: List[Any] = [None] * rows
+
+    def _room(self, width: int) -> None:
+        """Let a block of ``width`` tokens be written behind the longest row."""
+        missing = max(self.host_lengths) + 1 + width - self.tokens.size(1)
+        if missing > 0:
+            pad = self.owner.policy.pad
+            self.tokens = nn.functional.pad(self.tokens, (0, missing), value=pad)
+            self.scores = nn.functional.pad(self.scores, (0, missing))
+
+    def iterate(self) -> None:
+        """One iteration for every live row; one host-device synchronisation."""
+        owner, stats = self.owner, self.stats
+        with stats.stopwatch("drafter"):
+            draft = owner.drafter.propose(self.tokens, self.lengths, self.host_lengths)
+        # A draft may reach the length limit, not pass it: there only </s> can follow.
+        most = self.max_len - min(self.host_lengths)
+        drafted = draft.tokens[:, :most]
+        width = drafted.size(1)
+        lengths = torch.minimum(draft.lengths, self.max_len - self.lengths).clamp(max=width)
+        self._room(width + 1)
+
+        with stats.stopwatch("verifier"):
+            last = self.tokens.gather(1, self.lengths.unsqueeze(1))
+            block = torch.cat([last, drafted], 1)
+            log_probs = owner.verifier.score(block, self.lengths, self.host_lengths)
+            columns = torch.arange(width + 1, device=block.device)
+            at = (self.lengths + 1).unsqueeze(1) + columns
+            if owner.policy.no_repeat_ngram_size > 0 and width > 0:
+                self.tokens.scatter_(1, at[:, :-1], drafted)
+            owner.policy.apply(
+                log_probs,
+                self.lengths,
+                min(self.host_lengths),
+                max(self.host_lengths),
+                self.max_len,
+                self.prefix,
+                self.tokens,
+            )
+            # topk(2), not argmax: ties go where stock's topk(2 * beam) sends them.
+            best = log_probs.topk(2, dim=-1).indices[..., 0]
+            counts, next_token = owner.rule.accept(drafted, lengths, log_probs, best)
+
+            emitted = torch.cat([drafted, next_token.unsqueeze(1)], 1)
+            emitted = torch.where(
+                columns == counts.unsqueeze(1), next_token.unsqueeze(1), emitted
+            )
+            # </s> may have been accepted inside the draft: the sentence ends there.
+            ends = (emitted == owner.policy.eos) & (columns <= counts.unsqueeze(1))
+            done = ends.any(1)
+            size = torch.where(done, ends.long().argmax(1) + 1, counts + 1)
+            # Columns behind the emitted ones are overwritten by later iterations.
+            self.tokens.scatter_(1, at, emitted)
+            own = log_probs.gather(2, emitted.unsqueeze(2)).squeeze(2)
+            self.scores.scatter_(1, at - 1, own)
+            self.lengths = self.lengths + size
+            facts = [size, done.long(), torch.minimum(counts, size), lengths]
+            if owner.keep_trace:
+                facts += list(torch.cat([drafted, emitted], 1).unbind(1))
+            host = torch.stack(facts, 1).tolist()
+        self._account(host, width)
+
+    def _account(self, host: List[List[int]], width: int) -> None:
+        """Book the iteration, and let finished rows leave."""
+        owner, stats = self.owner, self.stats
+        keep = []
+        for row, (size, done, accepted, proposed, *trace) in enumerate(host):
+            self.rounds[row] += 1
+            self.host_lengths[row] += size
+            stats.emitted += size
+            stats.accepted += accepted
+            stats.drafted += proposed
+            if owner.keep_trace:
+                draft, emitted = trace[:proposed], trace[width : width + size]
+                self.traces[row].append(Iteration(draft, accepted, emitted))
+            if done:
+                self._finish(row)
+            elif self.host_lengths[row] > self.max_len:
+                raise ValueError(
+                    f"--path: the verifier left no possible token at position "
+                    f"{self.host_lengths[row]} of sentence {self.origin[row]} in the batch "
+                    "(NaN in its output, or --no-repeat-ngram-size forbids every token)"
+                )
+            else:
+                keep.append(row)
+        stats.iterations += len(host)
+        if not keep:
+            self.host_lengths = []
+        elif len(keep) < len(host):
+            owner.verifier.commit(self.lengths, self.host_lengths)
+            self._prune(keep)
+        else:
+            owner.verifier.commit(self.lengths, list(self.host_lengths))
+
+    def _finish(self, row: int) -> None:
+        length = self.host_lengths[row]
+        self.finished[self.origin[row]] = hypothesis(
+            self.tokens[row, 1 : length + 1].clone(),
+            self.scores[row, :length].clone(),
+            self.rounds[row],
+            self.owner.normalize_scores,
+            self.owner.len_penalty,
+            self.traces[row],
+        )
+
+    def _prune(self, keep: List[int]) -> None:
+        index = torch.tensor(keep, device=self.tokens.device)
+        self.tokens = self.tokens.index_select(0, index)
+        self.scores = self.scores.index_select(0, index)
+        self.lengths = self.lengths.index_select(0, index)
+        if self.prefix is not None:
+            self.prefix = self.prefix.index_select(0, index)
+        self.owner.verifier.prune(index, keep)
+        self.owner.drafter.prune(index, keep)
+        for name in ("host_lengths", "origin", "rounds", "traces"):
+            values = getattr(self, name)
+            setattr(self, name, [values[row] for row in keep])

@@ -1,0 +1,117 @@
+"""Counters and times of a decoding run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Dict, Iterator, List, Tuple
+
+import torch
+
+SECTIONS = ("encoder", "drafter", "verifier", "rest")
+
+
+class Stopwatch:
+    """Wall time by section: CPU clock, or CUDA events read only when asked for.
+
+    Events keep the device queue unbroken: timing adds no synchronisation to the loop.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: Dict[str, float] = {name: 0.0 for name in SECTIONS}
+        self._events: List[Tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self.cuda = False
+
+    @contextlib.contextmanager
+    def __call__(self, section: str) -> Iterator[None]:
+        if self.cuda:
+            begin = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            begin.record()
+            yield
+            end.record()
+            self._events.append((section, begin, end))
+        else:
+            started = time.perf_counter()
+            yield
+            self.seconds[section] += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Turn finished events into seconds."""
+        if not self._events:
+            return
+        self._events[-1][2].synchronize()
+        for section, begin, end in self._events:
+            self.seconds[section] += begin.elapsed_time(end) / 1000
+        self._events = []
+
+
+class DecodingStats:
+    """What a run did.
+
+    Attributes:
+        sentences: sentences decoded.
+        iterations: verification passes, summed over sentences.
+        emitted: tokens that entered the output, </s> included.
+        drafted: draft tokens put before the verifier.
+        accepted: draft tokens that entered the output.
+    """
+
+    def __init__(self) -> None:
+        self.sentences = 0
+        self.iterations = 0
+        self.emitted = 0
+        self.drafted = 0
+        self.accepted = 0
+        self.total_seconds = 0.0
+        self.stopwatch = Stopwatch()
+
+    @property
+    def mean_accepted_tokens(self) -> float:
+        """Tokens emitted per iteration, the verifier's own included (Tok. in the papers)."""
+        return self.emitted / self.iterations if self.iterations else 0.0
+
+    @property
+    def mean_iterations(self) -> float:
+        """Iterations per sentence (Iter. in the papers)."""
+        return self.iterations / self.sentences if self.sentences else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the drafted tokens that entered the output."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    def times(self) -> Dict[str, float]:
+        """Seconds by section; what no section claims is ``rest``."""
+        self.stopwatch.settle()
+        seconds = dict(self.stopwatch.seconds)
+        known = sum(seconds[name] for name in SECTIONS if name != "rest")
+        seconds["rest"] = max(0.0, self.total_seconds - known)
+        return seconds
+
+    def as_dict(self) -> Dict[str, float]:
+        """All figures by name."""
+        figures = {
+            "sentences": float(self.sentences),
+            "iterations": float(self.iterations),
+            "emitted_tokens": float(self.emitted),
+            "drafted_tokens": float(self.drafted),
+            "accepted_draft_tokens": float(self.accepted),
+            "mean_accepted_tokens": self.mean_accepted_tokens,
+            "mean_iterations": self.mean_iterations,
+            "acceptance_rate": self.acceptance_rate,
+            "seconds": self.total_seconds,
+        }
+        figures.update({f"seconds_{name}": value for name, value in self.times().items()})
+        return figures
+
+    def summary(self, strategy: str) -> str:
+        """One line for the log."""
+        times = self.times()
+        shares = " / ".join(f"{name} {times[name]:.2f} s" for name in SECTIONS)
+        return (
+            f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
+            f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "
+            f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
+            f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
+        )

@@ -1,0 +1,280 @@
+"""The drafter's decoder: fairseq's own decoder layers over [prefix | blocks of masks].
+
+Every attribute that a stock ``TransformerDecoder`` has carries the stock name, so that a decoding
+engine reads its weights like those of any stock decoder.
+"""
+
+import math
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import FairseqDecoder
+from fairseq.modules import (
+    FairseqDropout,
+    LayerDropModuleList,
+    LayerNorm,
+    PositionalEmbedding,
+    SinusoidalPositionalEmbedding,
+    transformer_layer,
+)
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from ..training.block_noising import block_attention, block_positions
+
+SourceState = Tuple[Tensor, Tensor, Tensor]
+
+
+class SourceCopy(nn.Module):
+    """Initial states for the masks: a soft copy of the source's embeddings.
+
+    The mask at position i attends, before any layer, to source position j with the weight
+    a_ij = softmax_j((W p_i) . (E[src_j] + P_j)) and starts from the sum of a_ij E[src_j], scaled as
+    a token is. p_i is the mask's positional embedding, E and P are the encoder's. W starts as
+    identity / sqrt(C), for which sinusoidal positions already favour the diagonal. A learnt version
+    of the source copies of non-autoregressive translation (Gu et al. 2018, section 3.1).
+
+    Args:
+        encoder: a ``TransformerEncoder`` with positional embeddings; its tables are shared.
+    """
+
+    def __init__(self, encoder: nn.Module):
+        super().__init__()
+        self.embed_tokens = encoder.embed_tokens
+        self.embed_positions = encoder.embed_positions
+        self.embed_scale = encoder.embed_scale
+        self.padding_idx = encoder.padding_idx
+        dim = encoder.embed_tokens.embedding_dim
+        self.query_proj = nn.Linear(dim, dim, bias=False)
+        with torch.no_grad():
+            self.query_proj.weight.copy_(torch.eye(dim) * dim**-0.5)
+
+    def start(self, src_tokens: Tensor) -> SourceState:
+        """Keys [B, S, C], values [B, S, C] and padding (bool [B, S]) of a source long [B, S]."""
+        embedded = self.embed_tokens(src_tokens)
+        keys = embedded + self.embed_positions(src_tokens)
+        return keys, self.embed_scale * embedded, src_tokens.eq(self.padding_idx)
+
+    def forward(self, mask_positions: Tensor, source_state: SourceState) -> Tensor:
+        """Copied states [B, K, C] for masks with the positional embeddings [B, K, C]."""
+        keys, values, padding = source_state
+        scores = torch.bmm(self.query_proj(mask_positions), keys.transpose(1, 2)).float()
+        scores = scores.masked_fill(padding[:, None, :], float("-inf"))
+        return torch.bmm(torch.softmax(scores, dim=-1).to(values.dtype), values)
+
+
+class BlockDecoder(FairseqDecoder):
+    """Drafts blocks of k tokens in parallel, given the source and an accepted prefix.
+
+    ``[MASK]`` is a learned vector of the drafter (``mask_embedding``), not a dictionary word, so
+    that verifier and drafter share their dictionaries unchanged. Layout and attention are those of
+    :mod:`fairseq_specdec.training.block_noising`.
+
+    Args:
+        cfg: a ``SpecDrafterConfig``.
+        dictionary: the target dictionary.
+        embed_tokens: target embeddings, [V, C].
+        source_copy: initial states of the masks from the source, or None.
+    """
+
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        source_copy: Optional[SourceCopy] = None,
+    ):
+        super().__init__(dictionary)
+        self.cfg = cfg
+        self.block_size: int = cfg.block_size
+        self.num_cuts: int = cfg.num_cuts
+        self.bidirectional_prefix: bool = cfg.bidirectional_prefix
+
+        dim = cfg.decoder.embed_dim
+        self.embed_dim = dim
+        self.padding_idx = embed_tokens.padding_idx
+        self.max_target_positions: int = cfg.max_target_positions
+        self.share_input_output_embed: bool = cfg.share_decoder_input_output_embed
+        self.dropout_module = FairseqDropout(cfg.dropout, module_name="TransformerDecoder")
+        self.embed_tokens = embed_tokens
+        self.embed_scale = 1.0 if cfg.no_scale_embedding else math.sqrt(dim)
+        self.project_in_dim = None
+        self.project_out_dim = None
+        self.adaptive_softmax = None
+        # The last block may start at the last position of a sentence, so masks need room after it.
+        self.embed_positions = (
+            None
+            if cfg.no_token_positional_embeddings
+            else PositionalEmbedding(
+                cfg.max_target_positions + cfg.block_size,
+                dim,
+                self.padding_idx,
+                learned=cfg.decoder.learned_pos,
+            )
+        )
+        self.layernorm_embedding = (
+            LayerNorm(dim, export=cfg.export) if cfg.layernorm_embedding else None
+        )
+        self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
+        self.source_copy = source_copy
+
+        layers = [self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)]
+        self.layers = (
+            LayerDropModuleList(p=cfg.decoder.layerdrop)
+            if cfg.decoder.layerdrop > 0
+            else nn.ModuleList()
+        )
+        self.layers.extend(layers)
+        self.num_layers = len(self.layers)
+        has_final_norm = cfg.decoder.normalize_before and not cfg.no_decoder_final_norm
+        self.layer_norm = LayerNorm(dim, export=cfg.export) if has_final_norm else None
+
+        self.output_projection = nn.Linear(dim, len(dictionary), bias=False)
+        if self.share_input_output_embed:
+            self.output_projection.weight = self.embed_tokens.weight
+        else:
+            nn.init.normal_(self.output_projection.weight, mean=0, std=dim**-0.5)
+
+    def build_decoder_layer(self, cfg: Any) -> nn.Module:
+        """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
+        layer: nn.Module = transformer_layer.TransformerDecoderLayerBase(cfg)
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+        return fsdp_wrap(layer, min_num_params=smallest)
+
+    def max_positions(self) -> int:
+        """Longest target, in tokens with ``</s>``."""
+        return self.max_target_positions
+
+    def position_table(self, positions: Tensor) -> Optional[Tensor]:
+        """Positional embeddings [.., C] of 0-based ``positions`` (long [..]), or None.
+
+        Positions past the table take its last row. Drafts there may be poor, which costs speed and
+        never correctness; :meth:`reserve_positions` makes a sinusoidal table longer.
+        """
+        table = self.embed_positions
+        if table is None:
+            return None
+        if isinstance(table, SinusoidalPositionalEmbedding):
+            like = self.embed_tokens.weight
+            if table.weights.device != like.device or table.weights.dtype != like.dtype:
+                table.weights = table.weights.to(like)  # some releases keep it out of the buffers
+            weights = table.weights
+        else:
+            weights = table.weight
+        rows = (positions + self.padding_idx + 1).clamp(max=weights.size(0) - 1)
+        return nn.functional.embedding(rows, weights)
+
+    def reserve_positions(self, length: int) -> None:
+        """Let the sinusoidal table serve positions 0 .. ``length`` - 1; learned ones stay as is."""
+        table = self.embed_positions
+        needed = length + self.padding_idx + 1
+        if isinstance(table, SinusoidalPositionalEmbedding) and table.weights.size(0) < needed:
+            table.weights = SinusoidalPositionalEmbedding.get_embedding(
+                needed, self.embed_dim, self.padding_idx
+            ).to(self.embed_tokens.weight)
+
+    def _finish_embedding(self, x: Tensor) -> Tensor:
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def embed_prefix(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """States of known tokens before the first layer.
+
+        Args:
+            tokens: long [B, T].
+            positions: long [B, T], 0-based decoder positions.
+
+        Returns:
+            [B, T, C].
+        """
+        x = self.embed_scale * self.embed_tokens(tokens)
+        embedded = self.position_table(positions)
+        return self._finish_embedding(x if embedded is None else x + embedded)
+
+    def start_source(self, src_tokens: Tensor) -> Optional[SourceState]:
+        """What :meth:`embed_masks` needs of the source (long [B, S]); rows in dim 0. None if nothing."""
+        return None if self.source_copy is None else self.source_copy.start(src_tokens)
+
+    def embed_masks(self, positions: Tensor, source_state: Optional[SourceState]) -> Tensor:
+        """States of masks before the first layer.
+
+        Args:
+            positions: long [B, K], 0-based decoder positions.
+            source_state: from :meth:`start_source`, for the same B rows.
+
+        Returns:
+            [B, K, C].
+        """
+        x = (self.embed_scale * self.mask_embedding).expand(positions.shape + (self.embed_dim,))
+        embedded = self.position_table(positions)
+        if self.source_copy is not None:
+            x = x + self.source_copy(embedded, source_state)
+        return self._finish_embedding(x if embedded is None else x + embedded)
+
+    def attention_bias(self, cuts: Tensor, prefix_width: int, dtype: torch.dtype) -> Tensor:
+        """:func:`block_attention` as the layers take it: [B heads, T + C k, T + C k], 0 or -inf."""
+        allowed = block_attention(cuts, prefix_width, self.block_size, self.bidirectional_prefix)
+        rows, width, _ = allowed.shape
+        bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        bias = bias.masked_fill_(~allowed, float("-inf"))
+        heads = self.cfg.decoder.attention_heads
+        return bias[:, None].expand(rows, heads, width, width).reshape(-1, width, width)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        cuts: Tensor,
+        source_state: Optional[SourceState] = None,
+        targets: Optional[Tensor] = None,
+        revealed: Optional[Tensor] = None,
+        attention_bias: Optional[Tensor] = None,
+    ) -> Tensor:
+        """Features of all masks.
+
+        Args:
+            prev_output_tokens: long [B, T], ``</s>`` then the target without its last token,
+                padded on the right.
+            encoder_out: the encoder's output.
+            cuts: long [B, C], each less than T.
+            source_state: from :meth:`start_source`.
+            targets: long [B, C, k]; needed with ``revealed`` only.
+            revealed: bool [B, C, k], masks to be replaced by their target's state (glancing).
+            attention_bias: from :meth:`attention_bias` for these cuts, if at hand.
+
+        Returns:
+            [B, C, k, C'], C' the embedding width, before :meth:`output_layer`.
+        """
+        rows, width = prev_output_tokens.shape
+        steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
+        prefix = self.embed_prefix(prev_output_tokens, steps)
+        positions = block_positions(cuts, self.block_size).view(rows, -1)
+        blocks = self.embed_masks(positions, source_state)
+        if revealed is not None:
+            assert targets is not None
+            gold = self.embed_prefix(targets.reshape(rows, -1), positions)
+            blocks = torch.where(revealed.reshape(rows, -1, 1), gold, blocks)
+
+        x = torch.cat([prefix, blocks], dim=1).transpose(0, 1)
+        if attention_bias is None:
+            attention_bias = self.attention_bias(cuts, width, x.dtype)
+        padding = encoder_out["encoder_padding_mask"]
+        for layer in self.layers:
+            x, _, _ = layer(
+                x,
+                encoder_out["encoder_out"][0],
+                padding[0] if padding else None,
+                self_attn_mask=attention_bias,
+            )
+        x = x[width:].transpose(0, 1)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x.reshape(rows, cuts.size(1), self.block_size, -1)
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """Logits [.., V] of features [.., C]."""
+        return self.output_projection(features)

@@ -1,0 +1,3 @@
+"""fairseq tasks of this plugin."""
+
+from . import translation_specdec  # noqa: F401

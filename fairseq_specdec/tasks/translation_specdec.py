@@ -1,0 +1,82 @@
+"""``--task translation_specdec``: fairseq's translation task with draft-then-verify decoding."""
+
+import atexit
+import logging
+from typing import Any
+
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationTask
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.generation import builder
+from fairseq_specdec.generation.stats import DecodingStats
+
+logger = logging.getLogger(__name__)
+
+
+class _Settings:
+    """Flags from the generation arguments where they are given there, else from the task."""
+
+    def __init__(self, args: Any, cfg: Any) -> None:
+        for name in TranslationSpecDecConfig.__dataclass_fields__:
+            # Hub keyword arguments and --eval-bleu-args reach the generator only in `args`.
+            value = getattr(args, name, None)
+            setattr(self, name, getattr(cfg, name) if value is None else value)
+
+
+def _report(strategy: str, stats: DecodingStats) -> None:
+    if stats.sentences:
+        logger.info(stats.summary(strategy))
+
+
+@register_task("translation_specdec", dataclass=TranslationSpecDecConfig)
+class TranslationSpecDecTask(TranslationTask):
+    """Translation whose ``build_generator`` returns this project's generator."""
+
+    def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        self._said_beam = False
+        self._generators: list = []
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> "TranslationSpecDecTask":
+        builder.check_settings(cfg)
+        return super().setup_task(cfg, **kwargs)
+
+    def build_generator(
+        self,
+        models: Any,
+        args: Any,
+        seq_gen_cls: Any = None,
+        extra_gen_cls_kwargs: Any = None,
+        prefix_allowed_tokens_fn: Any = None,
+    ) -> Any:
+        """The generator for ``--strategy``.
+
+        Raises:
+            ValueError: a flag or file that cannot be honoured, by name.
+        """
+        if seq_gen_cls is not None:
+            return super().build_generator(
+                models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
+            )
+        if prefix_allowed_tokens_fn is not None:
+            raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")
+        if getattr(args, "beam", 1) != 1 and not self._said_beam:
+            self._said_beam = True
+            logger.info("--beam %s: speculative decoding is greedy, beam 1 is used", args.beam)
+        settings = _Settings(args, self.cfg)
+        extra = extra_gen_cls_kwargs or {}
+        generator = builder.build_generator(
+            list(models), self.src_dict, self.tgt_dict, args, settings, extra.get("lm_model")
+        )
+        self._generators.append(generator)
+        # fairseq's command lines tell no one when they end; the interpreter does.
+        atexit.register(_report, settings.strategy, generator.stats)
+        return generator
+
+    def begin_valid_epoch(self, epoch: int, model: Any) -> None:
+        """Training has moved the weights since the last validation."""
+        super().begin_valid_epoch(epoch, model)
+        for generator in self._generators:
+            generator.refresh()

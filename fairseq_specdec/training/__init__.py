@@ -1,0 +1,1 @@
+"""How a drafter is trained: cuts and blocks, glancing, the loss, and weights taken from a verifier."""

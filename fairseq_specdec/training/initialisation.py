@@ -1,0 +1,305 @@
+"""Start a drafter from a verifier's weights (Xia et al. 2023, section 3.1 and 6: the encoder).
+
+Whatever is copied is checked first, and a report says what was copied and what was not. An encoder
+deeper than the verifier's grows without changing its function: the verifier's layers are spread
+evenly, and the layers between them start as the identity, which a pre-norm layer is when the last
+matrix of each of its two residual branches is zero.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import build_model
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_base import TransformerModelBase
+from torch import nn
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Report:
+    """What was done to a drafter: names of its modules, in order."""
+
+    source: str
+    copied: list[str] = field(default_factory=list)
+    identity: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source}: copied {', '.join(self.copied)}; "
+            f"set to the identity: {', '.join(self.identity) or 'none'}; "
+            f"left as initialised at random: {', '.join(self.fresh) or 'none'}"
+        )
+
+
+def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
+    """Copy what ``cfg`` asks for from verifier checkpoints into a freshly built drafter.
+
+    Args:
+        model: a ``SpecDrafterModel``, changed in place.
+        cfg: its ``SpecDrafterConfig``: ``init_encoder_from`` (encoder layers, source embeddings),
+            ``init_decoder_from`` (decoder layers, target embeddings, output projection) and
+            ``init_decoder_layers``.
+        source, target: the drafter's dictionaries.
+
+    Returns:
+        One report for each flag given, as logged.
+
+    Raises:
+        ValueError: a file that holds no transformer, or settings or dictionaries that differ; the
+            message names the flag, both values and the remedy.
+        FileNotFoundError: no such file.
+    """
+    reports = []
+    verifiers: dict[str, TransformerModelBase] = {}
+    for flag, path, part in (
+        ("--init-encoder-from", cfg.init_encoder_from, _copy_encoder),
+        ("--init-decoder-from", cfg.init_decoder_from, _copy_decoder),
+    ):
+        if not path:
+            continue
+        if path not in verifiers:
+            verifiers[path] = load_verifier(flag, path, source, target)
+        reports.append(Report(f"{flag} {path}"))
+        _check_shared(reports[-1].source, cfg, verifiers[path])
+        with torch.no_grad():
+            part(model, verifiers[path], cfg, reports[-1])
+    known = [name for report in reports for name in report.copied + report.identity]
+    fresh = [n for n, _ in model.named_parameters() if not any(_is_inside(n, k) for k in known)]
+    for report in reports:
+        report.fresh = fresh
+        logger.info(str(report))
+    return reports
+
+
+def _is_inside(parameter: str, module: str) -> bool:
+    return parameter == module or parameter.startswith(module + ".")
+
+
+def load_verifier(flag: str, path: str, source: Any, target: Any) -> TransformerModelBase:
+    """The transformer that a checkpoint holds, on the CPU.
+
+    Args:
+        flag: the flag that named the file, for messages.
+        path: a checkpoint as fairseq-train writes it.
+        source, target: dictionaries that it must have been trained with (their sizes are checked).
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`initialise`.
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"{flag}: no file {path}. (To resume a run whose verifier is gone, leave the flag out: "
+            f"all weights come from the run's own checkpoint.)"
+        )
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    except (RuntimeError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{flag}: {path} cannot be read as a fairseq checkpoint: {error}") from error
+    weights = state["model"]
+    for side, dictionary in (("encoder", source), ("decoder", target)):
+        table = weights.get(f"{side}.embed_tokens.weight")
+        if table is None:
+            raise ValueError(f"{flag}: {path} holds no encoder-decoder transformer")
+        if table.size(0) != len(dictionary):
+            raise ValueError(
+                f"{flag}: the {side} dictionary of {path} has {table.size(0)} symbols, the "
+                f"drafter's {len(dictionary)}; binarise the drafter's data with the verifier's "
+                f"dict.txt (--srcdict, --tgtdict)"
+            )
+    settings = state["args"].__class__(**vars(state["args"])) if state.get("args") else None
+    settings = settings or state["cfg"]["model"]
+    verifier = build_model(settings, _Dictionaries(source, target))
+    if not isinstance(verifier, TransformerModelBase):
+        raise ValueError(
+            f"{flag}: {path} holds a {type(verifier).__name__}; give a transformer, as the verifier"
+        )
+    verifier.load_state_dict(weights, strict=True, model_cfg=settings)
+    return verifier.eval()
+
+
+class _Dictionaries:
+    """As much of a task as building a model takes."""
+
+    def __init__(self, source: Any, target: Any):
+        self.source_dictionary = self.src_dict = source
+        self.target_dictionary = self.tgt_dict = target
+
+
+def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
+    if ours != theirs:
+        option = "--" + name.replace("_", "-")
+        remedy = f"pass {option} {theirs}"
+        if isinstance(theirs, bool):
+            remedy = f"pass {option}" if theirs else f"leave out {option}"
+        raise ValueError(f"{flag}: its {name} is {theirs}, the drafter's {ours}; {remedy}")
+
+
+def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
+    """Settings that change what the same weights compute, on both sides."""
+    theirs = TransformerConfig.from_namespace(verifier.encoder.cfg)
+    for name in (
+        "activation_fn",
+        "layernorm_embedding",
+        "no_scale_embedding",
+        "no_token_positional_embeddings",
+    ):
+        _require_equal(flag, name, _plain(getattr(cfg, name)), _plain(getattr(theirs, name)))
+    if cfg.share_all_embeddings and not theirs.share_all_embeddings:
+        raise ValueError(
+            f"{flag}: its source and target embeddings differ, and --share-all-embeddings makes the "
+            f"drafter's one; leave out --share-all-embeddings"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """An enumeration's value: settings from flags are strings, from dataclasses members."""
+    return getattr(value, "value", value)
+
+
+def _check_layers(flag: str, side: str, ours: Any, theirs: Any) -> None:
+    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos"):
+        value, other = getattr(getattr(ours, side), name), getattr(getattr(theirs, side), name)
+        _require_equal(flag, f"{side}_{name}", value, other)
+
+
+def _copy_module(ours: nn.Module | None, theirs: nn.Module | None, name: str, to: Report) -> None:
+    """Copy a module that both or neither have; parameters of equal shapes."""
+    if ours is None or theirs is None:
+        return
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    to.copied.append(name)
+
+
+def _copy_positions(ours: Any, theirs: Any, name: str, to: Report) -> None:
+    """Copy a learned table as far as both go; sinusoidal ones need no copy."""
+    if isinstance(ours, nn.Embedding) and isinstance(theirs, nn.Embedding):
+        rows = min(ours.weight.size(0), theirs.weight.size(0))
+        ours.weight[:rows] = theirs.weight[:rows]
+        to.copied.append(name)
+
+
+def _copy_encoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: Report) -> None:
+    ours, theirs = model.encoder, verifier.encoder
+    _check_layers(report.source, "encoder", cfg, theirs.cfg)
+    here, there = len(ours.layers), len(theirs.layers)
+    if here > there and not cfg.encoder.normalize_before:
+        raise ValueError(
+            f"{report.source}: it has {there} encoder layers, the drafter {here}, and both are "
+            f"post-norm: added layers can start as the identity only with pre-norm. Pass "
+            f"--encoder-layers {there}, or use a verifier trained with --encoder-normalize-before"
+        )
+    _copy_module(ours.embed_tokens, theirs.embed_tokens, "encoder.embed_tokens", report)
+    if model.decoder.embed_tokens is ours.embed_tokens:
+        report.copied += ["decoder.embed_tokens", "decoder.output_projection"]
+    elif not cfg.init_decoder_from:
+        logger.info("%s: the target embeddings are not taken", report.source)
+    _copy_positions(ours.embed_positions, theirs.embed_positions, "encoder.embed_positions", report)
+    norm = "encoder.layernorm_embedding"
+    _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)
+    _copy_module(ours.layer_norm, theirs.layer_norm, "encoder.layer_norm", report)
+    for index, (origin, is_copy) in enumerate(growth_plan(there, here)):
+        name = f"encoder.layers.{index}"
+        ours.layers[index].load_state_dict(theirs.layers[origin].state_dict(), strict=True)
+        if is_copy:
+            report.copied.append(name)
+        else:
+            make_identity(ours.layers[index])
+            report.identity.append(name)
+
+
+def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: Report) -> None:
+    ours, theirs = model.decoder, verifier.decoder
+    _check_layers(report.source, "decoder", cfg, theirs.cfg)
+    _require_equal(
+        report.source, "no_decoder_final_norm", ours.layer_norm is None, theirs.layer_norm is None
+    )
+    if theirs.output_projection is None:
+        raise ValueError(
+            f"{report.source}: it has an adaptive softmax, which a drafter cannot take over"
+        )
+    if ours.share_input_output_embed and not theirs.share_input_output_embed:
+        raise ValueError(
+            f"{report.source}: its output projection differs from its target embeddings; leave out "
+            f"--share-decoder-input-output-embed and --share-all-embeddings"
+        )
+    layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
+    _copy_module(ours.embed_tokens, theirs.embed_tokens, "decoder.embed_tokens", report)
+    name = "decoder.output_projection"
+    _copy_module(ours.output_projection, theirs.output_projection, name, report)
+    _copy_positions(ours.embed_positions, theirs.embed_positions, "decoder.embed_positions", report)
+    norm = "decoder.layernorm_embedding"
+    _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)
+    _copy_module(ours.layer_norm, theirs.layer_norm, "decoder.layer_norm", report)
+    for index, origin in enumerate(layers):
+        _copy_module(ours.layers[index], theirs.layers[origin], f"decoder.layers.{index}", report)
+
+
+def growth_plan(there: int, here: int) -> list[tuple[int, bool]]:
+    """How ``here`` encoder layers come from ``there``.
+
+    Returns:
+        For each new layer, the old layer whose weights it takes, and whether it is its copy (else it
+        becomes the identity). Old layers keep their order; with here <= there, every new layer is a
+        copy, and old ones are left out evenly.
+    """
+    if here <= there:
+        return [(origin, True) for origin in spread(there, here)]
+    places = {new * here // there: new for new in range(there)}
+    plan, origin = [], 0
+    for index in range(here):
+        origin = places.get(index, origin)
+        plan.append((origin, index in places))
+    return plan
+
+
+def spread(there: int, here: int) -> list[int]:
+    """``here`` of ``there`` layers, evenly from the first to the last (one alone: the last)."""
+    if here == 1:
+        return [there - 1]
+    return [round(index * (there - 1) / (here - 1)) for index in range(here)]
+
+
+def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
+    """The verifier's layers that the drafter's take, from ``--init-decoder-layers``.
+
+    Raises:
+        ValueError: not a list of numbers, not one for each layer, or out of range.
+    """
+    flag = "--init-decoder-layers"
+    if not asked:
+        if here > there:
+            raise ValueError(
+                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter {here}; "
+                f"pass --decoder-layers {there}, or say with {flag} which to take, some twice"
+            )
+        return spread(there, here)
+    try:
+        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
+    except ValueError:
+        raise ValueError(f"{flag} {asked}: give numbers with commas, as in 0,5") from None
+    if len(layers) != here:
+        raise ValueError(
+            f"{flag} {asked}: {len(layers)} layers for the drafter's {here}; give one for each, or "
+            f"pass --decoder-layers {len(layers)}"
+        )
+    for layer in layers:
+        if not 0 <= layer < there:
+            raise ValueError(f"{flag} {asked}: the verifier has layers 0 to {there - 1}")
+    return layers
+
+
+def make_identity(layer: nn.Module) -> None:
+    """Make a pre-norm encoder layer compute the identity, in place; its other weights stay."""
+    for last in (layer.self_attn.out_proj, layer.fc2):
+        last.weight.data.zero_()
+        last.bias.data.zero_()

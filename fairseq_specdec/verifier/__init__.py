@@ -1,0 +1,1 @@
+"""Scoring a block of draft tokens in one pass, with a cache that rolls back by length."""

@@ -1,0 +1,164 @@
+"""A fairseq Transformer decoder, run over a block of positions behind a cache.
+
+In incremental mode a stock ``TransformerDecoder`` looks at the last token only and applies no
+causal mask, so it cannot score a block. Its weights can: here they are read once (queries, keys
+and values fused into one product) and run over [cached prefix + block].
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import attend
+from .kv_cache import KVCache
+from .linear import Linear
+
+
+def _unsupported(layer: nn.Module) -> Optional[str]:
+    """Why a decoder layer cannot be run here, or None."""
+    for name, flag in (
+        ("c_attn", "--scale-heads"),
+        ("attn_ln", "--scale-attn"),
+        ("ffn_layernorm", "--scale-fc"),
+        ("w_resid", "--scale-resids"),
+    ):
+        if getattr(layer, name, None) is not None:
+            return flag
+    if getattr(layer, "cross_self_attention", False):
+        return "--cross-self-attention"
+    if getattr(layer, "encoder_attn", None) is None:
+        return "--no-cross-attention (a layer without encoder attention)"
+    for attention in (layer.self_attn, layer.encoder_attn):
+        if getattr(attention, "bias_k", None) is not None or attention.add_zero_attn:
+            return "attention with extra key/value entries"
+    return None
+
+
+class _Layer:
+    """The weights of one decoder layer, as products to call."""
+
+    def __init__(self, layer: Any) -> None:
+        self.pre_norm = layer.normalize_before
+        self.heads = layer.self_attn.num_heads
+        attention = layer.self_attn
+        self.qkv = Linear.of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = Linear.of(attention.out_proj)
+        attention = layer.encoder_attn
+        self.cross_query = Linear.of(attention.q_proj)
+        self.cross_key_value = Linear.of(attention.k_proj, attention.v_proj)
+        self.cross_out = Linear.of(attention.out_proj)
+        self.fc1 = Linear.of(layer.fc1)
+        self.fc2 = Linear.of(layer.fc2)
+        self.activation = layer.activation_fn
+        self.self_norm = layer.self_attn_layer_norm
+        self.cross_norm = layer.encoder_attn_layer_norm
+        self.final_norm = layer.final_layer_norm
+
+
+def _split(keys_values: Tensor, heads: int) -> Tuple[Tensor, Tensor]:
+    """[B, T, 2C] -> keys and values, each [B, T, H, C/H], as views."""
+    rows, slots, width = keys_values.shape
+    both = keys_values.view(rows, slots, 2, heads, width // (2 * heads))
+    return both[:, :, 0], both[:, :, 1]
+
+
+class DecoderStack:
+    """Runs the layers of one decoder over a block, keeping keys and values in a ``KVCache``.
+
+    Args:
+        decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
+        name: what to call the model in errors, e.g. ``--path verifier.pt``.
+
+    Raises:
+        ValueError: the decoder has a part that is not supported, named by its flag.
+    """
+
+    def __init__(self, decoder: Any, name: str) -> None:
+        if getattr(decoder, "adaptive_softmax", None) is not None:
+            raise ValueError(f"{name}: --adaptive-softmax-cutoff is not supported")
+        self.layers: List[_Layer] = []
+        for i, layer in enumerate(decoder.layers):
+            if not hasattr(layer, "self_attn"):
+                raise ValueError(f"{name}: decoder layer {i} is a {type(layer).__name__}")
+            reason = _unsupported(layer)
+            if reason is not None:
+                raise ValueError(f"{name}: decoder layer {i} uses {reason}, not supported")
+            self.layers.append(_Layer(layer))
+        self.final_norm = decoder.layer_norm
+        self.project_out = decoder.project_out_dim
+        self.vocabulary = Linear.of(decoder.output_projection)
+        self.width = self.layers[0].out.weight.size(0)
+        self.cache = KVCache(len(self.layers), 2 * self.width)
+        self.cross: List[Tuple[Tensor, Tensor]] = []
+        self.cross_mask: Optional[Tensor] = None
+
+    def start(self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int) -> None:
+        """Begin a batch: cross-attention keys and values are computed once.
+
+        Args:
+            encoder_out: [S, B, C], as fairseq's encoders give it.
+            padding_mask: bool [B, S], True at padding, or None.
+            capacity: cache slots to prepare.
+        """
+        source = encoder_out.transpose(0, 1).contiguous()
+        self.cross = [_split(x.cross_key_value(source), x.heads) for x in self.layers]
+        self.cross_mask = None
+        if padding_mask is not None and bool(padding_mask.any()):
+            self.cross_mask = ~padding_mask[:, None, None, :]
+        self.cache.start(source.size(0), capacity, source)
+
+    def run(self, x: Tensor, mask: Optional[Tensor], upto: int) -> Tensor:
+        """Run a block whose place in the cache was said by ``cache.aim``.
+
+        Args:
+            x: [B, W, C], embedded block.
+            mask: bool [B, 1, W, upto] (True = may attend) or None when all may be seen.
+            upto: cache slots looked at.
+
+        Returns:
+            [B, W, C'] features, ready for ``self.vocabulary``.
+        """
+        size = self.width
+        for i, layer in enumerate(self.layers):
+            residual = x
+            if layer.pre_norm:
+                x = layer.self_norm(x)
+            fused = layer.qkv(x)
+            keys, values = _split(self.cache.write(i, fused[..., size:], upto), layer.heads)
+            query = fused[..., :size].unflatten(2, (layer.heads, -1))
+            x = residual + layer.out(attend(query, keys, values, mask))
+            if not layer.pre_norm:
+                x = layer.self_norm(x)
+
+            residual = x
+            if layer.pre_norm:
+                x = layer.cross_norm(x)
+            query = layer.cross_query(x).unflatten(2, (layer.heads, -1))
+            keys, values = self.cross[i]
+            x = residual + layer.cross_out(attend(query, keys, values, self.cross_mask))
+            if not layer.pre_norm:
+                x = layer.cross_norm(x)
+
+            residual = x
+            if layer.pre_norm:
+                x = layer.final_norm(x)
+            x = residual + layer.fc2(layer.activation(layer.fc1(x)))
+            if not layer.pre_norm:
+                x = layer.final_norm(x)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        if self.project_out is not None:
+            x = F.linear(x, self.project_out.weight)
+        return x
+
+    def prune(self, keep: Tensor, host_keep: List[int]) -> None:
+        """Keep only these rows."""
+        self.cache.prune(keep, host_keep)
+        self.cross = [
+            (k.index_select(0, keep), v.index_select(0, keep)) for k, v in self.cross
+        ]
+        if self.cross_mask is not None:
+            self.cross_mask = self.cross_mask.index_select(0, keep)

@@ -1,0 +1,58 @@
+"""Matrix products with weights laid out once for the machine at hand."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _can_prepack(weight: Tensor) -> bool:
+    """oneDNN's packed product: fp32 on CPU, where this torch has it."""
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return False
+    ops = torch.ops.mkldnn
+    return (
+        torch.backends.mkldnn.is_available()
+        and hasattr(ops, "_reorder_linear_weight")
+        and hasattr(ops, "_linear_pointwise")
+    )
+
+
+class Linear:
+    """y = x W^T + b for inference.
+
+    On a CPU the product of a few rows is repacked for oneDNN: torch's default path costs almost
+    linearly in its rows on some processors, and verification lives on rows being cheap. A single
+    row stays with the default path, which is the faster one there.
+
+    Args:
+        weight: [out, in].
+        bias: [out] or None.
+    """
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor]) -> None:
+        self.weight = weight.detach()
+        self.bias = None if bias is None else bias.detach()
+        self.packed: Optional[Tensor] = None
+        if _can_prepack(self.weight):
+            # The row count is a hint for the layout, not a limit.
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), 16)
+
+    @classmethod
+    def of(cls, *modules: nn.Module) -> Linear:
+        """One product for several nn.Linear of the same input, outputs side by side."""
+        weight = torch.cat([m.weight.detach() for m in modules])  # type: ignore[misc]
+        biases: List[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
+        if biases and len(biases) != len(modules):
+            raise ValueError("projections of one attention, some with and some without bias")
+        return cls(weight, torch.cat(biases) if biases else None)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.packed is None or x.numel() == x.size(-1):
+            return F.linear(x, self.weight, self.bias)
+        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+            x, self.packed, self.bias, "none", [], ""
+        )

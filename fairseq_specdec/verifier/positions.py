@@ -1,0 +1,74 @@
+"""Which row of a position table, and which cached keys, belong to a position (pure functions)."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+
+def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count: int) -> Tensor:
+    """The embeddings of positions 0 .. count-1.
+
+    fairseq counts positions from ``padding_idx + 1``. Its sinusoidal module ignores the
+    ``positions`` argument and its learned module asserts on it, so the table is indexed here.
+
+    Args:
+        embed_positions: fairseq's learned or sinusoidal positional embedding, not None.
+        padding_idx: index of the padding symbol.
+        count: how many positions are needed.
+
+    Returns:
+        Float tensor of shape [count, C].
+
+    Raises:
+        ValueError: a learned table is shorter than ``count``, or the module is of unknown kind.
+    """
+    first = padding_idx + 1
+    if isinstance(embed_positions, nn.Embedding):
+        table = embed_positions.weight.detach()
+        if first + count > table.size(0):
+            raise ValueError(
+                f"the model has learned positions for {table.size(0) - first} tokens, "
+                f"{count} are asked for; lower --max-len-b"
+            )
+        return table[first : first + count]
+    if embed_positions is None or not hasattr(embed_positions, "get_embedding"):
+        raise ValueError(f"positional embedding of unknown kind: {type(embed_positions).__name__}")
+    dim = int(embed_positions.embedding_dim)
+    return embed_positions.get_embedding(first + count, dim, padding_idx)[first:]  # type: ignore
+
+
+def learned_limit(embed_positions: Optional[nn.Module], padding_idx: int) -> Optional[int]:
+    """How many positions a learned table holds; None where there is no limit."""
+    if isinstance(embed_positions, nn.Embedding):
+        return embed_positions.num_embeddings - padding_idx - 1
+    return None
+
+
+def causal_horizon(start: Tensor, width: int) -> Tensor:
+    """Last cache slot each query of a block may attend to, leftward attention.
+
+    Args:
+        start: long [B], slot of the first query of each row.
+        width: queries per row, W.
+
+    Returns:
+        long [B, W]: query w of row b sees the slots 0 .. start[b] + w.
+    """
+    return start.unsqueeze(1) + torch.arange(width, device=start.device)
+
+
+def horizon_mask(horizon: Tensor, slots: int) -> Tensor:
+    """Attention mask from horizons.
+
+    Args:
+        horizon: long [B, W], last slot that each query may attend to.
+        slots: number of cache slots looked at, T.
+
+    Returns:
+        bool [B, 1, W, T], True where attention is allowed.
+    """
+    reach = torch.arange(slots, device=horizon.device)
+    return (reach <= horizon.unsqueeze(-1)).unsqueeze(1)

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Train the drafter (12+2 layers, 256 wide) on the distilled corpus, starting from the verifier's
+# layers, and average its last checkpoints: $WORK/drafter/drafter.pt.
+# DRAFTER_UPDATES=4000, DRAFTER_TOKENS=1500, BLOCK=10, CUTS=4, SAVE_EVERY=400, AVERAGE=4. It resumes.
+set -euo pipefail
+source "$(dirname "$0")/../lib/demo.sh"
+find_python
+need fairseq-train
+
+bin=$WORK/bin/ende_distilled
+verifier=$WORK/verifier/verifier.pt
+dir=$WORK/drafter
+updates=${DRAFTER_UPDATES:-4000}
+every=${SAVE_EVERY:-400}
+average=${AVERAGE:-4}
+inputs=("$verifier" "$bin/dict.en.txt" "$bin/train.en-de.en.bin" "$bin/train.en-de.de.bin")
+finished "$dir/provenance.json" "${inputs[@]}" && exit
+use_device
+run fairseq-train "$bin" "${DEVICE_FLAGS[@]}" --user-dir "$REPO/fairseq_specdec" --seed "$SEED" \
+    --task translation -s en -t de --arch spec_drafter_base --share-all-embeddings --dropout 0.0 \
+    --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 \
+    --encoder-normalize-before --decoder-normalize-before \
+    --block-size "${BLOCK:-10}" --num-cuts "${CUTS:-4}" --source-copy \
+    --init-encoder-from "$verifier" --init-decoder-from "$verifier" --init-decoder-layers 0,5 \
+    --criterion glancing_block_loss --label-smoothing 0 \
+    --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 1.0 \
+    --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 400 \
+    --total-num-update "$updates" --max-update "$updates" --max-tokens "${DRAFTER_TOKENS:-1500}" \
+    --max-source-positions 256 --max-target-positions 256 --skip-invalid-size-inputs-valid-test \
+    --save-dir "$dir" --save-interval-updates "$every" --keep-interval-updates "$average" \
+    --validate-interval-updates "$every" --no-epoch-checkpoints \
+    --best-checkpoint-metric accepted --maximize-best-checkpoint-metric \
+    --no-progress-bar --log-format simple --log-interval 20 --num-workers 0 >> "$dir.log" 2>&1 ||
+    fail "fairseq-train failed: see $dir.log"
+run "$PYTHON" "$LIB/average_checkpoints.py" "$dir" --last "$average" --output "$dir/drafter.pt"
+record "$dir/provenance.json" "${inputs[@]}" -- "$dir/drafter.pt"

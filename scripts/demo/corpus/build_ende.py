@@ -1,0 +1,200 @@
+"""English-German parallel text: from Debian packages, or from two files of your own.
+
+Writes {train,valid,test}.{en,de} and origin.tsv (origin, English, German of every pair) to --out.
+Packages that are already fetched below --work are not fetched again.
+"""
+
+import argparse
+import collections
+import logging
+import pathlib
+import re
+import sys
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from atomic import read_lines, write_lines
+from progress import log_to_stderr
+
+from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
+from .apt import FetchError, PrivateApt
+from .packages import TIERS, package_names
+from .splits import SPLITS, Row, split_rows
+from .text import Pair, is_good_pair, normalise, word_counts
+
+logger = logging.getLogger("corpus")
+LANGUAGE = "de"
+SUITES = "bookworm trixie"
+DEBIAN_MANUALS = ("debian-reference", "debian-faq", "developers-reference")
+OWN_HELD_SHARE = 20  # of text of one's own, at most one sentence in 20 goes into each held-out set
+
+
+class Source(NamedTuple):
+    """Raw pairs of one origin and the filter that they must pass."""
+
+    origin: str
+    pairs: List[Pair]
+    is_good: Callable[[str, str, str], bool]
+
+
+def kde_manuals(unpacked: pathlib.Path) -> List[Pair]:
+    """The handbooks of all KDE programs that are unpacked."""
+    pairs: List[Pair] = []
+    for english in sorted(unpacked.glob("*/usr/share/doc/HTML/en")):
+        translated = english.parent / LANGUAGE
+        if translated.is_dir():
+            pairs += docbook.collect(english, translated)
+    return pairs
+
+
+def debian_manual(unpacked: pathlib.Path, name: str) -> List[Pair]:
+    """One Debian manual: its English and German files lie apart or are told apart by name."""
+    english: Dict[str, pathlib.Path] = {}
+    german: Dict[str, pathlib.Path] = {}
+    for path in sorted(unpacked.glob(f"{name}*/usr/share/**/*.html")):
+        if path.name.endswith(f".{LANGUAGE}.html") or LANGUAGE in path.parts:
+            german[re.sub(r"\.\w\w\.html$", ".html", path.name)] = path
+        elif path.name.endswith(".en.html") or not re.search(r"\.\w\w(_\w\w)?\.html$", str(path)):
+            english.setdefault(re.sub(r"\.en\.html$", ".html", path.name), path)
+    pairs: List[Pair] = []
+    for page, path in sorted(german.items()):
+        if page in english:
+            pairs += docbook.align_files(english[page], path)
+    return pairs
+
+
+def sources(apt: PrivateApt, roots: List[pathlib.Path]) -> Iterator[Source]:
+    """All origins; of two translations of a sentence the earlier origin's is kept."""
+    unpacked = apt.unpacked
+    pairs = descriptions.collect(apt.lists, LANGUAGE, apt.read_index)
+    yield Source("descriptions", pairs, is_good_pair)
+    yield Source("man", manpages.collect(roots, LANGUAGE), manpages.is_good)
+    help_root = "usr/share/libreoffice/help"
+    pairs = libreoffice.collect(
+        unpacked / "libreoffice-help-en-us" / help_root / "en-US",
+        unpacked / f"libreoffice-help-{LANGUAGE}" / help_root / LANGUAGE,
+    )
+    yield Source("libreoffice-help", pairs, is_good_pair)
+    yield Source("kde-docs", kde_manuals(unpacked), is_good_pair)
+    evolution = unpacked / "evolution-common/usr/share/help"
+    yield Source(
+        "evolution-common", docbook.collect(evolution / "C", evolution / LANGUAGE), is_good_pair
+    )
+    for name in DEBIAN_MANUALS:
+        yield Source(name, debian_manual(unpacked, name), is_good_pair)
+    yield Source("mozilla", mozilla.collect(unpacked, LANGUAGE), catalogs.is_good)
+    yield Source("gettext", catalogs.collect(roots, LANGUAGE), catalogs.is_good)
+
+
+def clean(found: Iterator[Source], min_words: int, max_words: int) -> List[Row]:
+    """Normalised pairs that pass their filter, one for each English sentence."""
+    rows: List[Row] = []
+    seen: Set[str] = set()
+    for source in found:
+        before = len(rows)
+        for raw_english, raw_german in source.pairs:
+            english, german = normalise(raw_english), normalise(raw_german)
+            if not min_words <= len(english.split()) <= max_words:
+                continue
+            if len(german.split()) > max_words or english.lower() in seen:
+                continue
+            if source.is_good(english, german, LANGUAGE):
+                seen.add(english.lower())
+                rows.append(Row(source.origin, english, german))
+        logger.info(
+            "%s: %d pairs (of %d found)", source.origin, len(rows) - before, len(source.pairs)
+        )
+    return rows
+
+
+def own_text(english: pathlib.Path, german: pathlib.Path) -> Iterator[Source]:
+    """Text of the user's own as a source.
+
+    Raises:
+        ValueError: the files differ in length.
+    """
+    ours, theirs = read_lines(english), read_lines(german)
+    if len(ours) != len(theirs):
+        raise ValueError(
+            f"EN_FILE {english} has {len(ours)} lines, DE_FILE {german} {len(theirs)}: line n of "
+            "one must translate line n of the other"
+        )
+    yield Source("own", list(zip(ours, theirs)), is_good_pair)
+
+
+def write_corpus(rows: List[Row], held: int, out: pathlib.Path) -> Dict[str, List[Row]]:
+    """Split and write; test.de comes last, so that its presence means that all is there."""
+    splits = split_rows(rows, held)
+    write_lines(out / "origin.tsv", ("\t".join(row) for row in rows))
+    for name in SPLITS:
+        write_lines(out / f"{name}.en", (row.source for row in splits[name]))
+        write_lines(out / f"{name}.de", (row.target for row in splits[name]))
+    return splits
+
+
+def parse_arguments(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """The command line; see `--help`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m corpus.build_ende",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the corpus")
+    parser.add_argument(
+        "--work", type=pathlib.Path, help="folder for packages; kept, to resume (1.1 GB for core)"
+    )
+    parser.add_argument(
+        "--tier", choices=sorted(TIERS), default="core", help="how much to fetch (default: core)"
+    )
+    parser.add_argument("--suites", default=SUITES, help=f"Debian suites (default: {SUITES})")
+    parser.add_argument(
+        "--own",
+        nargs=2,
+        type=pathlib.Path,
+        metavar=("EN_FILE", "DE_FILE"),
+        help="use these two files, one sentence a line, and fetch nothing",
+    )
+    parser.add_argument("--min-words", type=int, default=3, help="of an English sentence")
+    parser.add_argument("--max-words", type=int, default=100, help="of either side")
+    parser.add_argument("--held", type=int, default=2000, help="sentences in valid and in test")
+    options = parser.parse_args(arguments)
+    if options.own is None and options.work is None:
+        parser.error("--work is needed, unless --own names two files")
+    return options
+
+
+def build(options: argparse.Namespace) -> Tuple[List[Row], int]:
+    """All pairs, and how many of them to hold out twice."""
+    if options.own:
+        rows = clean(own_text(*options.own), options.min_words, options.max_words)
+        held = min(options.held, len(rows) // OWN_HELD_SHARE)
+        if not held:
+            raise ValueError(f"EN_FILE {options.own[0]}: only {len(rows)} usable pairs")
+        return rows, held
+    apt = PrivateApt(options.work, options.suites, ("en", LANGUAGE))
+    roots = apt.fetch(package_names(options.tier))
+    logger.info("%d packages are unpacked", len(roots))
+    return clean(sources(apt, roots), options.min_words, options.max_words), options.held
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    options = parse_arguments(arguments)
+    try:
+        rows, held = build(options)
+    except (FetchError, OSError, ValueError) as error:
+        logger.error("build_ende: %s", error)
+        return 1
+    splits = write_corpus(rows, held, options.out)
+    for name in SPLITS:
+        english, german = word_counts((row.source, row.target) for row in splits[name])
+        logger.info(
+            "%s: %d pairs, %d English and %d German words", name, len(splits[name]), english, german
+        )
+    origins = collections.Counter(row.origin for row in rows)
+    logger.info("origins: %s", ", ".join(f"{k} {v}" for k, v in origins.most_common()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""DocBook, Mallard and HTML manuals, aligned by the sequence of block elements in each file."""
+
+import bz2
+import difflib
+import gzip
+import html
+import pathlib
+import re
+from typing import Callable, List, Tuple
+
+from .libreoffice import walk_files
+from .text import Pair, align_paragraphs, normalise
+
+Block = Tuple[str, str]  # element name and text
+BLOCKS = frozenset(
+    "para simpara title subtitle p h1 h2 h3 h4 h5 h6 li td th dt dd entry term desc cite caption "
+    "listitem blockquote div item note section tr table tbody figcaption".split()
+)
+SKIPPED_BLOCKS = frozenset(
+    "screen programlisting pre script style literallayout synopsis cmdsynopsis head nav credit "
+    "bookinfo articleinfo authorgroup footer".split()
+)
+SKIPPED_INLINE = frozenset(("indexterm", "remark"))
+TOKEN = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<!DOCTYPE[^\[>]*(?:\[.*?\])?\s*>|<\?.*?\?>|<[^>]+>|[^<]+", re.S
+)
+# Entities that HTML does not know are the manual's own: keep their names, or what they stand for.
+OWN_ENTITY = re.compile(
+    r"&(?!(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9a-fA-F]+|"
+    r"[a-zA-Z]+(?:uml|acute|grave|lig|cedil|circ|dash|quo|quor|aquo));)([A-Za-z][\w.-]*);"
+)
+OWN_ENTITIES = {"kde": "KDE", "linux": "Linux", "LMB": "left mouse button"}
+SUFFIXES = (".docbook", ".page", ".html", ".xml", ".docbook.bz2", ".xhtml")
+# Runs of equal structure shorter than this are more often chance than alignment.
+MIN_RUN = 6
+
+
+def read_text(path: pathlib.Path) -> str:
+    """Text of a plain, gzip or bzip2 file."""
+    opener = {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix, open)
+    with opener(path, "rb") as stream:
+        return stream.read().decode("utf-8", "replace")
+
+
+def resolve_entities(text: str) -> str:
+    """Replace entities, the manual's own by a name."""
+    own = OWN_ENTITY.sub(lambda m: OWN_ENTITIES.get(m.group(1), m.group(1)), text)
+    return html.unescape(own)
+
+
+def parse(text: str) -> List[Block]:
+    """Blocks of one document in order, without listings and metadata."""
+    text = re.sub(r"(</gui\w*>)\s*(<gui)", r"\1 – \2", text)
+    text = re.sub(r"(</key(?:cap)?>)\s*(<key)", r"\1+\2", text)
+    blocks: List[Block] = []
+    buffer: List[str] = []
+    tag, skip, skip_inline = "", 0, 0
+
+    def flush() -> None:
+        joined = normalise(resolve_entities("".join(buffer)))
+        buffer.clear()
+        if joined:
+            blocks.append((tag, joined))
+
+    for token in TOKEN.findall(text):
+        if token.startswith(("<!", "<?")):
+            continue
+        if not token.startswith("<"):
+            if not skip and skip_inline <= 0:
+                buffer.append(token)
+            continue
+        element = re.match(r"</?\s*([\w:.-]+)", token)
+        if not element:
+            continue
+        name, closing = element.group(1).lower(), token.startswith("</")
+        empty = token.endswith("/>")
+        if name in SKIPPED_BLOCKS and not empty:
+            flush()
+            skip = max(0, skip - 1) if closing else skip + 1
+        elif name in SKIPPED_INLINE and not empty:
+            skip_inline += -1 if closing else 1
+        elif name in BLOCKS:
+            flush()
+            tag = "" if closing else name
+    flush()
+    return blocks
+
+
+def align(a: List[Block], b: List[Block]) -> List[Pair]:
+    """Texts whose blocks correspond: all if the structures are equal, else long equal runs."""
+    kinds_a, kinds_b = [kind for kind, _ in a], [kind for kind, _ in b]
+    if kinds_a == kinds_b:
+        return [(x[1], y[1]) for x, y in zip(a, b)]
+    pairs: List[Pair] = []
+    matcher = difflib.SequenceMatcher(None, kinds_a, kinds_b, autojunk=False)
+    for name, a1, a2, b1, b2 in matcher.get_opcodes():
+        if name == "equal" and a2 - a1 >= MIN_RUN:
+            pairs += [(x[1], y[1]) for x, y in zip(a[a1:a2], b[b1:b2])]
+    return pairs
+
+
+def align_files(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
+    """Sentence pairs of one document and its translation."""
+    pairs: List[Pair] = []
+    for a, b in align(parse(read_text(english)), parse(read_text(other))):
+        pairs += align_paragraphs(a, b)
+    return pairs
+
+
+def collect(
+    english: pathlib.Path,
+    other: pathlib.Path,
+    rename: Callable[[str], str] = lambda name: name,
+) -> List[Pair]:
+    """Pairs of every document under `english` whose (renamed) file exists under `other`."""
+    pairs: List[Pair] = []
+    for path in walk_files(english, SUFFIXES):
+        relative = path.relative_to(english)
+        translated = other / relative.parent / rename(relative.name)
+        if translated.is_file():
+            pairs += align_files(path, translated)
+    return pairs

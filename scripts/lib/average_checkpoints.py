@@ -1,0 +1,175 @@
+"""Average the last checkpoints of a training run into one small checkpoint for decoding.
+
+Parameters are averaged in float64 and stored in the type they had, or in fp16 by --half. What
+decoding needs (configuration, epoch) is kept from the newest checkpoint; optimizer state and
+meters are dropped. Absolute paths in the configuration keep their last component only, so that
+the file says nothing about the machine that trained it.
+"""
+
+import argparse
+import hashlib
+import logging
+import os
+import pathlib
+import pickle
+import re
+import sys
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from atomic import replacing
+from progress import log_to_stderr
+
+import fairseq_specdec  # noqa: F401  (lets torch.load read fairseq's types without running code)
+
+logger = logging.getLogger("average_checkpoints")
+PATH_SETTINGS = frozenset(
+    "data finetune_from_model log_file path restore_file save_dir tensorboard_logdir "
+    "user_dir".split()
+)
+# Releases without a list of safe types cannot read a fairseq checkpoint in the safe way.
+SAFE = {"weights_only": True} if hasattr(torch.serialization, "add_safe_globals") else {}
+UNNEEDED = ("last_optimizer_state",)
+
+
+def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
+    """The `count` newest checkpoints that --save-interval-updates wrote, the newest last.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    found = []
+    for path in folder.glob("checkpoint_*_*.pt"):
+        match = re.fullmatch(r"checkpoint_(\d+)_(\d+)\.pt", path.name)
+        if match:
+            found.append((int(match.group(2)), path))
+    if len(found) < count:
+        raise ValueError(
+            f"{folder} holds {len(found)} checkpoints named checkpoint_EPOCH_UPDATES.pt, and "
+            f"--last asks for {count}; train longer or ask for fewer"
+        )
+    return [path for _, path in sorted(found)[-count:]]
+
+
+def load(path: pathlib.Path) -> Dict[str, Any]:
+    """A fairseq checkpoint on the CPU; where torch can see to it, the file runs no code.
+
+    Raises:
+        ValueError: the file is no complete fairseq checkpoint.
+    """
+    try:
+        state = torch.load(str(path), map_location="cpu", **SAFE)
+    except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} cannot be read, it may be truncated: {error}") from error
+    if not isinstance(state, dict) or "model" not in state:
+        raise ValueError(f"{path} is no fairseq checkpoint: it has no 'model'")
+    return state
+
+
+def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
+    """The newest (last) checkpoint of `paths` with all parameters averaged over them.
+
+    Integer buffers, such as a version counter, are taken from the newest.
+
+    Raises:
+        ValueError: the checkpoints hold different parameters.
+    """
+    newest = load(paths[-1])
+    model: Dict[str, torch.Tensor] = newest["model"]
+    sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
+    for path in paths[:-1]:
+        other = load(path)["model"]
+        if {n: v.shape for n, v in other.items()} != {n: v.shape for n, v in model.items()}:
+            raise ValueError(f"{path} and {paths[-1]} hold different parameters; average one run")
+        for name in sums:
+            sums[name] += other[name].double()
+    for name, total in sums.items():
+        model[name] = (total / len(paths)).to(model[name].dtype)
+    return newest
+
+
+def without_folders(value: Any) -> Any:
+    """A setting with every absolute path in it cut to its last component."""
+    if not isinstance(value, str):
+        return value
+    parts = [
+        os.path.basename(part.rstrip("/")) if os.path.isabs(part) else part
+        for part in value.split(os.pathsep)
+    ]
+    return os.pathsep.join(parts)
+
+
+def forget_paths(settings: Any) -> None:
+    """Cut absolute paths in a configuration (nested dicts and Namespaces), in place."""
+    fields = vars(settings) if isinstance(settings, argparse.Namespace) else settings
+    if not isinstance(fields, dict):
+        return
+    for name, value in fields.items():
+        if name in PATH_SETTINGS or str(name).startswith("init_"):
+            fields[name] = without_folders(value)
+        else:
+            forget_paths(value)
+
+
+def share_equal(model: Dict[str, torch.Tensor]) -> None:
+    """Let equal tensors be one, in place: torch.save then writes tied embeddings once."""
+    kept: Dict[bytes, torch.Tensor] = {}
+    for name, value in model.items():
+        content = value.contiguous().cpu().flatten().view(torch.uint8).numpy()
+        digest = hashlib.sha256(content)
+        digest.update(f"{value.dtype} {tuple(value.shape)}".encode("ascii"))
+        model[name] = kept.setdefault(digest.digest(), value)
+
+
+def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
+    """Drop what decoding does not need, and store parameters in fp16 if `half`, in place.
+
+    Raises:
+        ValueError: a parameter is too large for fp16.
+    """
+    for name in UNNEEDED:
+        state.pop(name, None)
+    state.get("extra_state", {}).pop("metrics", None)
+    forget_paths(state.get("cfg"))
+    forget_paths(state.get("args"))
+    for name, value in state["model"].items():
+        if half and value.is_floating_point():
+            if not torch.isfinite(value.half()).all():
+                raise ValueError(f"{name} does not fit into fp16; leave out --half")
+            state["model"][name] = value.half()
+    share_equal(state["model"])
+    return state
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "inputs", nargs="+", type=pathlib.Path, help="checkpoints, or one folder (with --last)"
+    )
+    parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
+    parser.add_argument("--half", action="store_true", help="store parameters in fp16")
+    options = parser.parse_args(arguments)
+    if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
+        parser.error("--last N (N >= 1) takes one folder")
+    try:
+        paths = options.inputs
+        if options.last is not None:
+            paths = last_checkpoints(options.inputs[0], options.last)
+        state = shrink(average(paths), options.half)
+    except (OSError, ValueError) as error:
+        logger.error("average_checkpoints: %s", error)
+        return 1
+    with replacing(options.output, "wb") as stream:
+        torch.save(state, stream)
+    size = options.output.stat().st_size
+    logger.info("%s: average of %d checkpoints, %d bytes", options.output, len(paths), size)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

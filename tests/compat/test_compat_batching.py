@@ -1,0 +1,53 @@
+"""No sentence is lost between the data set and the decoder."""
+
+import numpy as np
+import pytest
+from fairseq.data import data_utils
+
+import fairseq_specdec
+
+
+def batches(n, **kwargs):
+    indices = np.random.RandomState(n).permutation(n)
+    vector = kwargs.pop("vector", True)
+    lengths = np.arange(n, dtype=np.int64) % 7 + 1
+    kwargs.setdefault("num_tokens_vec", lengths if vector else None)
+    return indices, data_utils.batch_by_size(indices, lambda i: int(lengths[i]), **kwargs)
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 8])
+@pytest.mark.parametrize("limits", [{"max_sentences": 24}, {"max_tokens": 40}, {}])
+@pytest.mark.parametrize("vector", [True, False])
+def test_every_index_once_in_order(multiple, limits, vector):
+    for n in list(range(0, 20)) + [95, 96, 97, 100]:
+        indices, made = batches(n, vector=vector, required_batch_size_multiple=multiple, **limits)
+        flat = [int(i) for batch in made for i in batch]
+        assert flat == indices.tolist()
+        assert all(len(batch) <= limits.get("max_sentences", n) for batch in made)
+
+
+def test_an_iterable_of_indices_is_accepted():
+    made = data_utils.batch_by_size(iter(range(5)), len, np.ones(5, dtype=np.int64), None, 2, 2)
+    assert [list(map(int, batch)) for batch in made] == [[0, 1], [2, 3], [4]]
+
+
+def test_fixed_shapes_are_left_to_fairseq():
+    indices = np.arange(5)
+    made = data_utils.batch_by_size(
+        indices, lambda i: 2, required_batch_size_multiple=8, fixed_shapes=[(2, 2), (4, 2)]
+    )
+    original = getattr(data_utils.batch_by_size, "__wrapped__", data_utils.batch_by_size)
+    expected = original(
+        indices, lambda i: 2, required_batch_size_multiple=8, fixed_shapes=[(2, 2), (4, 2)]
+    )
+    assert [list(b) for b in made] == [list(b) for b in expected]
+
+
+def test_a_hundred_sentences_in_a_hundred_out(fairseq_command, reversal_data, trained):
+    output, _ = fairseq_command(
+        "generate", reversal_data, "--user-dir", fairseq_specdec.__path__[0],
+        "--task", "translation", "--path", trained.checkpoint, "--beam", 1, "--cpu",
+        "--max-len-b", 12, "--max-sentences", 24, "--num-workers", 0,
+    )  # fmt: skip
+    numbers = sorted(int(ln.split("\t")[0][2:]) for ln in output.splitlines() if ln[:2] == "H-")
+    assert numbers == list(range(100))

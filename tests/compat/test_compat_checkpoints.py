@@ -1,0 +1,253 @@
+"""fairseq's checkpoints load; a checkpoint that wants to run code runs none."""
+
+import argparse
+import collections
+import importlib
+import io
+import os
+import pickle
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import meters
+from omegaconf import DictConfig, OmegaConf, _utils
+
+import fairseq_specdec
+from fairseq_specdec.compat.checkpoints import checkpoint_types, numpy_core_alias
+
+safe_loading = pytest.mark.skipif(
+    torch.__version__ < (2, 6), reason="torch < 2.6 unpickles checkpoints without a check"
+)
+
+
+def saved(content, **kwargs):
+    buffer = io.BytesIO()
+    torch.save(content, buffer, **kwargs)
+    return buffer.getvalue()
+
+
+def load(data):
+    return torch.load(io.BytesIO(data), map_location="cpu")
+
+
+def renamed(data, old, new):
+    """The checkpoint with one module name replaced, as another release would have written it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w") as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename.endswith("data.pkl"):
+                assert b"c" + old + b"\n" in content
+                content = content.replace(b"c" + old + b"\n", b"c" + new + b"\n")
+            target.writestr(entry.filename, content)
+    return out.getvalue()
+
+
+def config_with_namespace():
+    """A config as fairseq 1.0.0a0 pickled it: a DictConfig that holds an argparse Namespace."""
+    content = {"task": {"lr": [0.1, 0.2]}, "name": None}
+    namespace = argparse.Namespace(arch="transformer", layers=2)
+    primitive = getattr(_utils, "is_primitive_type", None)
+    if primitive is None:
+        config = OmegaConf.create(content, flags={"allow_objects": True})
+        config["model"] = namespace
+        return config
+    try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
+        _utils.is_primitive_type = lambda _: True
+        return OmegaConf.create({**content, "model": namespace})
+    finally:
+        _utils.is_primitive_type = primitive
+
+
+def samples():
+    """One checkpoint of each kind, in bytes, by name."""
+    namespace = argparse.Namespace(arch="transformer", lr=[0.1])
+    array = saved({"extra_state": {"metrics": {"_bleu_counts": np.arange(4)}}})
+    core = b"numpy._core.multiarray" if b"numpy._core" in array else b"numpy.core.multiarray"
+    made = {
+        "command line": saved({"args": namespace, "cfg": {"task": {"lr": [1.0]}}}),
+        "eval-bleu, numpy 1": renamed(array, core, b"numpy.core.multiarray"),
+        "eval-bleu, numpy 2": renamed(array, core, b"numpy._core.multiarray"),
+        "config object": saved({"args": None, "cfg": config_with_namespace()}),
+        "config of integers": saved({"cfg": DictConfig({}, element_type=int)}),
+        "several processes": saved(
+            distributed_utils._split_tensors_from_obj(
+                {"model": {"w": torch.ones(2)}, "seen": collections.defaultdict(dict)}, []
+            )
+        ),
+    }
+    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter"):
+        meter = saved({"train_meters": {"loss": getattr(meters, name)()}})
+        made["fairseq 0.9, " + name] = renamed(meter, b"fairseq.logging.meters", b"fairseq.meters")
+    return made
+
+
+class Evil:
+    """Pickles as a call of ``function`` with ``arguments``."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def attacks(canary):
+    touch = f"touch {canary}"
+    program = f"__import__('os').system({touch!r})"
+    return {
+        "os.system": Evil(os.system, touch),
+        "eval": Evil(eval, program),
+        "exec": Evil(exec, program),
+        "class": Evil(Evil, os.system, touch),
+        "getattr": Evil(getattr, np.ndarray, "dump"),
+        "factory": Evil(collections.defaultdict, os.system),
+        "pickle.loads": Evil(pickle.loads, pickle.dumps(Evil(os.system, touch))),
+        "in a Namespace": argparse.Namespace(x=Evil(os.system, touch)),
+        "in an array": np.array([Evil(os.system, touch)], dtype=object),
+        "in a config": Evil(DictConfig, Evil(eval, program)),
+    }
+
+
+@safe_loading
+@pytest.mark.parametrize("attack", sorted(attacks("")))
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_hostile_checkpoint_runs_no_code(attack, zipped, tmp_path):
+    canary, path = tmp_path / "canary", tmp_path / "checkpoint.pt"
+    evil = attacks(canary)[attack]
+    torch.save({"args": evil, "model": {}}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not canary.exists()
+
+
+@safe_loading
+def test_the_attacks_work_when_nothing_checks(tmp_path):
+    """The test above can fail: unchecked, the same file does run code."""
+    canary, path = tmp_path / "canary", tmp_path / "checkpoint.pt"
+    torch.save({"args": attacks(canary)["os.system"]}, path)
+    torch.load(path, weights_only=False)
+    assert canary.exists()
+
+
+def test_a_namespace_checkpoint_loads_through_fairseq(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    namespace = argparse.Namespace(
+        arch="transformer", task="translation", data="x", criterion="cross_entropy", lr=[0.1]
+    )
+    history = [{"num_updates": 1, "optimizer_name": "Adam", "lr_scheduler_state": {}}]
+    extra = {"train_iterator": {"epoch": 1}}
+    torch.save(
+        {
+            "args": namespace,
+            "cfg": None,
+            "model": {"w": torch.ones(2)},
+            "optimizer_history": history,
+            "extra_state": extra,
+        },
+        path,
+    )
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": "y"})
+    assert state["cfg"].task.data == "y"
+    assert state["model"]["w"].tolist() == [1.0, 1.0]
+
+
+@safe_loading
+@pytest.mark.parametrize("kind", sorted(samples()))
+def test_every_kind_of_checkpoint_loads(kind):
+    state = load(samples()[kind])
+    assert state and list(state) == list(dict(state))
+
+
+@safe_loading
+def test_loaded_values_are_those_saved():
+    made = samples()
+    assert load(made["command line"])["args"].lr == [0.1]
+    for kind in ("eval-bleu, numpy 1", "eval-bleu, numpy 2"):
+        counts = load(made[kind])["extra_state"]["metrics"]["_bleu_counts"]
+        assert counts.dtype == np.int64 and counts.tolist() == [0, 1, 2, 3]
+    config = load(made["config object"])["cfg"]
+    assert config["model"].layers == 2 and list(config.task.lr) == [0.1, 0.2]
+
+
+@safe_loading
+def test_no_entry_of_the_list_is_without_need():
+    """Ablation: without any one entry, a checkpoint of some kind no longer loads."""
+    everything = checkpoint_types()
+    before, made = torch.serialization.get_safe_globals(), samples()
+    assert all(loads(data) for data in made.values())
+    needless = []
+    try:
+        for entry in everything:
+            torch.serialization.clear_safe_globals()
+            rest = [other for other in everything if other is not entry]
+            torch.serialization.add_safe_globals(rest)
+            if all(loads(data) for data in made.values()):
+                needless.append(entry)
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+    assert needless == []
+
+
+def loads(data):
+    try:
+        load(data)
+    except pickle.UnpicklingError:
+        return False
+    return True
+
+
+def test_an_eval_bleu_checkpoint_resumes(fairseq_command, trained, tmp_path):
+    """The real thing: fairseq-train reads back what fairseq-train wrote."""
+    log, _ = fairseq_command(
+        "train", *trained.arguments, "--restore-file", trained.checkpoint, "--save-dir", tmp_path,
+        "--max-epoch", 2,
+    )  # fmt: skip
+    assert "Loaded checkpoint" in log and "epoch 002" in log
+
+
+def test_the_eval_bleu_checkpoint_holds_arrays(trained):
+    with zipfile.ZipFile(trained.checkpoint) as archive:
+        name = next(n for n in archive.namelist() if n.endswith("data.pkl"))
+        assert b"_reconstruct" in archive.read(name)
+
+
+def test_numpy_core_is_found_under_its_new_name(monkeypatch):
+    """As on numpy < 1.26: the new name cannot be imported until it is made an alias."""
+    for name in ("numpy._core", "numpy._core.multiarray"):
+        monkeypatch.setitem(sys.modules, name, None)
+    old = types.ModuleType("numpy.core")
+    old.multiarray = types.ModuleType("numpy.core.multiarray")
+    monkeypatch.setitem(sys.modules, "numpy.core", old)
+    numpy_core_alias()
+    assert sys.modules["numpy._core"] is old
+    assert sys.modules["numpy._core.multiarray"] is old.multiarray
+
+
+def test_the_meters_of_fairseq_0_9_are_found():
+    module = importlib.import_module("fairseq.meters")
+    assert module.TimeMeter is meters.TimeMeter
+
+
+def test_arrays_of_numpy_2_are_read():
+    """The name that numpy 2 writes, read by whichever numpy is here."""
+    array = pickle.dumps(np.arange(3), protocol=2)
+    for core in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
+        array = array.replace(b"c" + core + b"\n", b"cnumpy._core.multiarray\n")
+    assert pickle.loads(array).tolist() == [0, 1, 2]
+
+
+def test_the_plugin_never_switches_the_check_off():
+    folder = fairseq_specdec.__path__[0]
+    for base, _, files in os.walk(folder):
+        for name in files:
+            if name.endswith(".py"):
+                with open(os.path.join(base, name), encoding="utf-8") as source:
+                    assert "weights_only=False" not in source.read(), os.path.join(base, name)

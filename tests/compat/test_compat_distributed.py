@@ -1,0 +1,80 @@
+"""Data-parallel training on a machine without a GPU."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the fix is for CPU-only machines")
+
+
+def settings(**given):
+    defaults = dict(
+        distributed_init_method=None, tpu=False, pipeline_model_parallel=False, device_id=0,
+        distributed_world_size=1, distributed_rank=0, distributed_backend="nccl",
+        distributed_no_spawn=False,
+    )  # fmt: skip
+    return argparse.Namespace(**{**defaults, **given})
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    values = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "3", "RANK": "2"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+@no_gpu
+@pytest.mark.parametrize("asked", [1, 3])
+def test_torchrun_sets_world_size_rank_and_backend(torchrun, asked):
+    cfg = settings(distributed_world_size=asked)
+    distributed_utils.infer_init_method(cfg)
+    assert (cfg.distributed_world_size, cfg.distributed_rank) == (3, 2)
+    assert cfg.distributed_init_method == "env://" and cfg.distributed_no_spawn
+    assert cfg.distributed_backend == "gloo" and cfg.device_id == 0
+
+
+@no_gpu
+def test_without_torchrun_nothing_is_distributed(monkeypatch):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    cfg = settings()
+    distributed_utils.infer_init_method(cfg)
+    assert vars(cfg) == vars(settings())
+
+
+@no_gpu
+def test_an_explicit_backend_is_kept(torchrun):
+    cfg = settings(distributed_backend="mpi")
+    distributed_utils.infer_init_method(cfg)
+    assert cfg.distributed_backend == "mpi"
+
+
+def test_ddp_takes_a_model_on_the_cpu(tmp_path):
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        wrapped = distributed_fairseq_model.DistributedDataParallel(
+            torch.nn.Linear(2, 2), device_ids=[0], output_device=0
+        )
+        assert isinstance(wrapped, torch.nn.parallel.DistributedDataParallel)
+        assert wrapped(torch.zeros(1, 2)).shape == (1, 2)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@no_gpu
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path, backend):
+    """Rank 0 sends the checkpoint, numpy arrays and all, to rank 1; both make one training."""
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    log, _ = fairseq_command(
+        "train", *trained.arguments, "--ddp-backend", backend, "--save-dir", tmp_path,
+        "--restore-file", trained.checkpoint, "--max-epoch", 2, launcher=launcher,
+    )  # fmt: skip
+    assert "training on 2 devices" in log
+    assert "Loaded checkpoint" in log and "epoch 002" in log
+    assert log.count("done training") == 1  # only the first process logs
+    assert (tmp_path / "checkpoint_last.pt").is_file()

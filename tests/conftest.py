@@ -1,0 +1,82 @@
+"""Fixtures shared by every test: a tiny corpus, and fairseq's commands as a user runs them."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+import fairseq_specdec
+
+PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
+PARENT = os.path.dirname(PLUGIN)
+WORDS = [chr(ord("a") + i) * 2 for i in range(16)]
+
+
+def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
+    """Run ``fairseq-<command>`` with this Python and return (stdout, stderr).
+
+    Training logs to stdout; generation writes its log to stderr.
+
+    Raises:
+        AssertionError: the command failed; the message ends with its log.
+    """
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    environment.update(env or {})
+    module = "fairseq_cli." + command.replace("-", "_")
+    done = subprocess.run(
+        [sys.executable, *launcher, "-m", module, *map(str, arguments)],
+        cwd=str(cwd) if cwd else None,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (
+        f"fairseq-{command} exited {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="session")
+def fairseq_command():
+    """``run_fairseq``, for tests that should not import from conftest."""
+    return run_fairseq
+
+
+@pytest.fixture(scope="session")
+def reversal_data(tmp_path_factory) -> pathlib.Path:
+    """A binarised toy corpus, 200/100/100 sentences of 3 to 9 words; the target is reversed."""
+    folder = tmp_path_factory.mktemp("reversal")
+    rng = random.Random(1)
+    for split, size in (("train", 200), ("valid", 100), ("test", 100)):
+        lines = [rng.choices(WORDS, k=rng.randint(3, 9)) for _ in range(size)]
+        for language, step in (("src", 1), ("tgt", -1)):
+            text = "".join(" ".join(line[::step]) + "\n" for line in lines)
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    prefixes = [f"--{n}pref={folder / n}" for n in ("train", "valid", "test")]
+    run_fairseq(
+        "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", *prefixes,
+        "--destdir", folder / "bin", "--workers", 1,
+    )  # fmt: skip
+    return folder / "bin"
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Run code in a fresh Python, in an empty folder, with the package importable; its stdout."""
+
+    def run(code, *arguments, path=PARENT, cwd=tmp_path):
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(path))
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            cwd=str(cwd),
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return done.stdout
+
+    return run

@@ -1,0 +1,248 @@
+import math
+
+import pytest
+import torch
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.logging import metrics
+from toy_drafter import PAD, ToyTask, make_batch, make_drafter
+
+from fairseq_specdec.criterions import GlancingBlockLoss, GlancingBlockLossConfig
+from fairseq_specdec.criterions import glancing_block_loss as module
+from fairseq_specdec.models.spec_drafter import SpecDrafterConfig
+from fairseq_specdec.training.block_noising import fixed_cuts
+
+
+def make_criterion(task=None, **settings):
+    settings = dict({"label_smoothing": 0.0, "max_update": 100}, **settings)
+    return GlancingBlockLoss(GlancingBlockLossConfig(**settings), task or ToyTask())
+
+
+def slow_sums(model, batch, cuts, epsilon, decay):
+    """Loss, weights, right ones and accepted tokens, a block and a position at a time."""
+    size = model.decoder.block_size
+    net_input, target = batch["net_input"], batch["target"]
+    encoder_out = model.encoder(net_input["src_tokens"], src_lengths=net_input["src_lengths"])
+    state = model.decoder.start_source(net_input["src_tokens"])
+    features = model.decoder(net_input["prev_output_tokens"], encoder_out, cuts, state)
+    log_p = torch.log_softmax(model.decoder.output_layer(features), -1)
+    vocabulary = log_p.size(-1)
+    sums = {"loss": 0.0, "nll_loss": 0.0, "sample_size": 0.0, "n_right": 0, "n_accepted": 0}
+    for row in range(target.size(0)):
+        length = int(target[row].ne(PAD).sum())
+        for block in range(cuts.size(1)):
+            unbroken = True
+            for step in range(size):
+                index = int(cuts[row, block]) + step
+                if index >= length:
+                    break
+                gold = int(target[row, index])
+                here = log_p[row, block, step]
+                nll = -float(here[gold])
+                others = -float(here.sum()) + float(here[gold])
+                loss = (1 - epsilon) * nll + epsilon / (vocabulary - 1) * others
+                sums["loss"] += decay**step * loss
+                sums["nll_loss"] += nll
+                sums["sample_size"] += decay**step
+                right = int(here.argmax()) == gold
+                sums["n_right"] += right
+                unbroken = unbroken and right
+                sums["n_accepted"] += unbroken
+            sums["n_accepted"] += 1
+    return sums
+
+
+def teach(model, batch, updates=12):
+    """A few steps on one batch, so that some drafts are right."""
+    criterion = make_criterion(glancing_start=0.0, glancing_stop=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    model.train()
+    for _ in range(updates):
+        loss, size, _ = criterion(model, batch)
+        optimizer.zero_grad()
+        (loss / size).backward()
+        optimizer.step()
+    return model.eval()
+
+
+@pytest.mark.parametrize("epsilon, decay", [(0.0, 1.0), (0.1, 1.0), (0.1, 0.8)])
+def test_validation_equals_a_slow_reference(epsilon, decay):
+    torch.manual_seed(0)
+    batch = make_batch(rows=6)
+    model = teach(make_drafter(num_cuts=2), batch)
+    criterion = make_criterion(label_smoothing=epsilon, block_loss_decay=decay)
+    loss, sample_size, log = criterion(model, batch)
+    cuts = fixed_cuts(batch["id"], batch["target"].ne(PAD).sum(1), 2)
+    expected = slow_sums(model, batch, cuts, epsilon, decay)
+    assert 0 < expected["n_right"] < expected["sample_size"]
+    assert expected["n_accepted"] > 12  # more than the one token per block that comes anyway
+    assert math.isclose(float(loss.detach()), expected["loss"], rel_tol=1e-4)
+    assert math.isclose(float(sample_size), expected["sample_size"], rel_tol=1e-5)
+    for key, value in expected.items():
+        assert math.isclose(float(log[key]), value, rel_tol=1e-4), key
+
+
+def test_validation_is_the_same_in_any_batch_and_has_no_glancing():
+    torch.manual_seed(0)
+    batch = make_batch(rows=4)
+    model, criterion = make_drafter(num_cuts=2).eval(), make_criterion()
+    whole = criterion(model, batch)[2]
+    assert "glancing_ratio" not in whole
+    parts = []
+    for row in range(4):
+        part = {"id": batch["id"][row : row + 1], "ntokens": 1}
+        part["target"] = batch["target"][row : row + 1]
+        part["net_input"] = {k: v[row : row + 1] for k, v in batch["net_input"].items()}
+        parts.append(criterion(model, part)[2])
+    for key in ("loss", "nll_loss", "sample_size", "n_right", "n_accepted", "n_blocks"):
+        assert math.isclose(sum(float(p[key]) for p in parts), float(whole[key]), rel_tol=1e-5), key
+
+
+def test_training_with_glancing_learns_hidden_positions_only(monkeypatch):
+    torch.manual_seed(0)
+    batch, seen = make_batch(rows=6), {}
+    model = teach(make_drafter(num_cuts=2), batch).train()
+    forward = model.forward
+
+    def spy(*args, **kwargs):
+        seen.update(kwargs, output=forward(*args, **kwargs))
+        return seen["output"]
+
+    monkeypatch.setattr(model, "forward", spy)
+    model.set_num_updates(50)
+    loss, sample_size, log = make_criterion()(model, batch)
+    assert math.isclose(seen["glancing_ratio"], 0.4)
+    assert math.isclose(float(log["glancing_ratio"]), 0.4 * log["n_blocks"], rel_tol=1e-6)
+    targets, output = seen["targets"], seen["output"]
+    valid, right = targets.ne(PAD), output["first_correct"]
+    wrong = (valid & ~right).sum(-1)
+    hidden = output["learnt"]
+    assert not (hidden & ~valid).any() and right.any()
+    assert torch.equal((valid & ~hidden).sum(-1), (wrong * 0.4 + 0.5).long())
+    assert float(sample_size) == int(hidden.sum()) == output["logits"].size(0)
+    gold = targets[hidden]
+    expected = torch.nn.functional.cross_entropy(output["logits"], gold, reduction="sum")
+    assert math.isclose(float(loss.detach()), float(expected.detach()), rel_tol=1e-5)
+    leading = right.long().cumprod(-1).sum() + log["n_blocks"]
+    assert int(log["n_accepted"]) == int(leading)
+
+
+def test_training_is_decided_by_the_seed():
+    batch, model, criterion = make_batch(), make_drafter(dropout=0.1).train(), make_criterion()
+    losses = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        losses.append(float(criterion(model, batch)[0].detach()))
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_without_a_ratio_the_decoder_runs_once_and_the_encoder_always_once():
+    model, batch = make_drafter().train(), make_batch()
+    calls = {"encoder": 0, "decoder": 0}
+    for part in calls:
+        def count(*_, part=part):
+            calls[part] += 1
+
+        getattr(model, part).register_forward_hook(count)
+    make_criterion(glancing_start=0.0, glancing_stop=0.0)(model, batch)
+    assert calls == {"encoder": 1, "decoder": 1}
+    make_criterion()(model, batch)
+    assert calls == {"encoder": 2, "decoder": 3}
+
+
+def test_everything_revealed_is_no_division_by_zero(monkeypatch):
+    batch, model = make_batch(), make_drafter().train()
+    reveal_all = "fairseq_specdec.models.spec_drafter.choose_revealed"
+    monkeypatch.setattr(reveal_all, lambda correct, valid, ratio: valid)
+    loss, sample_size, log = make_criterion()(model, batch)
+    loss.backward()
+    assert float(loss.detach()) == 0.0 == float(sample_size)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    with metrics.aggregate(new_root=True) as logged:
+        GlancingBlockLoss.reduce_metrics([log])
+    values = logged.get_smoothed_values()
+    assert values["loss"] == 0.0 and math.isfinite(values["ppl"]) and values["accepted"] >= 1.0
+
+
+def test_metrics_are_averages_over_workers():
+    log = {
+        "loss": torch.tensor(6.0), "nll_loss": torch.tensor(3.0), "sample_size": torch.tensor(2.0),
+        "n_right": torch.tensor(1), "n_learnt": torch.tensor(3), "n_accepted": torch.tensor(5),
+        "n_blocks": 2, "glancing_ratio": 0.8,
+    }  # fmt: skip
+    other = dict(log, n_accepted=torch.tensor(9), n_right=torch.tensor(2))
+    with metrics.aggregate(new_root=True) as logged:
+        GlancingBlockLoss.reduce_metrics([log, other])
+    values = logged.get_smoothed_values()
+    assert values["loss"] == round(12 / 4 / math.log(2), 3)
+    assert values["nll_loss"] == round(1 / math.log(2), 3)
+    assert values["block_accuracy"] == 50.0
+    assert values["accepted"] == 3.5 and values["glancing_ratio"] == 0.4
+    assert math.isclose(values["ppl"], round(math.e, 2), abs_tol=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_number_formats_train_and_keep_an_fp32_loss(dtype):
+    torch.manual_seed(0)
+    settings = {"num_cuts": 2, "source_copy": True, "decoder_learned_pos": True}
+    batch, model = make_batch(), make_drafter(**settings).to(dtype).train()
+    loss, sample_size, _ = make_criterion(label_smoothing=0.1)(model, batch)
+    loss.backward()
+    assert loss.dtype == sample_size.dtype == torch.float32 and torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_a_drafter_learns_to_reverse():
+    """End to end: after a while on one batch, whole blocks are accepted."""
+    torch.manual_seed(0)
+    batch = make_batch(rows=3, longest=6)
+    model = teach(make_drafter(num_cuts=4), batch, updates=150)
+    _, _, log = make_criterion()(model, batch)
+    assert float(log["n_right"]) / float(log["n_learnt"]) > 0.95
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"glancing_start": 1.5}, "--glancing-start is 1.5"),
+        ({"glancing_stop": -0.1}, "--glancing-stop is -0.1"),
+        ({"label_smoothing": 1.0}, "--label-smoothing is 1.0"),
+        ({"block_loss_decay": 0.0}, "--block-loss-decay is 0.0"),
+        ({"max_update": 0}, "--glancing-updates.*--max-update"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_criterion(**settings)
+
+
+def test_a_constant_ratio_needs_no_length_of_training():
+    assert make_criterion(glancing_start=0.3, max_update=0).total_updates == 0
+    assert make_criterion(glancing_updates=7).total_updates == 7
+
+
+@pytest.mark.parametrize("name", ["eval_bleu", "left_pad_target"])
+def test_tasks_a_drafter_cannot_serve_are_refused(name):
+    with pytest.raises(ValueError, match="--" + name.replace("_", "-")):
+        make_criterion(ToyTask(**{name: True}))
+
+
+def test_other_models_are_refused():
+    with pytest.raises(ValueError, match="--arch spec_drafter_base"):
+        make_criterion()(torch.nn.Linear(1, 1), make_batch())
+
+
+def test_no_field_has_the_name_of_a_stock_flag():
+    """Such a field would silently take the stock flag's default."""
+    stock = set()
+    for group in FairseqConfig.__dataclass_fields__.values():
+        stock |= set(getattr(group.type, "__dataclass_fields__", {}))
+    from fairseq.tasks.translation import TranslationConfig
+
+    stock |= set(TranslationConfig.__dataclass_fields__)
+    from fairseq.models.transformer import TransformerConfig
+
+    own = set(GlancingBlockLossConfig.__dataclass_fields__)
+    own |= set(SpecDrafterConfig.__dataclass_fields__) - set(TransformerConfig.__dataclass_fields__)
+    shared = {"_name", "max_update"}  # max_update is meant: it interpolates the stock flag
+    assert not (own - shared) & stock
+    assert module.GlancingBlockLossConfig().max_update == "${optimization.max_update}"

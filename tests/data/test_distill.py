@@ -1,0 +1,429 @@
+"""The distilling command on a trained toy: same output as fairseq-generate, in whatever pieces."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from fairseq_specdec.data import distill as command
+from fairseq_specdec.data import files, merge, parts
+from fairseq_specdec.data.files import DistillError
+from fairseq_specdec.data.teacher import Teacher
+
+DECODING = ["--max-tokens", 100, "--max-len-b", 20]  # 100 tokens: many batches
+KEEP = [*DECODING, "--on-length-limit", "keep", "--chunk-size", 16]
+SIZE = 200
+
+
+@pytest.fixture(scope="module")
+def undisturbed(reversal_data, teacher, tmp_path_factory):
+    """The corpus distilled in one go."""
+    from fairseq import options
+
+    dest = tmp_path_factory.mktemp("undisturbed") / "out"
+    words = [reversal_data, "--path", teacher, "--dest", dest, "--num-workers", 0, *KEEP]
+    words = [str(word) for word in words]
+    args = options.parse_args_and_arch(command.get_parser(), input_args=words)
+    report = command.main(args, words)
+    assert report["counts"]["kept"] == SIZE
+    return dest
+
+
+def same_corpus(one, other):
+    """Every file but the report and the drops' list, byte for byte."""
+    names = {path.name for path in one.iterdir()} - {merge.REPORT}
+    assert names == {path.name for path in other.iterdir()} - {merge.REPORT}
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+# ---- the output --------------------------------------------------------------------------------
+
+
+def test_targets_equal_fairseq_generate_in_the_original_order(
+    reversal_data, teacher, undisturbed, fairseq_command, read_corpus
+):
+    from fairseq.data import Dictionary
+
+    printed, _ = fairseq_command(
+        "generate", reversal_data, "--path", teacher, "--gen-subset", "train", *DECODING, "--cpu"
+    )
+    dictionary = Dictionary.load(str(undisturbed / "dict.tgt.txt"))
+    rows = {}
+    for line in printed.splitlines():
+        if line.startswith("H-"):
+            number, _, text = line.split("\t")
+            ids = dictionary.encode_line(text, add_if_not_exist=False, append_eos=True)
+            rows[int(number[2:])] = ids.tolist()
+    expected = [rows[index] for index in range(SIZE)]
+    assert len({tuple(row) for row in expected}) > SIZE // 4, "outputs are too alike to prove much"
+    assert read_corpus(undisturbed).target == expected
+
+
+def test_source_other_splits_and_dictionaries_are_unchanged(reversal_data, undisturbed):
+    names = {path.name for path in reversal_data.iterdir()} - {"preprocess.log"}
+    changed = {f"train.src-tgt.tgt.{end}" for end in ("bin", "idx")}
+    assert {path.name for path in undisturbed.iterdir()} == names | {merge.REPORT, merge.DROPPED}
+    for name in names - changed:
+        assert (undisturbed / name).read_bytes() == (reversal_data / name).read_bytes(), name
+    for name in changed:
+        assert (undisturbed / name).read_bytes() != (reversal_data / name).read_bytes(), name
+    assert not os.path.exists(str(undisturbed) + ".parts")
+
+
+def test_report_says_how_it_was_made(undisturbed, teacher):
+    report = json.loads((undisturbed / merge.REPORT).read_text())
+    assert report["settings"]["--beam"] == 5 and report["settings"]["--task"] == "translation"
+    assert report["settings"]["--path"] == ["sha256:" + files.sha256(str(teacher))]
+    assert report["decoding"]["sentences_per_second"] > 0
+    (run,) = report["runs"]
+    assert "--max-len-b 20" in run["command"] and run["versions"]["torch"]
+    for name, value in report["files"].items():
+        assert files.sha256(str(undisturbed / name)) == value
+
+
+def test_fairseq_train_takes_it(undisturbed, tmp_path, fairseq_command, tiny_training):
+    log, _ = fairseq_command(
+        "train", undisturbed, "--save-dir", tmp_path, "--max-update", 1, "--lr", 0.01,
+        *tiny_training,
+    )  # fmt: skip
+    assert "done training" in log and (tmp_path / "checkpoint_last.pt").exists()
+
+
+# ---- pieces ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["flag", "torchrun", "slurm"])
+def test_two_shards_make_the_same_corpus(
+    how, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+):
+    def part(rank):
+        variables = {
+            "flag": {},
+            "torchrun": {"RANK": rank, "WORLD_SIZE": 2},
+            "slurm": {
+                "SLURM_ARRAY_TASK_ID": 3 + rank,
+                "SLURM_ARRAY_TASK_MIN": 3,
+                "SLURM_ARRAY_TASK_COUNT": 2,
+            },
+        }[how]
+        for name, value in variables.items():
+            monkeypatch.setenv(name, str(value))
+        flags = ["--shard", f"{rank}/2"] if how == "flag" else []
+        return distill(reversal_data, tmp_path / "out", teacher, *KEEP, *flags)
+
+    assert part(1) is None and not (tmp_path / "out").exists()
+    assert part(0)["counts"]["kept"] == SIZE
+    assert same_corpus(tmp_path / "out", undisturbed)
+
+
+def test_sampling_does_not_depend_on_the_pieces(
+    reversal_data, teacher, distill, tmp_path, read_corpus
+):
+    flags = [*KEEP, "--sampling", "--sampling-topk", 3, "--beam", 1]
+    distill(reversal_data, tmp_path / "one", teacher, *flags)
+    for rank in (1, 0):
+        distill(reversal_data, tmp_path / "two", teacher, *flags, "--shard", f"{rank}/2")
+    one = read_corpus(tmp_path / "one")
+    assert one.target == read_corpus(tmp_path / "two").target
+    distill(reversal_data, tmp_path / "other", teacher, *flags, "--seed", 7)
+    assert one.target != read_corpus(tmp_path / "other").target
+
+
+class Killed(BaseException):
+    """No handler of the command may catch it, as none can catch SIGKILL."""
+
+
+def kill_at(monkeypatch, module, name, matches, times):
+    """Die in place of the ``times``-th call whose first argument matches."""
+    real, left = getattr(module, name), [times]
+
+    def call(first, *rest, **named):
+        if matches in str(first):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+        return real(first, *rest, **named)
+
+    monkeypatch.setattr(module, name, call)
+
+
+@pytest.mark.parametrize(
+    "module, name, matches, times",
+    [
+        (files.os, "replace", "manifest.json", 1),
+        (files.os, "replace", "plan.npz", 1),
+        (files.os, "replace", "chunk-", 1),
+        (files.os, "replace", "chunk-", 4),
+        (merge.os, "rename", "merged-", 1),
+        (parts.shutil, "rmtree", ".parts", 1),
+    ],
+)
+def test_a_kill_loses_and_doubles_nothing(
+    module,
+    name,
+    matches,
+    times,
+    reversal_data,
+    teacher,
+    undisturbed,
+    distill,
+    tmp_path,
+    monkeypatch,
+):
+    with monkeypatch.context() as patch:
+        kill_at(patch, module, name, matches, times)
+        with pytest.raises(Killed):
+            distill(reversal_data, tmp_path / "out", teacher, *KEEP)
+    decode, again = Teacher.decode, []
+    monkeypatch.setattr(
+        Teacher, "decode", lambda self, sample: again.extend(sample["id"]) or decode(self, sample)
+    )
+    assert distill(reversal_data, tmp_path / "out", teacher, *KEEP)["counts"]["kept"] == SIZE
+    assert same_corpus(tmp_path / "out", undisturbed)
+    assert not (tmp_path / "out.parts").exists()
+    saved = {"chunk-": times - 1, "merged-": None, ".parts": None}.get(matches, 0)
+    assert len(again) == 0 if saved is None else 0 < len(again) <= SIZE - 16 * saved
+
+
+def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_python, tmp_path):
+    run = f"""
+        import os, signal, sys
+        from fairseq_specdec.data import distill, files
+        real = os.replace
+        def replace(source, destination):
+            if "chunk-000003" in destination and "{{}}" == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(source, destination)
+        files.os.replace = replace
+        distill.cli_main({
+        [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
+    })
+    """
+    lines = "\n".join(line[8:] for line in run.splitlines())
+    with pytest.raises(AssertionError):
+        run_python(lines.replace("{}", "kill"))
+    left = sorted(path.name for path in (tmp_path / "out.parts").glob("*/chunk-*.npz"))
+    assert left == [f"chunk-{number:06d}.npz" for number in range(3)]
+    assert list((tmp_path / "out.parts").glob("*/chunk-000003.npz.tmp-*"))
+    run_python(lines)
+    assert same_corpus(tmp_path / "out", undisturbed)
+
+
+def test_two_processes_may_merge_at_once(
+    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+):
+    build = merge._build
+
+    def overtaken(corpus, task, impl, pieces, building, *rest):
+        written = build(corpus, task, impl, pieces, building, *rest)
+        shutil.copytree(building, str(tmp_path / "out"))
+        pieces.remove()
+        return written
+
+    monkeypatch.setattr(merge, "_build", overtaken)
+    assert distill(reversal_data, tmp_path / "out", teacher, *KEEP)["counts"]["kept"] == SIZE
+    assert same_corpus(tmp_path / "out", undisturbed)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_merge_flag_publishes_what_others_finished(
+    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+):
+    with pytest.raises(DistillError, match="nothing was distilled"):
+        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--merge")
+    with monkeypatch.context() as patch:
+        kill_at(patch, merge.os, "rename", "merged-", 1)
+        with pytest.raises(Killed):
+            distill(reversal_data, tmp_path / "out", teacher, *KEEP)
+    monkeypatch.delattr(Teacher, "decode")
+    distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--merge")
+    assert same_corpus(tmp_path / "out", undisturbed)
+
+
+# ---- what is dropped ---------------------------------------------------------------------------
+
+
+def test_dropped_sentences_are_counted_and_listed(
+    reversal_data, teacher, distill, tmp_path, read_corpus
+):
+    flags = ["--max-tokens", 400, "--max-source-positions", 9, "--max-len-b", 5]
+    report = distill(reversal_data, tmp_path / "out", teacher, *flags, "--max-length-ratio", 1.3)
+    counts, why = report["counts"], report["counts"]["reasons"]
+    assert counts["corpus"] == counts["chosen"] == SIZE == counts["kept"] + counts["dropped"]
+    assert counts["dropped"] == sum(why.values())
+    before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
+    assert why["source_too_long"] == sum(len(source) > 9 for source in before.source) > 0
+    assert why["length_limit"] > 0 and why["length_ratio"] > 0 and counts["kept"] > 0
+    rows = (tmp_path / "out" / merge.DROPPED).read_text().splitlines()[1:]
+    listed = dict(row.split("\t") for row in rows)
+    assert len(listed) == counts["dropped"]
+    assert {name: list(listed.values()).count(name) for name in why} == why
+    kept = [i for i in range(SIZE) if str(i) not in listed]
+    assert after.source == [before.source[i] for i in kept]
+    assert all(len(target) <= 5 for target in after.target)
+    assert read_corpus(tmp_path / "out", "valid").files == read_corpus(reversal_data, "valid").files
+
+
+def test_limit_distils_a_subset(reversal_data, teacher, distill, tmp_path, read_corpus):
+    report = distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--limit", 30)
+    assert report["counts"]["chosen"] == report["counts"]["kept"] == 30
+    before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
+    places = iter(before.source)
+    assert all(source in places for source in after.source), "not in the original order"
+    share = distill(reversal_data, tmp_path / "share", teacher, *KEEP, "--fraction", 0.15)
+    assert share["counts"]["chosen"] == 30
+    assert read_corpus(tmp_path / "share").source == after.source
+
+
+# ---- other corpora and other teachers ----------------------------------------------------------
+
+
+def test_files_named_for_the_other_direction(
+    reversal_data, teacher, distill, tmp_path, read_corpus
+):
+    flags = [*KEEP, "--source-lang", "tgt", "--target-lang", "src"]
+    distill(reversal_data, tmp_path / "out", teacher, *flags)
+    before, after = read_corpus(reversal_data), read_corpus(tmp_path / "out")
+    assert after.target == before.target and after.source != before.source
+
+
+def test_numbered_splits_and_missing_targets(
+    reversal_data, teacher, distill, tmp_path, read_corpus, undisturbed
+):
+    data = tmp_path / "data"
+    shutil.copytree(str(reversal_data), str(data))
+    for end in ("bin", "idx"):
+        (data / f"test.src-tgt.src.{end}").rename(data / f"train1.src-tgt.src.{end}")
+        for split in ("train", "test"):
+            (data / f"{split}.src-tgt.tgt.{end}").unlink()
+    report = distill(data, tmp_path / "out", teacher, *KEEP)
+    assert report["counts"]["kept"] == SIZE + 100
+    assert not list((tmp_path / "out").glob("train1.*"))
+    after, alone = read_corpus(tmp_path / "out"), read_corpus(undisturbed)
+    assert after.source[:SIZE] == alone.source
+    assert after.source[SIZE:] == read_corpus(reversal_data, "test").source
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--fp16", "ensemble"])
+def test_half_precision_and_ensembles(
+    flag, reversal_data, teacher, distill, tmp_path, read_corpus, undisturbed
+):
+    path, flags = (f"{teacher}:{teacher}", []) if flag == "ensemble" else (teacher, [flag])
+    report = distill(reversal_data, tmp_path / "out", path, *KEEP, *flags)
+    assert report["counts"]["kept"] == SIZE
+    pairs = zip(read_corpus(tmp_path / "out").target, read_corpus(undisturbed).target)
+    assert sum(one == other for one, other in pairs) > 0.7 * SIZE
+
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+
+def test_other_settings_are_refused_by_name(
+    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        kill_at(patch, files.os, "replace", "chunk-", 2)
+        with pytest.raises(Killed):
+            distill(reversal_data, out, teacher, *KEEP, "--beam", 2)
+    with pytest.raises(DistillError, match=r"(?s)--beam: was 2, now is 5.*--overwrite"):
+        distill(reversal_data, out, teacher, *KEEP)
+    assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the refusal destroyed work"
+    distill(reversal_data, out, teacher, *KEEP, "--overwrite")
+    assert same_corpus(out, undisturbed) and not (tmp_path / "out.parts").exists()
+    with pytest.raises(DistillError, match="--max-length-ratio: was None, now is 2.0"):
+        distill(reversal_data, out, teacher, *KEEP, "--max-length-ratio", 2)
+    assert same_corpus(out, undisturbed)
+    distill(reversal_data, out, teacher, *KEEP, "--beam", 1, "--overwrite")
+    assert json.loads((out / merge.REPORT).read_text())["settings"]["--beam"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_changed_corpus_or_teacher_is_refused(
+    reversal_data, teacher, undisturbed, distill, tmp_path
+):
+    shutil.copytree(str(undisturbed), str(tmp_path / "out"))
+    shutil.copytree(str(reversal_data), str(tmp_path / "data"))
+    with open(str(tmp_path / "data" / "train.src-tgt.src.bin"), "r+b") as stream:
+        stream.write(b"\x05")
+    with pytest.raises(DistillError, match=r"DATA/train\.src-tgt\.src\.bin: was"):
+        distill(tmp_path / "data", tmp_path / "out", teacher, *KEEP)
+    shutil.copyfile(str(teacher), str(tmp_path / "other.pt"))
+    with open(str(tmp_path / "other.pt"), "ab") as stream:
+        stream.write(b"\0")
+    with pytest.raises(DistillError, match="--path: was"):
+        distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *KEEP)
+
+
+def test_a_finished_corpus_is_left_alone(reversal_data, teacher, undisturbed, distill, monkeypatch):
+    monkeypatch.delattr(Teacher, "decode")
+    stamp = (undisturbed / merge.REPORT).stat().st_mtime_ns
+    assert distill(reversal_data, undisturbed, teacher, *KEEP)["counts"]["kept"] == SIZE
+    assert (undisturbed / merge.REPORT).stat().st_mtime_ns == stamp
+
+
+def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(DistillError, match=r"--path: .*none\.pt does not exist"):
+        distill(reversal_data, out, tmp_path / "none.pt")
+    whole = pathlib.Path(str(teacher)).read_bytes()
+    (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DistillError, match=r"--path: cannot load .*half\.pt"):
+        distill(reversal_data, out, f"{teacher}:{tmp_path / 'half.pt'}")
+    data = tmp_path / "data"
+    shutil.copytree(str(reversal_data), str(data))
+    for language in ("src", "tgt"):
+        with open(str(data / f"dict.{language}.txt"), "a") as stream:
+            stream.write("newword 1\n")
+    with pytest.raises(DistillError, match=r"--path: cannot load .*dictionaries of DATA"):
+        distill(data, tmp_path / "misfit", teacher)
+    assert not out.exists()
+
+
+def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(DistillError, match="no split 'train2'"):
+        distill(reversal_data, out, teacher, "--gen-subset", "train2")
+    with pytest.raises(DistillError, match="fairseq-preprocess"):
+        distill(tmp_path, out, teacher)
+    with pytest.raises(DistillError, match="is no directory"):
+        distill(tmp_path / "none", out, teacher)
+    with pytest.raises(DistillError, match="--dest: is the corpus itself"):
+        distill(reversal_data, reversal_data, teacher)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DistillError, match="--dest: .* was not made by this command"):
+        distill(reversal_data, tmp_path / "file", teacher, "--overwrite")
+    with pytest.raises(DistillError, match="--dest: cannot write"):
+        distill(reversal_data, tmp_path / "file" / "out", teacher)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "flags, named",
+    [
+        (["--limit", 0], "--limit"),
+        (["--fraction", 1.5], "--fraction"),
+        (["--max-length-ratio", 0.5], "--max-length-ratio"),
+        (["--chunk-size", 0], "--chunk-size"),
+        (["--fp16", "--bf16"], "--fp16"),
+        (["--num-shards", 2], "--shard"),
+        (["--score-reference"], "--score-reference"),
+        (["--shard", "2/2"], "--shard"),
+    ],
+)
+def test_flags_that_cannot_be_honoured(flags, named, reversal_data, teacher, distill, tmp_path):
+    if "--bf16" in flags:
+        # fairseq itself already refuses the pair while it reads the flags
+        with pytest.raises((ValueError, DistillError), match=named):
+            distill(reversal_data, tmp_path / "out", teacher, *flags)
+    else:
+        with pytest.raises(DistillError, match=named):
+            distill(reversal_data, tmp_path / "out", teacher, *flags)
+
+
+def test_command_line_errors_are_one_line(reversal_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(command.logging, "basicConfig", lambda **_: None)
+    with pytest.raises(SystemExit, match="^specdec-distill: error: --path: "):
+        command.cli_main([str(reversal_data), "--dest", str(tmp_path / "out"), "--path", "none.pt"])

@@ -1,0 +1,113 @@
+"""Why sentences are dropped, and that the merge notices damage."""
+
+import os
+
+import numpy as np
+import pytest
+
+from fairseq_specdec.data.files import DistillError, read_json, write_whole
+from fairseq_specdec.data.merge import Filters, gather, judge
+from fairseq_specdec.data.parts import Parts, pack
+from fairseq_specdec.data.plan import REASONS, Plan
+
+EOS = 2
+
+
+def reasons(tokens, source_lengths, at_limit=None, **filters):
+    hypotheses = pack(range(len(tokens)), tokens, at_limit or [False] * len(tokens))
+    codes = judge(hypotheses, np.array(source_lengths), Filters(**filters), EOS)
+    return [REASONS[code] for code in codes]
+
+
+def test_every_reason_is_told_apart():
+    tokens = [[5, EOS], [5, EOS], [], [EOS], [5, 5, EOS], [5, 5, 5, 5, EOS], [5, EOS]]
+    lengths = [2, 1, 3, 3, 3, 2, 5]
+    at_limit = [False, False, False, False, True, False, False]
+    assert reasons(tokens, lengths, at_limit, max_length_ratio=3.0) == [
+        "kept", "empty_source", "no_hypothesis", "empty_target", "length_limit", "length_ratio",
+        "length_ratio",
+    ]  # fmt: skip
+
+
+def test_first_reason_wins_and_bounds_are_inclusive():
+    assert reasons([[EOS]], [1], [True], max_length_ratio=1.0) == ["empty_source"]
+    assert reasons([[5, 5, EOS]], [2], max_length_ratio=2.0) == ["kept"]
+    assert reasons([[5, 5, EOS]], [2], max_length_ratio=1.9) == ["length_ratio"]
+
+
+def test_outputs_at_the_limit_can_be_kept():
+    assert reasons([[5, EOS]], [2], [True]) == ["length_limit"]
+    assert reasons([[5, EOS]], [2], [True], on_length_limit="keep") == ["kept"]
+
+
+def test_hypothesis_without_eos_is_an_error():
+    with pytest.raises(DistillError, match="</s>"):
+        reasons([[5, EOS], [5, 6]], [2, 2])
+
+
+@pytest.fixture
+def two_chunks(tmp_path):
+    """Four sentences of five (the second was too long), decoded in another order."""
+    plan = Plan(
+        np.array([4, 0, 3, 2]), np.array([2, 4]), np.array([1, 2]), np.array([1]), np.array([1]), 5
+    )
+    parts = Parts(str(tmp_path / "out"), "0" * 64)
+    parts.create({"settings": {}})
+    parts.agree_on(plan)
+    parts.write(0, pack([4, 0], [[9, 9, EOS], [5, EOS]], [True, False]), 1.5)
+    parts.write(1, pack([3, 2], [[], [7, EOS]], [False, False]), 0.5)
+    return parts, plan
+
+
+def test_order_is_restored(two_chunks):
+    together, seconds = gather(*two_chunks)
+    assert together.indices.tolist() == [0, 2, 3, 4] and together.lengths.tolist() == [2, 2, 0, 3]
+    assert together.tokens.tolist() == [5, EOS, 7, EOS, 9, 9, EOS]
+    assert together.at_limit.tolist() == [False, False, False, True] and seconds == 2.0
+
+
+def test_merge_waits_for_every_chunk(two_chunks):
+    parts, plan = two_chunks
+    os.unlink(os.path.join(parts.directory, "chunk-000001.npz"))
+    assert parts.missing(plan) == [1]
+    with pytest.raises(DistillError, match="1 of 2 chunks"):
+        gather(parts, plan)
+
+
+def test_doubled_and_lost_sentences_are_noticed(two_chunks):
+    parts, plan = two_chunks
+    parts.write(1, pack([3, 4], [[7, EOS], [7, EOS]], [False, False]), 0.5)
+    with pytest.raises(DistillError, match="lack 1 .* hold 1 twice"):
+        gather(parts, plan)
+
+
+def test_truncated_chunk_is_named(two_chunks):
+    parts, plan = two_chunks
+    path = parts.directory + "/chunk-000000.npz"
+    with open(path, "r+b") as stream:
+        stream.truncate(100)
+    with pytest.raises(DistillError, match="chunk-000000.npz: damaged"):
+        gather(parts, plan)
+
+
+def test_another_plan_is_refused(two_chunks):
+    parts, plan = two_chunks
+    parts.agree_on(plan)
+    with pytest.raises(DistillError, match="other batches"):
+        parts.agree_on(plan._replace(batch_ends=np.array([1, 4])))
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "value.json"
+    path.write_text('{"a": 1}')
+
+    def fail(stream):
+        stream.write(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_whole(str(path), fail)
+    assert read_json(str(path)) == {"a": 1}
+    path.write_text("[")
+    with pytest.raises(DistillError, match=r"value\.json"):
+        read_json(str(path))

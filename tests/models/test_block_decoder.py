@@ -1,0 +1,187 @@
+"""The decoder's promises: cuts do not disturb one another, and the prefix can be cached."""
+
+import pytest
+import torch
+from toy_drafter import EOS, PAD, ToyTask, make_batch, make_drafter
+
+from fairseq_specdec.training.block_noising import block_targets
+
+VARIANTS = {
+    "sinusoidal": {},
+    "pre-norm": {"encoder_normalize_before": True, "decoder_normalize_before": True},
+    "learned": {"decoder_learned_pos": True, "encoder_learned_pos": True},
+    "bart": {"layernorm_embedding": True, "no_scale_embedding": True},
+    "copy": {"source_copy": True},
+    "no positions": {"no_token_positional_embeddings": True},
+}
+
+
+def features(model, batch, cuts, **extra):
+    net_input = batch["net_input"]
+    encoder_out = model.encoder(net_input["src_tokens"], src_lengths=net_input["src_lengths"])
+    state = model.decoder.start_source(net_input["src_tokens"])
+    return model.decoder(net_input["prev_output_tokens"], encoder_out, cuts, state, **extra)
+
+
+def random_cuts(batch, num_cuts):
+    lengths = batch["target"].ne(PAD).sum(1)
+    return (torch.rand(lengths.numel(), num_cuts) * lengths[:, None]).long()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_many_cuts_in_one_pass_equal_one_pass_each(name):
+    torch.manual_seed(1)
+    model = make_drafter(num_cuts=3, **VARIANTS[name]).eval()
+    batch = make_batch()
+    cuts = random_cuts(batch, 3)
+    together = model.decoder.output_layer(features(model, batch, cuts))
+    for index in range(3):
+        alone = model.decoder.output_layer(features(model, batch, cuts[:, index : index + 1]))
+        assert torch.allclose(together[:, index], alone[:, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_block_depends_on_its_prefix_and_on_nothing_after_it(bidirectional):
+    torch.manual_seed(2)
+    model = make_drafter(bidirectional_prefix=bidirectional).eval()
+    batch, cut = make_batch(rows=2), 3
+    batch["net_input"]["prev_output_tokens"][:, 1:] = 10  # both rows long enough
+    cuts = torch.full((2, 1), cut)
+    before = features(model, batch, cuts)
+    later = {**batch, "net_input": dict(batch["net_input"])}
+    later["net_input"]["prev_output_tokens"] = batch["net_input"]["prev_output_tokens"].clone()
+    later["net_input"]["prev_output_tokens"][:, cut + 1 :] = 20
+    assert torch.allclose(features(model, later, cuts), before, atol=1e-6)
+    later["net_input"]["prev_output_tokens"][:, cut] = 21
+    assert not torch.allclose(features(model, later, cuts), before, atol=1e-3)
+
+
+def layer_inputs(model, batch, cuts):
+    """What reaches each decoder layer at the prefix positions: [layers, T, B, C]."""
+    seen, hooks = [], []
+    width = batch["net_input"]["prev_output_tokens"].size(1)
+    for layer in model.decoder.layers:
+        hooks.append(layer.register_forward_hook(lambda m, i, o: seen.append(o[0][:width])))
+    features(model, batch, cuts)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(seen)
+
+
+def test_prefix_states_can_be_cached():
+    """A prefix position's state does not change when tokens are added or cuts move."""
+    torch.manual_seed(3)
+    model = make_drafter(decoder_layers=2, num_cuts=2).eval()
+    batch = make_batch(rows=2)
+    full = layer_inputs(model, batch, torch.tensor([[0, 2], [1, 1]]))
+    shorter = {**batch, "net_input": dict(batch["net_input"])}
+    shorter["net_input"]["prev_output_tokens"] = batch["net_input"]["prev_output_tokens"][:, :4]
+    short = layer_inputs(model, shorter, torch.tensor([[3, 3], [3, 3]]))
+    assert torch.allclose(full[:, :4], short, atol=1e-5)
+
+
+def test_the_bidirectional_variant_is_another_model():
+    torch.manual_seed(3)
+    model = make_drafter(decoder_layers=2).eval()
+    batch, cuts = make_batch(rows=2), torch.tensor([[3], [1]])
+    leftward = features(model, batch, cuts)
+    model.decoder.bidirectional_prefix = True
+    assert not torch.allclose(features(model, batch, cuts), leftward, atol=1e-3)
+
+
+def test_padding_and_batch_do_not_matter():
+    torch.manual_seed(4)
+    model = make_drafter(num_cuts=2, source_copy=True).eval()
+    batch = make_batch(rows=4)
+    cuts = random_cuts(batch, 2)
+    together = features(model, batch, cuts)
+    for row in range(4):
+        source = batch["net_input"]["src_tokens"][row]
+        source = source[source.ne(PAD)][None]
+        previous = batch["net_input"]["prev_output_tokens"][row]
+        previous = previous[previous.ne(PAD)][None]
+        net_input = {
+            "src_tokens": source,
+            "src_lengths": torch.tensor([source.size(1)]),
+            "prev_output_tokens": previous,
+        }
+        alone = features(model, {"net_input": net_input}, cuts[row : row + 1])
+        assert torch.allclose(together[row], alone[0], atol=1e-5)
+
+
+def test_a_revealed_target_takes_the_place_of_its_mask():
+    torch.manual_seed(5)
+    model = make_drafter().eval()
+    batch, decoder = make_batch(), model.decoder
+    cuts = torch.zeros(5, 1, dtype=torch.long)
+    targets = block_targets(batch["target"], cuts, 4, PAD)
+    none = torch.zeros_like(targets, dtype=torch.bool)
+    plain = features(model, batch, cuts)
+    assert torch.equal(features(model, batch, cuts, targets=targets, revealed=none), plain)
+    one = none.clone()
+    one[:, :, 1] = True
+    shown = features(model, batch, cuts, targets=targets, revealed=one)
+    other = targets.clone()
+    other[:, :, 1] = 30
+    assert not torch.allclose(shown[:, :, 0], plain[:, :, 0], atol=1e-3)
+    changed = features(model, batch, cuts, targets=other, revealed=one)
+    assert not torch.allclose(changed[:, :, 0], shown[:, :, 0], atol=1e-3)
+    other = targets.clone()
+    other[:, :, 2] = 30  # hidden: must not leak into the features
+    assert torch.equal(features(model, batch, cuts, targets=other, revealed=one), shown)
+    assert decoder.mask_embedding.requires_grad
+
+
+def test_embeddings_equal_those_of_a_stock_decoder():
+    """Position i is the table's row that a stock decoder gives the i-th token."""
+    torch.manual_seed(6)
+    model = make_drafter(decoder_learned_pos=True, layernorm_embedding=True).eval()
+    decoder = model.decoder
+    tokens = torch.tensor([[EOS, 5, 6, 7]])
+    steps = torch.arange(4)[None]
+    stock = decoder.embed_scale * decoder.embed_tokens(tokens) + decoder.embed_positions(tokens)
+    expected = decoder.layernorm_embedding(stock)
+    assert torch.allclose(decoder.embed_prefix(tokens, steps), expected, atol=1e-6)
+
+
+def test_masks_are_scaled_like_tokens_and_are_no_dictionary_word():
+    model = make_drafter(no_token_positional_embeddings=True).eval()
+    decoder = model.decoder
+    state = decoder.embed_masks(torch.zeros(1, 1, dtype=torch.long), None)
+    assert torch.allclose(state[0, 0], decoder.embed_scale * decoder.mask_embedding)
+    assert decoder.embed_tokens.weight.size(0) == len(ToyTask().target_dictionary)
+
+
+def test_positions_past_a_table_take_its_last_row_until_it_is_grown():
+    sinusoidal = make_drafter(max_target_positions=8).decoder
+    last, past = torch.tensor([[11]]), torch.tensor([[15]])
+    assert torch.equal(sinusoidal.position_table(past), sinusoidal.position_table(last))
+    known = sinusoidal.position_table(last).clone()
+    sinusoidal.reserve_positions(20)
+    assert torch.allclose(sinusoidal.position_table(last), known)
+    assert not torch.allclose(sinusoidal.position_table(past), known, atol=1e-2)
+    learned = make_drafter(max_target_positions=8, decoder_learned_pos=True).decoder
+    learned.reserve_positions(20)
+    assert torch.equal(learned.position_table(past), learned.position_table(last))
+
+
+def test_source_copy_follows_its_formula_and_ignores_padding():
+    torch.manual_seed(7)
+    model = make_drafter(source_copy=True).eval()
+    copy, encoder = model.decoder.source_copy, model.encoder
+    copy.query_proj.weight.data.normal_()
+    source = torch.tensor([[PAD, PAD, 5, 6, EOS]])
+    positions = torch.tensor([[3, 4]])
+    table = model.decoder.position_table(positions)
+    got = copy(table, model.decoder.start_source(source))
+    for mask in range(2):
+        query = copy.query_proj.weight @ table[0, mask]
+        scores, values = [], []
+        for index in (2, 3, 4):
+            word = encoder.embed_tokens.weight[source[0, index]]
+            key = word + encoder.embed_positions(source)[0, index]
+            scores.append(query @ key)
+            values.append(encoder.embed_scale * word)
+        weights = torch.softmax(torch.stack(scores), 0)
+        expected = (weights[:, None] * torch.stack(values)).sum(0)
+        assert torch.allclose(got[0, mask], expected, atol=1e-4)

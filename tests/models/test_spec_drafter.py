@@ -1,0 +1,99 @@
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
+from toy_drafter import ToyTask, make_batch, make_drafter
+
+from fairseq_specdec.models.spec_drafter import SpecDrafterModel
+
+SHAPES = {
+    "spec_drafter": (12, 2, 512, 2048, 8),
+    "spec_drafter_base": (12, 2, 512, 2048, 8),
+    "spec_drafter_big": (12, 2, 1024, 4096, 16),
+    "nar_drafter_base": (6, 6, 512, 2048, 8),
+    "nar_drafter_big": (6, 6, 1024, 4096, 16),
+    "spec_drafter_tiny": (2, 1, 64, 128, 2),
+}
+
+
+@pytest.mark.parametrize("arch", SHAPES)
+def test_every_architecture_has_the_shape_of_its_name(arch):
+    encoder_layers, decoder_layers, width, inner, heads = SHAPES[arch]
+    fewer = {} if width < 1024 else {"encoder_layers": 1, "decoder_layers": 1}  # quick to build
+    model = make_drafter(arch=arch, **fewer)
+    assert len(model.encoder.layers) == fewer.get("encoder_layers", encoder_layers)
+    assert len(model.decoder.layers) == fewer.get("decoder_layers", decoder_layers)
+    for layer in (model.encoder.layers[0], model.decoder.layers[0]):
+        assert layer.fc1.weight.shape == (inner, width)
+        assert layer.self_attn.num_heads == heads
+    args = OmegaConf.create({})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    assert (args.encoder_layers, args.decoder_layers) == (encoder_layers, decoder_layers)
+
+
+def test_nested_yaml_and_flat_flags_build_the_same_model():
+    task = ToyTask()
+    flat = make_drafter(task, encoder_embed_dim=32, decoder_layers=2, decoder_learned_pos=True)
+    nested = OmegaConf.create(
+        {
+            "_name": "spec_drafter_tiny",
+            "block_size": 4,
+            "encoder": {"embed_dim": 32},
+            "decoder": {"layers": 2, "learned_pos": True},
+        }
+    )
+    OmegaConf.set_struct(nested, True)
+    ARCH_CONFIG_REGISTRY["spec_drafter_tiny"](nested)
+    model = SpecDrafterModel.build_model(nested, task)
+    shapes = [{n: tuple(p.shape) for n, p in m.named_parameters()} for m in (flat, model)]
+    assert shapes[0] == shapes[1]
+    assert nested.base_layers == 0 and model.decoder.block_size == 4
+
+
+def test_flags_beat_the_architecture():
+    model = make_drafter(share_all_embeddings=False, decoder_layers=3, block_size=7)
+    assert len(model.decoder.layers) == 3 and model.decoder.block_size == 7
+    assert model.encoder.embed_tokens is not model.decoder.embed_tokens
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"bidirectional_prefix": True, "num_cuts": 2}, "--bidirectional-prefix.*--num-cuts"),
+        ({"block_size": 0}, "--block-size is 0"),
+        ({"num_cuts": -1}, "--num-cuts is -1"),
+        ({"adaptive_softmax_cutoff": "10,20"}, "--adaptive-softmax-cutoff"),
+        ({"decoder_embed_dim": 32}, "--encoder-embed-dim is 64"),
+        ({"source_copy": True, "no_token_positional_embeddings": True}, "--source-copy"),
+        ({"init_decoder_layers": "0"}, "--init-decoder-from"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_flags_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_drafter(**settings)
+
+
+def test_shared_embeddings_need_one_dictionary():
+    with pytest.raises(ValueError, match="--share-all-embeddings.*--joined-dictionary"):
+        make_drafter(ToyTask(40, target_words=41))
+
+
+def test_called_as_a_translation_model_it_says_what_it_is_for():
+    with pytest.raises(ValueError, match="--drafter-path"):
+        make_drafter()(**make_batch()["net_input"])
+
+
+def test_every_parameter_learns_with_and_without_glancing():
+    """Data-parallel training fails on a parameter that gets no gradient."""
+    from fairseq_specdec.training.block_noising import block_targets
+
+    model = make_drafter(source_copy=True, share_all_embeddings=False, encoder_learned_pos=True)
+    batch = make_batch()
+    cuts = torch.zeros(5, 1, dtype=torch.long)
+    targets = block_targets(batch["target"], cuts, 4, 1)
+    for ratio in (0.0, 0.5, 1.0):
+        model.zero_grad()
+        output = model(**batch["net_input"], cuts=cuts, targets=targets, glancing_ratio=ratio)
+        output["logits"].float().pow(2).sum().backward()
+        missing = [n for n, p in model.named_parameters() if p.grad is None]
+        assert not missing, missing

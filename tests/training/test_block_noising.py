@@ -1,0 +1,110 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_specdec.training.block_noising import (
+    block_attention,
+    block_positions,
+    block_targets,
+    draw_cuts,
+    fixed_cuts,
+)
+
+
+@st.composite
+def layouts(draw):
+    width = draw(st.integers(1, 7))
+    rows, num_cuts = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    cut = st.integers(0, width - 1)
+    cuts = draw(
+        st.lists(
+            st.lists(cut, min_size=num_cuts, max_size=num_cuts), min_size=rows, max_size=rows
+        )
+    )
+    return torch.tensor(cuts), width, draw(st.integers(1, 4))
+
+
+def slow_attention(cuts, width, size, bidirectional):
+    """The rule of attention, a pair at a time."""
+    total = width + cuts.size(1) * size
+    allowed = torch.zeros(cuts.size(0), total, total, dtype=torch.bool)
+    for row in range(cuts.size(0)):
+        for query in range(total):
+            for key in range(total):
+                query_block, key_block = (query - width) // size, (key - width) // size
+                if query < width and key < width:
+                    yes = key <= query
+                    if bidirectional:
+                        yes = yes or (query <= cuts[row, 0] and key <= cuts[row, 0])
+                elif query < width:
+                    yes = bidirectional and query <= cuts[row, 0]
+                elif key < width:
+                    yes = key <= cuts[row, query_block]
+                else:
+                    yes = query_block == key_block
+                allowed[row, query, key] = bool(yes)
+    return allowed
+
+
+@given(layouts())
+@settings(max_examples=60, deadline=None)
+def test_attention_follows_the_rule_for_every_pair(layout):
+    cuts, width, size = layout
+    assert torch.equal(block_attention(cuts, width, size), slow_attention(cuts, width, size, False))
+
+
+@given(layouts())
+@settings(max_examples=40, deadline=None)
+def test_bidirectional_attention_follows_the_papers_rule(layout):
+    cuts, width, size = layout
+    cuts = cuts[:, :1]
+    expected = slow_attention(cuts, width, size, True)
+    assert torch.equal(block_attention(cuts, width, size, bidirectional=True), expected)
+
+
+@given(layouts())
+@settings(max_examples=30, deadline=None)
+def test_every_query_sees_something(layout):
+    cuts, width, size = layout
+    assert block_attention(cuts, width, size).any(-1).all()
+
+
+def test_bidirectional_refuses_several_cuts_and_names_the_flags():
+    with pytest.raises(ValueError, match="--bidirectional-prefix.*--num-cuts"):
+        block_attention(torch.zeros(1, 2, dtype=torch.long), 3, 2, bidirectional=True)
+
+
+@given(layouts(), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_targets_and_positions_follow_the_cut(layout, seed):
+    cuts, width, size = layout
+    target = torch.randint(4, 50, (cuts.size(0), width), generator=torch.manual_seed(seed))
+    got = block_targets(target, cuts, size, padding_idx=1)
+    positions = block_positions(cuts, size)
+    for row in range(cuts.size(0)):
+        for block in range(cuts.size(1)):
+            for step in range(size):
+                index = int(cuts[row, block]) + step
+                expected = int(target[row, index]) if index < width else 1
+                assert int(got[row, block, step]) == expected
+                assert int(positions[row, block, step]) == index + 1
+
+
+def test_drawn_cuts_are_uniform_over_the_target():
+    torch.manual_seed(0)
+    lengths = torch.tensor([1, 2, 5])
+    cuts = draw_cuts(lengths, 20000)
+    assert cuts.min() == 0 and (cuts < lengths[:, None]).all()
+    for row, length in enumerate(lengths.tolist()):
+        share = torch.bincount(cuts[row], minlength=length).float() / 20000
+        assert torch.allclose(share, torch.full((length,), 1 / length), atol=0.02)
+
+
+def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
+    ids, lengths = torch.arange(100), torch.arange(100) % 9 + 1
+    cuts = fixed_cuts(ids, lengths, 3)
+    assert (cuts >= 0).all() and (cuts < lengths[:, None]).all()
+    order = torch.randperm(100)
+    assert torch.equal(fixed_cuts(ids[order], lengths[order], 3), cuts[order])
+    assert fixed_cuts(ids, torch.full((100,), 10), 1).unique().numel() == 10

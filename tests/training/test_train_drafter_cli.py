@@ -1,0 +1,138 @@
+"""A drafter through fairseq's own commands: train, resume, load, hydra, two processes."""
+
+import pathlib
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from toy_drafter import ToyTask, make_batch, save_verifier
+
+import fairseq_specdec
+
+PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
+CONFIGS = PLUGIN.parent / "configs"
+
+
+def train_flags(data, save_dir, **flags):
+    """The command line; flags given override, None removes, True is a bare flag."""
+    given = {
+        "cpu": True, "user-dir": PLUGIN, "task": "translation", "arch": "spec_drafter_tiny",
+        "criterion": "glancing_block_loss", "block-size": 3, "num-cuts": 2, "optimizer": "adam",
+        "lr": 1e-3, "max-tokens": 200, "max-update": 3, "glancing-updates": 10,
+        "save-dir": save_dir, "num-workers": 0, "log-format": "simple", "log-interval": 1,
+        "no-epoch-checkpoints": True, "best-checkpoint-metric": "accepted",
+        "maximize-best-checkpoint-metric": True,
+    }  # fmt: skip
+    given.update({name.replace("_", "-"): value for name, value in flags.items()})
+    command = [data]
+    for name, value in given.items():
+        if value is not None:
+            command += [f"--{name}"] if value is True else [f"--{name}", value]
+    return command
+
+
+@pytest.fixture
+def verifier(reversal_data, tmp_path):
+    """An untrained verifier for the toy corpus, pre-norm, 2+2 layers."""
+    task = ToyTask()
+    dictionary = Dictionary.load(str(reversal_data / "dict.src.txt"))
+    task.source_dictionary = task.target_dictionary = dictionary
+    path = tmp_path / "verifier.pt"
+    sides = ("encoder", "decoder")
+    before = {f"{side}_normalize_before": True for side in sides}
+    save_verifier(path, task, share_all_embeddings=True, **before)
+    return path
+
+
+def test_train_resume_and_load_without_the_verifier(
+    reversal_data, verifier, tmp_path, fairseq_command
+):
+    out = tmp_path / "out"
+    shape = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    shape.update(encoder_layers=4, source_copy=True, max_update=3)
+    origin = {"init_encoder_from": verifier, "init_decoder_from": verifier}
+    origin["init_decoder_layers"] = "1"
+    log, _ = fairseq_command("train", *train_flags(reversal_data, out, **shape, **origin))
+    assert "--init-encoder-from" in log and "set to the identity: encoder.layers.1" in log
+    assert "valid on 'valid' subset" in log and "accepted" in log and "block_accuracy" in log
+
+    verifier.unlink()
+    first = torch.load(str(out / "checkpoint_last.pt"))["cfg"]["model"]
+    assert (first.init_encoder_from, first.init_decoder_from) == (None, None)
+    checkpoint_utils.load_model_ensemble([str(out / "checkpoint_last.pt")])
+    shape["max_update"] = 5
+    log, _ = fairseq_command("train", *train_flags(reversal_data, out, **shape))
+    assert "num_updates=4" in log and "num_updates=5" in log and "num_updates=1," not in log
+
+    for name in ("checkpoint_last.pt", "checkpoint_best.pt"):
+        models, cfg = checkpoint_utils.load_model_ensemble([str(out / name)])
+        assert models[0].decoder.block_size == 3 and models[0].decoder.num_cuts == 2
+        assert len(models[0].encoder.layers) == 4
+        for field in ("init_encoder_from", "init_decoder_from", "init_decoder_layers"):
+            assert getattr(cfg.model, field, None) is None
+
+
+def test_the_saved_weights_start_from_the_verifier(
+    reversal_data, verifier, tmp_path, fairseq_command
+):
+    """With a learning rate of zero, what is saved is what was copied."""
+    flags = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    flags.update(init_encoder_from=verifier, lr=0.0, max_update=1, disable_validation=True)
+    fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", **flags))
+    ours = torch.load(str(tmp_path / "out" / "checkpoint_last.pt"))["model"]
+    theirs = torch.load(str(verifier))["model"]
+    same = [name for name in ours if name in theirs and name.startswith("encoder.")]
+    assert len(same) > 30
+    assert all(torch.equal(ours[name], theirs[name]) for name in same)
+
+
+def test_bf16_on_the_cpu_trains(reversal_data, tmp_path, fairseq_command):
+    flags = train_flags(reversal_data, tmp_path / "out", bf16=True, source_copy=True)
+    log, _ = fairseq_command("train", *flags)
+    assert "num_updates=3" in log and "nan" not in log.split("train_inner", 1)[1]
+
+
+def test_the_papers_variant_trains_and_an_impossible_one_is_refused(
+    reversal_data, tmp_path, fairseq_command
+):
+    flags = {"bidirectional_prefix": True, "disable_validation": True}
+    with pytest.raises(AssertionError, match="--bidirectional-prefix.*--num-cuts"):
+        fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", **flags))
+    fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", num_cuts=1, **flags))
+    models, _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "out/checkpoint_last.pt")])
+    assert models[0].decoder.bidirectional_prefix
+
+
+def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_command):
+    def train(*overrides):
+        return fairseq_command(
+            "hydra-train", "--config-dir", CONFIGS, "--config-name", "spec_drafter_toy",
+            f"common.user_dir={PLUGIN}", f"task.data={reversal_data}",
+            f"checkpoint.save_dir={tmp_path / 'out'}", f"hydra.run.dir={tmp_path}",
+            "++model.encoder.normalize_before=true", "++model.decoder.normalize_before=true",
+            "++model.share_all_embeddings=true", "common.log_interval=1", *overrides,
+            cwd=tmp_path,
+        )  # fmt: skip
+
+    last = str(tmp_path / "out/checkpoint_last.pt")
+    train("optimization.max_update=2", f"++model.init_encoder_from={verifier}")
+    assert torch.load(last)["cfg"]["model"]["init_encoder_from"] is None
+    verifier.unlink()
+    checkpoint_utils.load_model_ensemble([last])
+    train("optimization.max_update=3")
+    models, cfg = checkpoint_utils.load_model_ensemble([last])
+    assert torch.load(last)["optimizer_history"][-1]["num_updates"] == 3
+    assert models[0].decoder.block_size == 5 and cfg.model.encoder_embed_dim == 64
+    assert models[0].encoder.layers[0].normalize_before
+    batch = make_batch(words=4)["net_input"]
+    assert models[0].encoder(batch["src_tokens"])["encoder_out"][0].size(-1) == 64
+
+
+def test_two_processes_train_one_model(reversal_data, tmp_path, fairseq_command):
+    flags = {"distributed_world_size": 2, "distributed_backend": "gloo"}
+    flags.update(ddp_backend="pytorch_ddp", disable_validation=True, source_copy=True)
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    command = train_flags(reversal_data, tmp_path / "out", **flags)
+    log, _ = fairseq_command("train", *command, launcher=launcher)
+    assert "training on 2 devices" in log and "num_updates=3" in log
