@@ -5,7 +5,6 @@ SHELL_SCRIPTS = .ci/run $(shell find scripts -name '*.sh')
 
 check:
 	$(PYTHON) -m ruff check .
-	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	shellcheck $(SHELL_SCRIPTS)
 

@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_specdec.models.spec_drafter import SpecDrafterModel
+from fairseq_specdec.models.spec_drafter import SpecDrafter
 
 PAD, EOS = 1, 2
 
@@ -34,14 +34,15 @@ def make_drafter(task=None, arch="spec_drafter_tiny", **settings):
     settings = dict({"block_size": 4, "dropout": 0.0}, **settings)
     args = Namespace(arch=arch, **settings)
     ARCH_CONFIG_REGISTRY[arch](args)
-    return SpecDrafterModel.build_model(args, task or ToyTask())
+    return SpecDrafter.build_model(args, task or ToyTask())
 
 
 def make_verifier(task=None, **settings):
     shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
     both = {f"{side}_{k}": v for side in ("encoder", "decoder") for k, v in shape.items()}
     args = Namespace(
-        arch="transformer", **dict(both, encoder_layers=2, decoder_layers=2, dropout=0.0, **settings)
+        arch="transformer",
+        **dict(both, encoder_layers=2, decoder_layers=2, dropout=0.0, **settings),
     )
     return TransformerModel.build_model(args, task or ToyTask()), args
 
@@ -52,7 +53,9 @@ def save_verifier(path, task=None, **settings):
     for parameter in model.parameters():  # norms and biases that copying must not miss
         parameter.data.add_(0.1 * torch.randn_like(parameter))
     args._name = "transformer"
-    history = [{"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}]
+    history = [
+        {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    ]
     iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
     state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
     torch.save(dict(state, extra_state=iterator), str(path))

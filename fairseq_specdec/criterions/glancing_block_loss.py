@@ -50,22 +50,28 @@ class GlancingBlockLossConfig(FairseqDataclass):
 
 
 def leading_correct(correct: Tensor) -> Tensor:
-    """How many positions of each block are right before the first wrong one: bool [.., k] -> [..]."""
+    """Positions of each block before the first wrong one: bool [.., k] to long [..]."""
     return correct.long().cumprod(-1).sum(-1)
 
 
 @register_criterion("glancing_block_loss", dataclass=GlancingBlockLossConfig)
 class GlancingBlockLoss(FairseqCriterion):
-    """Cross-entropy on blocks of masks, with glancing (Ge et al. 2022, 3.2.1; Xia et al. 2023, 3.1).
+    """Cross-entropy on blocks of masks, with glancing.
 
-    In training, cuts are random and glancing reveals some targets. In validation, cuts are fixed and
-    nothing is revealed, so that figures compare across epochs and runs. In both, the loss is over
-    hidden block positions that have a target, and never over the prefix.
+    Ge et al. 2022, section 3.2.1; Xia et al. 2023, section 3.1; Qian et al. 2021.
 
-    Logged: ``loss``, ``nll_loss`` (base 2), ``ppl``, ``block_accuracy`` (percent of the positions in
-    the loss), ``accepted`` (tokens per block that exact verification against the reference would
+    In training, cuts are random and glancing reveals some targets. In validation, cuts are fixed
+    and nothing is revealed, so that figures compare across epochs and runs. In both, the loss is
+    over hidden block positions that have a target, and never over the prefix.
+
+    Logged: ``loss``, ``nll_loss`` (base 2), ``ppl``, ``block_accuracy`` (percent of the positions
+    in the loss), ``accepted`` (tokens per block that exact verification against the reference would
     emit: the right ones before the first wrong one, and one of the verifier's own; always from a
     draft in which nothing is revealed) and, in training, ``glancing_ratio``.
+
+    Args:
+        cfg: settings.
+        task: a translation task.
 
     Raises:
         ValueError: a setting out of range, or one of the task's that a drafter cannot honour; the
@@ -93,7 +99,10 @@ class GlancingBlockLoss(FairseqCriterion):
         self.decay = cfg.block_loss_decay
         settings = getattr(task, "cfg", None)
         for name, why in (
-            ("eval_bleu", "a drafter cannot translate alone; use --best-checkpoint-metric accepted"),
+            (
+                "eval_bleu",
+                "a drafter cannot translate alone; leave it out, and use the metric accepted",
+            ),
             ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
         ):
             if getattr(settings, name, False):
@@ -105,7 +114,7 @@ class GlancingBlockLoss(FairseqCriterion):
         """Loss of a batch.
 
         Args:
-            model: a ``SpecDrafterModel``, or its data-parallel wrapper.
+            model: a ``SpecDrafter``, or its data-parallel wrapper.
             sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
             reduce: sum the loss; else return it for each learnt position, [N].
 
@@ -156,8 +165,8 @@ class GlancingBlockLoss(FairseqCriterion):
         decoder = getattr(model, "decoder", None)
         if not hasattr(decoder, "block_size"):
             raise ValueError(
-                "--criterion glancing_block_loss trains drafters only: use --arch spec_drafter_base "
-                "or another spec_drafter or nar_drafter architecture"
+                "--criterion glancing_block_loss trains drafters only: use "
+                "--arch spec_drafter_base or another spec_drafter or nar_drafter architecture"
             )
         return decoder.block_size, decoder.num_cuts
 

@@ -114,6 +114,8 @@ def check(args: argparse.Namespace) -> None:
             "--num-shards and --distributed-world-size do not shard this command; use --shard i/n, "
             "torchrun or a Slurm array"
         )
+    if getattr(args, "upsample_primary", 1) > 1:
+        raise DistillError("--upsample-primary: repeat sentences when you train, not here")
     for name in ("constraints", "replace_unk", "score_reference"):
         if getattr(args, name, None):
             raise DistillError(
@@ -159,6 +161,8 @@ def prepare(args: argparse.Namespace) -> Job:
         ) from error
     languages = task.cfg.source_lang, task.cfg.target_lang
     corpus = Corpus(args.data, config.dataset.gen_subset, *languages)
+    if len(corpus.splits) > 1 and hasattr(task.cfg, "upsample_primary"):
+        task.cfg.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
     destination = os.path.abspath(args.dest)
     filters = Filters(args.on_length_limit, args.max_length_ratio)
     settings = decoding_settings(

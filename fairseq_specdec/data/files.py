@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import socket
+import time
 from typing import IO, Any, Callable, Dict
 
 PIECE = 1 << 20  # bytes read at a time
@@ -30,8 +31,8 @@ def digest_of(value: Any) -> str:
 
 
 def own_suffix() -> str:
-    """A file name ending that no other living process on any node uses."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+    """A file name ending that nobody else uses, nor an earlier process with the same number."""
+    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
 
 
 def sync(path: str) -> None:

@@ -194,11 +194,8 @@ def _build(
         counts=counts,
         tokens=tokens,
         decoding={
-            "seconds": round(seconds, 3),
-            "sentences_per_second": round(len(hypotheses.indices) / seconds, 3)
-            if seconds
-            else None,
-            "processes": "seconds and speed are summed over and per process",
+            "seconds_of_all_processes": round(seconds, 3),
+            "sentences_per_second_and_process": round(len(codes) / max(seconds, 1e-9), 3),
         },
         runs=parts.runs(),
         files={name: sha256(os.path.join(building, name)) for name in names},

@@ -66,7 +66,8 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
         corpus: the split to distil.
         own: this command's own settings, by flag name without dashes.
     """
-    named: Dict[str, Any] = dict(_fields(config.task), **_fields(config.generation))
+    task = _fields(config.task)
+    named: Dict[str, Any] = dict(task, **_fields(config.generation))
     for name in list(named):
         if name == "data" or name.startswith(("eval_", "print_")):  # change no output
             del named[name]
@@ -83,7 +84,8 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
         target_lang=corpus.target,
         **own,
     )
-    named["task"] = named.pop("_name", None)
+    named.pop("_name", None)
+    named["task"] = task.get("_name", task.get("task"))
     settings = {"--" + name.replace("_", "-"): _plain(value) for name, value in named.items()}
     settings["--path"] = [_plain(path) for path in teacher_paths(config)]
     settings.update({"DATA/" + name: value for name, value in corpus.fingerprint().items()})

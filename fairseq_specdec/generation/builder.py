@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
 from fairseq_specdec.drafters import Drafter, InputCopyDrafter, NarBlockDrafter, NoDrafter
-from fairseq_specdec.models.spec_drafter import SpecDrafter
+from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .generator import SpeculativeGenerator
@@ -138,7 +138,7 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
             )
     task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
-    if not isinstance(models[0], SpecDrafter):
+    if not isinstance(models[0].decoder, BlockDecoder):
         raise ValueError(f"--drafter-path: {path} holds a {type(models[0]).__name__}, no drafter")
     return models[0]
 
@@ -149,7 +149,7 @@ def check_verifier(model: Any, name: str) -> None:
     Raises:
         ValueError: not a fairseq Transformer.
     """
-    if isinstance(model, SpecDrafter):
+    if isinstance(getattr(model, "decoder", None), BlockDecoder):
         raise ValueError(
             f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
         )

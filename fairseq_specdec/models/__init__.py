@@ -2,6 +2,7 @@
 
 from . import spec_drafter
 from .block_decoder import BlockDecoder
-from .spec_drafter import SpecDrafterModel, SpecDrafterConfig
+from .drafter_config import SpecDrafterConfig
+from .spec_drafter import SpecDrafter
 
-__all__ = ["BlockDecoder", "SpecDrafterModel", "SpecDrafterConfig", "spec_drafter"]
+__all__ = ["BlockDecoder", "SpecDrafterConfig", "SpecDrafter", "spec_drafter"]

@@ -196,7 +196,7 @@ class BlockDecoder(FairseqDecoder):
         return self._finish_embedding(x if embedded is None else x + embedded)
 
     def start_source(self, src_tokens: Tensor) -> Optional[SourceState]:
-        """What :meth:`embed_masks` needs of the source (long [B, S]); rows in dim 0. None if nothing."""
+        """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None."""
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
     def embed_masks(self, positions: Tensor, source_state: Optional[SourceState]) -> Tensor:

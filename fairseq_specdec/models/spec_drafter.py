@@ -4,8 +4,6 @@ Deep encoder and shallow decoder (Xia et al. 2023, section 3.1: Spec-Drafter, 12
 6+6 of Ge et al. 2022 (section 3.2).
 """
 
-from argparse import Namespace
-from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
 import torch
@@ -15,61 +13,24 @@ from fairseq.models import (
     register_model,
     register_model_architecture,
 )
-from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise
 from .block_decoder import BlockDecoder, SourceCopy
-
-
-@dataclass
-class SpecDrafterConfig(TransformerConfig):
-    """fairseq's transformer settings, and what makes a drafter of them."""
-
-    block_size: int = field(
-        default=25, metadata={"help": "tokens drafted at once (k in the papers)"}
-    )
-    num_cuts: int = field(
-        default=1,
-        metadata={
-            "help": "random prefixes of each sentence that share one pass in training; "
-            "1 is the papers' scheme"
-        },
-    )
-    bidirectional_prefix: bool = field(
-        default=False,
-        metadata={
-            "help": "let the prefix attend to itself and the block in both directions, as in the "
-            "papers; its states can then not be cached in decoding (needs --num-cuts 1)"
-        },
-    )
-    source_copy: bool = field(
-        default=False,
-        metadata={"help": "start the masks from a soft copy of the source's embeddings"},
-    )
-    init_encoder_from: Optional[str] = field(
-        default=None,
-        metadata={"help": "checkpoint whose encoder and embeddings the drafter starts from"},
-    )
-    init_decoder_from: Optional[str] = field(
-        default=None,
-        metadata={"help": "checkpoint whose decoder layers and embeddings the drafter starts from"},
-    )
-    init_decoder_layers: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "which layers --init-decoder-from takes, as in '0,5' "
-            "(default: spread evenly from the first to the last)"
-        },
-    )
+from .drafter_config import (
+    SpecDrafterConfig,
+    check_config,
+    drafter_config,
+    set_architecture,
+    set_setting,
+)
 
 
 @register_model("spec_drafter")
-class SpecDrafterModel(FairseqEncoderDecoderModel):
+class SpecDrafter(FairseqEncoderDecoderModel):
     """Drafts the next k tokens in parallel from the source and an accepted prefix.
 
     Args:
@@ -91,7 +52,7 @@ class SpecDrafterModel(FairseqEncoderDecoderModel):
         gen_parser_from_dataclass(parser, SpecDrafterConfig(), delete_default=True, with_prefix="")
 
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> "SpecDrafterModel":
+    def build_model(cls, args: Any, task: Any) -> "SpecDrafter":
         """Build a drafter; take weights from a verifier where the settings ask for it.
 
         ``args`` is what the trainer will save as the checkpoint's model settings. Once weights have
@@ -119,8 +80,8 @@ class SpecDrafterModel(FairseqEncoderDecoderModel):
         if cfg.init_encoder_from or cfg.init_decoder_from:
             initialise(model, cfg, source, target)
             for settings in (args, cfg):
-                _set(settings, init_encoder_from=None, init_decoder_from=None)
-                _set(settings, init_decoder_layers=None)
+                set_setting(settings, init_encoder_from=None, init_decoder_from=None)
+                set_setting(settings, init_decoder_layers=None)
         return model
 
     def set_num_updates(self, num_updates: int) -> None:
@@ -187,118 +148,6 @@ class SpecDrafterModel(FairseqEncoderDecoderModel):
         return {"logits": logits, "learnt": learnt, "first_correct": first_correct}
 
 
-SpecDrafter = SpecDrafterModel
-
-
-def drafter_config(args: Any) -> SpecDrafterConfig:
-    """Settings as fairseq hands them over (flags, YAML or a checkpoint), as one structured config."""
-    if isinstance(args, SpecDrafterConfig):
-        return args
-    if OmegaConf.is_config(args):
-        args = Namespace(**OmegaConf.to_container(args, resolve=True))
-    return SpecDrafterConfig.from_namespace(args)
-
-
-def check_config(cfg: SpecDrafterConfig) -> None:
-    """Refuse what a drafter cannot be.
-
-    Raises:
-        ValueError: names the flag and the remedy.
-    """
-    unsupported = {
-        "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
-        "--adaptive-input": cfg.adaptive_input,
-        "--base-layers": bool(cfg.base_layers),
-        "--cross-self-attention": cfg.cross_self_attention,
-        "--no-cross-attention": cfg.no_cross_attention,
-        "--merge-src-tgt-embed": getattr(cfg, "merge_src_tgt_embed", False),
-        "--quant-noise-pq": cfg.quant_noise.pq > 0,
-        "--encoder-layers-to-keep": bool(cfg.encoder.layers_to_keep),
-        "--decoder-layers-to-keep": bool(cfg.decoder.layers_to_keep),
-    }
-    for flag, asked in unsupported.items():
-        if asked:
-            raise ValueError(f"{flag}: a spec_drafter does not support it; leave it out")
-    for flag, value in (("--block-size", cfg.block_size), ("--num-cuts", cfg.num_cuts)):
-        if value < 1:
-            raise ValueError(f"{flag} is {value}: it must be at least 1")
-    if cfg.bidirectional_prefix and cfg.num_cuts != 1:
-        raise ValueError(
-            f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "
-            f"{cfg.num_cuts}: use --num-cuts 1, or leave out --bidirectional-prefix"
-        )
-    if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
-        raise ValueError(
-            f"--encoder-embed-dim is {cfg.encoder.embed_dim}, --decoder-embed-dim "
-            f"{cfg.decoder.embed_dim}: a spec_drafter needs them equal"
-        )
-    if int(cfg.decoder.output_dim) != cfg.decoder.embed_dim:
-        raise ValueError("--decoder-output-dim: a spec_drafter needs it equal --decoder-embed-dim")
-    if cfg.source_copy and cfg.no_token_positional_embeddings:
-        raise ValueError(
-            "--source-copy finds source words by position: leave out "
-            "--no-token-positional-embeddings"
-        )
-    if cfg.init_decoder_layers and not cfg.init_decoder_from:
-        raise ValueError("--init-decoder-layers needs --init-decoder-from")
-
-
-def _get(settings: Any, name: str) -> Any:
-    """A setting or None. On omegaconf 2.0, ``getattr(config, name, default)`` ignores its default."""
-    if OmegaConf.is_config(settings):
-        return settings[name] if name in settings else None
-    return getattr(settings, name, None)
-
-
-def _set(settings: Any, **values: Any) -> None:
-    if OmegaConf.is_config(settings):
-        with open_dict(settings):
-            settings.update(values)
-    else:
-        for name, value in values.items():
-            setattr(settings, name, value)
-
-
-def set_architecture(args: Any, **shape: Any) -> None:
-    """Fill in what neither a flag nor the YAML said, from the architecture.
-
-    Flat settings (``encoder_embed_dim``) and the nested ones of a YAML (``encoder: {embed_dim: ..}``)
-    mean the same: nested ones are flattened first, in place.
-    """
-    for part in ("encoder", "decoder", "quant_noise"):
-        nested = _get(args, part)
-        if nested is None:
-            continue
-        for name in nested:
-            _set(args, **{f"{part}_{name}": nested[name]})
-        if OmegaConf.is_config(args):
-            with open_dict(args):
-                del args[part]
-        else:
-            delattr(args, part)
-
-    def default(name: str, value: Any) -> Any:
-        if _get(args, name) is None:
-            _set(args, **{name: value})
-        return _get(args, name)
-
-    width = default("encoder_embed_dim", shape.pop("embed_dim"))
-    inner = default("encoder_ffn_embed_dim", shape.pop("ffn_embed_dim"))
-    heads = default("encoder_attention_heads", shape.pop("attention_heads"))
-    default("decoder_embed_dim", width)
-    default("decoder_ffn_embed_dim", inner)
-    default("decoder_attention_heads", heads)
-    default("decoder_input_dim", _get(args, "decoder_embed_dim"))
-    default("decoder_output_dim", _get(args, "decoder_embed_dim"))
-    default("max_source_positions", TransformerConfig.max_source_positions)
-    default("max_target_positions", TransformerConfig.max_target_positions)
-    default("base_layers", 0)  # the trainer compares it with 0
-    default("block_size", SpecDrafterConfig.block_size)
-    default("num_cuts", SpecDrafterConfig.num_cuts)
-    for name, value in shape.items():
-        default(name, value)
-
-
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
 BIG = {"embed_dim": 1024, "ffn_embed_dim": 4096, "attention_heads": 16}
 DEEP_SHALLOW = {"encoder_layers": 12, "decoder_layers": 2}
@@ -334,6 +183,4 @@ def nar_drafter_big(args: Any) -> None:
 def spec_drafter_tiny(args: Any) -> None:
     """2+1 layers, 64 wide, one table for all embeddings: for tests and demonstrations."""
     shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
-    set_architecture(
-        args, encoder_layers=2, decoder_layers=1, share_all_embeddings=True, **shape
-    )
+    set_architecture(args, encoder_layers=2, decoder_layers=1, share_all_embeddings=True, **shape)

@@ -1,1 +1,1 @@
-"""How a drafter is trained: cuts and blocks, glancing, the loss, and weights taken from a verifier."""
+"""How a drafter is trained: cuts and blocks, glancing, its loss, and a verifier's weights."""

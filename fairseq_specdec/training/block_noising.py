@@ -1,8 +1,9 @@
 """Prefixes, blocks and the attention between them: what a drafter sees in training.
 
 A drafter is shown a sentence up to a random cut and predicts the next k tokens in parallel
-(Ge et al. 2022, section 3.2.1; Xia et al. 2023, section 3.1 and equations 5 to 7). Here several cuts
-of one sentence share one pass: the prefix is computed once, and each cut adds one block of k masks.
+(Ge et al. 2022, section 3.2.1; Xia et al. 2023, section 3.1 and equations 5 to 7). Here several
+cuts of one sentence share one pass: the prefix is computed once, and each cut adds one block of k
+masks.
 
 Layout, everywhere in this package: decoder position 0 holds ``</s>`` and position i + 1 holds the
 target token y_i, so that the mask at position i + 1 predicts y_i. A cut c (0 <= c < L, where L is
@@ -103,8 +104,8 @@ def block_attention(
         bidirectional: the papers' variant; needs C = 1.
 
     Returns:
-        bool [B, T + C k, T + C k], True where the query (dim 1) may attend to the key (dim 2). Every
-        query may attend to something.
+        bool [B, T + C k, T + C k], True where the query (dim 1) may attend to the key (dim 2).
+        Every query may attend to something.
 
     Raises:
         ValueError: bidirectional with more than one cut.

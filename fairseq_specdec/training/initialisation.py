@@ -45,7 +45,7 @@ def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
     """Copy what ``cfg`` asks for from verifier checkpoints into a freshly built drafter.
 
     Args:
-        model: a ``SpecDrafterModel``, changed in place.
+        model: a ``SpecDrafter``, changed in place.
         cfg: its ``SpecDrafterConfig``: ``init_encoder_from`` (encoder layers, source embeddings),
             ``init_decoder_from`` (decoder layers, target embeddings, output projection) and
             ``init_decoder_layers``.
@@ -104,7 +104,8 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
     except (RuntimeError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{flag}: {path} cannot be read as a fairseq checkpoint: {error}") from error
+        message = f"{flag}: {path} cannot be read as a fairseq checkpoint: {error}"
+        raise ValueError(message) from error
     weights = state["model"]
     for side, dictionary in (("encoder", source), ("decoder", target)):
         table = weights.get(f"{side}.embed_tokens.weight")
@@ -116,8 +117,7 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
                 f"drafter's {len(dictionary)}; binarise the drafter's data with the verifier's "
                 f"dict.txt (--srcdict, --tgtdict)"
             )
-    settings = state["args"].__class__(**vars(state["args"])) if state.get("args") else None
-    settings = settings or state["cfg"]["model"]
+    settings = state.get("args") or state["cfg"]["model"]
     verifier = build_model(settings, _Dictionaries(source, target))
     if not isinstance(verifier, TransformerModelBase):
         raise ValueError(
@@ -156,8 +156,8 @@ def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
         _require_equal(flag, name, _plain(getattr(cfg, name)), _plain(getattr(theirs, name)))
     if cfg.share_all_embeddings and not theirs.share_all_embeddings:
         raise ValueError(
-            f"{flag}: its source and target embeddings differ, and --share-all-embeddings makes the "
-            f"drafter's one; leave out --share-all-embeddings"
+            f"{flag}: its source and target embeddings differ, and --share-all-embeddings makes "
+            f"the drafter's one; leave out --share-all-embeddings"
         )
 
 
@@ -167,7 +167,8 @@ def _plain(value: Any) -> Any:
 
 
 def _check_layers(flag: str, side: str, ours: Any, theirs: Any) -> None:
-    for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos"):
+    shape = ("embed_dim", "ffn_embed_dim", "attention_heads")
+    for name in shape + ("normalize_before", "learned_pos"):
         value, other = getattr(getattr(ours, side), name), getattr(getattr(theirs, side), name)
         _require_equal(flag, f"{side}_{name}", value, other)
 
@@ -248,9 +249,9 @@ def growth_plan(there: int, here: int) -> list[tuple[int, bool]]:
     """How ``here`` encoder layers come from ``there``.
 
     Returns:
-        For each new layer, the old layer whose weights it takes, and whether it is its copy (else it
-        becomes the identity). Old layers keep their order; with here <= there, every new layer is a
-        copy, and old ones are left out evenly.
+        For each new layer, the old layer whose weights it takes, and whether it is its copy (else
+        it becomes the identity). Old layers keep their order; with here <= there, every new layer
+        is a copy, and old ones are left out evenly.
     """
     if here <= there:
         return [(origin, True) for origin in spread(there, here)]
@@ -279,8 +280,9 @@ def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
     if not asked:
         if here > there:
             raise ValueError(
-                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter {here}; "
-                f"pass --decoder-layers {there}, or say with {flag} which to take, some twice"
+                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter "
+                f"{here}; pass --decoder-layers {there}, or say with {flag} which to take, some "
+                f"twice"
             )
         return spread(there, here)
     try:
@@ -298,7 +300,7 @@ def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
     return layers
 
 
-def make_identity(layer: nn.Module) -> None:
+def make_identity(layer: Any) -> None:
     """Make a pre-norm encoder layer compute the identity, in place; its other weights stay."""
     for last in (layer.self_attn.out_proj, layer.fc2):
         last.weight.data.zero_()

@@ -34,7 +34,7 @@ def _shares(epsilon: float, size: int) -> tuple[float, float]:
 
 
 class _SmoothedNLL(torch.autograd.Function):
-    """Its gradient is p - each, and minus ``share`` more for the gold token: all shares add up to 1."""
+    """The gradient is p - each, and ``share`` less for the gold token."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, gold: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:

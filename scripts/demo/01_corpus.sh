@@ -3,6 +3,7 @@
 # held-out sentences with a named licence in $WORK/heldout.
 # TIER=core|mini, HELDOUT=500; EN_FILE and DE_FILE: use your own text, one sentence a line.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 

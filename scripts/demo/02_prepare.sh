@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Tokenise, learn and apply joint BPE, binarise: $WORK/prepared and $WORK/bin/ende. MERGES=8000.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
+# shellcheck source=scripts/lib/prepare.sh
 source "$LIB/prepare.sh"
 find_python
 need fairseq-preprocess subword-nmt

@@ -2,6 +2,7 @@
 # Train the verifier (6+6 layers, 256 wide) and average its last checkpoints: $WORK/verifier/verifier.pt.
 # UPDATES=4000, SAVE_EVERY=400, AVERAGE=4. Stop it at any time; the same command resumes.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 need fairseq-train

@@ -2,6 +2,7 @@
 # Let the verifier rewrite the training targets (sequence-level distillation): $WORK/bin/ende_distilled.
 # BEAM=5, TOKENS=4096 (a batch), LIMIT=N for a random subset. Stop it at any time; it resumes.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 need specdec-distill

@@ -3,6 +3,7 @@
 # layers, and average its last checkpoints: $WORK/drafter/drafter.pt.
 # DRAFTER_UPDATES=4000, DRAFTER_TOKENS=1500, BLOCK=10, CUTS=4, SAVE_EVERY=400, AVERAGE=4. It resumes.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 need fairseq-train

@@ -2,7 +2,9 @@
 # Pack the English-German pair for the repository: fp16 checkpoints, codes, dictionaries, held-out
 # sentences (raw and binarised) and provenance, into data-bin/demo_ende (DEST).
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
+# shellcheck source=scripts/lib/pack.sh
 source "$LIB/pack.sh"
 find_python
 need fairseq-preprocess subword-nmt

@@ -3,6 +3,7 @@
 # and held-out sentences from LibreOffice help in $WORK/edit_heldout (needs 01_corpus.sh).
 # HELDOUT=500; EDIT_EN_FILE: clean English of your own; MISSPELLINGS: wrong->right lines of your own.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 

@@ -2,7 +2,9 @@
 # Tokenise, learn and apply joint BPE, binarise: $WORK/edit_prepared and $WORK/bin/edit. Source and
 # target share one dictionary, which input-guided drafting (iad) needs. EDIT_MERGES=4000.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
+# shellcheck source=scripts/lib/prepare.sh
 source "$LIB/prepare.sh"
 find_python
 need fairseq-preprocess subword-nmt

@@ -2,6 +2,7 @@
 # Train the editing verifier (4+4 layers, 128 wide) and average its last checkpoints:
 # $WORK/edit_verifier/verifier.pt. EDIT_UPDATES=6000, SAVE_EVERY=400, AVERAGE=4. It resumes.
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
 find_python
 need fairseq-train

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Pack the editing verifier for the repository, into data-bin/demo_edit (EDIT_DEST).
 set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
+# shellcheck source=scripts/lib/pack.sh
 source "$LIB/pack.sh"
 find_python
 need fairseq-preprocess subword-nmt

@@ -37,7 +37,7 @@ need() {
 
 # run COMMAND...: run it, and remember it for the provenance file.
 run() {
-    COMMANDS+=("$(printf '%q ' "$@")")
+    COMMANDS+=("$(printf ' %q' "$@")")
     "$@"
 }
 
@@ -63,9 +63,10 @@ record() {
     for item in "$@"; do
         if [[ $item == -- ]]; then kind=--output; else options+=("$kind" "$item"); fi
     done
-    for item in "${COMMANDS[@]}"; do options+=(--command "$item"); done
+    for item in "${COMMANDS[@]}"; do options+=("--command=${item# }"); done
     "$PYTHON" "$LIB/provenance.py" "$file" --step "$STEP" --note "seed=$SEED" \
-        --note "threads=$THREADS" "${options[@]}" --name "WORK=$WORK" --name "REPO=$REPO"
+        --note "threads=$THREADS" "${options[@]}" --name "WORK=$WORK" --name "REPO=$REPO" \
+        --name "PYTHON=$PYTHON"
     log "wrote $file"
 }
 
@@ -75,14 +76,15 @@ produce() {
     shift
     [[ -e $file ]] && return
     mkdir -p "$(dirname "$file")"
-    COMMANDS+=("$(printf '%q ' "$@")> $file")
+    COMMANDS+=("$(printf ' %q' "$@") > $file")
     "$@" > "$file.partial"
     mv "$file.partial" "$file"
 }
 
 # Flags and environment of fairseq-train for the device at hand, in DEVICE_FLAGS.
+# shellcheck disable=SC2034  # the steps read DEVICE_FLAGS
 use_device() {
-    local found=cpu
+    local found
     if [[ ${DEVICE:-auto} == auto ]]; then
         found=$("$PYTHON" -c 'import torch; print("gpu" if torch.cuda.is_available() else "cpu")')
     else

@@ -57,7 +57,7 @@ end_pack() {
     rm -rf "$dest"
     mv "$PACK" "$dest"
     record "$dest/provenance.json" "$@" -- "$dest"
-    total=$(cat "$parent"/demo_*/* 2> /dev/null | wc -c)
+    total=$(find "$parent"/demo_* -type f -exec cat {} + | wc -c)
     log "the packed pairs in $parent hold $total bytes of at most $MAX_PACK_BYTES"
     [[ $total -le $MAX_PACK_BYTES ]] ||
         fail "the packed pairs in $parent hold $total bytes, more than MAX_PACK_BYTES" \

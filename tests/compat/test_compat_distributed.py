@@ -1,11 +1,10 @@
 """Data-parallel training on a machine without a GPU."""
 
-import argparse
-
 import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
+from omegaconf import OmegaConf
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the fix is for CPU-only machines")
 
@@ -14,9 +13,9 @@ def settings(**given):
     defaults = dict(
         distributed_init_method=None, tpu=False, pipeline_model_parallel=False, device_id=0,
         distributed_world_size=1, distributed_rank=0, distributed_backend="nccl",
-        distributed_no_spawn=False,
+        distributed_no_spawn=False, distributed_port=-1,
     )  # fmt: skip
-    return argparse.Namespace(**{**defaults, **given})
+    return OmegaConf.create({**defaults, **given})
 
 
 @pytest.fixture
@@ -42,7 +41,8 @@ def test_without_torchrun_nothing_is_distributed(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     cfg = settings()
     distributed_utils.infer_init_method(cfg)
-    assert vars(cfg) == vars(settings())
+    assert cfg.distributed_init_method is None
+    assert (cfg.distributed_world_size, cfg.distributed_backend) == (1, "nccl")
 
 
 @no_gpu

@@ -8,7 +8,7 @@ from toy_drafter import PAD, ToyTask, make_batch, make_drafter
 
 from fairseq_specdec.criterions import GlancingBlockLoss, GlancingBlockLossConfig
 from fairseq_specdec.criterions import glancing_block_loss as module
-from fairseq_specdec.models.spec_drafter import SpecDrafterConfig
+from fairseq_specdec.models import SpecDrafterConfig
 from fairseq_specdec.training.block_noising import fixed_cuts
 
 
@@ -139,6 +139,7 @@ def test_without_a_ratio_the_decoder_runs_once_and_the_encoder_always_once():
     model, batch = make_drafter().train(), make_batch()
     calls = {"encoder": 0, "decoder": 0}
     for part in calls:
+
         def count(*_, part=part):
             calls[part] += 1
 
@@ -246,3 +247,18 @@ def test_no_field_has_the_name_of_a_stock_flag():
     shared = {"_name", "max_update"}  # max_update is meant: it interpolates the stock flag
     assert not (own - shared) & stock
     assert module.GlancingBlockLossConfig().max_update == "${optimization.max_update}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_trains_on_a_gpu_in_half_precision(dtype):
+    torch.manual_seed(0)
+    model = make_drafter(num_cuts=2, source_copy=True).to("cuda", dtype).train()
+    batch = make_batch()
+    batch["net_input"] = {k: v.cuda() for k, v in batch["net_input"].items()}
+    batch.update(id=batch["id"].cuda(), target=batch["target"].cuda())
+    loss, _, log = make_criterion(label_smoothing=0.1)(model, batch)
+    loss.backward()
+    assert torch.isfinite(loss) and loss.dtype == torch.float32
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+    assert log["n_accepted"] >= log["n_blocks"]

@@ -4,9 +4,12 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import pytest
 
+import fairseq_specdec
 from fairseq_specdec.data import distill as command
 from fairseq_specdec.data import files, merge, parts
 from fairseq_specdec.data.files import DistillError
@@ -47,8 +50,9 @@ def test_targets_equal_fairseq_generate_in_the_original_order(
     from fairseq.data import Dictionary
 
     printed, _ = fairseq_command(
-        "generate", reversal_data, "--path", teacher, "--gen-subset", "train", *DECODING, "--cpu"
-    )
+        "generate", reversal_data, "--user-dir", fairseq_specdec.__path__[0], "--path", teacher,
+        "--gen-subset", "train", *DECODING, "--cpu",
+    )  # fmt: skip
     dictionary = Dictionary.load(str(undisturbed / "dict.tgt.txt"))
     rows = {}
     for line in printed.splitlines():
@@ -76,7 +80,7 @@ def test_report_says_how_it_was_made(undisturbed, teacher):
     report = json.loads((undisturbed / merge.REPORT).read_text())
     assert report["settings"]["--beam"] == 5 and report["settings"]["--task"] == "translation"
     assert report["settings"]["--path"] == ["sha256:" + files.sha256(str(teacher))]
-    assert report["decoding"]["sentences_per_second"] > 0
+    assert report["decoding"]["sentences_per_second_and_process"] > 0
     (run,) = report["runs"]
     assert "--max-len-b 20" in run["command"] and run["versions"]["torch"]
     for name, value in report["files"].items():
@@ -129,6 +133,29 @@ def test_sampling_does_not_depend_on_the_pieces(
     assert one.target == read_corpus(tmp_path / "two").target
     distill(reversal_data, tmp_path / "other", teacher, *flags, "--seed", 7)
     assert one.target != read_corpus(tmp_path / "other").target
+
+
+def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path):
+    words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP]
+    package = pathlib.Path(fairseq_specdec.__path__[0])
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(package.parent))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+         "-m", "fairseq_specdec.data.distill", "--user-dir", str(package), *map(str, words)],
+        cwd=str(tmp_path), env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert same_corpus(tmp_path / "out", undisturbed)
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert len(json.loads((tmp_path / "out" / merge.REPORT).read_text())["runs"]) == 2
+
+
+def test_the_plugin_decodes_when_asked(reversal_data, teacher, distill, tmp_path, read_corpus):
+    distill(reversal_data, tmp_path / "stock", teacher, *KEEP, "--beam", 1)
+    flags = ["--beam", 1, "--task", "translation_specdec", "--strategy", "greedy"]
+    report = distill(reversal_data, tmp_path / "ours", teacher, *KEEP, *flags)
+    assert report["settings"]["--strategy"] == "greedy"
+    assert read_corpus(tmp_path / "ours").target == read_corpus(tmp_path / "stock").target
 
 
 class Killed(BaseException):
@@ -410,6 +437,7 @@ def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_pa
         (["--fp16", "--bf16"], "--fp16"),
         (["--num-shards", 2], "--shard"),
         (["--score-reference"], "--score-reference"),
+        (["--upsample-primary", 2], "--upsample-primary"),
         (["--shard", "2/2"], "--shard"),
     ],
 )

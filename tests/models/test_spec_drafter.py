@@ -1,10 +1,14 @@
+import pathlib
+
 import pytest
 import torch
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 from toy_drafter import ToyTask, make_batch, make_drafter
 
-from fairseq_specdec.models.spec_drafter import SpecDrafterModel
+from fairseq_specdec.criterions import GlancingBlockLossConfig
+from fairseq_specdec.models import SpecDrafter, SpecDrafterConfig
 
 SHAPES = {
     "spec_drafter": (12, 2, 512, 2048, 8),
@@ -44,7 +48,7 @@ def test_nested_yaml_and_flat_flags_build_the_same_model():
     )
     OmegaConf.set_struct(nested, True)
     ARCH_CONFIG_REGISTRY["spec_drafter_tiny"](nested)
-    model = SpecDrafterModel.build_model(nested, task)
+    model = SpecDrafter.build_model(nested, task)
     shapes = [{n: tuple(p.shape) for n, p in m.named_parameters()} for m in (flat, model)]
     assert shapes[0] == shapes[1]
     assert nested.base_layers == 0 and model.decoder.block_size == 4
@@ -97,3 +101,18 @@ def test_every_parameter_learns_with_and_without_glancing():
         output["logits"].float().pow(2).sum().backward()
         missing = [n for n, p in model.named_parameters() if p.grad is None]
         assert not missing, missing
+
+
+@pytest.mark.parametrize("name", ["spec_drafter_toy", "spec_drafter_base"])
+def test_the_yaml_files_say_nothing_unknown_and_build(name):
+    path = pathlib.Path(__file__).resolve().parents[2] / "configs" / f"{name}.yaml"
+    config = OmegaConf.load(str(path))
+    known = set(SpecDrafterConfig.__dataclass_fields__)
+    assert set(config.model) <= known | {"_name"}
+    assert set(config.criterion) <= set(GlancingBlockLossConfig.__dataclass_fields__)
+    for group in ("common", "dataset", "optimization", "checkpoint"):
+        fields = FairseqConfig.__dataclass_fields__[group].type.__dataclass_fields__
+        assert set(config[group]) <= set(fields)
+    ARCH_CONFIG_REGISTRY[config.model._name](config.model)
+    model = SpecDrafter.build_model(config.model, ToyTask())
+    assert model.decoder.num_cuts == 4

@@ -18,9 +18,7 @@ def layouts(draw):
     rows, num_cuts = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     cut = st.integers(0, width - 1)
     cuts = draw(
-        st.lists(
-            st.lists(cut, min_size=num_cuts, max_size=num_cuts), min_size=rows, max_size=rows
-        )
+        st.lists(st.lists(cut, min_size=num_cuts, max_size=num_cuts), min_size=rows, max_size=rows)
     )
     return torch.tensor(cuts), width, draw(st.integers(1, 4))
 

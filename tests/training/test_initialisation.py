@@ -1,7 +1,11 @@
+from argparse import Namespace
+
 import pytest
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
+from fairseq_specdec.models import SpecDrafter
 from fairseq_specdec.training.initialisation import decoder_layers, growth_plan, spread
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -140,7 +144,9 @@ def test_dictionaries_of_other_sizes_are_refused(tmp_path):
 
 
 def test_files_that_are_no_verifier_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="--init-decoder-from: no file .*leave the flag out"):
+    with pytest.raises(
+        FileNotFoundError, match="--init-decoder-from: no file .*leave the flag out"
+    ):
         make_drafter(init_decoder_from=str(tmp_path / "missing.pt"))
     (tmp_path / "text.pt").write_text("not a checkpoint")
     with pytest.raises(ValueError, match="--init-encoder-from.*text.pt cannot be read"):
@@ -150,6 +156,19 @@ def test_files_that_are_no_verifier_are_refused(tmp_path):
     (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="cut.pt cannot be read"):
         make_drafter(init_encoder_from=str(tmp_path / "cut.pt"))
+
+
+def test_the_settings_to_be_saved_no_longer_name_the_verifier(tmp_path):
+    task = ToyTask()
+    save_verifier(tmp_path / "v.pt", task)
+    path = str(tmp_path / "v.pt")
+    args = Namespace(share_all_embeddings=False, init_encoder_from=path, init_decoder_from=path)
+    args.init_decoder_layers = "1"
+    ARCH_CONFIG_REGISTRY["spec_drafter_tiny"](args)
+    SpecDrafter.build_model(args, task)
+    assert args.init_encoder_from is args.init_decoder_from is args.init_decoder_layers is None
+    (tmp_path / "v.pt").unlink()
+    SpecDrafter.build_model(args, task)
 
 
 def test_layer_plans():

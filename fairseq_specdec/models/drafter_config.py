@@ -1,0 +1,165 @@
+"""A drafter's settings: fairseq's transformer settings, and what makes a drafter of them."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq.models.transformer import TransformerConfig
+from omegaconf import OmegaConf, open_dict
+
+
+@dataclass
+class SpecDrafterConfig(TransformerConfig):
+    """Fields become flags: ``block_size`` is ``--block-size``."""
+
+    block_size: int = field(
+        default=25, metadata={"help": "tokens drafted at once (k in the papers)"}
+    )
+    num_cuts: int = field(
+        default=1,
+        metadata={
+            "help": "random prefixes of each sentence that share one pass in training; "
+            "1 is the papers' scheme"
+        },
+    )
+    bidirectional_prefix: bool = field(
+        default=False,
+        metadata={
+            "help": "let the prefix attend to itself and the block in both directions, as in the "
+            "papers; its states can then not be cached in decoding (needs --num-cuts 1)"
+        },
+    )
+    source_copy: bool = field(
+        default=False,
+        metadata={"help": "start the masks from a soft copy of the source's embeddings"},
+    )
+    init_encoder_from: Optional[str] = field(
+        default=None,
+        metadata={"help": "checkpoint whose encoder and embeddings the drafter starts from"},
+    )
+    init_decoder_from: Optional[str] = field(
+        default=None,
+        metadata={"help": "checkpoint whose decoder layers and embeddings the drafter starts from"},
+    )
+    init_decoder_layers: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "which layers --init-decoder-from takes, as in '0,5' "
+            "(default: spread evenly from the first to the last)"
+        },
+    )
+
+
+def drafter_config(args: Any) -> SpecDrafterConfig:
+    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    if isinstance(args, SpecDrafterConfig):
+        return args
+    if OmegaConf.is_config(args):
+        args = Namespace(**OmegaConf.to_container(args, resolve=True))
+    return SpecDrafterConfig.from_namespace(args)
+
+
+def check_config(cfg: SpecDrafterConfig) -> None:
+    """Refuse what a drafter cannot be.
+
+    Raises:
+        ValueError: names the flag and the remedy.
+    """
+    unsupported = {
+        "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
+        "--adaptive-input": cfg.adaptive_input,
+        "--base-layers": bool(cfg.base_layers),
+        "--cross-self-attention": cfg.cross_self_attention,
+        "--no-cross-attention": cfg.no_cross_attention,
+        "--merge-src-tgt-embed": getattr(cfg, "merge_src_tgt_embed", False),
+        "--quant-noise-pq": cfg.quant_noise.pq > 0,
+        "--encoder-layers-to-keep": bool(cfg.encoder.layers_to_keep),
+        "--decoder-layers-to-keep": bool(cfg.decoder.layers_to_keep),
+    }
+    for flag, asked in unsupported.items():
+        if asked:
+            raise ValueError(f"{flag}: a spec_drafter does not support it; leave it out")
+    for flag, value in (("--block-size", cfg.block_size), ("--num-cuts", cfg.num_cuts)):
+        if value < 1:
+            raise ValueError(f"{flag} is {value}: it must be at least 1")
+    if cfg.bidirectional_prefix and cfg.num_cuts != 1:
+        raise ValueError(
+            f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "
+            f"{cfg.num_cuts}: use --num-cuts 1, or leave out --bidirectional-prefix"
+        )
+    if cfg.encoder.embed_dim != cfg.decoder.embed_dim:
+        raise ValueError(
+            f"--encoder-embed-dim is {cfg.encoder.embed_dim}, --decoder-embed-dim "
+            f"{cfg.decoder.embed_dim}: a spec_drafter needs them equal"
+        )
+    if int(cfg.decoder.output_dim) != cfg.decoder.embed_dim:
+        raise ValueError("--decoder-output-dim: a spec_drafter needs it equal --decoder-embed-dim")
+    if cfg.source_copy and cfg.no_token_positional_embeddings:
+        raise ValueError(
+            "--source-copy finds source words by position: leave out "
+            "--no-token-positional-embeddings"
+        )
+    if cfg.init_decoder_layers and not cfg.init_decoder_from:
+        raise ValueError("--init-decoder-layers needs --init-decoder-from")
+
+
+def get_setting(settings: Any, name: str) -> Any:
+    """A setting or None: on omegaconf 2.0, ``getattr(config, name, default)`` has no default."""
+    if OmegaConf.is_config(settings):
+        return settings[name] if name in settings else None
+    return getattr(settings, name, None)
+
+
+def set_setting(settings: Any, **values: Any) -> None:
+    """Set values in flags or in a YAML's settings, in place, whether or not they are there."""
+    if OmegaConf.is_config(settings):
+        with open_dict(settings):
+            settings.update(values)
+    else:
+        for name, value in values.items():
+            setattr(settings, name, value)
+
+
+def set_architecture(args: Any, **shape: Any) -> None:
+    """Fill in what neither a flag nor the YAML said, from the architecture.
+
+    Flat settings (``encoder_embed_dim``) and a YAML's nested ones (``encoder: {embed_dim: ..}``)
+    mean the same: nested ones are flattened first, in place.
+
+    Args:
+        args: flags (a Namespace) or a YAML's settings (a DictConfig), changed in place.
+        shape: ``embed_dim``, ``ffn_embed_dim`` and ``attention_heads`` of both sides, and any other
+            setting by its flat name.
+    """
+    for part in ("encoder", "decoder", "quant_noise"):
+        nested = get_setting(args, part)
+        if nested is None:
+            continue
+        for name in nested:
+            set_setting(args, **{f"{part}_{name}": nested[name]})
+        if OmegaConf.is_config(args):
+            with open_dict(args):
+                del args[part]
+        else:
+            delattr(args, part)
+
+    def default(name: str, value: Any) -> Any:
+        if get_setting(args, name) is None:
+            set_setting(args, **{name: value})
+        return get_setting(args, name)
+
+    width = default("encoder_embed_dim", shape.pop("embed_dim"))
+    inner = default("encoder_ffn_embed_dim", shape.pop("ffn_embed_dim"))
+    heads = default("encoder_attention_heads", shape.pop("attention_heads"))
+    default("decoder_embed_dim", width)
+    default("decoder_ffn_embed_dim", inner)
+    default("decoder_attention_heads", heads)
+    default("decoder_input_dim", get_setting(args, "decoder_embed_dim"))
+    default("decoder_output_dim", get_setting(args, "decoder_embed_dim"))
+    default("max_source_positions", TransformerConfig.max_source_positions)
+    default("max_target_positions", TransformerConfig.max_target_positions)
+    default("base_layers", 0)  # the trainer compares it with 0
+    default("block_size", SpecDrafterConfig.block_size)
+    default("num_cuts", SpecDrafterConfig.num_cuts)
+    for name, value in shape.items():
+        default(name, value)

@@ -1,0 +1,273 @@
+"""The exactness contract: lossless strategies say what stock fairseq says at beam 1."""
+
+import dataclasses
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from toy_translation import (
+    EOS,
+    PAD,
+    SHAPES,
+    WORDS,
+    assert_diverse,
+    make_sample,
+    make_task,
+    sentences,
+    toy_drafter,
+    toy_model,
+)
+
+from fairseq_specdec.drafters import Draft, Drafter
+from fairseq_specdec.generation.builder import build_generator
+from fairseq_specdec.verifier import verifier as verifier_module
+
+SENTENCES = sentences(24, seed=7)
+
+
+def flags(**changes):
+    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
+
+
+def settings(strategy, **changes):
+    chosen = {"strategy": strategy, "drafter_path": None, "block_size": None}
+    return Namespace(**dict(chosen, top_beta=3, tau=1.0, **changes))
+
+
+def stock(models, sample, args, prefix=None):
+    task = make_task()
+    generator = task.build_generator(models, args)
+    return [h[0] for h in task.inference_step(generator, models, sample, prefix_tokens=prefix)]
+
+
+class ScriptedDrafter(Drafter):
+    """Drafts from given outputs, right or wrong in a given way: every kind of rejection."""
+
+    def __init__(self, outputs, kind, size=5):
+        self.outputs, self.kind, self.size = outputs, kind, size
+
+    def start(self, net_input, max_len):
+        self.rows = list(range(net_input["src_tokens"].size(0)))
+        self.generator = torch.Generator().manual_seed(3)
+
+    def propose(self, tokens, lengths, host_lengths):
+        size = self.size
+        draft = torch.full((len(self.rows), size), PAD)
+        counts = []
+        for i, (row, done) in enumerate(zip(self.rows, host_lengths)):
+            rest = self.outputs[row][done : done + size]
+            draft[i, : len(rest)] = torch.tensor(rest, dtype=torch.long)
+            counts.append(len(rest))
+        noise = torch.rand(draft.shape, generator=self.generator)
+        random = torch.randint(3, 4 + WORDS, draft.shape, generator=self.generator)
+        full = [size] * len(counts)
+        if self.kind == "noisy":
+            draft = torch.where(noise < 0.3, random, draft)
+        elif self.kind == "random":
+            draft, counts = random, full
+        elif self.kind in ("eos", "pad"):
+            draft = torch.full_like(draft, EOS if self.kind == "eos" else PAD)
+            counts = full
+        elif self.kind == "wrong":
+            draft, counts = (draft - 3) % WORDS + 4, full
+        elif self.kind == "sometimes":
+            counts = [c if torch.rand(1, generator=self.generator) < 0.5 else 0 for c in counts]
+        return Draft(draft, torch.tensor(counts))
+
+    def prune(self, keep, host_keep):
+        self.rows = [self.rows[r] for r in host_keep]
+
+
+KINDS = ["perfect", "noisy", "random", "eos", "pad", "wrong", "sometimes"]
+STRATEGIES = ["greedy", "iad", "gad"] + KINDS
+
+
+def decode(models, sample, strategy, args, outputs=(), prefix=None):
+    words = make_task().tgt_dict
+    drafter = ScriptedDrafter(outputs, strategy) if strategy in KINDS else None
+    name = strategy if strategy in ("greedy", "iad") else "greedy"
+    generator = build_generator(models, words, words, args, settings(name), drafter=drafter)
+    if strategy == "gad":
+        from fairseq_specdec.drafters import NarBlockDrafter
+
+        model = toy_drafter()
+        model.to(next(models[0].parameters()).dtype)
+        generator.drafter = NarBlockDrafter(model, 4, PAD, generator.stats.stopwatch)
+    return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)], generator
+
+
+def check(ours, reference):
+    for mine, theirs in zip(ours, reference):
+        assert mine["tokens"].tolist() == theirs["tokens"].tolist()
+        torch.testing.assert_close(
+            mine["positional_scores"].float(),
+            theirs["positional_scores"].float(),
+            atol=1e-4,
+            rtol=0,
+        )
+        assert mine["score"].dim() == 0
+        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+
+
+def compare(models, strategy, args, left=True, prefix=None, chosen=SENTENCES):
+    sample = make_sample(chosen, left)
+    reference = stock(models, sample, args, prefix)
+    outputs = [h["tokens"].tolist() for h in reference]
+    ours, generator = decode(models, sample, strategy, args, outputs, prefix)
+    check(ours, reference)
+    return outputs, generator.stats
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_equals_stock_for_every_shape_of_verifier(shape, strategy):
+    outputs, stats = compare([toy_model(shape)], strategy, flags())
+    assert_diverse(outputs)
+    if strategy == "perfect":
+        assert stats.mean_accepted_tokens > 3
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
+def test_equals_stock_on_either_padding_side(strategy, left):
+    compare([toy_model()], strategy, flags(), left=left)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
+def test_equals_stock_sentence_by_sentence(strategy):
+    for sentence in SENTENCES[:8]:
+        compare([toy_model()], strategy, flags(), chosen=[sentence])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"min_len": 6},
+        {"max_len_a": 0.5, "max_len_b": 2},
+        {"max_len_b": 1},
+        {"max_len_b": 3, "min_len": 3},
+        {"unkpen": 2.5},
+        {"unkpen": -8.0},
+        {"temperature": 0.3},
+        {"temperature": 3.0},
+        {"no_repeat_ngram_size": 1, "max_len_b": 12},
+        {"no_repeat_ngram_size": 2},
+        {"no_repeat_ngram_size": 3},
+        {"lenpen": 0.4},
+        {"unnormalized": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "perfect", "noisy", "eos"])
+def test_equals_stock_with_flags(strategy, changes):
+    compare([toy_model("pre_norm")], strategy, flags(**changes))
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_len": 4}, {"max_len_b": 3}], ids=str)
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
+def test_equals_stock_with_forced_prefixes(strategy, changes):
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
+    for row in range(len(SENTENCES)):
+        size = row % 5
+        prefix[row, size:] = PAD
+        if row % 7 == 3 and size > 1:
+            prefix[row, size - 1] = EOS
+    compare([toy_model()], strategy, flags(**changes), prefix=prefix)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
+def test_equals_stock_ensembles(strategy):
+    models = [toy_model("post_norm"), toy_model("pre_norm"), toy_model("learned", seed=2)]
+    outputs, _ = compare(models, strategy, flags())
+    assert_diverse(outputs)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "noisy"])
+def test_equals_stock_in_double_precision(strategy):
+    model = toy_model("pre_norm", seed=3).double()
+    compare([model], strategy, flags())
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])
+def test_equals_stock_up_to_the_last_learned_position(strategy):
+    model = toy_model("learned", seed=4)
+    compare([model], strategy, flags(max_len_b=200, min_len=50), chosen=SENTENCES[:4])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "perfect", "noisy"])
+def test_ties_go_where_stock_sends_them(strategy):
+    model = toy_model("separate_embeddings", seed=6)
+    with torch.no_grad():
+        weight = model.decoder.output_projection.weight
+        weight[FIRST_HALF] = weight[SECOND_HALF]
+    compare([model], strategy, flags())
+
+
+FIRST_HALF = torch.arange(4, 4 + WORDS // 2)
+SECOND_HALF = torch.arange(4 + WORDS // 2, 4 + WORDS)
+
+
+def test_generators_follow_weights_after_refresh():
+    model = toy_model("post_norm", seed=8)
+    sample = make_sample(SENTENCES)
+    words = make_task().tgt_dict
+    generator = build_generator([model], words, words, flags(), settings("greedy"))
+    generator.generate([model], sample)
+    with torch.no_grad():
+        for parameter in model.decoder.layers.parameters():
+            parameter.data.mul_(1.3)
+    generator.refresh()
+    check([h[0] for h in generator.generate([model], sample)], stock([model], sample, flags()))
+
+
+def test_outputs_share_no_storage():
+    ours, _ = decode([toy_model()], make_sample(SENTENCES), "greedy", flags())
+    before = [h["positional_scores"].clone() for h in ours]
+    ours[0]["positional_scores"].div_(2)
+    for later, kept in zip(ours[1:], before[1:]):
+        assert torch.equal(later["positional_scores"], kept)
+
+
+def disagree(strategy="perfect"):
+    with pytest.raises(AssertionError):
+        compare([toy_model("pre_norm")], strategy, flags())
+
+
+def test_notices_a_dropped_causal_mask(monkeypatch):
+    def everything(horizon, slots):
+        return torch.ones(horizon.size(0), 1, horizon.size(1), slots, dtype=torch.bool)
+
+    monkeypatch.setattr(verifier_module, "horizon_mask", everything)
+    disagree("noisy")
+
+
+def test_notices_positions_off_by_one(monkeypatch):
+    table = verifier_module.position_rows
+    monkeypatch.setattr(
+        verifier_module, "position_rows", lambda e, p, n: table(e, p, n + 1)[1:]
+    )
+    disagree()
+
+
+def test_notices_a_cache_that_is_not_rolled_back(monkeypatch):
+    from fairseq_specdec.verifier.kv_cache import KVCache
+
+    write = KVCache.write
+    stale = lambda self, layer, entries, upto: write(self, layer, entries * 0 if layer else entries, upto)  # noqa: E501, E731
+    monkeypatch.setattr(KVCache, "write", stale)
+    disagree("noisy")
+
+
+def test_notices_stale_cross_attention_after_pruning(monkeypatch):
+    from fairseq_specdec.verifier.decoder_stack import DecoderStack
+
+    def prune(self, keep, host_keep):
+        self.cache.prune(keep, host_keep)
+        self.cross = [(k[: len(host_keep)], v[: len(host_keep)]) for k, v in self.cross]
+        if self.cross_mask is not None:
+            self.cross_mask = self.cross_mask[: len(host_keep)]
+
+    monkeypatch.setattr(DecoderStack, "prune", prune)
+    disagree("greedy")

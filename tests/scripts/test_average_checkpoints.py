@@ -1,0 +1,123 @@
+"""Averaging of checkpoints: the mean, what is kept, what is refused."""
+
+import argparse
+
+import average_checkpoints
+import pytest
+import torch
+
+
+def checkpoint(value, **changes):
+    tied = torch.full((300, 8), float(value)) + torch.arange(8.0)
+    state = {
+        "args": None,
+        "cfg": {
+            "common": {"user_dir": "/home/someone/fairseq_specdec", "seed": 1},
+            "model": argparse.Namespace(save_dir="/home/someone/run", data="/home/someone/bin"),
+            "generation": {"plasma": "/tmp/plasma"},
+        },
+        "model": {
+            "encoder.embed_tokens.weight": tied,
+            "decoder.embed_tokens.weight": tied.clone(),
+            "decoder.version": torch.tensor([3]),
+        },
+        "optimizer_history": [{"num_updates": value}],
+        "extra_state": {"epoch": 2, "metrics": {"big": [0] * 1000}},
+        "last_optimizer_state": {"exp_avg": torch.zeros(100_000)},
+    }
+    state.update(changes)
+    return state
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run with four interval checkpoints and fairseq's other two."""
+    for updates, value in ((800, 2), (900, 4), (1000, 9), (1100, 5)):
+        torch.save(checkpoint(value), tmp_path / f"checkpoint_1_{updates}.pt")
+    torch.save(checkpoint(100), tmp_path / "checkpoint_best.pt")
+    torch.save(checkpoint(100), tmp_path / "checkpoint_last.pt")
+    return tmp_path
+
+
+def average(folder, *flags):
+    output = folder / "out" / "average.pt"
+    status = average_checkpoints.main([str(folder), "--output", str(output), *flags])
+    return status, output
+
+
+def test_the_newest_are_averaged_and_the_rest_is_dropped(run_folder):
+    status, output = average(run_folder, "--last", "3")
+    assert status == 0
+    state = average_checkpoints.load(output)
+    expected = torch.full((300, 8), 6.0) + torch.arange(8.0)
+    assert torch.equal(state["model"]["encoder.embed_tokens.weight"], expected)
+    assert state["model"]["decoder.version"].tolist() == [3]
+    assert state["optimizer_history"] == [{"num_updates": 5}]
+    assert state["extra_state"] == {"epoch": 2}
+    assert "last_optimizer_state" not in state
+
+
+def test_paths_of_the_machine_are_cut(run_folder):
+    _, output = average(run_folder, "--last", "1")
+    cfg = average_checkpoints.load(output)["cfg"]
+    assert cfg["common"] == {"user_dir": "fairseq_specdec", "seed": 1}
+    assert (cfg["model"].save_dir, cfg["model"].data) == ("run", "bin")
+    assert cfg["generation"] == {"plasma": "/tmp/plasma"}
+
+
+def test_half_precision_and_tied_parameters_save_space(run_folder):
+    _, full = average(run_folder, "--last", "2")
+    size = full.stat().st_size
+    assert size < 300 * 8 * 4 * 2  # once, not twice
+    _, half = average(run_folder, "--last", "2", "--half")
+    assert half.stat().st_size < size - 300 * 8
+    weights = average_checkpoints.load(half)["model"]
+    assert weights["encoder.embed_tokens.weight"].dtype == torch.float16
+    assert weights["decoder.version"].dtype == torch.int64
+
+
+def test_too_few_checkpoints_are_refused(run_folder, caplog):
+    status, output = average(run_folder, "--last", "5")
+    assert status == 1 and not output.exists()
+    assert "holds 4 checkpoints" in caplog.text
+
+
+def test_checkpoints_of_two_models_are_refused(run_folder, caplog):
+    other = checkpoint(1, model={"encoder.embed_tokens.weight": torch.zeros(2, 2)})
+    torch.save(other, run_folder / "checkpoint_1_1200.pt")
+    assert average(run_folder, "--last", "2")[0] == 1
+    assert "different parameters" in caplog.text
+
+
+def test_a_truncated_checkpoint_is_named(run_folder, caplog):
+    path = run_folder / "checkpoint_1_1100.pt"
+    path.write_bytes(path.read_bytes()[:2000])
+    assert average(run_folder, "--last", "1")[0] == 1
+    assert "checkpoint_1_1100.pt" in caplog.text and "truncated" in caplog.text
+
+
+def test_what_fp16_cannot_hold_is_refused(run_folder, caplog):
+    torch.save(checkpoint(1e6), run_folder / "checkpoint_1_1200.pt")
+    status, output = average(run_folder, "--last", "1", "--half")
+    assert status == 1 and not output.exists()
+    assert "fp16" in caplog.text
+
+
+def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_path):
+    """Two saves of a toy run become one fp16 file that fairseq-generate loads."""
+    shape = [f"--{s}-{n}={v}" for s in ("encoder", "decoder") for n, v in (
+        ("layers", 1), ("embed-dim", 16), ("ffn-embed-dim", 16), ("attention-heads", 2),
+    )]  # fmt: skip
+    run = tmp_path / "run"
+    fairseq_command(
+        "train", reversal_data, "--cpu", "--arch", "transformer", *shape, "--optimizer", "adam",
+        "--lr", 0.01, "--max-tokens", 400, "--max-update", 4, "--save-interval-updates", 2,
+        "--no-epoch-checkpoints", "--disable-validation", "--save-dir", run, "--num-workers", 0,
+    )  # fmt: skip
+    status, output = average(run, "--last", "2", "--half")
+    assert status == 0
+    out, _ = fairseq_command(
+        "generate", reversal_data, "--user-dir", average_checkpoints.fairseq_specdec.__path__[0],
+        "--cpu", "--path", output, "--beam", 1, "--max-len-b", 5, "--num-workers", 0,
+    )  # fmt: skip
+    assert sum(line.startswith("H-") for line in out.splitlines()) == 100

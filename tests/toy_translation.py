@@ -1,0 +1,172 @@
+"""Toy translation models, trained in seconds, whose outputs are diverse.
+
+Exactness cannot be tested on random weights: their outputs collapse to two or three tokens, and a
+broken cache goes unnoticed. The task here makes every target word depend on two source words and
+on what was written before, so that a wrong cache, mask or position changes the output.
+"""
+
+import functools
+from argparse import Namespace
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_specdec.models.spec_drafter import SpecDrafter
+
+PAD, EOS = 1, 2
+WORDS = 24
+FIRST = 4
+
+SHAPES = {
+    "post_norm": {},
+    "pre_norm": {"encoder_normalize_before": True, "decoder_normalize_before": True},
+    "learned": {"encoder_learned_pos": True, "decoder_learned_pos": True},
+    "layernorm_embedding": {
+        "layernorm_embedding": True,
+        "encoder_learned_pos": True,
+        "decoder_learned_pos": True,
+        "no_scale_embedding": True,
+        "activation_fn": "gelu",
+    },
+    "separate_embeddings": {
+        "share_all_embeddings": False,
+        "share_decoder_input_output_embed": False,
+        "encoder_layers": 3,
+        "decoder_layers": 1,
+    },
+    "no_positions": {"no_token_positional_embeddings": True},
+    "narrow_output": {"share_all_embeddings": False, "decoder_output_dim": 16},
+}
+
+
+def dictionary():
+    result = Dictionary()
+    for word in range(WORDS):
+        result.add_symbol(f"w{word}")
+    return result
+
+
+def translate(words):
+    """The toy language: word i becomes a function of words i and i-1, some are said twice."""
+    output, before = [], 0
+    for word in words:
+        now = (word + before + len(output)) % WORDS
+        output += [now, now] if word % 5 == 0 else [now]
+        before = word
+    return output
+
+
+def sentences(count, seed, longest=9):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
+    return [torch.randint(0, WORDS, (n,), generator=generator).tolist() for n in lengths]
+
+
+def pad_to(rows, left):
+    width = max(len(row) for row in rows)
+    batch = torch.full((len(rows), width), PAD)
+    for i, row in enumerate(rows):
+        batch[i, slice(width - len(row), None) if left else slice(len(row))] = torch.tensor(row)
+    return batch
+
+
+def ids(words):
+    return [FIRST + w for w in words] + [EOS]
+
+
+def make_sample(sources, left=True):
+    """A batch as fairseq's collater makes it."""
+    rows = [ids(s) for s in sources]
+    return {
+        "id": torch.arange(len(rows)),
+        "nsentences": len(rows),
+        "target": None,
+        "net_input": {
+            "src_tokens": pad_to(rows, left),
+            "src_lengths": torch.tensor([len(r) for r in rows]),
+        },
+    }
+
+
+def make_task():
+    words = dictionary()
+    return TranslationTask(TranslationConfig(), words, words)
+
+
+def train(step, parameters, updates):
+    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    for update in range(updates):
+        sources = sentences(32, seed=1000 + update)
+        targets = [ids(translate(s)) for s in sources]
+        optimizer.zero_grad()
+        step(make_sample(sources), targets).backward()
+        optimizer.step()
+
+
+@functools.lru_cache(maxsize=None)
+def toy_model(shape="post_norm", seed=1, updates=120):
+    """A verifier of the given shape, trained a little, in eval mode."""
+    torch.manual_seed(seed)
+    settings = {
+        "encoder_embed_dim": 32,
+        "decoder_embed_dim": 32,
+        "encoder_ffn_embed_dim": 64,
+        "decoder_ffn_embed_dim": 64,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "share_all_embeddings": True,
+        "dropout": 0.0,
+        "max_source_positions": 64,
+        "max_target_positions": 64,
+    }
+    settings.update(SHAPES[shape])
+    args = Namespace(**settings)
+    base_architecture(args)
+    model = TransformerModel.build_model(args, make_task())
+
+    def step(sample, targets):
+        target = pad_to(targets, left=False)
+        previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
+        logits, _ = model(prev_output_tokens=previous, **sample["net_input"])
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
+
+    train(step, model.parameters(), updates)
+    return model.eval()
+
+
+@functools.lru_cache(maxsize=None)
+def toy_drafter(block_size=4, updates=120, **settings):
+    """A drafter trained on the same toy language, in eval mode."""
+    torch.manual_seed(5)
+    arch = "spec_drafter_tiny"
+    chosen = {"arch": arch, "block_size": block_size, "dropout": 0.0, "share_all_embeddings": True}
+    args = Namespace(**dict(chosen, **settings))
+    ARCH_CONFIG_REGISTRY[arch](args)
+    model = SpecDrafter.build_model(args, make_task())
+
+    def step(sample, targets):
+        target = pad_to(targets, left=False)
+        previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
+        lengths = torch.tensor([len(t) for t in targets])
+        cuts = (torch.rand(len(targets), 1) * lengths.unsqueeze(1)).long()
+        columns = cuts.unsqueeze(2) + torch.arange(block_size)
+        wide = F.pad(target, (0, block_size), value=PAD)
+        blocks = wide.gather(1, columns.flatten(1)).view_as(columns)
+        out = model(prev_output_tokens=previous, cuts=cuts, targets=blocks, **sample["net_input"])
+        return F.cross_entropy(out["logits"], blocks[out["learnt"]])
+
+    train(step, model.parameters(), updates)
+    return model.eval()
+
+
+def assert_diverse(outputs):
+    """Outputs (lists of token ids) that could show a broken cache: many tokens, many sentences."""
+    distinct = {tuple(o) for o in outputs}
+    assert len({t for o in outputs for t in o}) >= 12, "the toy model's outputs are collapsed"
+    assert len(distinct) >= 0.8 * len(outputs), "the toy model's outputs repeat one another"
