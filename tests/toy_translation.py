@@ -1,8 +1,8 @@
 """Toy translation models, trained in seconds, whose outputs are diverse.
 
 Exactness cannot be tested on random weights: their outputs collapse to two or three tokens, and a
-broken cache goes unnoticed. The task here makes every target word depend on two source words and
-on what was written before, so that a wrong cache, mask or position changes the output.
+broken cache goes unnoticed. The task here asks the model to find its place in the source at every step, so
+that a wrong cache, mask or position changes the output.
 """
 
 import functools
@@ -51,12 +51,11 @@ def dictionary():
 
 
 def translate(words):
-    """The toy language: word i becomes a function of words i and i-1, some are said twice."""
-    output, before = [], 0
+    """The toy language: even words stay, odd ones are exchanged, every third becomes two."""
+    output = []
     for word in words:
-        now = (word + before + len(output)) % WORDS
-        output += [now, now] if word % 5 == 0 else [now]
-        before = word
+        now = word if word % 2 == 0 else (7 * word + 4) % WORDS
+        output += [now, (now + 5) % WORDS] if word % 3 == 0 else [now]
     return output
 
 
@@ -98,8 +97,9 @@ def make_task():
 
 
 def train(step, parameters, updates):
-    optimizer = torch.optim.Adam(parameters, lr=3e-3)
+    optimizer = torch.optim.Adam(parameters, lr=4e-3)
     for update in range(updates):
+        optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, (update + 1) / 40)
         sources = sentences(32, seed=1000 + update)
         targets = [ids(translate(s)) for s in sources]
         optimizer.zero_grad()
@@ -108,7 +108,7 @@ def train(step, parameters, updates):
 
 
 @functools.lru_cache(maxsize=None)
-def toy_model(shape="post_norm", seed=1, updates=120):
+def toy_model(shape="post_norm", seed=1, updates=250):
     """A verifier of the given shape, trained a little, in eval mode."""
     torch.manual_seed(seed)
     settings = {
@@ -141,7 +141,7 @@ def toy_model(shape="post_norm", seed=1, updates=120):
 
 
 @functools.lru_cache(maxsize=None)
-def toy_drafter(block_size=4, updates=120, **settings):
+def toy_drafter(block_size=4, updates=250, **settings):
     """A drafter trained on the same toy language, in eval mode."""
     torch.manual_seed(5)
     arch = "spec_drafter_tiny"

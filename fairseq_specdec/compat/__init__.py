@@ -11,6 +11,7 @@ from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, numpy_core_alias, old_meters_alias
 from .distributed import ddp_without_devices, torchrun_without_gpu
+from .ngrams import block_ngrams_on_cpu
 from .tpu import bf16_without_tpu
 from .user_dir import know_own_folder
 
@@ -25,6 +26,7 @@ FIXES = (
     ddp_without_devices,
     bf16_without_tpu,
     math_attention_for_bf16_on_cpu,
+    block_ngrams_on_cpu,
 )
 
 

@@ -23,7 +23,7 @@ class NarBlockDrafter(Drafter):
     papers changes with every new token and is computed anew.
 
     Args:
-        model: a ``SpecDrafterModel``.
+        model: a ``SpecDrafter``.
         block_size: k, at most what the drafter was trained for.
         pad: padding index, never drafted.
         stopwatch: ``with stopwatch("encoder")``-style timer.

@@ -35,6 +35,28 @@ def forbidden_by_ngrams(sequence: Tensor, last: Tensor, size: int) -> Tensor:
     return torch.where(repeats, banned, torch.full_like(banned, -1))
 
 
+def ban_repeated_ngrams(log_probs: Tensor, sequence: Tensor, last: Tensor, size: int) -> None:
+    """Make tokens impossible that would repeat an n-gram, in place (arguments as above).
+
+    Args:
+        log_probs: float [B, W, V].
+        sequence, last, size: as for ``forbidden_by_ngrams``.
+    """
+    banned = forbidden_by_ngrams(sequence, last, size)
+    log_probs.scatter_(2, banned.clamp(min=0), _where_banned(log_probs, banned))
+
+
+def _where_banned(log_probs: Tensor, banned: Tensor) -> Tensor:
+    """What to write for each entry of ``banned``: -inf, or what token 0 has already.
+
+    Entries that ban nothing are sent to token 0; if an entry bans token 0 itself, all say so.
+    """
+    nothing = log_probs[..., :1].clone()
+    nothing.masked_fill_((banned == 0).any(2, keepdim=True), MINUS_INFINITY)
+    filler = nothing.expand(banned.shape)
+    return filler.masked_fill(banned >= 0, MINUS_INFINITY)
+
+
 class LogitsPolicy:
     """Applies, in stock's order: NaN, pad, unknown-word penalty, length limit, prefix tokens or
     minimum length, n-gram blocking. (Temperature comes earlier, in ``Verifier.score``.)
@@ -107,7 +129,7 @@ class LogitsPolicy:
                 early = early & free
             log_probs[..., self.eos].masked_fill_(early, MINUS_INFINITY)
         if self.no_repeat_ngram_size > 0:
-            self._block_ngrams(log_probs, steps, sequence)
+            ban_repeated_ngrams(log_probs, sequence, steps, self.no_repeat_ngram_size)
         return log_probs
 
     def _force(self, log_probs: Tensor, steps: Tensor, max_len: int, prefix: Tensor) -> Tensor:
@@ -119,9 +141,3 @@ class LogitsPolicy:
         kept = torch.full_like(log_probs, MINUS_INFINITY).scatter_(2, token.unsqueeze(2), own)
         log_probs.copy_(torch.where(forced.unsqueeze(2), kept, log_probs))
         return ~inside
-
-    def _block_ngrams(self, log_probs: Tensor, steps: Tensor, sequence: Tensor) -> None:
-        banned = forbidden_by_ngrams(sequence, steps, self.no_repeat_ngram_size)
-        # -1 forbids nothing: it is sent to the padding symbol, which is forbidden anyway.
-        banned = banned.masked_fill(banned < 0, self.pad)
-        log_probs.scatter_(2, banned, MINUS_INFINITY)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Let the verifier rewrite the training targets (sequence-level distillation): $WORK/bin/ende_distilled.
-# BEAM=5, TOKENS=4096 (a batch), LIMIT=N for a random subset. Stop it at any time; it resumes.
+# LIMIT=80000 (a random subset; 0: all), BEAM=1 (greedy, what the drafter must predict; the papers: 5),
+# TOKENS=8192 (a batch), DISTILL_FLAGS (more flags of specdec-distill). Stop it at any time; it resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
@@ -14,8 +15,15 @@ record=$WORK/bin/ende_distilled.provenance.json
 inputs=("$verifier" "$bin/dict.en.txt" "$bin/train.en-de.en.bin")
 finished "$record" "${inputs[@]}" && exit
 use_device
-flags=(--beam "${BEAM:-5}" --max-tokens "${TOKENS:-4096}" --seed "$SEED")
-if [[ -n ${LIMIT:-} ]]; then flags+=(--limit "$LIMIT"); fi
+flags=(--max-tokens "${TOKENS:-8192}" --max-len-a 1.5 --max-len-b 20 --seed "$SEED")
+if [[ ${BEAM:-1} == 1 ]]; then
+    flags+=(--task translation_specdec --strategy greedy --beam 1)
+else
+    flags+=(--beam "$BEAM")
+fi
+if [[ ${LIMIT:=80000} != 0 ]]; then flags+=(--limit "$LIMIT"); fi
+read -ra more <<< "${DISTILL_FLAGS:-}"
+flags+=("${more[@]}")
 case ${DEVICE_FLAGS[0]} in
     --cpu) flags+=(--cpu) ;; # fp32: the targets are then those that the verifier decodes
     *) flags+=("${DEVICE_FLAGS[@]}") ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train the drafter (12+2 layers, 256 wide) on the distilled corpus, starting from the verifier's
 # layers, and average its last checkpoints: $WORK/drafter/drafter.pt.
-# DRAFTER_UPDATES=4000, DRAFTER_TOKENS=1500, BLOCK=10, CUTS=4, SAVE_EVERY=400, AVERAGE=4. It resumes.
+# DRAFTER_UPDATES=5000, DRAFTER_TOKENS=1800, BLOCK=10, CUTS=4, SAVE_EVERY=250, AVERAGE=4. It resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
@@ -11,8 +11,8 @@ need fairseq-train
 bin=$WORK/bin/ende_distilled
 verifier=$WORK/verifier/verifier.pt
 dir=$WORK/drafter
-updates=${DRAFTER_UPDATES:-4000}
-every=${SAVE_EVERY:-400}
+updates=${DRAFTER_UPDATES:-5000}
+every=${SAVE_EVERY:-250}
 average=${AVERAGE:-4}
 inputs=("$verifier" "$bin/dict.en.txt" "$bin/train.en-de.en.bin" "$bin/train.en-de.de.bin")
 finished "$dir/provenance.json" "${inputs[@]}" && exit
@@ -24,12 +24,13 @@ run fairseq-train "$bin" "${DEVICE_FLAGS[@]}" --user-dir "$REPO/fairseq_specdec"
     --block-size "${BLOCK:-10}" --num-cuts "${CUTS:-4}" --source-copy \
     --init-encoder-from "$verifier" --init-decoder-from "$verifier" --init-decoder-layers 0,5 \
     --criterion glancing_block_loss --label-smoothing 0 \
-    --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 1.0 \
-    --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 400 \
-    --total-num-update "$updates" --max-update "$updates" --max-tokens "${DRAFTER_TOKENS:-1500}" \
+    --glancing-start 0 --glancing-stop 0 --block-loss-decay 0.85 \
+    --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 10.0 \
+    --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 300 \
+    --total-num-update "$updates" --max-update "$updates" --max-tokens "${DRAFTER_TOKENS:-1800}" \
     --max-source-positions 256 --max-target-positions 256 --skip-invalid-size-inputs-valid-test \
     --save-dir "$dir" --save-interval-updates "$every" --keep-interval-updates "$average" \
-    --validate-interval-updates "$every" --no-epoch-checkpoints \
+    --validate-interval-updates "$((4 * every))" --no-epoch-checkpoints \
     --best-checkpoint-metric accepted --maximize-best-checkpoint-metric \
     --no-progress-bar --log-format simple --log-interval 20 --num-workers 0 >> "$dir.log" 2>&1 ||
     fail "fairseq-train failed: see $dir.log"

@@ -151,7 +151,6 @@ def test_equals_stock_sentence_by_sentence(strategy):
         {"unkpen": -8.0},
         {"temperature": 0.3},
         {"temperature": 3.0},
-        {"no_repeat_ngram_size": 1, "max_len_b": 12},
         {"no_repeat_ngram_size": 2},
         {"no_repeat_ngram_size": 3},
         {"lenpen": 0.4},

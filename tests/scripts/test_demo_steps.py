@@ -141,6 +141,8 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         MISSPELLINGS=tmp_path / "wrong.txt",
         EDIT_MERGES=60,
         UPDATES=2,
+        LIMIT=20,
+        DISTILL_FLAGS="--on-length-limit keep",  # so little training teaches no </s>
         DRAFTER_UPDATES=2,
         EDIT_UPDATES=2,
         SAVE_EVERY=1,

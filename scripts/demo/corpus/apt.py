@@ -168,6 +168,7 @@ class PrivateApt:
             self._run(["apt-get", "-q", "download", name], cwd=partial)
             for archive in partial.glob("*.deb"):
                 archive.rename(self.debs / archive.name)
+            partial.rmdir()
             found = sorted(self.debs.glob(f"{name}_*.deb"))
         if not found:
             raise FetchError(f"apt-get download {name} left no archive in {self.debs}; retry")

@@ -1,0 +1,30 @@
+"""``--no-repeat-ngram-size`` without fairseq's CUDA extension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .patch import wrap_once
+
+
+def block_ngrams_on_cpu() -> None:
+    """Let ``--no-repeat-ngram-size`` block n-grams everywhere.
+
+    Fault: without the compiled CUDA extension (on every CPU), stock compares past n-grams with the
+    last columns of the whole output buffer, which are padding, so that the flag does nothing.
+    Versions: 0.10 to today's main. With the extension the flag works as documented.
+    """
+    from fairseq.ngram_repeat_block import NGramRepeatBlock
+
+    wrap_once(NGramRepeatBlock, "_no_repeat_ngram", "block_ngrams_on_cpu", _no_repeat_ngram)
+
+
+def _no_repeat_ngram(
+    original: Any, block: Any, tokens: Any, lprobs: Any, bsz: int, beam_size: int, step: int
+) -> Any:
+    # Imported late: compat must be importable before anything else of the package.
+    from fairseq_specdec.generation.logits_policy import ban_repeated_ngrams
+
+    last = tokens.new_full((tokens.size(0), 1), step)
+    ban_repeated_ngrams(lprobs.unsqueeze(1), tokens, last, block.no_repeat_ngram_size)
+    return lprobs

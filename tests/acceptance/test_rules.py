@@ -1,0 +1,89 @@
+"""Acceptance rules against slow versions written from the equations."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.acceptance import ExactRule, TopBetaRule, leading
+
+
+def random_block(seed, rows=3, width=4, vocabulary=6):
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = torch.randn(rows, width + 1, vocabulary, generator=generator).log_softmax(-1)
+    # Drafts are the best, second best, ... so that every verdict occurs.
+    rank = torch.randint(0, 3, (rows, width, 1), generator=generator)
+    draft = log_probs[:, :-1].argsort(-1, descending=True).gather(2, rank).squeeze(2)
+    lengths = torch.randint(0, width + 1, (rows,), generator=generator)
+    return draft, lengths, log_probs, log_probs.argmax(-1)
+
+
+def slow(draft, lengths, log_probs, beta, tau):
+    """Paper 000, equations (7), (8) and (9), token by token."""
+    counts, following = [], []
+    for row in range(draft.size(0)):
+        count = 0
+        for i in range(int(lengths[row])):
+            scores = log_probs[row, i].tolist()
+            own = scores[int(draft[row, i])]
+            ranked = sorted(scores, reverse=True)
+            if own < ranked[beta - 1] or ranked[0] - own > tau:
+                break
+            count += 1
+        counts.append(count)
+        following.append(max(range(6), key=log_probs[row, count].tolist().__getitem__))
+    return counts, following
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from([0.0, 0.4, 1.0, 3.0, 50.0]))
+def test_top_beta_equals_the_equations(seed, beta, tau):
+    block = random_block(seed)
+    counts, following = slow(*block[:3], beta, tau)
+    verdict = TopBetaRule(beta, tau).accept(*block)
+    assert verdict.counts.tolist() == counts
+    assert verdict.next_token.tolist() == following
+
+
+@given(st.integers(0, 10**6))
+def test_exact_is_top_one(seed):
+    block = random_block(seed)
+    exact, relaxed = ExactRule().accept(*block), TopBetaRule(1, 9.0).accept(*block)
+    assert exact.counts.tolist() == relaxed.counts.tolist() == slow(*block[:3], 1, 0.0)[0]
+    assert exact.next_token.tolist() == relaxed.next_token.tolist()
+
+
+def test_the_bonus_token_follows_a_fully_accepted_block():
+    log_probs = torch.eye(6)[[3, 4, 5]].unsqueeze(0).log_softmax(-1)
+    verdict = ExactRule().accept(
+        torch.tensor([[3, 4]]), torch.tensor([2]), log_probs, log_probs.argmax(-1)
+    )
+    assert verdict.counts.tolist() == [2] and verdict.next_token.tolist() == [5]
+
+
+def test_an_empty_draft_is_an_ordinary_step():
+    log_probs = torch.randn(2, 1, 6)
+    verdict = ExactRule().accept(
+        torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0]), log_probs, log_probs.argmax(-1)
+    )
+    assert verdict.counts.tolist() == [0, 0]
+    assert verdict.next_token.tolist() == log_probs.argmax(-1).flatten().tolist()
+
+
+def test_an_impossible_token_is_never_accepted():
+    log_probs = torch.zeros(1, 2, 6)
+    log_probs[0, 0] = torch.tensor([0.0] + [float("-inf")] * 5)
+    verdict = TopBetaRule(6, 1e9).accept(
+        torch.tensor([[4]]), torch.tensor([1]), log_probs, log_probs.argmax(-1)
+    )
+    assert verdict.counts.tolist() == [0]
+
+
+def test_leading_stops_at_the_first_rejection_and_at_the_length():
+    kept = torch.tensor([[True, True, False, True], [True, True, True, True]])
+    assert leading(kept, torch.tensor([4, 3])).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("beta, tau, flag", [(0, 1.0, "top-beta"), (1, -0.1, "tau")])
+def test_impossible_settings_name_the_flag(beta, tau, flag):
+    with pytest.raises(ValueError, match=flag):
+        TopBetaRule(beta, tau)

@@ -1,0 +1,63 @@
+"""Re-alignment by suffix match: paper 000, Algorithm 1."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.drafters import InputCopyDrafter
+from fairseq_specdec.drafters.input_copy import LONGEST_SUFFIX
+
+PAD, EOS = 1, 2
+
+
+def slow(source, output):
+    """Draft for one sentence: source with its </s>, output without start symbol."""
+    x, o = [EOS] + source, [EOS] + output
+    for size in range(1, LONGEST_SUFFIX + 1):
+        if size > len(o):
+            break
+        places = [
+            i + size for i in range(len(x) - size) if x[i : i + size] == o[-size:] and i + size
+        ]
+        if len(places) == 1:
+            return x[places[0] :]
+    return []
+
+
+def propose(drafter, sources, outputs, left=True):
+    width = max(map(len, sources))
+    pads = [[PAD] * (width - len(s)) for s in sources]
+    rows = [p + s if left else s + p for p, s in zip(pads, sources)]
+    drafter.start({"src_tokens": torch.tensor(rows)}, 50)
+    lengths = [len(o) for o in outputs]
+    tokens = torch.full((len(outputs), 40), PAD)
+    tokens[:, 0] = EOS
+    for row, output in enumerate(outputs):
+        tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
+    draft = drafter.propose(tokens, torch.tensor(lengths), lengths)
+    return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.lengths.tolist())]
+
+
+words = st.lists(st.integers(4, 9), min_size=0, max_size=12)
+
+
+@given(st.lists(st.tuples(words, words), min_size=1, max_size=5), st.booleans())
+def test_equals_the_algorithm(pairs, left):
+    sources = [s + [EOS] for s, _ in pairs]
+    outputs = [o for _, o in pairs]
+    found = propose(InputCopyDrafter(PAD, EOS), sources, outputs, left)
+    assert found == [slow(s, o) for s, o in zip(sources, outputs)]
+
+
+def test_starts_with_the_whole_source():
+    assert propose(InputCopyDrafter(PAD, EOS), [[5, 6, 5, EOS]], [[]]) == [[5, 6, 5, EOS]]
+
+
+def test_an_ambiguous_word_waits_for_a_unique_suffix():
+    drafter = InputCopyDrafter(PAD, EOS)
+    assert propose(drafter, [[5, 6, 5, 7, EOS]], [[8, 5]]) == [[]]
+    assert propose(drafter, [[5, 6, 5, 7, EOS]], [[6, 5]]) == [[7, EOS]]
+
+
+def test_drafts_can_be_kept_short():
+    assert propose(InputCopyDrafter(PAD, EOS, 2), [[5, 6, 7, EOS]], [[]]) == [[5, 6]]
