@@ -35,14 +35,3 @@ class TranslationSpecDecConfig(TranslationConfig):
         default=1.0,
         metadata={"help": "tau of gad++: and at most this far (in log-probability) below the best"},
     )
-    eval_accepted_verifier: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "while training a drafter: checkpoint of the verifier that validation decodes "
-            "with, to log mean accepted tokens as 'accepted_tokens'"
-        },
-    )
-    eval_accepted_sentences: int = field(
-        default=100,
-        metadata={"help": "how many validation sentences to decode for that (about)"},
-    )

@@ -12,6 +12,7 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from ..training.accepted_tokens import AcceptedTokens, unwrapped
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.glancing import glancing_ratio
 from ..training.smoothed_nll import smoothed_nll
@@ -45,6 +46,17 @@ class GlancingBlockLossConfig(FairseqDataclass):
             "only if all before it are accepted (1 weights all alike, as the papers)"
         },
     )
+    eval_verifier: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "checkpoint of a verifier: validation decodes with it and the drafter, and logs "
+            "accepted_tokens, mean accepted tokens (Tok.) under exact verification; usable as "
+            "--best-checkpoint-metric accepted_tokens --maximize-best-checkpoint-metric"
+        },
+    )
+    eval_sentences: int = field(
+        default=100, metadata={"help": "how many validation sentences --eval-verifier decodes"}
+    )
     # fairseq's own --max-update; without a help text it adds no flag
     max_update: int = II("optimization.max_update")
 
@@ -67,7 +79,8 @@ class GlancingBlockLoss(FairseqCriterion):
     Logged: ``loss``, ``nll_loss`` (base 2), ``ppl``, ``block_accuracy`` (percent of the positions
     in the loss), ``accepted`` (tokens per block that exact verification against the reference would
     emit: the right ones before the first wrong one, and one of the verifier's own; always from a
-    draft in which nothing is revealed) and, in training, ``glancing_ratio``.
+    draft in which nothing is revealed) and, in training, ``glancing_ratio``. With ``--eval-verifier``,
+    validation also logs ``accepted_tokens``.
 
     Args:
         cfg: settings.
@@ -97,6 +110,9 @@ class GlancingBlockLoss(FairseqCriterion):
                 "shares alike"
             )
         self.decay = cfg.block_loss_decay
+        self.accepted_tokens: Optional[AcceptedTokens] = None
+        if cfg.eval_verifier:
+            self.accepted_tokens = AcceptedTokens(cfg.eval_verifier, cfg.eval_sentences, task)
         settings = getattr(task, "cfg", None)
         for name, why in (
             (
@@ -158,6 +174,11 @@ class GlancingBlockLoss(FairseqCriterion):
         }
         if model.training:
             log["glancing_ratio"] = ratio * cuts.numel()
+        if self.accepted_tokens is not None:
+            if model.training:
+                self.accepted_tokens.restart()
+            else:
+                log.update(self.accepted_tokens.measure(unwrapped(model), sample))
         return (loss.sum() if reduce else loss), sample_size, log
 
     @staticmethod
@@ -205,6 +226,8 @@ class GlancingBlockLoss(FairseqCriterion):
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
         average("block_accuracy", total("n_right"), learnt, 100.0, 2)
         average("accepted", total("n_accepted"), blocks, 1.0, 3)
+        if any("n_iterations" in log for log in logging_outputs):
+            average("accepted_tokens", total("n_emitted"), total("n_iterations"), 1.0, 3)
         if any("glancing_ratio" in log for log in logging_outputs):
             average("glancing_ratio", total("glancing_ratio"), blocks, 1.0, 3)
 

@@ -6,15 +6,14 @@ import logging
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from fairseq import checkpoint_utils
 from fairseq.models.transformer import TransformerModelBase
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
 from fairseq_specdec.drafters import Drafter, InputCopyDrafter, NarBlockDrafter, NoDrafter
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.verifier.verifier import Verifier
 
+from .drafter_file import load_drafter
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
@@ -29,6 +28,9 @@ REFUSED = {
     "diversity_rate": -1.0,
     "match_source_len": False,
     "sampling": False,
+    "sampling_topk": -1,
+    "sampling_topp": -1.0,
+    "retain_dropout": False,
     "print_alignment": None,
     "replace_unk": None,
     "prefix_allowed_tokens_fn": None,
@@ -44,6 +46,7 @@ class _Setup(NamedTuple):
     src_dict: Any
     tgt_dict: Any
     stats: DecodingStats
+    load: Callable[[str, Any, Any], Any]
 
 
 class Strategy(NamedTuple):
@@ -66,18 +69,13 @@ def _no_drafter(setup: _Setup) -> Drafter:
 
 
 def _input_copy(setup: _Setup) -> Drafter:
-    if setup.src_dict.symbols != setup.tgt_dict.symbols:
-        raise ValueError(
-            "--strategy iad: source and target dictionaries differ, so source tokens cannot be "
-            "drafts; preprocess with fairseq-preprocess --joined-dictionary and train on that"
-        )
     size = setup.settings.block_size
     return InputCopyDrafter(setup.tgt_dict.pad(), setup.tgt_dict.eos(), size)
 
 
 def _nar_block(setup: _Setup) -> Drafter:
     settings = setup.settings
-    model = load_drafter(settings.drafter_path, setup.src_dict, setup.tgt_dict)
+    model = setup.load(settings.drafter_path, setup.src_dict, setup.tgt_dict)
     trained = model.decoder.block_size
     size = settings.block_size or trained
     if size > trained:
@@ -85,10 +83,10 @@ def _nar_block(setup: _Setup) -> Drafter:
             f"--block-size {size}: the drafter {settings.drafter_path} was trained for blocks of "
             f"{trained}; use --block-size {trained} or less, or train a drafter for more"
         )
-    like = next(setup.models[0].parameters())
-    model.to(device=like.device, dtype=like.dtype)
     model.eval()
-    return NarBlockDrafter(model, size, setup.tgt_dict.pad(), setup.stats.stopwatch)
+    drafter = NarBlockDrafter(model, size, setup.tgt_dict.pad(), setup.stats.stopwatch)
+    follow(drafter, setup.models[0])
+    return drafter
 
 
 STRATEGIES: Dict[str, Strategy] = {
@@ -100,47 +98,15 @@ STRATEGIES: Dict[str, Strategy] = {
 }
 
 
-def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
-    """Load a drafter checkpoint.
+def follow(drafter: Drafter, verifier: Any) -> None:
+    """Move a drafter's model, if it has one, to the verifier's device and dtype.
 
-    The model is built by a plain translation task over the same dictionaries: the decoding task
-    would load a drafter of its own.
-
-    Raises:
-        ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
+    fairseq moves and halves the models of ``--path`` only.
     """
-    if not path:
-        raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
-    if not os.path.isfile(path):
-        raise ValueError(f"--drafter-path: no such file: {path}")
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
-        if not state.get("model") or not (state.get("cfg") or state.get("args")):
-            raise KeyError("no model in it")
-    except Exception as error:
-        raise ValueError(
-            f"--drafter-path: {path} cannot be read as a fairseq checkpoint "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
-            "is the file complete?"
-        ) from error
-    weights = state["model"]
-    if "decoder.mask_embedding" not in weights:
-        raise ValueError(
-            f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
-            "were --path and --drafter-path swapped?"
-        )
-    for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
-        rows = weights[f"{side}.embed_tokens.weight"].size(0)
-        if rows != len(dictionary):
-            raise ValueError(
-                f"--drafter-path: its {side} dictionary has {rows} symbols, the verifier's "
-                f"{len(dictionary)}; train the drafter on the verifier's dict.txt"
-            )
-    task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
-    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
-    if not isinstance(models[0].decoder, BlockDecoder):
-        raise ValueError(f"--drafter-path: {path} holds a {type(models[0]).__name__}, no drafter")
-    return models[0]
+    if isinstance(drafter, NarBlockDrafter):
+        like = next(verifier.parameters())
+        drafter.model.to(device=like.device, dtype=like.dtype)
+        drafter.refresh()
 
 
 def check_verifier(model: Any, name: str) -> None:
@@ -208,6 +174,19 @@ def check_settings(settings: Any) -> None:
         )
 
 
+def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any) -> None:
+    """Refuse a strategy that the dictionaries do not allow.
+
+    Raises:
+        ValueError: ``iad`` where source and target differ.
+    """
+    if strategy == "iad" and src_dict.symbols != tgt_dict.symbols:
+        raise ValueError(
+            "--strategy iad: source and target dictionaries differ, so source tokens cannot be "
+            "drafts; preprocess with fairseq-preprocess --joined-dictionary and train on that"
+        )
+
+
 def build_generator(
     models: List[Any],
     src_dict: Any,
@@ -217,6 +196,7 @@ def build_generator(
     lm_model: Any = None,
     drafter: Optional[Drafter] = None,
     stats: Optional[DecodingStats] = None,
+    load: Optional[Callable[[str, Any, Any], Any]] = None,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
 
@@ -228,12 +208,14 @@ def build_generator(
         lm_model: refused.
         drafter: use this one instead of the strategy's own.
         stats: counters to add to.
+        load: used in place of ``load_drafter``.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     check_settings(settings)
     check_generation_flags(args)
+    check_dictionaries(settings.strategy, src_dict, tgt_dict)
     if lm_model is not None:
         raise ValueError("--lm-path: cannot be honoured by speculative decoding")
     for i, model in enumerate(models):
@@ -241,7 +223,8 @@ def build_generator(
     stats = stats or DecodingStats()
     strategy = STRATEGIES[settings.strategy]
     if drafter is None:
-        drafter = strategy.drafter(_Setup(settings, models, src_dict, tgt_dict, stats))
+        setup = _Setup(settings, models, src_dict, tgt_dict, stats, load or load_drafter)
+        drafter = strategy.drafter(setup)
     policy = LogitsPolicy(
         tgt_dict.pad(),
         tgt_dict.unk(),

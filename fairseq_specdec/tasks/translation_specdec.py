@@ -1,8 +1,9 @@
 """``--task translation_specdec``: fairseq's translation task with draft-then-verify decoding."""
 
-import atexit
 import logging
-from typing import Any
+import os
+import weakref
+from typing import Any, Dict, Optional, Tuple
 
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
@@ -24,8 +25,19 @@ class _Settings:
             setattr(self, name, getattr(cfg, name) if value is None else value)
 
 
+def _log_is_open() -> bool:
+    """Whether every stream that this module logs to can still be written."""
+    current: Optional[logging.Logger] = logger
+    while current is not None:
+        for handler in current.handlers:
+            if getattr(getattr(handler, "stream", None), "closed", False):
+                return False
+        current = current.parent if current.propagate else None
+    return True
+
+
 def _report(strategy: str, stats: DecodingStats) -> None:
-    if stats.sentences:
+    if stats.sentences and _log_is_open():
         logger.info(stats.summary(strategy))
 
 
@@ -36,12 +48,29 @@ class TranslationSpecDecTask(TranslationTask):
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
         self._said_beam = False
-        self._generators: list = []
+        # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
+        self._generators: weakref.WeakSet = weakref.WeakSet()
+        self._drafters: Dict[Tuple[str, int], Any] = {}
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "TranslationSpecDecTask":
+        """The task, its dictionaries loaded.
+
+        Raises:
+            ValueError: flags that contradict one another or the dictionaries, by name; before any
+                model is loaded.
+        """
         builder.check_settings(cfg)
-        return super().setup_task(cfg, **kwargs)
+        task = super().setup_task(cfg, **kwargs)
+        builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict)
+        return task
+
+    def _load_drafter(self, path: str, src_dict: Any, tgt_dict: Any) -> Any:
+        """``builder.load_drafter``, once a file: the hub builds a generator for every call."""
+        key = (path, os.stat(path).st_mtime_ns)
+        if key not in self._drafters:
+            self._drafters = {key: builder.load_drafter(path, src_dict, tgt_dict)}
+        return self._drafters[key]
 
     def build_generator(
         self,
@@ -68,15 +97,23 @@ class TranslationSpecDecTask(TranslationTask):
         settings = _Settings(args, self.cfg)
         extra = extra_gen_cls_kwargs or {}
         generator = builder.build_generator(
-            list(models), self.src_dict, self.tgt_dict, args, settings, extra.get("lm_model")
+            list(models),
+            self.src_dict,
+            self.tgt_dict,
+            args,
+            settings,
+            extra.get("lm_model"),
+            load=self._load_drafter,
         )
-        self._generators.append(generator)
-        # fairseq's command lines tell no one when they end; the interpreter does.
-        atexit.register(_report, settings.strategy, generator.stats)
+        self._generators.add(generator)
+        # fairseq's command lines tell no one when they end. They drop the generator when they do,
+        # before a --results-path file, to which the log goes then, is closed.
+        weakref.finalize(generator, _report, settings.strategy, generator.stats)
         return generator
 
     def begin_valid_epoch(self, epoch: int, model: Any) -> None:
-        """Training has moved the weights since the last validation."""
+        """Training has moved the weights since the last validation, and perhaps the model."""
         super().begin_valid_epoch(epoch, model)
         for generator in self._generators:
+            builder.follow(generator.drafter, model)
             generator.refresh()

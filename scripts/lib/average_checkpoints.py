@@ -32,25 +32,6 @@ SAFE = {"weights_only": True} if hasattr(torch.serialization, "add_safe_globals"
 UNNEEDED = ("last_optimizer_state",)
 
 
-def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
-    """The `count` newest checkpoints that --save-interval-updates wrote, the newest last.
-
-    Raises:
-        ValueError: there are fewer.
-    """
-    found = []
-    for path in folder.glob("checkpoint_*_*.pt"):
-        match = re.fullmatch(r"checkpoint_(\d+)_(\d+)\.pt", path.name)
-        if match:
-            found.append((int(match.group(2)), path))
-    if len(found) < count:
-        raise ValueError(
-            f"{folder} holds {len(found)} checkpoints named checkpoint_EPOCH_UPDATES.pt, and "
-            f"--last asks for {count}; train longer or ask for fewer"
-        )
-    return [path for _, path in sorted(found)[-count:]]
-
-
 def load(path: pathlib.Path) -> Dict[str, Any]:
     """A fairseq checkpoint on the CPU; where torch can see to it, the file runs no code.
 
@@ -64,6 +45,32 @@ def load(path: pathlib.Path) -> Dict[str, Any]:
     if not isinstance(state, dict) or "model" not in state:
         raise ValueError(f"{path} is no fairseq checkpoint: it has no 'model'")
     return state
+
+
+def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
+    """The `count` newest checkpoints that --save-interval-updates wrote, the newest last.
+
+    An update that also ends an epoch is saved as checkpoint_last.pt alone, which counts too.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    found = []
+    for path in folder.glob("checkpoint_*_*.pt"):
+        match = re.fullmatch(r"checkpoint_(\d+)_(\d+)\.pt", path.name)
+        if match:
+            found.append((int(match.group(2)), path))
+    last = folder / "checkpoint_last.pt"
+    if last.is_file():
+        updates = load(last)["optimizer_history"][-1]["num_updates"]
+        if updates > max(found, default=(0, last))[0]:
+            found.append((updates, last))
+    if len(found) < count:
+        raise ValueError(
+            f"{folder} holds {len(found)} checkpoints of different updates, and --last asks for "
+            f"{count}; train longer, save more often (--save-interval-updates) or ask for fewer"
+        )
+    return [path for _, path in sorted(found)[-count:]]
 
 
 def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:

@@ -39,11 +39,15 @@ pack_heldout() {
     rm -r "$scratch"
 }
 
-# pack_history FILE...: join the provenance of the steps before.
+# pack_history FILE...: join the provenance of the steps before; of a step run by hand there is none.
 pack_history() {
     mkdir -p "$PACK/history"
     local file
     for file in "$@"; do
+        if [[ ! -f $file ]]; then
+            log "warning: $file is missing; the pack will not say how that step was run"
+            continue
+        fi
         cp "$file" "$PACK/history/$("$PYTHON" -c \
             'import json, sys; print(json.load(open(sys.argv[1]))["step"])' "$file").json"
     done

@@ -82,6 +82,12 @@ def test_too_few_checkpoints_are_refused(run_folder, caplog):
     assert "holds 4 checkpoints" in caplog.text
 
 
+def test_an_update_that_ends_an_epoch_counts(run_folder):
+    torch.save(checkpoint(1300), run_folder / "checkpoint_last.pt")
+    _, output = average(run_folder, "--last", "1")
+    assert average_checkpoints.load(output)["optimizer_history"] == [{"num_updates": 1300}]
+
+
 def test_checkpoints_of_two_models_are_refused(run_folder, caplog):
     other = checkpoint(1, model={"encoder.embed_tokens.weight": torch.zeros(2, 2)})
     torch.save(other, run_folder / "checkpoint_1_1200.pt")

@@ -1,0 +1,1 @@
+"""Measuring: paired timing of decoding systems, tables, provenance."""

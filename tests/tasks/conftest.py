@@ -1,0 +1,73 @@
+"""A toy corpus on disk, and models trained on it by fairseq-train; made once."""
+
+from types import SimpleNamespace
+
+import pytest
+from conftest import run_fairseq
+from in_process import run_here
+from toy_translation import sentences, translate
+
+SIZES = {"train": 8000, "valid": 60, "test": 100}
+SHAPE = {
+    "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 4,
+    "encoder_layers": 2, "decoder_layers": 2, "share_all_embeddings": True, "dropout": 0.0,
+    "max_source_positions": 64, "max_target_positions": 64,
+}  # fmt: skip
+TRAINING = {
+    "optimizer": "adam", "lr": 4e-3, "lr_scheduler": "inverse_sqrt", "warmup_updates": 40,
+    "batch_size": 32, "no_epoch_checkpoints": True, "seed": 1, "log_format": "simple",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """The binarised corpus of the language of ``toy_translation``, one shared dictionary."""
+    folder = tmp_path_factory.mktemp("toy")
+    for seed, (split, size) in enumerate(SIZES.items(), start=100):
+        sources = sentences(size, seed)
+        for side, lines in (("src", sources), ("tgt", map(translate, sources))):
+            text = "".join(" ".join(f"w{word}" for word in line) + "\n" for line in lines)
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
+    run_fairseq(
+        "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", "--workers", 1,
+        *[f"--{split}pref={folder / split}" for split in SIZES], "--destdir", folder / "bin",
+    )  # fmt: skip
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def train_here(data, tmp_path_factory):
+    """Train with fairseq-train's command line; returns (folder of checkpoints, log)."""
+
+    def train(**flags):
+        out = tmp_path_factory.mktemp("checkpoints")
+        given = dict(TRAINING, save_dir=out, **flags)
+        return out, run_here("train", data, **given)[1]
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def toy(data, train_here):
+    """Paths of the corpus (data), the verifier (v) and a drafter of blocks of 4 (d)."""
+    verifier, _ = train_here(
+        task="translation", arch="transformer", criterion="cross_entropy", max_update=250,
+        disable_validation=True, **SHAPE,
+    )  # fmt: skip
+    drafter, _ = train_here(
+        task="translation", arch="spec_drafter_tiny", criterion="glancing_block_loss",
+        block_size=4, num_cuts=4, max_update=200, disable_validation=True, dropout=0.0,
+    )  # fmt: skip
+    paths = {"v": verifier / "checkpoint_last.pt", "d": drafter / "checkpoint_last.pt"}
+    return SimpleNamespace(data=data, **{name: str(path) for name, path in paths.items()})
+
+
+@pytest.fixture(scope="session")
+def other(data, train_here):
+    """Another verifier, trained with validation by this project's engine: (folder, log)."""
+    return train_here(
+        task="translation_specdec", arch="transformer", criterion="cross_entropy", max_epoch=2,
+        max_update=200, validate_interval_updates=100, save_interval_updates=100,
+        eval_bleu=True, eval_bleu_args='{"beam": 1, "max_len_b": 20, "strategy": "iad"}',
+        **SHAPE,
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""fairseq's commands through their real command lines, without a new interpreter for each."""
+
+import contextlib
+import importlib
+import io
+import logging
+import sys
+from unittest import mock
+
+from conftest import PLUGIN
+
+
+def command_line(**flags):
+    """``a_b=1`` becomes ``--a-b 1``; True is a bare flag, None leaves the flag out."""
+    words = []
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif value is not None:
+            words += [flag, str(value)]
+    return words
+
+
+@contextlib.contextmanager
+def captured_log(stream):
+    """Everything logged at INFO and above goes to ``stream`` too."""
+    root, handler = logging.getLogger(), logging.StreamHandler(stream)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+def run_here(command, *arguments, log=None, **flags):
+    """Run ``fairseq-<command>`` on the CPU with this plugin.
+
+    Args:
+        command: ``generate``, ``train`` ...
+        arguments: words of the command line.
+        log: a stream that keeps the log when the command fails.
+        flags: see ``command_line``.
+
+    Returns:
+        (stdout, log).
+    """
+    out, log = io.StringIO(), log or io.StringIO()
+    given = dict({"user_dir": PLUGIN, "cpu": True, "num_workers": 0}, **flags)
+    words = [f"fairseq-{command}", *map(str, arguments), *command_line(**given)]
+    # The log is taken first: importing a command configures logging when nobody has.
+    with captured_log(log), contextlib.redirect_stdout(out), mock.patch.object(sys, "argv", words):
+        importlib.import_module("fairseq_cli." + command).cli_main()
+    return out.getvalue(), log.getvalue()
+
+
+def lines_of(kind, out):
+    """{sentence id: the rest of its line} for the output lines ``<kind>-<id>``."""
+    found = [line.split("\t", 1) for line in out.splitlines() if line.startswith(kind + "-")]
+    result = {head[len(kind) + 1 :]: rest for head, rest in found}
+    assert len(result) == len(found), "a line printed twice"
+    return result
+
+
+def hypotheses(out):
+    """{sentence id: (words, score, positional scores)}, as printed."""
+    scores = {i: [float(x) for x in rest.split()] for i, rest in lines_of("P", out).items()}
+    result = {}
+    for number, rest in lines_of("H", out).items():
+        score, words = rest.split("\t")
+        result[number] = (words.split(), float(score), scores[number])
+    return result

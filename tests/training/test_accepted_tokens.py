@@ -1,0 +1,80 @@
+"""--eval-verifier: validation measures what the drafter is worth."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from toy_translation import ids, make_sample, make_task, pad_to, sentences, toy_drafter, toy_model
+from toy_translation import translate as translation
+
+from fairseq_specdec.criterions.glancing_block_loss import GlancingBlockLoss
+from fairseq_specdec.training import accepted_tokens
+from fairseq_specdec.training.accepted_tokens import AcceptedTokens
+
+EOS = 2
+
+
+@pytest.fixture
+def meter(tmp_path, monkeypatch):
+    path = tmp_path / "verifier.pt"
+    path.write_bytes(b"stands in for a checkpoint")
+    found = AcceptedTokens(str(path), 24, make_task())
+    verifier = toy_model()  # trained here, where gradients are on
+    monkeypatch.setattr(found, "_load", lambda: verifier)
+    return found
+
+
+def test_counts_what_decoding_with_the_verifier_gives(meter):
+    counts = meter.measure(toy_drafter(), make_sample(sentences(24, seed=3)))
+    tokens = counts["n_emitted"] / counts["n_iterations"]
+    assert 1.2 < tokens <= 5
+    untrained = toy_drafter(updates=1)
+    meter.restart()
+    poor = meter.measure(untrained, make_sample(sentences(24, seed=3)))
+    assert poor["n_emitted"] == counts["n_emitted"]  # the output does not depend on the drafter
+    assert poor["n_iterations"] > counts["n_iterations"]
+
+
+def test_stops_after_the_wanted_sentences_until_training_goes_on(meter):
+    sample = make_sample(sentences(20, seed=3))
+    drafter = toy_drafter()
+    first = meter.measure(drafter, sample)
+    second = meter.measure(drafter, sample)
+    assert 0 < second["n_emitted"] < first["n_emitted"]
+    assert meter.measure(drafter, sample) == {"n_emitted": 0, "n_iterations": 0}
+    meter.restart()
+    assert meter.measure(drafter, sample) == first
+
+
+def test_the_criterion_logs_it_in_validation_only(meter):
+    cfg = Namespace(
+        glancing_start=0.0, glancing_stop=0.0, label_smoothing=0.0, block_loss_decay=1.0,
+        glancing_updates=0, max_update=0, eval_verifier=None, eval_sentences=24,
+    )  # fmt: skip
+    criterion = GlancingBlockLoss(cfg, make_task())
+    criterion.accepted_tokens = meter
+    sources = sentences(16, seed=4)
+    targets = [ids(translation(s)) for s in sources]
+    sample = make_sample(sources)
+    sample["target"] = pad_to(targets, left=False)
+    sample["ntokens"] = sum(map(len, targets))
+    sample["net_input"]["prev_output_tokens"] = pad_to([[EOS] + t[:-1] for t in targets], False)
+    drafter = toy_drafter(updates=60)
+    _, _, log = criterion(drafter, sample)
+    assert log["n_emitted"] > log["n_iterations"] > 0
+    drafter.train()
+    with torch.no_grad():
+        _, _, log = criterion(drafter, sample)
+    drafter.eval()
+    assert "n_emitted" not in log
+    assert meter.left == meter.sentences
+
+
+def test_a_missing_verifier_is_named():
+    with pytest.raises(ValueError, match="--eval-verifier: no such file: nowhere.pt"):
+        AcceptedTokens("nowhere.pt", 10, make_task())
+
+
+def test_wrappers_are_looked_into():
+    model = torch.nn.Linear(2, 2)
+    assert accepted_tokens.unwrapped(Namespace(module=Namespace(module=model))) is model
