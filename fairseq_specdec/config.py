@@ -27,6 +27,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "(default: that; for iad the whole rest of the source)"
         },
     )
+    drafter_dtype: str = field(
+        default="same",
+        metadata={
+            "help": "number format of the drafter: same (as the verifier), fp32, fp16 or bf16; the "
+            "verifier decides, so gad stays exact (bf16 halves the drafter's time on CPUs with "
+            "bf16 instructions)"
+        },
+    )
     top_beta: int = field(
         default=3,
         metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},

@@ -1,8 +1,8 @@
 """Toy translation models, trained in seconds, whose outputs are diverse.
 
 Exactness cannot be tested on random weights: their outputs collapse to two or three tokens, and a
-broken cache goes unnoticed. The task here asks the model to find its place in the source at every step, so
-that a wrong cache, mask or position changes the output.
+broken cache goes unnoticed. The task here asks the model to find its place in the source at every
+step, so that a wrong cache, mask or position changes the output.
 """
 
 import functools

@@ -58,7 +58,13 @@ def load(pair: Pair, limit: Optional[int], batch_size: int) -> Loaded:
                 "bash scripts/demo/run_all.sh"
             )
     config = TranslationSpecDecConfig(
-        data=pair.folder, source_lang=pair.source, target_lang=pair.target
+        data=pair.folder,
+        source_lang=pair.source,
+        target_lang=pair.target,
+        # The command line fills these in from other groups of flags.
+        dataset_impl="mmap",
+        required_seq_len_multiple=1,
+        train_subset="train",
     )
     task = TranslationSpecDecTask.setup_task(config)
     path = os.path.join(pair.folder, "verifier.pt")

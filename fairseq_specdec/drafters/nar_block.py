@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.verifier.decoder_stack import DecoderStack
+from fairseq_specdec.verifier.encoder_stack import EncoderStack
 from fairseq_specdec.verifier.positions import horizon_mask, learned_limit
-from fairseq_specdec.verifier.verifier import run_encoder
 
 from .base import Draft, Drafter
 
@@ -27,14 +27,23 @@ class NarBlockDrafter(Drafter):
         block_size: k, at most what the drafter was trained for.
         pad: padding index, never drafted.
         stopwatch: ``with stopwatch("encoder")``-style timer.
+        dtype: number format to run in, or None for the verifier's.
     """
 
-    def __init__(self, model: Any, block_size: int, pad: int, stopwatch: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        block_size: int,
+        pad: int,
+        stopwatch: Any,
+        dtype: Optional[torch.dtype] = None,
+    ) -> None:
         self.model = model
         self.decoder = model.decoder
         self.block_size = block_size
         self.pad = pad
         self.stopwatch = stopwatch
+        self.dtype = dtype
         self.stack: Optional[DecoderStack] = None
         self.limit = learned_limit(self.decoder.embed_positions, self.decoder.padding_idx)
 
@@ -42,10 +51,11 @@ class NarBlockDrafter(Drafter):
         self.stack = None
 
     def start(self, net_input: Dict[str, Any], max_len: int) -> None:
-        with self.stopwatch("encoder"):
-            encoder_out = run_encoder(self.model, net_input)
         if self.stack is None:
             self.stack = DecoderStack(self.decoder, "--drafter-path")
+            self.encode = EncoderStack(self.model.encoder)
+        with self.stopwatch("encoder"):
+            encoder_out = self.encode(net_input)
         masks = encoder_out["encoder_padding_mask"]
         self.stack.start(
             encoder_out["encoder_out"][0],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+import torch
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
@@ -17,8 +17,6 @@ from .drafter_file import load_drafter
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
-
-logger = logging.getLogger(__name__)
 
 # Generation flags that cannot be honoured, with the value that means "not used".
 REFUSED = {
@@ -35,6 +33,14 @@ REFUSED = {
     "replace_unk": None,
     "prefix_allowed_tokens_fn": None,
     "score_reference": False,
+}
+
+
+DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
+    "same": None,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
 }
 
 
@@ -84,7 +90,13 @@ def _nar_block(setup: _Setup) -> Drafter:
             f"{trained}; use --block-size {trained} or less, or train a drafter for more"
         )
     model.eval()
-    drafter = NarBlockDrafter(model, size, setup.tgt_dict.pad(), setup.stats.stopwatch)
+    drafter = NarBlockDrafter(
+        model,
+        size,
+        setup.tgt_dict.pad(),
+        setup.stats.stopwatch,
+        DRAFTER_DTYPES[settings.drafter_dtype],
+    )
     follow(drafter, setup.models[0])
     return drafter
 
@@ -99,13 +111,14 @@ STRATEGIES: Dict[str, Strategy] = {
 
 
 def follow(drafter: Drafter, verifier: Any) -> None:
-    """Move a drafter's model, if it has one, to the verifier's device and dtype.
+    """Move a drafter's model, if it has one, to the verifier's device, and to the dtype asked for
+    or else the verifier's.
 
     fairseq moves and halves the models of ``--path`` only.
     """
     if isinstance(drafter, NarBlockDrafter):
         like = next(verifier.parameters())
-        drafter.model.to(device=like.device, dtype=like.dtype)
+        drafter.model.to(device=like.device, dtype=drafter.dtype or like.dtype)
         drafter.refresh()
 
 
@@ -160,6 +173,10 @@ def check_settings(settings: Any) -> None:
         )
     if settings.block_size is not None and settings.block_size < 1:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
+    if settings.drafter_dtype not in DRAFTER_DTYPES:
+        raise ValueError(
+            f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
+        )
     strategy = STRATEGIES[settings.strategy]
     strategy.rule(settings)
     needs_drafter = strategy.drafter is _nar_block

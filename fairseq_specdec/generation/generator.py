@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafters import Drafter
-from fairseq_specdec.verifier.verifier import Verifier, run_encoder
+from fairseq_specdec.verifier.verifier import Verifier
 
 from .hypotheses import Iteration, hypothesis
 from .logits_policy import LogitsPolicy
@@ -147,7 +147,7 @@ class _Batch:
         stopwatch.cuda = src_tokens.is_cuda
         self.max_len = owner.length_limit(source_width)
         with stopwatch("encoder"):
-            encoder_outs = [run_encoder(m, net_input) for m in owner.verifier.models]
+            encoder_outs = owner.verifier.encode(net_input)
         owner.verifier.start(encoder_outs, self.max_len, 32)
         owner.drafter.start(net_input, self.max_len)
         self.prefix = prefix

@@ -88,7 +88,12 @@ class AcceptedTokens:
             # A young drafter's verifier may be young too: a loop must not hold up training.
             argparse.Namespace(beam=1, max_len_a=0, max_len_b=2 * width + 10),
             argparse.Namespace(
-                strategy="greedy", drafter_path=None, block_size=None, top_beta=1, tau=0.0
+                strategy="greedy",
+                drafter_path=None,
+                block_size=None,
+                drafter_dtype="same",
+                top_beta=1,
+                tau=0.0,
             ),
             drafter=NarBlockDrafter(
                 drafter, drafter.decoder.block_size, self.target.pad(), stats.stopwatch

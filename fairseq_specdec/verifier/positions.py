@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +36,9 @@ def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count:
         return table[first : first + count]
     if embed_positions is None or not hasattr(embed_positions, "get_embedding"):
         raise ValueError(f"positional embedding of unknown kind: {type(embed_positions).__name__}")
-    dim = int(embed_positions.embedding_dim)
-    return embed_positions.get_embedding(first + count, dim, padding_idx)[first:]  # type: ignore
+    module: Any = embed_positions
+    table = module.get_embedding(first + count, module.embedding_dim, padding_idx)
+    return table[first:]  # type: ignore[no-any-return]
 
 
 def learned_limit(embed_positions: Optional[nn.Module], padding_idx: int) -> Optional[int]:

@@ -10,12 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .decoder_stack import DecoderStack
+from .encoder_stack import EncoderStack
 from .positions import causal_horizon, horizon_mask, position_rows
-
-
-def run_encoder(model: Any, net_input: Dict[str, Any]) -> Any:
-    """The model's encoder over a batch, as stock ``SequenceGenerator`` calls it."""
-    return model.encoder.forward_torchscript(net_input)
 
 
 class _Scorer:
@@ -26,6 +22,7 @@ class _Scorer:
         self.model = model
         self.decoder = decoder
         self.stack = DecoderStack(decoder, name)
+        self.encode = EncoderStack(model.encoder)
         self.positions: Optional[Tensor] = None
 
     def start(self, encoder_out: Any, max_len: int, capacity: int) -> None:
@@ -68,19 +65,27 @@ class Verifier:
         """The weights may have changed: read them again at the next start."""
         self.scorers = []
 
-    def start(self, encoder_outs: List[Any], max_len: int, widest: int) -> None:
-        """Begin a batch.
+    def encode(self, net_input: Dict[str, Any]) -> List[Any]:
+        """One encoder output per model, for ``start``.
 
         Args:
-            encoder_outs: one encoder output per model.
-            max_len: most target tokens before </s>.
-            widest: widest block expected; only sizes the cache.
+            net_input: fairseq's ``sample["net_input"]``.
         """
         if not self.scorers:
             self.scorers = [
                 _Scorer(m, f"--path, model {i + 1} of {len(self.models)}")
                 for i, m in enumerate(self.models)
             ]
+        return [scorer.encode(net_input) for scorer in self.scorers]
+
+    def start(self, encoder_outs: List[Any], max_len: int, widest: int) -> None:
+        """Begin a batch.
+
+        Args:
+            encoder_outs: from ``encode``.
+            max_len: most target tokens before </s>.
+            widest: widest block expected; only sizes the cache.
+        """
         for scorer, out in zip(self.scorers, encoder_outs):
             scorer.start(out, max_len, min(max_len + 1, 63) + widest + 1)
         self.rows = encoder_outs[0]["encoder_out"][0].size(1)

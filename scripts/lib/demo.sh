@@ -24,6 +24,8 @@ find_python() {
             "fairseq_specdec, or set PYTHON to its interpreter"
     # The fairseq commands lie beside the interpreter, also where no environment is active.
     PATH=$(dirname "$PYTHON"):$PATH
+    # Folders of this machine, which provenance files write as $NAME.
+    NAMES=(--name "WORK=$WORK" --name "REPO=$REPO" --name "PYTHON=$PYTHON")
     export PATH PYTHONPATH=$REPO:$REPO/scripts/demo:$LIB${PYTHONPATH:+:$PYTHONPATH}
 }
 
@@ -47,8 +49,8 @@ finished() {
     local record=$1 status=0 inputs=() path
     shift
     for path in "$@"; do inputs+=(--input "$path"); done
-    "$PYTHON" "$LIB/provenance.py" "$record" --check "${inputs[@]}" \
-        --name "WORK=$WORK" --name "REPO=$REPO" || status=$?
+    "$PYTHON" "$LIB/provenance.py" "$record" --check "${inputs[@]}" "${NAMES[@]}" ||
+        status=$?
     case $status in
         0) log "done before: $record" ;;
         1) return 1 ;;
@@ -65,8 +67,7 @@ record() {
     done
     for item in "${COMMANDS[@]}"; do options+=("--command=${item# }"); done
     "$PYTHON" "$LIB/provenance.py" "$file" --step "$STEP" --note "seed=$SEED" \
-        --note "threads=$THREADS" "${options[@]}" --name "WORK=$WORK" --name "REPO=$REPO" \
-        --name "PYTHON=$PYTHON"
+        --note "threads=$THREADS" "${options[@]}" "${NAMES[@]}"
     log "wrote $file"
 }
 

@@ -58,6 +58,7 @@ end_pack() {
     local dest=$1 parent total
     shift
     parent=$(dirname "$dest")
+    NAMES+=(--name "PACKED=$parent")
     rm -rf "$dest"
     mv "$PACK" "$dest"
     record "$dest/provenance.json" "$@" -- "$dest"

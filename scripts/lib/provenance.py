@@ -130,7 +130,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(str(pathlib.Path(__file__).resolve().parent)),
         "versions": versions(),
-        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()},
         **dict(note.split("=", 1) for note in options.note),
         "inputs": inputs,
         "outputs": hashes(options.output, names),

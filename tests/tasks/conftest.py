@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from conftest import run_fairseq
 from in_process import run_here
 from toy_translation import sentences, translate
 
@@ -20,7 +19,7 @@ TRAINING = {
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory):
+def data(tmp_path_factory, fairseq_command):
     """The binarised corpus of the language of ``toy_translation``, one shared dictionary."""
     folder = tmp_path_factory.mktemp("toy")
     for seed, (split, size) in enumerate(SIZES.items(), start=100):
@@ -28,7 +27,7 @@ def data(tmp_path_factory):
         for side, lines in (("src", sources), ("tgt", map(translate, sources))):
             text = "".join(" ".join(f"w{word}" for word in line) + "\n" for line in lines)
             (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
-    run_fairseq(
+    fairseq_command(
         "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", "--workers", 1,
         *[f"--{split}pref={folder / split}" for split in SIZES], "--destdir", folder / "bin",
     )  # fmt: skip

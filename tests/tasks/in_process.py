@@ -4,10 +4,13 @@ import contextlib
 import importlib
 import io
 import logging
+import os
 import sys
 from unittest import mock
 
-from conftest import PLUGIN
+import fairseq_specdec
+
+PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
 
 
 def command_line(**flags):

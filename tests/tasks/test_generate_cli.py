@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PLUGIN, run_fairseq
-from in_process import hypotheses, lines_of, run_here
+from in_process import PLUGIN, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
 SUMMARY = re.compile(
@@ -20,7 +19,7 @@ EXACT = ["greedy", "iad", "gad"]
 
 
 @functools.lru_cache(maxsize=None)
-def decode(toy_data, path, drafter, flags, results=None):
+def decode(toy_data, path, drafter, flags):
     given = dict({"batch_size": 16, "beam": 1, "path": path}, **dict(flags))
     if given.get("strategy") in ("gad", "gad++", "specdec"):
         given.update({"drafter_path": drafter, "block_size": 4})
@@ -130,9 +129,9 @@ def test_steps_and_traces(generate, strategy):
     assert (drafted > 0) == (strategy != "greedy")
 
 
-def test_the_summary_is_in_a_results_file_too(toy, tmp_path):
+def test_the_summary_is_in_a_results_file_too(toy, tmp_path, fairseq_command):
     """Under ``--results-path`` fairseq logs to a file that it closes before the process ends."""
-    _, log = run_fairseq(
+    _, log = fairseq_command(
         "generate", toy.data, "--user-dir", PLUGIN, "--task", "translation_specdec", "--path",
         toy.v, "--beam", 1, "--strategy", "iad", "--results-path", tmp_path, "--cpu",
     )  # fmt: skip
@@ -141,9 +140,9 @@ def test_the_summary_is_in_a_results_file_too(toy, tmp_path):
     assert SUMMARY.search(text).group(2) == "100"
 
 
-def test_as_a_user_runs_it(toy, generate):
+def test_as_a_user_runs_it(toy, generate, fairseq_command):
     """A process of its own, drafting: the same output, and the summary once."""
-    out, log = run_fairseq(
+    out, log = fairseq_command(
         "generate", toy.data, "--user-dir", PLUGIN, "--task", "translation_specdec", "--path",
         toy.v, "--beam", 1, "--batch-size", 16, "--cpu", "--strategy", "gad", "--drafter-path",
         toy.d, "--block-size", 4,

@@ -1,0 +1,118 @@
+"""Flags that cannot be honoured, or that contradict one another, are refused by name."""
+
+from argparse import Namespace
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.dataclass.configs import GenerationConfig
+from toy_translation import make_task, toy_model
+
+from fairseq_specdec.drafters import NoDrafter
+from fairseq_specdec.generation import builder
+
+
+def settings(**changes):
+    chosen = {"strategy": "greedy", "drafter_path": None, "block_size": None}
+    chosen.update(top_beta=3, tau=1.0)
+    chosen.update(changes)
+    return Namespace(**chosen)
+
+
+def test_what_is_sound_passes(tmp_path):
+    drafter = tmp_path / "d.pt"
+    drafter.write_bytes(b"")
+    builder.check_settings(settings())
+    builder.check_settings(settings(strategy="iad", block_size=1))
+    for strategy in ("gad", "gad++", "specdec"):
+        builder.check_settings(settings(strategy=strategy, drafter_path=str(drafter), tau=0.0))
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, iad, gad"),
+        ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
+        ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, "no such file: /no/d.pt"),
+        ({"strategy": "iad", "drafter_path": "d.pt"}, "--strategy iad uses no drafter"),
+        ({"block_size": 0}, "--block-size 0: must be 1 or more"),
+        ({"strategy": "iad", "block_size": -3}, "--block-size -3: must be 1 or more"),
+        ({"strategy": "gad++", "top_beta": 0}, "--top-beta 0: must be 1 or more"),
+        ({"strategy": "specdec", "tau": -0.5}, "--tau -0.5: must be 0 or more"),
+        ({"strategy": "specdec", "tau": float("nan")}, "--tau nan: must be 0 or more"),
+    ],
+    ids=str,
+)
+def test_settings_are_refused(changes, said):
+    with pytest.raises(ValueError) as caught:
+        builder.check_settings(settings(**changes))
+    assert said in str(caught.value)
+
+
+def test_defaults_of_fairseq_and_a_bare_namespace_pass():
+    builder.check_generation_flags(GenerationConfig())
+    builder.check_generation_flags(Namespace())
+    builder.check_generation_flags(Namespace(beam=5, sampling=False, constraints=None, nbest=1))
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("constraints", "unordered"),
+        ("lm_path", "lm.pt"),
+        ("diverse_beam_groups", 2),
+        ("diversity_rate", 0.0),
+        ("match_source_len", True),
+        ("sampling", True),
+        ("sampling_topk", 3),
+        ("sampling_topp", 0.5),
+        ("print_alignment", "soft"),
+        ("replace_unk", ""),
+        ("prefix_allowed_tokens_fn", print),
+        ("score_reference", True),
+        ("retain_dropout", True),
+        ("nbest", 2),
+        ("temperature", 0.0),
+    ],
+)
+def test_generation_flags_are_refused(name, value):
+    with pytest.raises(ValueError, match="^--" + name.replace("_", "-") + ": "):
+        builder.check_generation_flags(Namespace(**{name: value}))
+
+
+def test_source_copies_need_one_dictionary():
+    words, other = make_task().tgt_dict, Dictionary()
+    other.add_symbol("x")
+    builder.check_dictionaries("iad", words, words)
+    builder.check_dictionaries("greedy", words, other)
+    with pytest.raises(ValueError, match="--strategy iad: .*--joined-dictionary"):
+        builder.check_dictionaries("iad", words, other)
+
+
+def build(models=None, **flags):
+    words = make_task().tgt_dict
+    models = models or [toy_model(updates=1)]
+    return builder.build_generator(models, words, words, Namespace(**flags), settings())
+
+
+def test_flags_reach_the_generator():
+    generator = build(max_len_a=1.5, max_len_b=9, lenpen=0.7, unnormalized=True, temperature=2.0)
+    assert (generator.max_len_a, generator.max_len_b) == (1.5, 9)
+    assert (generator.len_penalty, generator.normalize_scores) == (0.7, False)
+    assert generator.verifier.temperature == 2.0
+    assert generator.max_positions == 64
+    assert isinstance(generator.drafter, NoDrafter)
+
+
+def test_only_transformers_verify():
+    class Other:
+        decoder = None
+
+    with pytest.raises(ValueError, match=r"--path \(model 2 of 2\) holds a Other"):
+        build([toy_model(updates=1), Other()])
+
+
+@pytest.mark.parametrize("path", [None, "", "/no/such.pt"])
+def test_a_drafter_needs_a_file(path):
+    words = make_task().tgt_dict
+    with pytest.raises(ValueError, match="^--drafter-path: "):
+        builder.load_drafter(path, words, words)

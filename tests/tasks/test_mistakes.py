@@ -1,0 +1,207 @@
+"""Mistakes end a command before anything is decoded, with the flag or file and the remedy."""
+
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from in_process import PLUGIN, command_line, run_here
+
+GAD = {"strategy": "gad", "block_size": 4}
+
+
+@pytest.fixture
+def attempt(toy, monkeypatch):
+    """Decode; returns the error's text. Decoding itself must not be reached."""
+    from fairseq_specdec.generation.generator import SpeculativeGenerator
+
+    def reached(*args, **kwargs):
+        raise AssertionError("decoding began")
+
+    monkeypatch.setattr(SpeculativeGenerator, "generate", reached)
+
+    def run(data=toy.data, log=None, command="generate", **flags):
+        given = {"task": "translation_specdec", "path": toy.v, "beam": 1, "batch_size": 16}
+        given.update(flags)
+        with pytest.raises(Exception) as caught:
+            run_here(command, data, log=log, **given)
+        assert not isinstance(caught.value, (AssertionError, KeyError, TypeError)), caught.value
+        return str(caught.value)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ({"strategy": "gadd"}, ["--strategy gadd", "gad++", "iad"]),
+        ({"strategy": "greedy", "drafter_path": "d"}, ["--drafter-path", "greedy", "leave it out"]),
+        ({"strategy": "iad", "drafter_path": "d"}, ["--drafter-path", "iad", "leave it out"]),
+        ({"strategy": "gad"}, ["--strategy gad", "needs --drafter-path"]),
+        ({"strategy": "specdec"}, ["--strategy specdec", "needs --drafter-path"]),
+        ({"strategy": "gad", "drafter_path": "/no/x.pt"}, ["--drafter-path", "/no/x.pt"]),
+        ({"strategy": "iad", "block_size": 0}, ["--block-size 0", "1 or more"]),
+        ({"strategy": "gad++", "drafter_path": "d", "top_beta": 0}, ["--top-beta 0", "1 or more"]),
+        ({"strategy": "gad++", "drafter_path": "d", "tau": -1}, ["--tau -1", "0 or more"]),
+        (dict(GAD, drafter_path="d", block_size=5), ["--block-size 5", "blocks of 4", "or less"]),
+        (dict(GAD, drafter_path="v"), ["--drafter-path", "[MASK]", "swapped"]),
+        (dict(GAD, path="d", drafter_path="v"), ["--path", "drafter", "swapped"]),
+        ({"path": "d"}, ["--path", "holds a drafter"]),
+        ({"path": "/no/v.pt"}, ["/no/v.pt"]),
+    ],
+    ids=str,
+)
+def test_strategy_flags(attempt, toy, flags, said):
+    paths = {"v": toy.v, "d": toy.d}
+    message = attempt(**{name: paths.get(value, value) for name, value in flags.items()})
+    for part in said:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"constraints": "ordered"},
+        {"diverse_beam_groups": 2},
+        {"diversity_rate": 0.5},
+        {"match_source_len": True},
+        {"sampling": True},
+        {"sampling_topk": 5},
+        {"print_alignment": "hard"},
+        {"replace_unk": "", "dataset_impl": "raw"},
+        {"nbest": 2},
+        {"retain_dropout": True},
+        {"score_reference": True},
+    ],
+    ids=lambda flags: next(iter(flags)),
+)
+def test_generation_flags_that_cannot_be_honoured(attempt, toy, flags, tmp_path):
+    data = toy.data
+    if "dataset_impl" in flags:  # the only format that fairseq allows with this flag
+        data = tmp_path
+        for language in ("src", "tgt"):
+            shutil.copy(str(toy.data / f"dict.{language}.txt"), str(tmp_path))
+            (tmp_path / f"test.src-tgt.{language}").write_text("w1 w2\n", encoding="utf-8")
+    flag = "--" + next(iter(flags)).replace("_", "-")
+    assert attempt(data=data, **flags).startswith(flag + ":")
+
+
+def test_language_models(attempt, toy):
+    """fairseq loads the file of --lm-path first, so one that it can load."""
+    assert attempt(lm_path=toy.v).startswith("--lm-path:")
+
+
+def test_flags_of_interactive(attempt):
+    message = attempt(command="interactive", constraints="ordered", buffer_size=16)
+    assert message.startswith("--constraints:")
+
+
+def cut_in_half(path, folder):
+    half = folder / "half.pt"
+    with open(path, "rb") as file:
+        content = file.read()
+    half.write_bytes(content[: len(content) // 2])
+    return str(half)
+
+
+def test_a_truncated_drafter(attempt, toy, tmp_path):
+    half = cut_in_half(toy.d, tmp_path)
+    message = attempt(drafter_path=half, **GAD)
+    assert "--drafter-path" in message and half in message and "complete?" in message
+
+
+def test_a_truncated_verifier(attempt, toy, tmp_path):
+    """fairseq itself reads --path, before the task sees it: its log names the file."""
+    half, log = cut_in_half(toy.v, tmp_path), io.StringIO()
+    attempt(path=half, log=log)
+    assert log.getvalue().rstrip().splitlines()[-1].endswith(half)
+
+
+def altered(path, folder, change):
+    state = torch.load(path)
+    change(state)
+    torch.save(state, str(folder / "altered.pt"))
+    return str(folder / "altered.pt")
+
+
+def test_a_drafter_with_a_larger_dictionary(attempt, toy, tmp_path):
+    def grow(state):
+        for side in ("encoder", "decoder"):
+            name = f"{side}.embed_tokens.weight"
+            rows = state["model"][name]
+            state["model"][name] = torch.cat([rows, rows[:8]])
+
+    message = attempt(drafter_path=altered(toy.d, tmp_path, grow), **GAD)
+    assert "--drafter-path" in message and "40 symbols" in message and "dict.txt" in message
+
+
+def test_a_drafter_with_other_symbols(attempt, toy, tmp_path):
+    for language in ("src", "tgt"):
+        lines = (toy.data / f"dict.{language}.txt").read_text(encoding="utf-8").splitlines(True)
+        random.Random(1).shuffle(lines)
+        (tmp_path / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
+
+    def move(state):
+        state["cfg"]["task"].data = str(tmp_path)
+
+    message = attempt(drafter_path=altered(toy.d, tmp_path, move), **GAD)
+    assert "--drafter-path" in message and str(tmp_path / "dict.src.txt") in message
+    assert "dict.txt" in message
+
+
+def test_a_checkpoint_that_is_no_model(attempt, tmp_path):
+    torch.save({"optimizer": 1}, str(tmp_path / "x.pt"))
+    message = attempt(drafter_path=str(tmp_path / "x.pt"), **GAD)
+    assert "--drafter-path" in message and "x.pt" in message
+
+
+def test_iad_needs_a_shared_dictionary(attempt, toy, tmp_path):
+    shutil.copy(str(toy.data / "dict.src.txt"), str(tmp_path))
+    lines = (toy.data / "dict.src.txt").read_text(encoding="utf-8").splitlines(True)
+    (tmp_path / "dict.tgt.txt").write_text("".join(lines[1:] + lines[:1]), encoding="utf-8")
+    message = attempt(data=tmp_path, source_lang="src", target_lang="tgt", strategy="iad")
+    assert message.startswith("--strategy iad:") and "--joined-dictionary" in message
+
+
+def test_a_verifier_that_is_no_transformer(attempt, train_here):
+    folder, _ = train_here(
+        task="translation", arch="lstm", criterion="cross_entropy", max_update=1,
+        encoder_embed_dim=8, encoder_hidden_size=8, decoder_embed_dim=8, decoder_hidden_size=8,
+        decoder_out_embed_dim=8, disable_validation=True,
+    )  # fmt: skip
+    message = attempt(path=folder / "checkpoint_last.pt")
+    assert "--path" in message and "LSTMModel" in message and "TransformerModel" in message
+
+
+def test_a_mistake_is_the_exit_code(toy):
+    flags = {"user_dir": PLUGIN, "cpu": True, "path": toy.v, "strategy": "gad"}
+    words = command_line(task="translation_specdec", **flags)
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_cli.generate", str(toy.data), *words],
+        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "ValueError: --strategy gad: needs --drafter-path" in done.stderr
+    assert "H-0" not in done.stdout
+
+
+@pytest.mark.parametrize("flags", [{}, {"beam": 5}], ids=str)
+def test_another_beam_is_said_once(toy, flags):
+    out, log = run_here(
+        "generate", toy.data, task="translation_specdec", path=toy.v, batch_size=16, **flags
+    )
+    assert sum("--beam 5" in line and "beam 1" in line for line in log.splitlines()) == 1
+    assert out.count("\nH-") == 100
+
+
+def test_beam_1_needs_no_word(toy):
+    _, log = run_here(
+        "generate", toy.data, task="translation_specdec", path=toy.v, batch_size=16, beam=1
+    )
+    assert "--beam" not in log

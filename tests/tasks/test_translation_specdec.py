@@ -1,0 +1,195 @@
+"""The task from Python and in training, and its flags beside fairseq's own."""
+
+import dataclasses
+import logging
+import re
+from argparse import Namespace
+
+import pytest
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.transformer import TransformerModel
+from fairseq.registry import REGISTRIES
+from fairseq.tasks.translation import TranslationConfig
+from in_process import PLUGIN, hypotheses, lines_of, run_here
+from toy_translation import assert_diverse
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.generation import builder
+from fairseq_specdec.generation.generator import SpeculativeGenerator
+from fairseq_specdec.tasks import translation_specdec
+
+OURS = {
+    field.name: field.default
+    for field in dataclasses.fields(TranslationSpecDecConfig)
+    if field.name not in TranslationConfig.__dataclass_fields__
+}
+
+
+@pytest.fixture(scope="module")
+def expected(toy):
+    """(source lines, the words that stock beam 1 makes of each)."""
+    out, _ = run_here("generate", toy.data, task="translation", path=toy.v, beam=1, batch_size=16)
+    sources, outputs = lines_of("S", out), hypotheses(out)
+    numbers = [str(i) for i in range(100)]
+    return [sources[i] for i in numbers], [" ".join(outputs[i][0]) for i in numbers]
+
+
+def hub(toy, **task):
+    folder, name = toy.v.rsplit("/", 1)
+    return TransformerModel.from_pretrained(
+        folder, name, str(toy.data), task=dict(task, _name="translation_specdec")
+    )
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad", "gad"])
+def test_from_the_hub(toy, expected, strategy):
+    model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
+    assert model.translate(expected[0], beam=1) == expected[1]
+    assert_diverse([line.split() for line in expected[1]])
+
+
+def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
+    model = hub(toy)
+    loads, load = [], builder.load_drafter
+    monkeypatch.setattr(builder, "load_drafter", lambda *a: loads.append(a) or load(*a))
+    seen, build = [], builder.build_generator
+    monkeypatch.setattr(
+        builder, "build_generator", lambda *a, **k: seen.append(build(*a, **k)) or seen[-1]
+    )
+    for _ in range(2):
+        flags = {"strategy": "gad", "drafter_path": toy.d, "block_size": 2}
+        assert model.translate(expected[0][:8], beam=1, **flags) == expected[1][:8]
+    assert [generator.strategy for generator in seen] == ["gad", "gad"]
+    assert seen[0].drafter.block_size == 2 and seen[0].stats.drafted > 0
+    assert len(loads) == 1, "the drafter was read again for the second call"
+
+
+def test_a_bare_namespace(toy):
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [toy.v], arg_overrides={"data": str(toy.data), "task": {"_name": "translation_specdec"}}
+    )
+    generator = task.build_generator(models, Namespace())
+    assert isinstance(generator, SpeculativeGenerator)
+    assert generator.strategy == "greedy"
+    bare = Namespace(strategy="gad", drafter_path=toy.d, max_len_b=7)
+    generator = task.build_generator(models, bare)
+    assert (generator.strategy, generator.max_len_b) == ("gad", 7)
+    assert generator.drafter.block_size == 4
+    with pytest.raises(ValueError, match="--block-size 9"):
+        task.build_generator(models, Namespace(**dict(vars(bare), block_size=9)))
+    with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):
+        task.build_generator(models, bare, prefix_allowed_tokens_fn=print)
+
+
+def test_bleu_while_training_follows_the_weights(toy, other):
+    folder, log = other
+    logged = [float(x) for x in re.findall(r"valid on 'valid' subset.*?\| bleu ([\d.]+)", log)]
+    assert len(logged) == 2 and logged[0] != logged[1]
+    for updates, bleu in zip((100, 200), logged):
+        out, _ = run_here(
+            "generate", toy.data, task="translation", path=folder / f"checkpoint_1_{updates}.pt",
+            gen_subset="valid", beam=1, max_len_b=20, scoring="sacrebleu",
+        )  # fmt: skip
+        stock = float(re.search(r"BLEU\S* = ([\d.]+)", out).group(1))
+        assert bleu == pytest.approx(stock, abs=0.011)
+
+
+def stock_flags():
+    """Every flag name of fairseq's own parsers and registries (this plugin's left out)."""
+    parsers = [
+        options.get_training_parser("translation"),
+        options.get_generation_parser(default_task="translation"),
+        options.get_interactive_generation_parser("translation"),
+        options.get_validation_parser("translation"),
+    ]
+    names = {action.dest for parser in parsers for action in parser._actions}
+    for registry in REGISTRIES.values():
+        for config in registry["dataclass_registry"].values():
+            if config.__module__.split(".")[0] == "fairseq":
+                names.update(config.__dataclass_fields__)
+    return names
+
+
+def test_no_flag_has_the_name_of_a_stock_flag():
+    names = stock_flags()
+    assert {"beam", "lr", "path", "buffer_size", "label_smoothing"} <= names
+    assert OURS and not set(OURS) & names
+
+
+def parsed(parser, *words):
+    flags = ["data", "--user-dir", PLUGIN, "--task", "translation_specdec", *words]
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, flags))
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive", "train"])
+def test_flags_keep_their_defaults_and_arrive(command):
+    def parser():
+        if command == "train":
+            return options.get_training_parser()
+        if command == "interactive":
+            return options.get_interactive_generation_parser()
+        made = options.get_generation_parser()
+        # as fairseq_cli.generate does, which adds that model's flags to the line
+        made.add_argument("--arch", "-a", default="wav2vec2")
+        return made
+
+    needed = ["--path", "x"]
+    if command == "train":
+        needed = ["--arch", "transformer", "--optimizer", "adam", "--lr", "1"]
+    task = parsed(parser(), *needed).task
+    assert {name: task[name] for name in OURS} == OURS
+    words = "--strategy gad --drafter-path d.pt --block-size 7 --top-beta 5 --tau 2.5".split()
+    task = parsed(parser(), *needed, *words).task
+    assert {name: task[name] for name in OURS} == {
+        "strategy": "gad",
+        "drafter_path": "d.pt",
+        "block_size": 7,
+        "top_beta": 5,
+        "tau": 2.5,
+    }
+
+
+def test_a_drafter_keeps_its_own_block_size_under_this_task():
+    """--block-size is a flag of the drafter's architecture as well."""
+    words = ["--arch", "spec_drafter_tiny", "--criterion", "glancing_block_loss"]
+    words += ["--optimizer", "adam", "--lr", "1"]
+    cfg = parsed(options.get_training_parser(), *words)
+    assert (cfg.model.block_size, cfg.task.block_size) == (25, None)
+
+
+def test_a_closed_log_is_left_alone(capsys):
+    """The last words of a run must not be an error about where they should go."""
+
+    class Stream:
+        closed = False
+        text = ""
+
+        def write(self, text):
+            if self.closed:
+                raise ValueError("I/O operation on closed file")
+            self.text += text
+
+        def flush(self):
+            pass
+
+    stream = Stream()
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.NOTSET)
+    logger = translation_specdec.logger
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    stats = builder.DecodingStats()
+    try:
+        translation_specdec._report("greedy", stats)
+        assert stream.text == "", "nothing was decoded, so there is nothing to say"
+        stats.sentences = 3
+        translation_specdec._report("greedy", stats)
+        assert "3 sentences" in stream.text
+        stream.closed = True
+        translation_specdec._report("greedy", stats)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert "Logging error" not in capsys.readouterr().err
