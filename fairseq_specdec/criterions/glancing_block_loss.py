@@ -49,8 +49,8 @@ class GlancingBlockLossConfig(FairseqDataclass):
     eval_verifier: Optional[str] = field(
         default=None,
         metadata={
-            "help": "checkpoint of a verifier: validation decodes with it and the drafter, and logs "
-            "accepted_tokens, mean accepted tokens (Tok.) under exact verification; usable as "
+            "help": "checkpoint of a verifier: validation decodes with it and the drafter, and "
+            "logs accepted_tokens, mean accepted tokens (Tok.) under exact verification; usable as "
             "--best-checkpoint-metric accepted_tokens --maximize-best-checkpoint-metric"
         },
     )
@@ -79,8 +79,8 @@ class GlancingBlockLoss(FairseqCriterion):
     Logged: ``loss``, ``nll_loss`` (base 2), ``ppl``, ``block_accuracy`` (percent of the positions
     in the loss), ``accepted`` (tokens per block that exact verification against the reference would
     emit: the right ones before the first wrong one, and one of the verifier's own; always from a
-    draft in which nothing is revealed) and, in training, ``glancing_ratio``. With ``--eval-verifier``,
-    validation also logs ``accepted_tokens``.
+    draft in which nothing is revealed) and, in training, ``glancing_ratio``. With
+    ``--eval-verifier``, validation also logs ``accepted_tokens``.
 
     Args:
         cfg: settings.

@@ -31,7 +31,7 @@ def flags(**changes):
 
 
 def settings(strategy, **changes):
-    chosen = {"strategy": strategy, "drafter_path": None, "block_size": None, "drafter_dtype": "same"}
+    chosen = dict(strategy=strategy, drafter_path=None, block_size=None, drafter_dtype="same")
     return Namespace(**dict(chosen, top_beta=3, tau=1.0, **changes))
 
 
