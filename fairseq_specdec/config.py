@@ -35,6 +35,13 @@ class TranslationSpecDecConfig(TranslationConfig):
             "bf16 instructions)"
         },
     )
+    collapse_repeats: bool = field(
+        default=False,
+        metadata={
+            "help": "drop drafted tokens that repeat the one before them, which parallel drafts "
+            "often do and verifiers seldom: more tokens accepted, fewer to verify (gad stays exact)"
+        },
+    )
     top_beta: int = field(
         default=3,
         metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},

@@ -153,7 +153,11 @@ def translation_systems(folder: str, block_size: Optional[int]) -> Callable[[Loa
 
     def make(loaded: Loaded) -> List[System]:
         task, models = loaded.task, loaded.models
-        drafter = {"drafter_path": os.path.join(folder, "drafter.pt"), "block_size": block_size}
+        drafter = {
+            "drafter_path": os.path.join(folder, "drafter.pt"),
+            "block_size": block_size,
+            "collapse_repeats": True,
+        }
         trace = {"flags": {"retain_iter_history": True}}
         return [
             stock(task, models, 5),

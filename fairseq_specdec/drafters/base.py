@@ -15,13 +15,11 @@ class Draft(NamedTuple):
         lengths: long [B], draft tokens of each row; 0 makes the iteration an ordinary
             autoregressive step for that row.
         log_probs: float [B, K] of the tokens under the drafter, or None.
-        full: every row's draft is K tokens long (spares the loop a look at ``lengths``).
     """
 
     tokens: Tensor
     lengths: Tensor
     log_probs: Optional[Tensor] = None
-    full: bool = False
 
 
 class Drafter:

@@ -96,6 +96,7 @@ def _nar_block(setup: _Setup) -> Drafter:
         setup.tgt_dict.pad(),
         setup.stats.stopwatch,
         DRAFTER_DTYPES[settings.drafter_dtype],
+        settings.collapse_repeats,
     )
     follow(drafter, setup.models[0])
     return drafter

@@ -80,7 +80,7 @@ class ScriptedDrafter(Drafter):
 
 
 KINDS = ["perfect", "noisy", "random", "eos", "pad", "wrong", "sometimes"]
-STRATEGIES = ["greedy", "iad", "gad"] + KINDS
+STRATEGIES = ["greedy", "iad", "gad", "gad-collapsed", "gad-bf16"] + KINDS
 
 
 def decode(models, sample, strategy, args, outputs=(), prefix=None):
@@ -88,12 +88,15 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None):
     drafter = ScriptedDrafter(outputs, strategy) if strategy in KINDS else None
     name = strategy if strategy in ("greedy", "iad") else "greedy"
     generator = build_generator(models, words, words, args, settings(name), drafter=drafter)
-    if strategy == "gad":
+    if strategy.startswith("gad"):
         from fairseq_specdec.drafters import NarBlockDrafter
 
         model = toy_drafter()
-        model.to(next(models[0].parameters()).dtype)
-        generator.drafter = NarBlockDrafter(model, 4, PAD, generator.stats.stopwatch)
+        dtype = torch.bfloat16 if strategy == "gad-bf16" else next(models[0].parameters()).dtype
+        model.to(dtype)
+        generator.drafter = NarBlockDrafter(
+            model, 4, PAD, generator.stats.stopwatch, dtype, strategy == "gad-collapsed"
+        )
     return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)], generator
 
 

@@ -8,6 +8,8 @@ import os
 import sys
 from unittest import mock
 
+import torch
+
 import fairseq_specdec
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
@@ -23,6 +25,17 @@ def command_line(**flags):
         elif value is not None:
             words += [flag, str(value)]
     return words
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Toy products are too small to share: threads that wait for one another cost far more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
@@ -54,8 +67,12 @@ def run_here(command, *arguments, log=None, **flags):
     out, log = io.StringIO(), log or io.StringIO()
     given = dict({"user_dir": PLUGIN, "cpu": True, "num_workers": 0}, **flags)
     words = [f"fairseq-{command}", *map(str, arguments), *command_line(**given)]
-    # The log is taken first: importing a command configures logging when nobody has.
-    with captured_log(log), contextlib.redirect_stdout(out), mock.patch.object(sys, "argv", words):
+    with contextlib.ExitStack() as stack:
+        # The log is taken first: importing a command configures logging when nobody has.
+        stack.enter_context(captured_log(log))
+        stack.enter_context(one_thread())
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(mock.patch.object(sys, "argv", words))
         importlib.import_module("fairseq_cli." + command).cli_main()
     return out.getvalue(), log.getvalue()
 
