@@ -1,7 +1,9 @@
 """Every decoding flag, once: the fields become flags of fairseq's command lines."""
 
+import argparse
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.tasks.translation import TranslationConfig
 
@@ -50,3 +52,12 @@ class TranslationSpecDecConfig(TranslationConfig):
         default=1.0,
         metadata={"help": "tau of gad++: and at most this far (in log-probability) below the best"},
     )
+
+
+def decoding_settings(**changes: Any) -> argparse.Namespace:
+    """Every field at its default, with changes: flags for those who come without a command line."""
+    fields = dataclasses.asdict(TranslationSpecDecConfig())
+    unknown = sorted(set(changes) - set(fields))
+    if unknown:
+        raise TypeError(f"no such decoding setting: {', '.join(unknown)}")
+    return argparse.Namespace(**dict(fields, **changes))

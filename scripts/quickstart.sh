@@ -149,4 +149,4 @@ mkdir -p "$repo/data-bin"
 log "decoding with $OMP_NUM_THREADS threads"
 "$venv/bin/python" -m fairseq_specdec.bench.quickstart --data-bin "$data" \
     --json "$repo/data-bin/quickstart.json" ${flags[@]+"${flags[@]}"}
-log "figures: $repo/data-bin/quickstart.json, unless --json named another file"
+[[ " ${flags[*]-}" == *" --json"* ]] || log "figures: $repo/data-bin/quickstart.json"

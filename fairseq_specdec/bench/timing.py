@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import DecodingStats
 
@@ -76,15 +76,13 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
     """
     name = settings.pop("name", strategy)
     flags = settings.pop("flags", {})
-    chosen = dataclasses.asdict(TranslationSpecDecConfig())
-    chosen.update(settings, strategy=strategy)
     stats = DecodingStats()
     generator = build_generator(
         models,
         task.source_dictionary,
         task.target_dictionary,
         generation_flags(beam=1, **flags),
-        argparse.Namespace(**chosen),
+        decoding_settings(strategy=strategy, **settings),
         stats=stats,
     )
     return System(name, generator, stats)

@@ -1,5 +1,6 @@
 """``--task translation_specdec``: fairseq's translation task with draft-then-verify decoding."""
 
+import copy
 import logging
 import os
 import weakref
@@ -70,7 +71,8 @@ class TranslationSpecDecTask(TranslationTask):
         key = (path, os.stat(path).st_mtime_ns)
         if key not in self._drafters:
             self._drafters = {key: builder.load_drafter(path, src_dict, tgt_dict)}
-        return self._drafters[key]
+        # A copy, since each generator moves its own to a device and number format.
+        return copy.deepcopy(self._drafters[key])
 
     def build_generator(
         self,

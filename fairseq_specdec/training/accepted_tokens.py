@@ -67,6 +67,7 @@ class AcceptedTokens:
             sentences are wanted.
         """
         # Imported late: the builder knows the drafter models, which import this folder.
+        from fairseq_specdec.config import decoding_settings
         from fairseq_specdec.drafters import NarBlockDrafter
         from fairseq_specdec.generation.builder import build_generator
         from fairseq_specdec.generation.stats import DecodingStats
@@ -87,14 +88,7 @@ class AcceptedTokens:
             self.target,
             # A young drafter's verifier may be young too: a loop must not hold up training.
             argparse.Namespace(beam=1, max_len_a=0, max_len_b=2 * width + 10),
-            argparse.Namespace(
-                strategy="greedy",
-                drafter_path=None,
-                block_size=None,
-                drafter_dtype="same",
-                top_beta=1,
-                tau=0.0,
-            ),
+            decoding_settings(strategy="greedy"),
             drafter=NarBlockDrafter(
                 drafter, drafter.decoder.block_size, self.target.pad(), stats.stopwatch
             ),

@@ -7,24 +7,20 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from toy_translation import make_task, toy_model
 
+from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import NoDrafter
 from fairseq_specdec.generation import builder
-
-
-def settings(**changes):
-    chosen = {"strategy": "greedy", "drafter_path": None, "block_size": None}
-    chosen.update(top_beta=3, tau=1.0)
-    chosen.update(changes)
-    return Namespace(**chosen)
 
 
 def test_what_is_sound_passes(tmp_path):
     drafter = tmp_path / "d.pt"
     drafter.write_bytes(b"")
-    builder.check_settings(settings())
-    builder.check_settings(settings(strategy="iad", block_size=1))
+    builder.check_settings(decoding_settings())
+    builder.check_settings(decoding_settings(strategy="iad", block_size=1))
     for strategy in ("gad", "gad++", "specdec"):
-        builder.check_settings(settings(strategy=strategy, drafter_path=str(drafter), tau=0.0))
+        builder.check_settings(
+            decoding_settings(strategy=strategy, drafter_path=str(drafter), tau=0.0)
+        )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def test_what_is_sound_passes(tmp_path):
 )
 def test_settings_are_refused(changes, said):
     with pytest.raises(ValueError) as caught:
-        builder.check_settings(settings(**changes))
+        builder.check_settings(decoding_settings(**changes))
     assert said in str(caught.value)
 
 
@@ -91,7 +87,7 @@ def test_source_copies_need_one_dictionary():
 def build(models=None, **flags):
     words = make_task().tgt_dict
     models = models or [toy_model(updates=1)]
-    return builder.build_generator(models, words, words, Namespace(**flags), settings())
+    return builder.build_generator(models, words, words, Namespace(**flags), decoding_settings())
 
 
 def test_flags_reach_the_generator():

@@ -19,6 +19,7 @@ from toy_translation import (
     toy_model,
 )
 
+from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import Draft, Drafter
 from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.verifier import verifier as verifier_module
@@ -28,11 +29,6 @@ SENTENCES = sentences(24, seed=7)
 
 def flags(**changes):
     return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
-
-
-def settings(strategy, **changes):
-    chosen = dict(strategy=strategy, drafter_path=None, block_size=None, drafter_dtype="same")
-    return Namespace(**dict(chosen, top_beta=3, tau=1.0, **changes))
 
 
 def stock(models, sample, args, prefix=None):
@@ -87,7 +83,9 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None):
     words = make_task().tgt_dict
     drafter = ScriptedDrafter(outputs, strategy) if strategy in KINDS else None
     name = strategy if strategy in ("greedy", "iad") else "greedy"
-    generator = build_generator(models, words, words, args, settings(name), drafter=drafter)
+    generator = build_generator(
+        models, words, words, args, decoding_settings(strategy=name), drafter=drafter
+    )
     if strategy.startswith("gad"):
         from fairseq_specdec.drafters import NarBlockDrafter
 
@@ -215,7 +213,9 @@ def test_generators_follow_weights_after_refresh():
     model = toy_model("post_norm", seed=8)
     sample = make_sample(SENTENCES)
     words = make_task().tgt_dict
-    generator = build_generator([model], words, words, flags(), settings("greedy"))
+    generator = build_generator(
+        [model], words, words, flags(), decoding_settings(strategy="greedy")
+    )
     generator.generate([model], sample)
     with torch.no_grad():
         for parameter in model.decoder.layers.parameters():
@@ -247,9 +247,7 @@ def test_notices_a_dropped_causal_mask(monkeypatch):
 
 def test_notices_positions_off_by_one(monkeypatch):
     table = verifier_module.position_rows
-    monkeypatch.setattr(
-        verifier_module, "position_rows", lambda e, p, n: table(e, p, n + 1)[1:]
-    )
+    monkeypatch.setattr(verifier_module, "position_rows", lambda e, p, n: table(e, p, n + 1)[1:])
     disagree()
 
 
@@ -257,7 +255,9 @@ def test_notices_a_cache_that_is_not_rolled_back(monkeypatch):
     from fairseq_specdec.verifier.kv_cache import KVCache
 
     write = KVCache.write
-    stale = lambda self, layer, entries, upto: write(self, layer, entries * 0 if layer else entries, upto)  # noqa: E501, E731
+    stale = lambda self, layer, entries, upto: write(
+        self, layer, entries * 0 if layer else entries, upto
+    )  # noqa: E501, E731
     monkeypatch.setattr(KVCache, "write", stale)
     disagree("noisy")
 

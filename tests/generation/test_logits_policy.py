@@ -43,9 +43,7 @@ def test_ngrams_equal_the_definition():
 
 def test_a_banned_token_zero_stays_banned_and_an_unbanned_one_stays_possible():
     sequence = torch.tensor([[0, 5, 0, 5], [4, 5, 6, 7]])
-    out = apply(
-        policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence
-    )
+    out = apply(policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence)
     assert out[0, 0, 0] == float("-inf")
     assert out[1, 0, 0] == 0
 

@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerModel
 from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationConfig
-from in_process import PLUGIN, hypotheses, lines_of, run_here
+from in_process import PLUGIN, command_line, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
 from fairseq_specdec.config import TranslationSpecDecConfig
@@ -139,15 +139,9 @@ def test_flags_keep_their_defaults_and_arrive(command):
         needed = ["--arch", "transformer", "--optimizer", "adam", "--lr", "1"]
     task = parsed(parser(), *needed).task
     assert {name: task[name] for name in OURS} == OURS
-    words = "--strategy gad --drafter-path d.pt --block-size 7 --top-beta 5 --tau 2.5".split()
-    task = parsed(parser(), *needed, *words).task
-    assert {name: task[name] for name in OURS} == {
-        "strategy": "gad",
-        "drafter_path": "d.pt",
-        "block_size": 7,
-        "top_beta": 5,
-        "tau": 2.5,
-    }
+    given = {"strategy": "gad", "drafter_path": "d.pt", "block_size": 7, "top_beta": 5, "tau": 2.5}
+    task = parsed(parser(), *needed, *command_line(**given)).task
+    assert {name: task[name] for name in given} == given
 
 
 def test_a_drafter_keeps_its_own_block_size_under_this_task():
