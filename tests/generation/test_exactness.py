@@ -251,13 +251,14 @@ def test_notices_positions_off_by_one(monkeypatch):
     disagree()
 
 
-def test_notices_a_cache_that_is_not_rolled_back(monkeypatch):
+def test_notices_keys_and_values_that_are_lost(monkeypatch):
     from fairseq_specdec.verifier.kv_cache import KVCache
 
     write = KVCache.write
-    stale = lambda self, layer, entries, upto: write(
-        self, layer, entries * 0 if layer else entries, upto
-    )  # noqa: E501, E731
+
+    def stale(self, layer, entries, upto):
+        return write(self, layer, entries * 0 if layer else entries, upto)
+
     monkeypatch.setattr(KVCache, "write", stale)
     disagree("noisy")
 
