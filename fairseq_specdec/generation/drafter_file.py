@@ -6,6 +6,7 @@ import os
 from typing import Any, Optional
 
 from fairseq import checkpoint_utils
+from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.models.block_decoder import BlockDecoder
@@ -68,9 +69,14 @@ def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
         return str(value or "")
 
     folder = setting("data").split(os.pathsep)[0]
-    for language, dictionary in (("source_lang", src_dict), ("target_lang", tgt_dict)):
-        file = os.path.join(folder, f"dict.{setting(language)}.txt")
-        if os.path.isabs(file) and os.path.isfile(file):
+    # A relative folder was relative to wherever the drafter was trained.
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        return
+    found = data_utils.infer_language_pair(folder)
+    names = [setting("source_lang") or found[0], setting("target_lang") or found[1]]
+    for language, dictionary in zip(names, (src_dict, tgt_dict)):
+        file = os.path.join(folder, f"dict.{language}.txt")
+        if os.path.isfile(file):
             if TranslationTask.load_dictionary(file).symbols != dictionary.symbols:
                 raise ValueError(
                     f"--drafter-path: {path} was trained with {file}, whose symbols differ from "

@@ -1,13 +1,16 @@
 """``--task translation_specdec``: fairseq's translation task with draft-then-verify decoding."""
 
 import copy
+import gc
 import logging
 import os
 import weakref
+from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
+from omegaconf import OmegaConf
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation import builder
@@ -49,6 +52,7 @@ class TranslationSpecDecTask(TranslationTask):
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
         self._said_beam = False
+        self._collected = False
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
         self._drafters: Dict[Tuple[str, int], Any] = {}
@@ -93,6 +97,10 @@ class TranslationSpecDecTask(TranslationTask):
             )
         if prefix_allowed_tokens_fn is not None:
             raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")
+        if OmegaConf.is_config(args):
+            # Asking one for a field that it lacks leaves a traceback behind, and with it the frame
+            # that will hold the generator, until the next garbage collection.
+            args = Namespace(**OmegaConf.to_container(args))
         if getattr(args, "beam", 1) != 1 and not self._said_beam:
             self._said_beam = True
             logger.info("--beam %s: speculative decoding is greedy, beam 1 is used", args.beam)
@@ -107,6 +115,9 @@ class TranslationSpecDecTask(TranslationTask):
             extra.get("lm_model"),
             load=self._load_drafter,
         )
+        if not self._collected:
+            self._collected = True
+            gc.collect()  # fairseq's own commands have asked so, see above
         self._generators.add(generator)
         # fairseq's command lines tell no one when they end. They drop the generator when they do,
         # before a --results-path file, to which the log goes then, is closed.

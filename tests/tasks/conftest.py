@@ -13,7 +13,7 @@ SHAPE = {
     "max_source_positions": 64, "max_target_positions": 64,
 }  # fmt: skip
 TRAINING = {
-    "optimizer": "adam", "lr": 4e-3, "lr_scheduler": "inverse_sqrt", "warmup_updates": 40,
+    "optimizer": "adam", "lr": 4e-3, "lr_scheduler": "fixed", "warmup_updates": 40,
     "batch_size": 32, "no_epoch_checkpoints": True, "seed": 1, "log_format": "simple",
 }  # fmt: skip
 

@@ -140,13 +140,14 @@ def test_a_drafter_with_a_larger_dictionary(attempt, toy, tmp_path):
 
 
 def test_a_drafter_with_other_symbols(attempt, toy, tmp_path):
+    (tmp_path / "train.src-tgt.src.idx").write_bytes(b"")  # names the languages
     for language in ("src", "tgt"):
         lines = (toy.data / f"dict.{language}.txt").read_text(encoding="utf-8").splitlines(True)
         random.Random(1).shuffle(lines)
         (tmp_path / f"dict.{language}.txt").write_text("".join(lines), encoding="utf-8")
 
     def move(state):
-        state["cfg"]["task"].data = str(tmp_path)
+        state["cfg"]["task"]["data"] = str(tmp_path)
 
     message = attempt(drafter_path=altered(toy.d, tmp_path, move), **GAD)
     assert "--drafter-path" in message and str(tmp_path / "dict.src.txt") in message

@@ -148,8 +148,9 @@ def test_a_drafter_keeps_its_own_block_size_under_this_task():
     """--block-size is a flag of the drafter's architecture as well."""
     words = ["--arch", "spec_drafter_tiny", "--criterion", "glancing_block_loss"]
     words += ["--optimizer", "adam", "--lr", "1"]
-    cfg = parsed(options.get_training_parser(), *words)
-    assert (cfg.model.block_size, cfg.task.block_size) == (25, None)
+    assert parsed(options.get_training_parser(), *words).model.block_size == 25
+    words += ["--block-size", "6"]
+    assert parsed(options.get_training_parser(), *words).model.block_size == 6
 
 
 def test_a_closed_log_is_left_alone(capsys):
