@@ -1,0 +1,73 @@
+import torch
+
+from fairseq_specdec.verifier.kv_cache import KVCache
+from fairseq_specdec.verifier.positions import causal_horizon, horizon_mask
+
+LIKE = torch.zeros(1)
+
+
+def entries(rows, width, value):
+    return torch.full((rows, width, 4), float(value))
+
+
+def write(cache, start, width, value):
+    """Write a block at a start per row, as the verifier does; returns what attention reads."""
+    slot = causal_horizon(torch.tensor(start), width)
+    even = len(set(start)) == 1
+    cache.reserve(max(start) + width)
+    cache.aim(slot, start[0] if even else None)
+    return cache.write(0, entries(len(start), width, value), max(start) + width)
+
+
+def commit(cache, lengths):
+    cache.commit(torch.tensor(lengths), lengths)
+
+
+def test_rejected_tokens_are_overwritten():
+    cache = KVCache(1, 4)
+    cache.start(2, 8, LIKE)
+    write(cache, [0, 0], 4, 1.0)
+    commit(cache, [2, 1])  # rolled back
+    seen = write(cache, [2, 1], 2, 2.0)[..., 0]
+    assert seen[0].tolist() == [1, 1, 2, 2]
+    assert seen[1].tolist() == [1, 2, 2, 1]  # the last slot is stale, and behind every horizon
+
+
+def test_grows_without_losing_anything():
+    cache = KVCache(1, 4)
+    cache.start(2, 2, LIKE)
+    write(cache, [0, 0], 2, 1.0)
+    seen = write(cache, [2, 1], 5, 2.0)
+    assert cache.capacity >= 7
+    assert seen[0, :, 0].tolist() == [1, 1, 2, 2, 2, 2, 2]
+    assert seen[1, :6, 0].tolist() == [1, 2, 2, 2, 2, 2]
+
+
+def test_pruned_rows_keep_their_own_past():
+    cache = KVCache(1, 4)
+    cache.start(3, 8, LIKE)
+    cache.aim(causal_horizon(torch.zeros(3, dtype=torch.long), 2), 0)
+    cache.write(0, torch.arange(3.0).view(3, 1, 1).expand(3, 2, 4), 2)
+    commit(cache, [2, 2, 2])
+    cache.prune(torch.tensor([0, 2]), [0, 2])
+    seen = write(cache, [2, 2], 1, 9.0)
+    assert seen[..., 0].tolist() == [[0, 0, 9], [2, 2, 9]]
+    assert cache.host_lengths == [2, 2]
+
+
+def test_a_smaller_batch_reuses_the_buffers():
+    cache = KVCache(2, 4)
+    cache.start(4, 8, LIKE)
+    before = [buffer.data_ptr() for buffer in cache.slots]
+    cache.start(2, 4, LIKE)
+    assert [buffer.data_ptr() for buffer in cache.slots] == before
+    assert cache.rows == 2
+    assert cache.nbytes() == 2 * 4 * 8 * 4 * 4
+
+
+def test_each_query_sees_its_own_past_only():
+    mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
+    assert mask.long().tolist() == [
+        [[1, 1, 1, 0], [1, 1, 1, 1]],
+        [[1, 0, 0, 0], [1, 1, 0, 0]],
+    ]
