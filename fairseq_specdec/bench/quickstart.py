@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
@@ -196,12 +197,9 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Entry point.
-
-    Raises:
-        FileNotFoundError: a demo pair is missing.
-    """
+    """Entry point; ends with a message where a demo pair is missing."""
     options = get_parser().parse_args(arguments)
+    logging.getLogger().setLevel(logging.WARNING)  # fairseq logs every file it opens
     ende, edit = (os.path.join(options.data_bin, f"demo_{n}") for n in ("ende", "edit"))
     plans = {
         "ende": (
@@ -224,9 +222,11 @@ def main(arguments: Optional[List[str]] = None) -> None:
     results = []
     for name in options.pairs.split(","):
         pair, make = plans[name]
-        results.append(
-            measure(pair, make, options.limit, options.batch_size, options.show, say)
-        )
+        try:
+            result = measure(pair, make, options.limit, options.batch_size, options.show, say)
+        except FileNotFoundError as error:
+            raise SystemExit(str(error)) from error
+        results.append(result)
     facts = provenance.settings()
     say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
     if options.json:
