@@ -40,16 +40,19 @@ def one_thread():
 
 @contextlib.contextmanager
 def captured_log(stream):
-    """Everything logged at INFO and above goes to ``stream`` too."""
-    root, handler = logging.getLogger(), logging.StreamHandler(stream)
-    level = root.level
+    """Everything logged at INFO and above goes to ``stream`` too, whatever was set before."""
+    root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
+    handler = logging.StreamHandler(stream)
+    levels = root.level, fairseq.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    fairseq.setLevel(logging.NOTSET)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        root.setLevel(level)
+        root.setLevel(levels[0])
+        fairseq.setLevel(levels[1])
 
 
 def run_here(command, *arguments, log=None, **flags):
