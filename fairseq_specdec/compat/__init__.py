@@ -13,6 +13,7 @@ from .checkpoints import allow_checkpoint_types, numpy_core_alias, old_meters_al
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .ngrams import block_ngrams_on_cpu
 from .tpu import bf16_without_tpu
+from .truncated import name_unreadable_checkpoints
 from .user_dir import know_own_folder
 
 FIXES = (
@@ -27,6 +28,7 @@ FIXES = (
     bf16_without_tpu,
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
+    name_unreadable_checkpoints,
 )
 
 

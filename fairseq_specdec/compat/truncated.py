@@ -1,0 +1,29 @@
+"""Checkpoints that cannot be read are named."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from .patch import wrap_once
+
+
+def name_unreadable_checkpoints() -> None:
+    """Say which file it is that torch cannot read.
+
+    Fault: for a truncated file torch says "PytorchStreamReader failed reading zip archive" or
+    "Ran out of input", without its name; ``--path a.pt:b.pt`` leaves one to guess. Versions: all.
+    The exception keeps its type; types other than torch.load raises pass as they are.
+    """
+    from fairseq import checkpoint_utils
+
+    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", "name_unreadable_checkpoints", _load)
+
+
+def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return original(path, *args, **kwargs)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise type(error)(
+            f"{path}: cannot be read as a checkpoint ({error}); is the file complete, and fairseq's?"
+        ) from error
