@@ -25,5 +25,5 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         return original(path, *args, **kwargs)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise type(error)(
-            f"{path}: cannot be read as a checkpoint ({error}); is the file complete, and fairseq's?"
+            f"{path}: cannot be read as a checkpoint ({error}); is the file complete?"
         ) from error
