@@ -33,8 +33,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         default="same",
         metadata={
             "help": "number format of the drafter: same (as the verifier), fp32, fp16 or bf16; the "
-            "verifier decides, so gad stays exact (bf16 halves the drafter's time on CPUs with "
-            "bf16 instructions)"
+            "verifier decides, so gad stays exact"
         },
     )
     collapse_repeats: bool = field(
