@@ -16,17 +16,25 @@ class TranslationSpecDecConfig(TranslationConfig):
         default="greedy",
         metadata={
             "help": "decoding strategy: greedy (nothing drafted), iad (the source is the draft), "
-            "gad (drafter, exact verification), gad++ or specdec (drafter, top-beta and tau)"
+            "gad (drafter, exact verification), gad++ or specdec (drafter, top-beta and tau), "
+            "sps (speculative sampling with a small autoregressive model; greedy without "
+            "--sampling), bild (Big Little Decoder with a small model), bild-early-exit (the same, "
+            "with the first layers of an early_exit_transformer as the small model)"
         },
     )
     drafter_path: Optional[str] = field(
-        default=None, metadata={"help": "checkpoint of the drafter (gad, gad++)"}
+        default=None,
+        metadata={
+            "help": "checkpoint of the drafter (gad, gad++, specdec) or of the small model (sps, "
+            "bild)"
+        },
     )
     block_size: Optional[int] = field(
         default=None,
         metadata={
             "help": "k, tokens drafted per iteration; at most what the drafter was trained for "
-            "(default: that; for iad the whole rest of the source)"
+            "(default: that; for iad the whole rest of the source; for sps, where it is gamma, 4; "
+            "for bild 10)"
         },
     )
     drafter_dtype: str = field(
@@ -50,6 +58,43 @@ class TranslationSpecDecConfig(TranslationConfig):
     tau: float = field(
         default=1.0,
         metadata={"help": "tau of gad++: and at most this far (in log-probability) below the best"},
+    )
+    alpha_fb: float = field(
+        default=0.6,
+        metadata={
+            "help": "alpha_FB of bild, the fallback threshold, from 0 to 1: the small model hands "
+            "over to the big one where its largest probability is below this (0: never, 1: always)"
+        },
+    )
+    alpha_rb: float = field(
+        default=2.0,
+        metadata={
+            "help": "alpha_RB of bild, the rollback threshold, 0 or more: the big model drops the "
+            "first draft token whose -log p is above this, and all behind it (0: all tokens, inf: "
+            "none)"
+        },
+    )
+    accept_top_k: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "blockwise: accept a draft token that is among the verifier's so many best, 1 "
+            "or more (top-k selection; default: exact, which is 1)"
+        },
+    )
+    accept_epsilon: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "epsilon of blockwise, 0 or more: accept a draft token whose number is at most "
+            "this far from the verifier's choice; for vocabularies of integers, such as pixels "
+            "(default: exact, which is 0)"
+        },
+    )
+    min_block_size: int = field(
+        default=1,
+        metadata={
+            "help": "l of blockwise, from 1 to k: tokens added in every iteration at least, unseen "
+            "if need be, whatever else decides (default: 1, which changes nothing)"
+        },
     )
 
 

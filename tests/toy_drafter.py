@@ -30,11 +30,11 @@ class ToyTask:
         self.cfg = Namespace(**cfg)
 
 
-def make_drafter(task=None, arch="spec_drafter_tiny", **settings):
+def make_drafter(task=None, arch="spec_drafter_tiny", model=SpecDrafter, **settings):
     settings = dict({"block_size": 4, "dropout": 0.0}, **settings)
     args = Namespace(arch=arch, **settings)
     ARCH_CONFIG_REGISTRY[arch](args)
-    return SpecDrafter.build_model(args, task or ToyTask())
+    return model.build_model(args, task or ToyTask())
 
 
 def make_verifier(task=None, **settings):

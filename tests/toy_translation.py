@@ -5,6 +5,7 @@ broken cache goes unnoticed. The task here asks the model to find its place in t
 step, so that a wrong cache, mask or position changes the output.
 """
 
+import copy
 import functools
 from argparse import Namespace
 
@@ -15,7 +16,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_specdec.models.attached_drafter import AttachedDrafter
 from fairseq_specdec.models.spec_drafter import SpecDrafter
+from fairseq_specdec.models.verifier_states import spread_layers
 
 PAD, EOS = 1, 2
 WORDS = 24
@@ -150,6 +153,14 @@ def toy_drafter(block_size=4, updates=250, **settings):
     ARCH_CONFIG_REGISTRY[arch](args)
     model = SpecDrafter.build_model(args, make_task())
 
+    train(drafter_step(model), model.parameters(), updates)
+    return model.eval()
+
+
+def drafter_step(model):
+    """One update's loss, for ``train``."""
+    block_size = model.decoder.block_size
+
     def step(sample, targets):
         target = pad_to(targets, left=False)
         previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
@@ -161,7 +172,23 @@ def toy_drafter(block_size=4, updates=250, **settings):
         out = model(prev_output_tokens=previous, cuts=cuts, targets=blocks, **sample["net_input"])
         return F.cross_entropy(out["logits"], blocks[out["learnt"]])
 
-    train(step, model.parameters(), updates)
+    return step
+
+
+@functools.lru_cache(maxsize=None)
+def toy_attached_drafter(shape="post_norm", block_size=4, updates=250, **settings):
+    """A drafter that reads ``toy_model(shape)``, in eval mode."""
+    torch.manual_seed(5)
+    arch = "attached_drafter_tiny"
+    verifier = toy_model(shape)
+    layers = ",".join(map(str, spread_layers(len(verifier.decoder.layers))))
+    chosen = {"arch": arch, "block_size": block_size, "dropout": 0.0, "read_layers": layers}
+    chosen.update(encoder_embed_dim=32, encoder_attention_heads=4)
+    args = Namespace(**dict(chosen, **settings))
+    ARCH_CONFIG_REGISTRY[arch](args)
+    model = AttachedDrafter.build_model(args, make_task())
+    model.encoder.attach(copy.deepcopy(verifier))
+    train(drafter_step(model), model.parameters(), updates)
     return model.eval()
 
 

@@ -1,7 +1,22 @@
 """Acceptance rules: which draft tokens the verifier keeps (pure tensor functions)."""
 
 from .base import Acceptance, AcceptanceRule, leading
+from .distance import DistanceRule
 from .exact import ExactRule
+from .minimum_block import MinimumBlockRule
+from .rollback import RollbackRule
+from .sampling import Sampler, SamplingRule
 from .top_beta import TopBetaRule
 
-__all__ = ["Acceptance", "AcceptanceRule", "ExactRule", "TopBetaRule", "leading"]
+__all__ = [
+    "Acceptance",
+    "AcceptanceRule",
+    "DistanceRule",
+    "ExactRule",
+    "MinimumBlockRule",
+    "RollbackRule",
+    "Sampler",
+    "SamplingRule",
+    "TopBetaRule",
+    "leading",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -26,14 +26,29 @@ class AcceptanceRule:
 
     Class attributes:
         lossless: the output equals what the verifier alone would have produced.
-        needs_draft_probabilities: the rule asks for the drafter's log-probabilities.
+        needs_draft_probabilities: the rule asks for ``draft_log_probs``.
     """
 
     lossless = False
     needs_draft_probabilities = False
 
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        """Learn what the tokens stand for, if that matters; called once, before decoding.
+
+        Args:
+            symbols: V, the target dictionary's.
+
+        Raises:
+            ValueError: the rule makes no sense for such tokens.
+        """
+
     def accept(
-        self, draft: Tensor, lengths: Tensor, log_probs: Tensor, best: Tensor
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
     ) -> Acceptance:
         """Judge a block of drafts.
 
@@ -44,6 +59,8 @@ class AcceptanceRule:
                 given the draft tokens before it, with every decoding constraint applied
                 (forbidden tokens are -inf).
             best: long [B, K+1], the verifier's choice at each position.
+            draft_log_probs: float [B, K, V], the distributions that the draft tokens were drawn
+                from; None where the drafter gives none.
         """
         raise NotImplementedError
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from torch import Tensor
 
 from .base import Acceptance, AcceptanceRule, judged
@@ -16,6 +18,11 @@ class ExactRule(AcceptanceRule):
     lossless = True
 
     def accept(
-        self, draft: Tensor, lengths: Tensor, log_probs: Tensor, best: Tensor
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
     ) -> Acceptance:
         return judged(draft == best[:, :-1], lengths, best)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from torch import Tensor
 
 from .base import Acceptance, AcceptanceRule, judged
@@ -26,7 +28,12 @@ class TopBetaRule(AcceptanceRule):
         self.tau = tau
 
     def accept(
-        self, draft: Tensor, lengths: Tensor, log_probs: Tensor, best: Tensor
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
     ) -> Acceptance:
         width = draft.size(1)
         scored = log_probs[:, :width]

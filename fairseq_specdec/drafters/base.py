@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ class Draft(NamedTuple):
         tokens: long [B, K]; what stands behind a row's length is ignored. K may be 0.
         lengths: long [B], draft tokens of each row; 0 makes the iteration an ordinary
             autoregressive step for that row.
-        log_probs: float [B, K] of the tokens under the drafter, or None.
+        log_probs: float [B, K, V], the distributions that the tokens were drawn from, or None.
     """
 
     tokens: Tensor
@@ -27,16 +27,29 @@ class Drafter:
 
     Class attributes:
         gives_probabilities: ``propose`` fills ``Draft.log_probs``.
+        read_layers: the verifier's decoder layers, counted from 1, whose states ``observe`` wants;
+            empty for a drafter that reads none.
     """
 
     gives_probabilities = False
+    read_layers: Sequence[int] = ()
 
-    def start(self, net_input: Dict[str, Any], max_len: int) -> None:
+    def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         """Begin a batch.
 
         Args:
             net_input: fairseq's ``sample["net_input"]`` (src_tokens [B, S], src_lengths [B]).
             max_len: most target tokens before </s>.
+            encoder_out: the (first) verifier's encoder output, as fairseq gives it.
+        """
+
+    def observe(self, states: Tensor, sizes: Tensor) -> None:
+        """A verification is over. Called only where ``read_layers`` names layers.
+
+        Args:
+            states: [B, W, n C], the (first) verifier's states side by side; entry w predicted the
+                w-th token after those that were accepted before.
+            sizes: long [B], so many tokens of each row were accepted now, at most W.
         """
 
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:

@@ -65,7 +65,7 @@ class InputCopyDrafter(Drafter):
         self.start_symbol = start_symbol
         self.longest = longest
 
-    def start(self, net_input: Dict[str, Any], max_len: int) -> None:
+    def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         src_tokens = net_input["src_tokens"]
         real = src_tokens.ne(self.pad)
         # Rows may be padded on either side: a stable sort brings the words to the front.

@@ -7,11 +7,17 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_specdec.acceptance.sampling import Sampler
+from fairseq_specdec.models.chain_head import ChainSearch
+from fairseq_specdec.models.verifier_states import StateProducts
 from fairseq_specdec.verifier.decoder_stack import DecoderStack
 from fairseq_specdec.verifier.encoder_stack import EncoderStack
 from fairseq_specdec.verifier.positions import horizon_mask, learned_limit
 
 from .base import Draft, Drafter
+
+# The chain chooses among so many tokens at each mask.
+CHAIN_CANDIDATES = 32
 
 
 def without_repeats(tokens: Tensor) -> Tuple[Tensor, Tensor]:
@@ -37,17 +43,23 @@ class NarBlockDrafter(Drafter):
     """Predicts k tokens at k [MASK] positions in parallel: paper 000, equation (6) and 3.2.1;
     paper 004, equations (5) to (7).
 
+    An ``AttachedDrafter`` has no encoder: it attends to the verifier's encoder output and reads the
+    verifier's decoder states through ``observe``.
+
     With a leftward prefix the keys and values of accepted tokens are kept, so an iteration
     computes the newly accepted tokens and the k masks only. The bidirectional prefix of the
     papers changes with every new token and is computed anew.
 
     Args:
-        model: a ``SpecDrafter``.
+        model: a ``SpecDrafter``, perhaps an ``AttachedDrafter``.
         block_size: k, at most what the drafter was trained for.
         pad: padding index, never drafted.
         stopwatch: ``with stopwatch("encoder")``-style timer.
         dtype: number format to run in, or None for the verifier's.
         collapse_repeats: draft what ``without_repeats`` leaves of a block.
+        temperature: divides the logits.
+        sampler: draws each mask's token and tells the distributions; None drafts the likeliest
+            tokens. Not for a drafter with a chain head, nor with ``collapse_repeats``.
     """
 
     def __init__(
@@ -58,6 +70,8 @@ class NarBlockDrafter(Drafter):
         stopwatch: Any,
         dtype: Optional[torch.dtype] = None,
         collapse_repeats: bool = False,
+        temperature: float = 1.0,
+        sampler: Optional[Sampler] = None,
     ) -> None:
         self.model = model
         self.decoder = model.decoder
@@ -66,26 +80,42 @@ class NarBlockDrafter(Drafter):
         self.stopwatch = stopwatch
         self.dtype = dtype
         self.collapse_repeats = collapse_repeats
+        self.temperature = temperature
+        self.sampler = sampler
+        self.gives_probabilities = sampler is not None
         self.stack: Optional[DecoderStack] = None
+        self.read_layers = getattr(model.encoder, "read_layers", ())
+        self.states: Optional[Tensor] = None
         self.limit = learned_limit(self.decoder.embed_positions, self.decoder.padding_idx)
 
     def refresh(self) -> None:
         self.stack = None
 
-    def start(self, net_input: Dict[str, Any], max_len: int) -> None:
+    def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         if self.stack is None:
             self.stack = DecoderStack(self.decoder, "--drafter-path")
-            self.encode = EncoderStack(self.model.encoder)
-        with self.stopwatch("encoder"):
-            encoder_out = self.encode(net_input)
+            self.chain = ChainSearch(self.decoder, CHAIN_CANDIDATES) if self.decoder.chain else None
+            self.encode = None if self.read_layers else EncoderStack(self.model.encoder)
+            if self.read_layers:
+                self.read_states = StateProducts(self.decoder)
+        if self.encode is not None:
+            with self.stopwatch("encoder"):
+                encoder_out = self.encode(net_input)
+        else:
+            self.states = None
+        self.spent = False
         masks = encoder_out["encoder_padding_mask"]
         self.stack.start(
-            encoder_out["encoder_out"][0],
+            encoder_out["encoder_out"][0].to(self.decoder.output_projection.weight.dtype),
             masks[0] if len(masks) > 0 else None,
             min(max_len + 1, 63) + 2 * self.block_size + 2,
         )
         self.source = self.decoder.start_source(net_input["src_tokens"])
         self.max_len = max_len
+
+    def observe(self, states: Tensor, sizes: Tensor) -> None:
+        self.states = states.to(self.decoder.output_projection.weight.dtype)
+        self.sizes = sizes
 
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
         assert self.stack is not None
@@ -95,7 +125,9 @@ class NarBlockDrafter(Drafter):
         if self.limit is not None:
             room = min(room, self.limit - longest - 1)
         masks = max(0, min(self.block_size, room))
-        if masks == 0:
+        # Once without room, states went by unread: a reading drafter stays silent.
+        self.spent = self.spent or (masks == 0 and bool(self.read_layers))
+        if masks == 0 or self.spent:
             return Draft(tokens.new_zeros(tokens.size(0), 0), torch.zeros_like(lengths))
 
         # Columns: tokens accepted since the last call (ragged, padded to `fresh`), then masks.
@@ -122,10 +154,13 @@ class NarBlockDrafter(Drafter):
             if self.limit is not None:
                 token_at = token_at.clamp(max=self.limit - 1)
         cache.aim(torch.cat([slot, mask_at], 1), cached[0] if even else None)
+        read = last = None
+        if self.states is not None:
+            read, last = self.read_states(self.states[:, :fresh], self.sizes)
         x = torch.cat(
             [
-                self.decoder.embed_prefix(tokens.gather(1, token_at), token_at),
-                self.decoder.embed_masks(mask_at, self.source),
+                self.decoder.embed_prefix(tokens.gather(1, token_at), token_at, read),
+                self.decoder.embed_masks(mask_at, self.source, last),
             ],
             1,
         )
@@ -133,9 +168,19 @@ class NarBlockDrafter(Drafter):
         features = self.stack.run(x, seen, upto)
         if not self.decoder.bidirectional_prefix:
             cache.commit(lengths + 1, [have + 1 for have in host_lengths])
-        logits = self.stack.vocabulary(features[:, fresh:])
+        features = features[:, fresh:]
+        logits = self.stack.vocabulary(features)
         logits[..., self.pad] = float("-inf")
-        drafted = logits.argmax(-1)
+        if self.sampler is not None:
+            log_probs = (logits / self.temperature).log_softmax(-1, dtype=torch.float32)
+            chances = self.sampler.warp(log_probs)
+            drafted = self.sampler.draw(chances)
+            return Draft(drafted, torch.full_like(lengths, masks), chances.log())
+        if self.chain is None:
+            drafted = logits.argmax(-1)
+        else:
+            before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
+            drafted = self.chain(features, logits, before)
         if self.collapse_repeats:
             return Draft(*without_repeats(drafted))
         return Draft(drafted, torch.full_like(lengths, masks))
@@ -143,5 +188,8 @@ class NarBlockDrafter(Drafter):
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         assert self.stack is not None
         self.stack.prune(keep, host_keep)
+        if self.states is not None:
+            self.states = self.states.index_select(0, keep)
+            self.sizes = self.sizes.index_select(0, keep)
         if self.source is not None:
             self.source = tuple(x.index_select(0, keep) for x in self.source)

@@ -1,22 +1,22 @@
-"""From flags to a generator: which drafter and which rule each strategy is made of."""
+"""From flags to a generator, or to an error that names the flag."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, List, Optional
 
-import torch
 from fairseq.models.transformer import TransformerModelBase
 
-from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
-from fairseq_specdec.drafters import Drafter, InputCopyDrafter, NarBlockDrafter, NoDrafter
+from fairseq_specdec.acceptance import Sampler
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.drafters import Drafter
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.verifier.verifier import Verifier
 
-from .drafter_file import load_drafter
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
+from .strategies import DRAFTER_DTYPES, OWN_FLAGS, STRATEGIES, Setup
 
 # Generation flags that cannot be honoured, with the value that means "not used".
 REFUSED = {
@@ -36,93 +36,6 @@ REFUSED = {
 }
 
 
-DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
-    "same": None,
-    "fp32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-}
-
-
-class _Setup(NamedTuple):
-    """What a strategy's parts may be made from."""
-
-    settings: Any
-    models: List[Any]
-    src_dict: Any
-    tgt_dict: Any
-    stats: DecodingStats
-    load: Callable[[str, Any, Any], Any]
-
-
-class Strategy(NamedTuple):
-    """One line per system of the papers."""
-
-    drafter: Callable[[_Setup], Drafter]
-    rule: Callable[[Any], AcceptanceRule]
-
-
-def _exact(settings: Any) -> AcceptanceRule:
-    return ExactRule()
-
-
-def _top_beta(settings: Any) -> AcceptanceRule:
-    return TopBetaRule(settings.top_beta, settings.tau)
-
-
-def _no_drafter(setup: _Setup) -> Drafter:
-    return NoDrafter()
-
-
-def _input_copy(setup: _Setup) -> Drafter:
-    size = setup.settings.block_size
-    return InputCopyDrafter(setup.tgt_dict.pad(), setup.tgt_dict.eos(), size)
-
-
-def _nar_block(setup: _Setup) -> Drafter:
-    settings = setup.settings
-    model = setup.load(settings.drafter_path, setup.src_dict, setup.tgt_dict)
-    trained = model.decoder.block_size
-    size = settings.block_size or trained
-    if size > trained:
-        raise ValueError(
-            f"--block-size {size}: the drafter {settings.drafter_path} was trained for blocks of "
-            f"{trained}; use --block-size {trained} or less, or train a drafter for more"
-        )
-    model.eval()
-    drafter = NarBlockDrafter(
-        model,
-        size,
-        setup.tgt_dict.pad(),
-        setup.stats.stopwatch,
-        DRAFTER_DTYPES[settings.drafter_dtype],
-        settings.collapse_repeats,
-    )
-    follow(drafter, setup.models[0])
-    return drafter
-
-
-STRATEGIES: Dict[str, Strategy] = {
-    "greedy": Strategy(_no_drafter, _exact),
-    "iad": Strategy(_input_copy, _exact),
-    "gad": Strategy(_nar_block, _exact),
-    "gad++": Strategy(_nar_block, _top_beta),
-    "specdec": Strategy(_nar_block, _top_beta),
-}
-
-
-def follow(drafter: Drafter, verifier: Any) -> None:
-    """Move a drafter's model, if it has one, to the verifier's device, and to the dtype asked for
-    or else the verifier's.
-
-    fairseq moves and halves the models of ``--path`` only.
-    """
-    if isinstance(drafter, NarBlockDrafter):
-        like = next(verifier.parameters())
-        drafter.model.to(device=like.device, dtype=drafter.dtype or like.dtype)
-        drafter.refresh()
-
-
 def check_verifier(model: Any, name: str) -> None:
     """Refuse, by name, models that the engine cannot run.
 
@@ -133,7 +46,7 @@ def check_verifier(model: Any, name: str) -> None:
         raise ValueError(
             f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
         )
-    stock = ("TransformerDecoder", "TransformerDecoderBase")
+    stock = ("TransformerDecoder", "TransformerDecoderBase", "BlockwiseDecoder")
     decoder = type(getattr(model, "decoder", None)).__name__
     if not isinstance(model, TransformerModelBase) or decoder not in stock:
         raise ValueError(
@@ -142,13 +55,16 @@ def check_verifier(model: Any, name: str) -> None:
         )
 
 
-def check_generation_flags(args: Any) -> None:
+def check_generation_flags(args: Any, strategy: str) -> None:
     """Refuse, by name, generation flags that would be ignored.
 
     Raises:
         ValueError: naming the flag.
     """
+    honoured = STRATEGIES[strategy].honours
     for name, unused in REFUSED.items():
+        if name in honoured:
+            continue
         value = getattr(args, name, unused)
         if value != unused and value is not False and value is not None:
             flag = "--" + name.replace("_", "-")
@@ -160,6 +76,28 @@ def check_generation_flags(args: Any) -> None:
         raise ValueError("--nbest: there is one hypothesis a sentence (beam 1); use --nbest 1")
     if getattr(args, "temperature", 1.0) <= 0:
         raise ValueError("--temperature: must be greater than 0")
+
+
+def sampler_of(args: Any) -> Optional[Sampler]:
+    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``.
+
+    Returns:
+        None without ``--sampling``.
+
+    Raises:
+        ValueError: a value out of range or without ``--sampling``, by flag name.
+    """
+    given = {}
+    for name in ("sampling_topk", "sampling_topp"):
+        value = getattr(args, name, REFUSED[name])
+        given[name[len("sampling_") :]] = None if value == REFUSED[name] else value
+    sampler = Sampler(**given)
+    if getattr(args, "sampling", False):
+        return sampler
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"--sampling-{name}: needs --sampling")
+    return None
 
 
 def check_settings(settings: Any) -> None:
@@ -178,9 +116,16 @@ def check_settings(settings: Any) -> None:
         raise ValueError(
             f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
         )
+    for name, owners in OWN_FLAGS.items():
+        default = TranslationSpecDecConfig.__dataclass_fields__[name].default
+        if settings.strategy not in owners and getattr(settings, name) != default:
+            raise ValueError(
+                f"--{name.replace('_', '-')}: --strategy {settings.strategy} does not use it; "
+                f"leave it out, or use --strategy {' or '.join(owners)}"
+            )
     strategy = STRATEGIES[settings.strategy]
     strategy.rule(settings)
-    needs_drafter = strategy.drafter is _nar_block
+    needs_drafter = strategy.needs_drafter
     if needs_drafter and not settings.drafter_path:
         raise ValueError(f"--strategy {settings.strategy}: needs --drafter-path")
     if needs_drafter and not os.path.isfile(settings.drafter_path):
@@ -192,17 +137,23 @@ def check_settings(settings: Any) -> None:
         )
 
 
-def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any) -> None:
-    """Refuse a strategy that the dictionaries do not allow.
+def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: Any = None) -> None:
+    """Refuse a strategy, or with ``settings`` its rule, that the dictionaries do not allow.
 
     Raises:
-        ValueError: ``iad`` where source and target differ.
+        ValueError: ``iad`` where source and target differ, ``--accept-epsilon`` for words.
     """
+    if settings is not None:
+        STRATEGIES[strategy].rule(settings).read_vocabulary(tgt_dict.symbols)
     if strategy == "iad" and src_dict.symbols != tgt_dict.symbols:
         raise ValueError(
             "--strategy iad: source and target dictionaries differ, so source tokens cannot be "
             "drafts; preprocess with fairseq-preprocess --joined-dictionary and train on that"
         )
+
+
+def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+    return read(path, src_dict, tgt_dict)
 
 
 def build_generator(
@@ -214,7 +165,7 @@ def build_generator(
     lm_model: Any = None,
     drafter: Optional[Drafter] = None,
     stats: Optional[DecodingStats] = None,
-    load: Optional[Callable[[str, Any, Any], Any]] = None,
+    load: Optional[Callable[[str, Any, Any, Callable], Any]] = None,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
 
@@ -226,13 +177,14 @@ def build_generator(
         lm_model: refused.
         drafter: use this one instead of the strategy's own.
         stats: counters to add to.
-        load: used in place of ``load_drafter``.
+        load: reads drafters, as ``Setup.load``.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     check_settings(settings)
-    check_generation_flags(args)
+    check_generation_flags(args, settings.strategy)
+    sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
     if lm_model is not None:
         raise ValueError("--lm-path: cannot be honoured by speculative decoding")
@@ -241,8 +193,21 @@ def build_generator(
     stats = stats or DecodingStats()
     strategy = STRATEGIES[settings.strategy]
     if drafter is None:
-        setup = _Setup(settings, models, src_dict, tgt_dict, stats, load or load_drafter)
+        setup = Setup(
+            settings,
+            models,
+            src_dict,
+            tgt_dict,
+            stats,
+            load or _load,
+            sampler,
+            getattr(args, "temperature", 1.0),
+        )
         drafter = strategy.drafter(setup)
+    rule = strategy.rule(settings)
+    if sampler is not None and strategy.sampled_rule is not None:
+        rule = strategy.sampled_rule(settings, sampler)
+    rule.read_vocabulary(tgt_dict.symbols)
     policy = LogitsPolicy(
         tgt_dict.pad(),
         tgt_dict.unk(),
@@ -252,9 +217,9 @@ def build_generator(
         getattr(args, "no_repeat_ngram_size", 0),
     )
     return SpeculativeGenerator(
-        Verifier(models, getattr(args, "temperature", 1.0)),
+        Verifier(models, getattr(args, "temperature", 1.0), drafter.read_layers),
         drafter,
-        strategy.rule(settings),
+        rule,
         policy,
         max_len_a=getattr(args, "max_len_a", 0),
         max_len_b=getattr(args, "max_len_b", 200),

@@ -7,20 +7,59 @@ from typing import Any, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.models.block_decoder import BlockDecoder
 
+# What a block drafter has and no other model.
+MASK = "decoder.mask_embedding"
+STOCK_DECODERS = ("TransformerDecoder", "TransformerDecoderBase")
+
 
 def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
-    """Load a drafter checkpoint.
-
-    The model is built by a plain translation task over the same dictionaries: the decoding task
-    would load a drafter of its own.
+    """Load the checkpoint of a block drafter.
 
     Raises:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
+    state = _read(path)
+    if MASK not in state["model"]:
+        raise ValueError(
+            f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
+            "were --path and --drafter-path swapped?"
+        )
+    model = _build(path, state, src_dict, tgt_dict)
+    if not isinstance(model.decoder, BlockDecoder):
+        raise ValueError(f"--drafter-path: {path} holds a {type(model).__name__}, no drafter")
+    return model
+
+
+def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+    """Load the checkpoint of a small autoregressive model that drafts token by token.
+
+    Raises:
+        ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
+            other dictionaries.
+    """
+    state = _read(path)
+    if MASK in state["model"]:
+        raise ValueError(
+            f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
+            "autoregressive TransformerModel; give one, or use --strategy gad"
+        )
+    model = _build(path, state, src_dict, tgt_dict)
+    decoder = type(getattr(model, "decoder", None)).__name__
+    if not isinstance(model, TransformerModelBase) or decoder not in STOCK_DECODERS:
+        raise ValueError(
+            f"--drafter-path: {path} holds a {type(model).__name__} with decoder {decoder}; this "
+            "strategy drafts with fairseq TransformerModel checkpoints only"
+        )
+    return model
+
+
+def _read(path: Optional[str]) -> Any:
+    """The checkpoint's content."""
     if not path:
         raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
     if not os.path.isfile(path):
@@ -35,14 +74,21 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
             f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
             "is the file complete?"
         ) from error
+    return state
+
+
+def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
+    """The model, once its dictionaries are known to be the verifier's.
+
+    It is built by a plain translation task over the same dictionaries: the decoding task would load
+    a drafter of its own.
+    """
     weights = state["model"]
-    if "decoder.mask_embedding" not in weights:
-        raise ValueError(
-            f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
-            "were --path and --drafter-path swapped?"
-        )
     for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
-        rows = weights[f"{side}.embed_tokens.weight"].size(0)
+        table = weights.get(f"{side}.embed_tokens.weight")
+        if table is None:  # an attached drafter has no encoder
+            continue
+        rows = table.size(0)
         if rows != len(dictionary):
             raise ValueError(
                 f"--drafter-path: its {side} dictionary has {rows} symbols, the verifier's "
@@ -51,8 +97,6 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     _check_symbols(path, state, src_dict, tgt_dict)
     task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
-    if not isinstance(models[0].decoder, BlockDecoder):
-        raise ValueError(f"--drafter-path: {path} holds a {type(models[0]).__name__}, no drafter")
     return models[0]
 
 
@@ -83,3 +127,31 @@ def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
                     "those of the verifier's dictionary; train the drafter on the verifier's "
                     "dict.txt"
                 )
+
+
+def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
+    """Refuse a verifier that an attached drafter cannot read; any other drafter reads none.
+
+    Args:
+        drafter: the drafter's model.
+        verifier: the verifier's model.
+        flag: what named the drafter, for the message.
+
+    Raises:
+        ValueError: the verifier has too few decoder layers or another width.
+    """
+    layers = getattr(drafter.encoder, "read_layers", None)
+    if not layers:
+        return
+    width, there = drafter.decoder.embed_dim, len(verifier.decoder.layers)
+    theirs = (verifier.encoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+    wrong = None
+    if theirs != (width, width):
+        wrong = f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"
+    elif layers[-1] > there:
+        wrong = f"has {there} decoder layers"
+    if wrong is not None:
+        raise ValueError(
+            f"{flag}: the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, "
+            f"and this one {wrong}; use the verifier that the drafter was trained with"
+        )

@@ -149,7 +149,7 @@ class _Batch:
         with stopwatch("encoder"):
             encoder_outs = owner.verifier.encode(net_input)
         owner.verifier.start(encoder_outs, self.max_len, 32)
-        owner.drafter.start(net_input, self.max_len)
+        owner.drafter.start(net_input, self.max_len, encoder_outs[0])
         self.prefix = prefix
         eos = owner.policy.eos
         # Columns: start symbol, tokens; blocks may be written past the limit, so grow on demand.
@@ -202,12 +202,13 @@ class _Batch:
             )
             # topk(2), not argmax: ties go where stock's topk(2 * beam) sends them.
             best = log_probs.topk(2, dim=-1).indices[..., 0]
-            counts, next_token = owner.rule.accept(drafted, lengths, log_probs, best)
+            draft_log_probs = None if draft.log_probs is None else draft.log_probs[:, :width]
+            counts, next_token = owner.rule.accept(
+                drafted, lengths, log_probs, best, draft_log_probs
+            )
 
             emitted = torch.cat([drafted, next_token.unsqueeze(1)], 1)
-            emitted = torch.where(
-                columns == counts.unsqueeze(1), next_token.unsqueeze(1), emitted
-            )
+            emitted = torch.where(columns == counts.unsqueeze(1), next_token.unsqueeze(1), emitted)
             # </s> may have been accepted inside the draft: the sentence ends there.
             ends = (emitted == owner.policy.eos) & (columns <= counts.unsqueeze(1))
             done = ends.any(1)
@@ -217,6 +218,8 @@ class _Batch:
             own = log_probs.gather(2, emitted.unsqueeze(2)).squeeze(2)
             self.scores.scatter_(1, at - 1, own)
             self.lengths = self.lengths + size
+            if owner.drafter.read_layers:
+                owner.drafter.observe(owner.verifier.states(), size)
             facts = [size, done.long(), torch.minimum(counts, size), lengths]
             if owner.keep_trace:
                 facts += list(torch.cat([drafted, emitted], 1).unbind(1))
@@ -233,6 +236,8 @@ class _Batch:
             stats.emitted += size
             stats.accepted += accepted
             stats.drafted += proposed
+            # A row that emitted no more than it accepted ended inside its draft.
+            stats.rollbacks += int(accepted < min(proposed, size))
             if owner.keep_trace:
                 draft, emitted = trace[:proposed], trace[width : width + size]
                 self.traces[row].append(Iteration(draft, accepted, emitted))

@@ -55,6 +55,7 @@ class DecodingStats:
         emitted: tokens that entered the output, </s> included.
         drafted: draft tokens put before the verifier.
         accepted: draft tokens that entered the output.
+        rollbacks: iterations in which the verifier put a token of its own in place of a draft one.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class DecodingStats:
         self.emitted = 0
         self.drafted = 0
         self.accepted = 0
+        self.rollbacks = 0
         self.total_seconds = 0.0
         self.stopwatch = Stopwatch()
 
@@ -73,13 +75,26 @@ class DecodingStats:
 
     @property
     def mean_iterations(self) -> float:
-        """Iterations per sentence (Iter. in the papers)."""
+        """Iterations per sentence (Iter. in the papers); each is one call of the verifier."""
         return self.iterations / self.sentences if self.sentences else 0.0
 
     @property
     def acceptance_rate(self) -> float:
         """Share of the drafted tokens that entered the output."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def fallback_share(self) -> float:
+        """Share of the verifier's calls in all steps of paper 003, Algorithm 1 (Table 4): each
+        turn of its loop emits a draft token or calls the big model."""
+        steps = self.drafted + self.iterations
+        return self.iterations / steps if steps else 0.0
+
+    @property
+    def rollback_share(self) -> float:
+        """Share of the same steps in which draft tokens were rolled back (Table 4)."""
+        steps = self.drafted + self.iterations
+        return self.rollbacks / steps if steps else 0.0
 
     def times(self) -> Dict[str, float]:
         """Seconds by section; what no section claims is ``rest``."""
@@ -97,9 +112,12 @@ class DecodingStats:
             "emitted_tokens": float(self.emitted),
             "drafted_tokens": float(self.drafted),
             "accepted_draft_tokens": float(self.accepted),
+            "rollbacks": float(self.rollbacks),
             "mean_accepted_tokens": self.mean_accepted_tokens,
             "mean_iterations": self.mean_iterations,
             "acceptance_rate": self.acceptance_rate,
+            "fallback_share": self.fallback_share,
+            "rollback_share": self.rollback_share,
             "seconds": self.total_seconds,
         }
         figures.update({f"seconds_{name}": value for name, value in self.times().items()})

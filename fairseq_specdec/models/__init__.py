@@ -1,8 +1,23 @@
-"""Models that fairseq registers: the block drafter."""
+"""Models that fairseq registers: drafters, and verifiers that draft for themselves."""
 
-from . import spec_drafter
+from . import attached_drafter, blockwise_transformer, early_exit_transformer, spec_drafter
+from .attached_drafter import AttachedDrafter
 from .block_decoder import BlockDecoder
+from .blockwise_transformer import BlockwiseConfig, BlockwiseTransformer
 from .drafter_config import SpecDrafterConfig
+from .early_exit_transformer import EarlyExitTransformer
 from .spec_drafter import SpecDrafter
 
-__all__ = ["BlockDecoder", "SpecDrafterConfig", "SpecDrafter", "spec_drafter"]
+__all__ = [
+    "AttachedDrafter",
+    "BlockDecoder",
+    "BlockwiseConfig",
+    "BlockwiseTransformer",
+    "EarlyExitTransformer",
+    "SpecDrafterConfig",
+    "SpecDrafter",
+    "attached_drafter",
+    "blockwise_transformer",
+    "early_exit_transformer",
+    "spec_drafter",
+]

@@ -21,7 +21,9 @@ from fairseq.modules import (
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from ..training.block_noising import block_attention, block_positions
+from ..training.block_noising import block_attention, block_positions, block_targets
+from .chain_head import ChainHead
+from .verifier_states import StateProjection
 
 SourceState = Tuple[Tensor, Tensor, Tensor]
 
@@ -76,6 +78,8 @@ class BlockDecoder(FairseqDecoder):
         dictionary: the target dictionary.
         embed_tokens: target embeddings, [V, C].
         source_copy: initial states of the masks from the source, or None.
+        state_widths: (n, C) of the verifier's states that prefix and masks start from: n layers,
+            each C wide; or None.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class BlockDecoder(FairseqDecoder):
         dictionary: Any,
         embed_tokens: nn.Embedding,
         source_copy: Optional[SourceCopy] = None,
+        state_widths: Optional[Tuple[int, int]] = None,
     ):
         super().__init__(dictionary)
         self.cfg = cfg
@@ -118,6 +123,12 @@ class BlockDecoder(FairseqDecoder):
         )
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
+        self.prefix_states: Optional[StateProjection] = None
+        self.mask_states: Optional[StateProjection] = None
+        if state_widths is not None:
+            self.prefix_states = StateProjection(*state_widths, dim)
+            self.mask_states = StateProjection(*state_widths, dim)
+        self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
         layers = [self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)]
         self.layers = (
@@ -181,17 +192,23 @@ class BlockDecoder(FairseqDecoder):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def embed_prefix(self, tokens: Tensor, positions: Tensor) -> Tensor:
+    def embed_prefix(
+        self, tokens: Tensor, positions: Tensor, read: Optional[Tensor] = None
+    ) -> Tensor:
         """States of known tokens before the first layer.
 
         Args:
             tokens: long [B, T].
             positions: long [B, T], 0-based decoder positions.
+            read: [B, T, C], what ``prefix_states`` makes of the verifier's states that predicted
+                these tokens (nothing predicted the start symbol: zeros); or None.
 
         Returns:
             [B, T, C].
         """
         x = self.embed_scale * self.embed_tokens(tokens)
+        if read is not None:
+            x = x + read
         embedded = self.position_table(positions)
         return self._finish_embedding(x if embedded is None else x + embedded)
 
@@ -199,12 +216,19 @@ class BlockDecoder(FairseqDecoder):
         """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None."""
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
-    def embed_masks(self, positions: Tensor, source_state: Optional[SourceState]) -> Tensor:
+    def embed_masks(
+        self,
+        positions: Tensor,
+        source_state: Optional[SourceState],
+        read: Optional[Tensor] = None,
+    ) -> Tensor:
         """States of masks before the first layer.
 
         Args:
             positions: long [B, K], 0-based decoder positions.
             source_state: from :meth:`start_source`, for the same B rows.
+            read: [B, K or 1, C], what ``mask_states`` makes of the verifier's states that predicted
+                the last token before each mask's block; or None.
 
         Returns:
             [B, K, C].
@@ -213,6 +237,8 @@ class BlockDecoder(FairseqDecoder):
         embedded = self.position_table(positions)
         if self.source_copy is not None:
             x = x + self.source_copy(embedded, source_state)
+        if read is not None:
+            x = x + read
         return self._finish_embedding(x if embedded is None else x + embedded)
 
     def attention_bias(self, cuts: Tensor, prefix_width: int, dtype: torch.dtype) -> Tensor:
@@ -233,6 +259,7 @@ class BlockDecoder(FairseqDecoder):
         targets: Optional[Tensor] = None,
         revealed: Optional[Tensor] = None,
         attention_bias: Optional[Tensor] = None,
+        states: Optional[Tensor] = None,
     ) -> Tensor:
         """Features of all masks.
 
@@ -245,15 +272,22 @@ class BlockDecoder(FairseqDecoder):
             targets: long [B, C, k]; needed with ``revealed`` only.
             revealed: bool [B, C, k], masks to be replaced by their target's state (glancing).
             attention_bias: from :meth:`attention_bias` for these cuts, if at hand.
+            states: [B, T, n C], the verifier's states that predicted each prefix token.
 
         Returns:
             [B, C, k, C'], C' the embedding width, before :meth:`output_layer`.
         """
         rows, width = prev_output_tokens.shape
         steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
-        prefix = self.embed_prefix(prev_output_tokens, steps)
+        read = last = None
+        if self.prefix_states is not None and self.mask_states is not None:
+            assert states is not None, "this drafter reads a verifier's states"
+            read, last = self.prefix_states(states), self.mask_states(states)
+            at = cuts.repeat_interleave(self.block_size, 1).unsqueeze(2)
+            last = last.gather(1, at.expand(-1, -1, last.size(2)))
+        prefix = self.embed_prefix(prev_output_tokens, steps, read)
         positions = block_positions(cuts, self.block_size).view(rows, -1)
-        blocks = self.embed_masks(positions, source_state)
+        blocks = self.embed_masks(positions, source_state, last)
         if revealed is not None:
             assert targets is not None
             gold = self.embed_prefix(targets.reshape(rows, -1), positions)
@@ -274,6 +308,26 @@ class BlockDecoder(FairseqDecoder):
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x.reshape(rows, cuts.size(1), self.block_size, -1)
+
+    def follow_chain(self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor) -> Tensor:
+        """Features with the chain's say, the tokens before each position being the target's.
+
+        Args:
+            features: [B, C, k, C'].
+            prev_output_tokens: long [B, T].
+            cuts: long [B, C].
+
+        Returns:
+            [B, C, k, C']; in training some blocks are left as they are (``chain_dropout``).
+        """
+        assert self.chain is not None
+        before = block_targets(prev_output_tokens, cuts, self.block_size, self.padding_idx)
+        embedded = self.embed_scale * self.embed_tokens(before.flatten(0, 1))
+        chained = self.chain(features.flatten(0, 1), embedded).view_as(features)
+        if not self.training or self.cfg.chain_dropout == 0:
+            return chained
+        left_out = torch.rand(cuts.shape, device=cuts.device) < self.cfg.chain_dropout
+        return torch.where(left_out[:, :, None, None], features, chained)
 
     def output_layer(self, features: Tensor) -> Tensor:
         """Logits [.., V] of features [.., C]."""

@@ -33,6 +33,34 @@ class SpecDrafterConfig(TransformerConfig):
         default=False,
         metadata={"help": "start the masks from a soft copy of the source's embeddings"},
     )
+    chain_width: int = field(
+        default=0,
+        metadata={
+            "help": "width of the recurrent network by which a drafted token depends on those "
+            "drafted before it; 0 drafts all tokens of a block independently, as the papers"
+        },
+    )
+    chain_dropout: float = field(
+        default=0.1,
+        metadata={
+            "help": "share of the blocks that training leaves without the chain, so that the masks "
+            "alone still find the candidates that the chain chooses among"
+        },
+    )
+    attach_to: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "attached_drafter: checkpoint of the verifier whose states it reads; needed in "
+            "training only"
+        },
+    )
+    read_layers: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "attached_drafter: the verifier's decoder layers to read, counted from 1, as "
+            "in '2,4,6' (default: a third, two thirds, all of the way up)"
+        },
+    )
     init_encoder_from: Optional[str] = field(
         default=None,
         metadata={"help": "checkpoint whose encoder and embeddings the drafter starts from"},
@@ -82,6 +110,12 @@ def check_config(cfg: SpecDrafterConfig) -> None:
     for flag, value in (("--block-size", cfg.block_size), ("--num-cuts", cfg.num_cuts)):
         if value < 1:
             raise ValueError(f"{flag} is {value}: it must be at least 1")
+    if cfg.chain_width < 0:
+        raise ValueError(f"--chain-width is {cfg.chain_width}: it must be 0 or more")
+    if not 0 <= cfg.chain_dropout < 1:
+        raise ValueError(
+            f"--chain-dropout is {cfg.chain_dropout}: it must be at least 0 and less than 1"
+        )
     if cfg.bidirectional_prefix and cfg.num_cuts != 1:
         raise ValueError(
             f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "
@@ -161,5 +195,7 @@ def set_architecture(args: Any, **shape: Any) -> None:
     default("base_layers", 0)  # the trainer compares it with 0
     default("block_size", SpecDrafterConfig.block_size)
     default("num_cuts", SpecDrafterConfig.num_cuts)
+    default("chain_width", SpecDrafterConfig.chain_width)
+    default("chain_dropout", SpecDrafterConfig.chain_dropout)
     for name, value in shape.items():
         default(name, value)

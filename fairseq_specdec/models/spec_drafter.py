@@ -4,7 +4,7 @@ Deep encoder and shallow decoder (Xia et al. 2023, section 3.1: Spec-Drafter, 12
 6+6 of Ge et al. 2022 (section 3.2).
 """
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -89,6 +89,12 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
+    def read(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+    ) -> Tuple[Any, Optional[Tensor]]:
+        """What the decoder works from: an encoder's output, and a verifier's states or None."""
+        return self.encoder(src_tokens, src_lengths=src_lengths), None
+
     def forward(
         self,
         src_tokens: Tensor,
@@ -123,7 +129,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 "a spec_drafter predicts blocks after given cuts: train it with "
                 "--criterion glancing_block_loss, and decode with it as --drafter-path"
             )
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
+        encoder_out, states = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
         bias = self.decoder.attention_bias(
@@ -133,7 +139,12 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if glancing_ratio > 0:
             with torch.no_grad():
                 features = self.decoder(
-                    prev_output_tokens, encoder_out, cuts, state, attention_bias=bias
+                    prev_output_tokens,
+                    encoder_out,
+                    cuts,
+                    state,
+                    attention_bias=bias,
+                    states=states,
                 )
                 # on the CPU, max() finds the index several times faster than argmax() does
                 drafted = self.decoder.output_layer(features[valid]).max(-1).indices
@@ -142,8 +153,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 revealed = choose_revealed(first_correct, valid, glancing_ratio)
                 learnt = valid & ~revealed
         features = self.decoder(
-            prev_output_tokens, encoder_out, cuts, state, targets, revealed, bias
+            prev_output_tokens, encoder_out, cuts, state, targets, revealed, bias, states
         )
+        if self.decoder.chain is not None:
+            features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
         logits = self.decoder.output_layer(features[learnt])
         return {"logits": logits, "learnt": learnt, "first_correct": first_correct}
 

@@ -6,7 +6,7 @@ import logging
 import os
 import weakref
 from argparse import Namespace
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation import builder
 from fairseq_specdec.generation.stats import DecodingStats
+from fairseq_specdec.generation.strategies import follow
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class TranslationSpecDecTask(TranslationTask):
         self._collected = False
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
-        self._drafters: Dict[Tuple[str, int], Any] = {}
+        self._drafters: Dict[Tuple[str, int, Callable], Any] = {}
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "TranslationSpecDecTask":
@@ -67,14 +68,14 @@ class TranslationSpecDecTask(TranslationTask):
         """
         builder.check_settings(cfg)
         task = super().setup_task(cfg, **kwargs)
-        builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict)
+        builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict, cfg)
         return task
 
-    def _load_drafter(self, path: str, src_dict: Any, tgt_dict: Any) -> Any:
-        """``builder.load_drafter``, once a file: the hub builds a generator for every call."""
-        key = (path, os.stat(path).st_mtime_ns)
+    def _load_drafter(self, path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+        """``read`` it, once a file: the hub builds a generator for every call."""
+        key = (path, os.stat(path).st_mtime_ns, read)
         if key not in self._drafters:
-            self._drafters = {key: builder.load_drafter(path, src_dict, tgt_dict)}
+            self._drafters = {key: read(path, src_dict, tgt_dict)}
         # A copy, since each generator moves its own to a device and number format.
         return copy.deepcopy(self._drafters[key])
 
@@ -128,5 +129,5 @@ class TranslationSpecDecTask(TranslationTask):
         """Training has moved the weights since the last validation, and perhaps the model."""
         super().begin_valid_epoch(epoch, model)
         for generator in self._generators:
-            builder.follow(generator.drafter, model)
+            follow(generator.drafter, model)
             generator.refresh()

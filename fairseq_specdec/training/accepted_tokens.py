@@ -70,6 +70,7 @@ class AcceptedTokens:
         from fairseq_specdec.config import decoding_settings
         from fairseq_specdec.drafters import NarBlockDrafter
         from fairseq_specdec.generation.builder import build_generator
+        from fairseq_specdec.generation.drafter_file import check_reading
         from fairseq_specdec.generation.stats import DecodingStats
 
         if self.left <= 0:
@@ -79,6 +80,7 @@ class AcceptedTokens:
         self.left -= wanted
         if self.verifier is None:
             self.verifier = self._load()
+            check_reading(drafter, self.verifier, "--eval-verifier")
         self.verifier.to(net_input["src_tokens"].device)
         stats = DecodingStats()
         width = net_input["src_tokens"].size(1)

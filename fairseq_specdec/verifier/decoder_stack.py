@@ -7,14 +7,16 @@ and values fused into one product) and run over [cached prefix + block].
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import attend
 from .kv_cache import KVCache
 from .linear import Linear
+from .packed_heads import PackedHeads
 
 
 def _unsupported(layer: nn.Module) -> Optional[str]:
@@ -71,12 +73,14 @@ class DecoderStack:
     Args:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes.
         name: what to call the model in errors, e.g. ``--path verifier.pt``.
+        read_layers: layers, counted from 1, whose output ``run`` leaves in ``self.read``, side by
+            side as [B, W, n C]; the last layer's has passed the final norm.
 
     Raises:
         ValueError: the decoder has a part that is not supported, named by its flag.
     """
 
-    def __init__(self, decoder: Any, name: str) -> None:
+    def __init__(self, decoder: Any, name: str, read_layers: Sequence[int] = ()) -> None:
         if getattr(decoder, "adaptive_softmax", None) is not None:
             raise ValueError(f"{name}: --adaptive-softmax-cutoff is not supported")
         self.layers: List[_Layer] = []
@@ -90,8 +94,14 @@ class DecoderStack:
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
         self.vocabulary = Linear.of(decoder.output_projection)
+        # A blockwise model's output is that of its head 1.
+        heads = getattr(decoder, "block_heads", None)
+        learned = heads is not None and heads.first_is_learned
+        self.first_head = PackedHeads(heads, 1, 1) if learned else None
         self.width = self.layers[0].out.weight.size(0)
         self.cache = KVCache(len(self.layers), 2 * self.width)
+        self.read_layers = set(read_layers)
+        self.read: Optional[Tensor] = None
         self.cross: List[Tuple[Tensor, Tensor]] = []
         self.cross_mask: Optional[Tensor] = None
 
@@ -122,6 +132,7 @@ class DecoderStack:
             [B, W, C'] features, ready for ``self.vocabulary``.
         """
         size = self.width
+        read: List[Tensor] = []
         for i, layer in enumerate(self.layers):
             residual = x
             if layer.pre_norm:
@@ -148,17 +159,23 @@ class DecoderStack:
             x = residual + layer.fc2(layer.activation(layer.fc1(x)))
             if not layer.pre_norm:
                 x = layer.final_norm(x)
+            if i + 1 in self.read_layers and i + 1 < len(self.layers):
+                read.append(x)
         if self.final_norm is not None:
             x = self.final_norm(x)
+        if self.read_layers:
+            if len(self.layers) in self.read_layers:
+                read.append(x)
+            self.read = torch.cat(read, -1)
         if self.project_out is not None:
             x = F.linear(x, self.project_out.weight)
+        if self.first_head is not None:
+            x = self.first_head(x).squeeze(-2)
         return x
 
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         """Keep only these rows."""
         self.cache.prune(keep, host_keep)
-        self.cross = [
-            (k.index_select(0, keep), v.index_select(0, keep)) for k, v in self.cross
-        ]
+        self.cross = [(k.index_select(0, keep), v.index_select(0, keep)) for k, v in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask.index_select(0, keep)

@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .decoder_stack import DecoderStack
-from .encoder_stack import EncoderStack
-from .positions import causal_horizon, horizon_mask, position_rows
-
-
-class _Scorer:
-    """One model of the ensemble: its decoder's stack, embeddings and positions."""
-
-    def __init__(self, model: Any, name: str) -> None:
-        decoder = model.decoder
-        self.model = model
-        self.decoder = decoder
-        self.stack = DecoderStack(decoder, name)
-        self.encode = EncoderStack(model.encoder)
-        self.positions: Optional[Tensor] = None
-
-    def start(self, encoder_out: Any, max_len: int, capacity: int) -> None:
-        masks = encoder_out["encoder_padding_mask"]
-        states = encoder_out["encoder_out"][0]
-        self.stack.start(states, masks[0] if len(masks) > 0 else None, capacity)
-        decoder = self.decoder
-        if decoder.embed_positions is not None:
-            count = max_len + 1
-            if self.positions is None or self.positions.size(0) < count:
-                table = position_rows(decoder.embed_positions, decoder.padding_idx, count)
-                self.positions = table.to(states)
-
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        decoder = self.decoder
-        x = decoder.embed_scale * F.embedding(tokens, decoder.embed_tokens.weight)
-        if decoder.project_in_dim is not None:
-            x = decoder.project_in_dim(x)
-        if self.positions is not None:
-            x = x + F.embedding(positions.clamp(max=self.positions.size(0) - 1), self.positions)
-        if decoder.layernorm_embedding is not None:
-            x = decoder.layernorm_embedding(x)
-        return x
+from .positions import causal_horizon
+from .scorer import Scorer
 
 
 class Verifier:
@@ -54,12 +19,17 @@ class Verifier:
     Args:
         models: the ensemble, from ``--path a.pt:b.pt``.
         temperature: divides the logits, as ``--temperature``.
+        read_layers: decoder layers of the first model, counted from 1, whose states ``states``
+            gives.
     """
 
-    def __init__(self, models: List[Any], temperature: float = 1.0) -> None:
+    def __init__(
+        self, models: List[Any], temperature: float = 1.0, read_layers: Sequence[int] = ()
+    ) -> None:
         self.models = models
         self.temperature = temperature
-        self.scorers: List[_Scorer] = []
+        self.read_layers = read_layers
+        self.scorers: List[Scorer] = []
 
     def refresh(self) -> None:
         """The weights may have changed: read them again at the next start."""
@@ -73,7 +43,11 @@ class Verifier:
         """
         if not self.scorers:
             self.scorers = [
-                _Scorer(m, f"--path, model {i + 1} of {len(self.models)}")
+                Scorer(
+                    m,
+                    f"--path, model {i + 1} of {len(self.models)}",
+                    self.read_layers if i == 0 else (),
+                )
                 for i, m in enumerate(self.models)
             ]
         return [scorer.encode(net_input) for scorer in self.scorers]
@@ -103,20 +77,12 @@ class Verifier:
             float32 [B, W, V]; entry w is the distribution of the token at position
             lengths[b] + w + 1.
         """
-        rows, width = block.shape
-        longest = max(host_lengths)
-        upto = longest + width
+        width = block.size(1)
         positions = causal_horizon(lengths, width)
-        mask = None
-        even = longest == min(host_lengths)
-        if width > 1 or not even:
-            mask = horizon_mask(positions, upto)
+        host_last = [have + width - 1 for have in host_lengths]
         log_probs = []
         for scorer in self.scorers:
-            cache = scorer.stack.cache
-            cache.reserve(upto)
-            cache.aim(positions, longest if even else None)
-            features = scorer.stack.run(scorer.embed(block, positions), mask, upto)
+            features = scorer.run(block, positions, host_last)
             logits = scorer.stack.vocabulary(features)
             if self.temperature != 1.0:
                 logits = logits / self.temperature
@@ -124,6 +90,12 @@ class Verifier:
         if len(log_probs) == 1:
             return log_probs[0]
         return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
+
+    def states(self) -> Tensor:
+        """[B, W, n C]: the states of ``read_layers`` at the block last scored."""
+        states = self.scorers[0].stack.read
+        assert states is not None, "no block scored, or no layers to read"
+        return states
 
     def commit(self, lengths: Tensor, host_lengths: List[int]) -> None:
         """Keep so many positions of each row; the rest of the block is rolled back."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Let the verifier rewrite the training targets (sequence-level distillation): $WORK/bin/ende_distilled.
-# LIMIT=80000 (a random subset; 0: all), BEAM=1 (greedy, what the drafter must predict; the papers: 5),
+# LIMIT=0 (all; or the size of a random subset), BEAM=1 (greedy, what the drafter must predict; the papers: 5),
 # TOKENS=8192 (a batch), DISTILL_FLAGS (more flags of specdec-distill). Stop it at any time; it resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
@@ -21,7 +21,7 @@ if [[ ${BEAM:-1} == 1 ]]; then
 else
     flags+=(--beam "$BEAM")
 fi
-if [[ ${LIMIT:=80000} != 0 ]]; then flags+=(--limit "$LIMIT"); fi
+if [[ ${LIMIT:=0} != 0 ]]; then flags+=(--limit "$LIMIT"); fi
 read -ra more <<< "${DISTILL_FLAGS:-}"
 flags+=("${more[@]}")
 case ${DEVICE_FLAGS[0]} in

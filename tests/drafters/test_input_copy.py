@@ -28,7 +28,7 @@ def propose(drafter, sources, outputs, left=True):
     width = max(map(len, sources))
     pads = [[PAD] * (width - len(s)) for s in sources]
     rows = [p + s if left else s + p for p, s in zip(pads, sources)]
-    drafter.start({"src_tokens": torch.tensor(rows)}, 50)
+    drafter.start({"src_tokens": torch.tensor(rows)}, 50, {})
     lengths = [len(o) for o in outputs]
     tokens = torch.full((len(outputs), 40), PAD)
     tokens[:, 0] = EOS

@@ -4,7 +4,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_translation import EOS, PAD, ids, make_sample, sentences, toy_drafter, translate
+from toy_translation import (
+    EOS,
+    PAD,
+    ids,
+    make_sample,
+    pad_to,
+    sentences,
+    toy_attached_drafter,
+    toy_drafter,
+    translate,
+)
 
 from fairseq_specdec.drafters import NarBlockDrafter
 from fairseq_specdec.drafters.nar_block import without_repeats
@@ -15,31 +25,56 @@ TARGETS = [ids(translate(s)) for s in SOURCES]
 
 
 def slow_draft(model, row, done):
-    """One sentence, one cut, no cache: the forward pass that training uses."""
+    """One sentence, one cut, no cache: the forward pass that training uses.
+
+    With a chain, every token needs a pass of its own, for it is given those drafted before it;
+    the masks see none of what stands behind the cut.
+    """
     net_input = make_sample([SOURCES[row]])["net_input"]
     size = model.decoder.block_size
-    previous = torch.tensor([[EOS] + TARGETS[row][:done]])
-    with torch.no_grad():
-        out = model(
-            prev_output_tokens=previous,
-            cuts=torch.tensor([[done]]),
-            targets=torch.full((1, 1, size), 5),
-            **net_input,
-        )
-    logits = out["logits"].clone()
-    logits[:, PAD] = float("-inf")
-    return logits.argmax(-1).tolist()
+    drafted = []
+    for j in range(size):
+        previous = torch.tensor([[EOS] + TARGETS[row][:done] + drafted])
+        with torch.no_grad():
+            out = model(
+                prev_output_tokens=previous,
+                cuts=torch.tensor([[done]]),
+                targets=torch.full((1, 1, size), 5),
+                **net_input,
+            )
+        logits = out["logits"][j].clone()
+        logits[PAD] = float("-inf")
+        drafted.append(int(logits.argmax()))
+    return drafted
 
 
-@pytest.mark.parametrize("settings", [{}, {"source_copy": True}, {"bidirectional_prefix": True}])
-def test_drafts_what_the_training_pass_predicts(settings):
-    model = toy_drafter(updates=60, **settings)
+def reading(model, sources, targets):
+    """The verifier's encoder output for ``start``, and its states behind every position."""
+    previous = pad_to([[EOS] + t for t in targets], left=False)
+    net_input = make_sample(sources)["net_input"]
+    like = model.decoder.output_projection.weight.detach()
+    return model.encoder.read(**net_input, prev_output_tokens=previous, like=like)
+
+
+SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]
+ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
+
+
+@pytest.mark.parametrize(
+    "attached, settings",
+    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
+)
+def test_drafts_what_the_training_pass_predicts(attached, settings):
+    make = toy_attached_drafter if attached else toy_drafter
+    model = make(updates=60, **settings)
     drafter = NarBlockDrafter(model, model.decoder.block_size, PAD, Stopwatch())
     rows = list(range(len(SOURCES)))
     generator = torch.Generator().manual_seed(4)
     done = [0] * len(rows)
+    net_input = make_sample(SOURCES)["net_input"]
+    encoder_out, states = reading(model, SOURCES, TARGETS) if attached else ({}, None)
     with torch.no_grad():
-        drafter.start(make_sample(SOURCES)["net_input"], 60)
+        drafter.start(net_input, 60, encoder_out)
         for _ in range(4):
             tokens = torch.full((len(rows), 70), PAD)
             tokens[:, 0] = EOS
@@ -50,7 +85,13 @@ def test_drafts_what_the_training_pass_predicts(settings):
                 assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
             # Rows move on by different amounts, and finished ones leave.
             moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
-            ahead = [d + m for d, m in zip(done, moves)]
+            ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
+            if attached:
+                seen = torch.zeros(len(rows), 5, states.size(2))
+                for i, row in enumerate(rows):
+                    known = states[row, done[i] : done[i] + 5]
+                    seen[i, : known.size(0)] = known
+                drafter.observe(seen, torch.tensor([a - d for a, d in zip(ahead, done)]))
             keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
             drafter.prune(torch.tensor(keep, dtype=torch.long), keep)
             rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]

@@ -10,6 +10,7 @@ from toy_translation import make_task, toy_model
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import NoDrafter
 from fairseq_specdec.generation import builder
+from fairseq_specdec.generation.drafter_file import load_drafter, load_small_model
 
 
 def test_what_is_sound_passes(tmp_path):
@@ -45,9 +46,11 @@ def test_settings_are_refused(changes, said):
 
 
 def test_defaults_of_fairseq_and_a_bare_namespace_pass():
-    builder.check_generation_flags(GenerationConfig())
-    builder.check_generation_flags(Namespace())
-    builder.check_generation_flags(Namespace(beam=5, sampling=False, constraints=None, nbest=1))
+    builder.check_generation_flags(GenerationConfig(), "iad")
+    builder.check_generation_flags(Namespace(), "iad")
+    builder.check_generation_flags(
+        Namespace(beam=5, sampling=False, constraints=None, nbest=1), "iad"
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_defaults_of_fairseq_and_a_bare_namespace_pass():
 )
 def test_generation_flags_are_refused(name, value):
     with pytest.raises(ValueError, match="^--" + name.replace("_", "-") + ": "):
-        builder.check_generation_flags(Namespace(**{name: value}))
+        builder.check_generation_flags(Namespace(**{name: value}), "iad")
 
 
 def test_source_copies_need_one_dictionary():
@@ -107,8 +110,9 @@ def test_only_transformers_verify():
         build([toy_model(updates=1), Other()])
 
 
+@pytest.mark.parametrize("load", [load_drafter, load_small_model])
 @pytest.mark.parametrize("path", [None, "", "/no/such.pt"])
-def test_a_drafter_needs_a_file(path):
+def test_a_drafter_needs_a_file(path, load):
     words = make_task().tgt_dict
     with pytest.raises(ValueError, match="^--drafter-path: "):
-        builder.load_drafter(path, words, words)
+        load(path, words, words)

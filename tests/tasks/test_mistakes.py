@@ -87,7 +87,7 @@ def test_generation_flags_that_cannot_be_honoured(attempt, toy, flags, tmp_path)
             shutil.copy(str(toy.data / f"dict.{language}.txt"), str(tmp_path))
             (tmp_path / f"test.src-tgt.{language}").write_text("w1 w2\n", encoding="utf-8")
     flag = "--" + next(iter(flags)).replace("_", "-")
-    assert attempt(data=data, **flags).startswith(flag + ":")
+    assert attempt(data=data, strategy="iad", **flags).startswith(flag + ":")
 
 
 def test_language_models(attempt, toy):

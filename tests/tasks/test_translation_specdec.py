@@ -15,7 +15,7 @@ from in_process import PLUGIN, command_line, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation import builder
+from fairseq_specdec.generation import builder, strategies
 from fairseq_specdec.generation.generator import SpeculativeGenerator
 from fairseq_specdec.tasks import translation_specdec
 
@@ -51,8 +51,8 @@ def test_from_the_hub(toy, expected, strategy):
 
 def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
     model = hub(toy)
-    loads, load = [], builder.load_drafter
-    monkeypatch.setattr(builder, "load_drafter", lambda *a: loads.append(a) or load(*a))
+    loads, load = [], strategies.load_drafter
+    monkeypatch.setattr(strategies, "load_drafter", lambda *a: loads.append(a) or load(*a))
     seen, build = [], builder.build_generator
     monkeypatch.setattr(
         builder, "build_generator", lambda *a, **k: seen.append(build(*a, **k)) or seen[-1]

@@ -1,0 +1,81 @@
+"""Keep a draft token whose value is close to the verifier's choice."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from .base import Acceptance, AcceptanceRule, judged
+
+# What fairseq itself puts into every dictionary; fairseq-preprocess pads it to a multiple of 8.
+NO_NUMBER = re.compile(r"<s>|<pad>|</s>|<unk>|madeupword\d+")
+INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def token_values(symbols: Sequence[str]) -> List[float]:
+    """The numbers that the tokens of a dictionary stand for; NaN for fairseq's special symbols.
+
+    Raises:
+        ValueError: a symbol that is no integer, or no integers at all.
+    """
+    values = []
+    for symbol in symbols:
+        if INTEGER.fullmatch(symbol):
+            values.append(float(int(symbol)))
+        elif NO_NUMBER.fullmatch(symbol):
+            values.append(math.nan)
+        else:
+            raise ValueError(
+                f"--accept-epsilon: the dictionary holds {symbol!r}, and distances are between "
+                "integers only; use --accept-top-k, or leave it out"
+            )
+    if all(math.isnan(value) for value in values):
+        raise ValueError("--accept-epsilon: the dictionary holds no integers; leave it out")
+    return values
+
+
+class DistanceRule(AcceptanceRule):
+    """d(draft, best) <= epsilon with d(u, v) = |u - v|: Stern et al. 2018, section 5.2.
+
+    Tokens without a value (</s>) are kept only where they are the verifier's own choice.
+
+    Args:
+        epsilon: 0 or more, in units of the tokens' numbers (intensities of pixels); 0 is exact.
+
+    Raises:
+        ValueError: epsilon below 0.
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        if not epsilon >= 0:
+            raise ValueError(f"--accept-epsilon {epsilon}: must be 0 or more")
+        self.epsilon = epsilon
+        self.values: Optional[Tensor] = None
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        """Learn what the tokens stand for; raises as ``token_values``."""
+        # Double: integers stay exact far beyond any vocabulary.
+        self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
+
+    def accept(
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
+    ) -> Acceptance:
+        if self.values is None:
+            raise ValueError("--accept-epsilon: no vocabulary was read")
+        if self.values.device != draft.device:
+            self.values = self.values.to(draft.device)
+        width = draft.size(1)
+        choice = best[:, :width]
+        # A distance to or from NaN is NaN, which is not small.
+        near = (self.values[draft] - self.values[choice]).abs() <= self.epsilon
+        own = log_probs[:, :width].gather(2, draft.unsqueeze(2)).squeeze(2)
+        return judged((near & (own > float("-inf"))) | (draft == choice), lengths, best)

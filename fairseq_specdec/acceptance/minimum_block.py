@@ -1,0 +1,55 @@
+"""Accept at least so many tokens, whatever a rule says."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from .base import Acceptance, AcceptanceRule, leading
+
+
+class MinimumBlockRule(AcceptanceRule):
+    """At least l tokens are added in every iteration: Stern et al. 2018, section 5.3.
+
+    The verifier's own token is one of them, so the first l - 1 draft tokens are kept unseen, as far
+    as there are so many and the decoding constraints allow them.
+
+    Args:
+        rule: judges the rest.
+        minimum: l, 1 or more; 1 leaves the rule as it is.
+
+    Raises:
+        ValueError: l below 1.
+    """
+
+    def __init__(self, rule: AcceptanceRule, minimum: int) -> None:
+        if minimum < 1:
+            raise ValueError(f"--min-block-size {minimum}: must be 1 or more")
+        self.rule = rule
+        self.minimum = minimum
+        self.lossless = rule.lossless and minimum == 1
+        self.needs_draft_probabilities = rule.needs_draft_probabilities
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        self.rule.read_vocabulary(symbols)
+
+    def accept(
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
+    ) -> Acceptance:
+        verdict = self.rule.accept(draft, lengths, log_probs, best, draft_log_probs)
+        width = draft.size(1)
+        if self.minimum == 1 or width == 0:
+            return verdict
+        own = log_probs[:, :width].gather(2, draft.unsqueeze(2)).squeeze(2)
+        forced = leading(own > float("-inf"), lengths).clamp(max=self.minimum - 1)
+        counts = torch.maximum(verdict.counts, forced)
+        own_token = best.gather(1, counts.unsqueeze(1)).squeeze(1)
+        next_token = torch.where(counts == verdict.counts, verdict.next_token, own_token)
+        return Acceptance(counts, next_token)

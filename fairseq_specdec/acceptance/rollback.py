@@ -1,0 +1,56 @@
+"""Keep a draft token unless the verifier finds it too unlikely."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .base import Acceptance, AcceptanceRule, judged
+from .sampling import Sampler
+
+
+class RollbackRule(AcceptanceRule):
+    """The rollback policy of Big Little Decoder: paper 003, section 3.4 and equation (3).
+
+    The distance d is the cross-entropy between the small model's token and the big model's
+    distribution (section 4.1), -log p_big(token) in nats. At the first pending token whose distance
+    exceeds ``alpha_rb``, that token and all behind it are dropped and the big model's own token
+    stands in its place; where there is none, the big model's next token is appended (Algorithm 1,
+    lines 10 to 16). A token that is forbidden (log-probability -inf) is dropped at any threshold.
+
+    Args:
+        alpha_rb: the threshold, 0 or more. 0 drops every token whose probability is below 1, so
+            that the output is the verifier's; infinity keeps every token that is not forbidden.
+        sampler: draws the big model's token (section 7.4), by the same policy; None takes its
+            likeliest one.
+
+    Raises:
+        ValueError: ``alpha_rb`` is below 0, or not a number.
+    """
+
+    lossless = False
+
+    def __init__(self, alpha_rb: float, sampler: Optional[Sampler] = None) -> None:
+        if not alpha_rb >= 0:
+            raise ValueError(f"--alpha-rb {alpha_rb}: must be 0 or more")
+        self.alpha_rb = alpha_rb
+        self.sampler = sampler
+
+    def accept(
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
+    ) -> Acceptance:
+        own = log_probs[:, : draft.size(1)].gather(2, draft.unsqueeze(2)).squeeze(2)
+        kept = (-own <= self.alpha_rb) & (own > float("-inf"))
+        verdict = judged(kept, lengths, best)
+        if self.sampler is None:
+            return verdict
+        rows = torch.arange(draft.size(0), device=draft.device)
+        decisive = log_probs[rows, verdict.counts]
+        return verdict._replace(next_token=self.sampler.draw(self.sampler.warp(decisive)))

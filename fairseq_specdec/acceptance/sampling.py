@@ -1,0 +1,140 @@
+"""Speculative sampling: the output is distributed as the verifier's own samples are."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .base import Acceptance, AcceptanceRule, leading
+
+
+class Sampler:
+    """What to draw from, as stock fairseq's ``Sampling`` search, and the drawing.
+
+    Both models' distributions pass through ``warp``, after the temperature (Leviathan et al. 2023,
+    section 2.2: every way of sampling is sampling from an adjusted distribution).
+
+    Args:
+        topk: ``--sampling-topk``, only the likeliest so many tokens, 1 or more; None for all.
+        topp: ``--sampling-topp``, only the smallest set of likeliest tokens that holds so much
+            probability, 0 < p <= 1; None for all.
+        generator: source of randomness; None for torch's own, which ``--seed`` seeds.
+
+    Raises:
+        ValueError: impossible or contradictory values, by flag name.
+    """
+
+    def __init__(
+        self,
+        topk: Optional[int] = None,
+        topp: Optional[float] = None,
+        generator: Optional[torch.Generator] = None,
+    ) -> None:
+        if topk is not None and topk < 1:
+            raise ValueError(f"--sampling-topk {topk}: must be 1 or more; leave it out for all")
+        if topp is not None and not 0 < topp <= 1:
+            raise ValueError(
+                f"--sampling-topp {topp}: must be greater than 0, at most 1; leave it out for all"
+            )
+        if topk is not None and topp is not None:
+            raise ValueError("--sampling-topk, --sampling-topp: give one of them, not both")
+        self.topk = topk
+        self.topp = topp
+        self.generator = generator
+
+    def warp(self, log_probs: Tensor) -> Tensor:
+        """Cut a distribution down to the tokens that may be drawn.
+
+        Args:
+            log_probs: float [..., V], log-probabilities; they need not sum to one.
+
+        Returns:
+            float [..., V], probabilities that sum to one (zeros where nothing is possible).
+        """
+        probabilities = log_probs.exp()
+        if self.topp is not None:
+            ranked, order = probabilities.sort(dim=-1, descending=True)
+            # The token that passes the threshold is kept too.
+            inside = (ranked.cumsum(-1) < self.topp).sum(-1, keepdim=True)
+            rank = torch.arange(ranked.size(-1), device=ranked.device)
+            ranked = ranked.masked_fill(rank > inside, 0.0)
+            probabilities = torch.zeros_like(probabilities).scatter_(-1, order, ranked)
+        elif self.topk is not None:
+            best = probabilities.topk(min(self.topk, probabilities.size(-1)), dim=-1)
+            probabilities = torch.zeros_like(probabilities).scatter_(-1, best.indices, best.values)
+        mass = probabilities.sum(-1, keepdim=True)
+        return probabilities / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+
+    def uniform(self, like: Tensor) -> Tensor:
+        """Numbers from [0, 1) in the shape of ``like``."""
+        shape = like.shape
+        return torch.rand(shape, generator=self.generator, device=like.device, dtype=torch.float32)
+
+    def draw(self, probabilities: Tensor) -> Tensor:
+        """Draw a token from each distribution.
+
+        A race of exponential clocks: unlike ``torch.multinomial`` it never waits for a GPU.
+
+        Args:
+            probabilities: float [..., V], not negative, up to a factor.
+
+        Returns:
+            long [...].
+        """
+        clocks = torch.empty_like(probabilities).exponential_(generator=self.generator)
+        return (probabilities / clocks.clamp(min=1e-30)).argmax(-1)
+
+
+class SamplingRule(AcceptanceRule):
+    """Speculative sampling: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.
+
+    A draft token x, drawn from q, is kept with probability min(1, p(x) / q(x)). The first rejected
+    one is replaced by a token drawn from the normalised positive part of p - q; behind a draft that
+    was kept whole, a token is drawn from p. What comes out is distributed as p, whatever q is.
+
+    Args:
+        sampler: cuts p, as it did q, and draws.
+    """
+
+    # The distribution is the verifier's; no single output is.
+    lossless = False
+    needs_draft_probabilities = True
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def accept(
+        self,
+        draft: Tensor,
+        lengths: Tensor,
+        log_probs: Tensor,
+        best: Tensor,
+        draft_log_probs: Optional[Tensor] = None,
+    ) -> Acceptance:
+        """As the base class says; ``best`` plays no part.
+
+        Raises:
+            ValueError: there is a draft, and not the distributions that it was drawn from.
+        """
+        width = draft.size(1)
+        p = self.sampler.warp(log_probs)
+        if width == 0:
+            return Acceptance(torch.zeros_like(lengths), self.sampler.draw(p[:, 0]))
+        if draft_log_probs is None:
+            raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
+        q = draft_log_probs.exp()
+        at = draft.unsqueeze(2)
+        own, drawn = p[:, :width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)
+        # u < p / q without the division; a token that the verifier forbids has p = 0.
+        counts = leading(self.sampler.uniform(drawn) * drawn < own, lengths)
+
+        rows = torch.arange(draft.size(0), device=draft.device)
+        verdict = p[rows, counts]
+        rejected = (counts < lengths).unsqueeze(1)
+        guess = q[rows, counts.clamp(max=width - 1)].masked_fill(~rejected, 0.0)
+        rest = (verdict - guess).clamp(min=0)
+        # Where p and q are equal but for rounding, nothing may be left to draw from.
+        rest = torch.where(rest.sum(1, keepdim=True) > 0, rest, verdict)
+        return Acceptance(counts, self.sampler.draw(rest))

@@ -1,0 +1,199 @@
+"""``--criterion blockwise_loss``: teaches the heads of a blockwise model to look ahead."""
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Sequence, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from ..training.smoothed_nll import smoothed_nll
+
+
+@dataclass
+class BlockwiseLossConfig(FairseqDataclass):
+    """Settings of the heads' loss."""
+
+    label_smoothing: float = field(
+        default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    )
+    mean_of_heads: bool = field(
+        default=False,
+        metadata={
+            "help": "train with the mean of the k losses, which takes the memory of k outputs; "
+            "the default draws one head for each batch, as the paper"
+        },
+    )
+    # fairseq's own --seed; without a help text it adds no flag
+    seed: int = II("common.seed")
+
+
+def draw_head(heads: Sequence[int], seed: int, update: int, part: int) -> int:
+    """One head, each as likely: the same in every process of a data-parallel training.
+
+    Args:
+        heads: to choose from.
+        seed: ``--seed``.
+        update: number of the update.
+        part: number of the batch within the update (``--update-freq``).
+    """
+    return random.Random(f"{seed}/{update}/{part}").choice(list(heads))
+
+
+def head_targets(target: Tensor, head: int, pad: int) -> Tensor:
+    """What a head learns to predict at each place: long [B, T] to long [B, T].
+
+    Head i predicts the i-th token after those that the state has seen; ``pad`` where the sentence
+    has no such token.
+    """
+    ahead = torch.full_like(target, pad)
+    if head <= target.size(1):
+        ahead[:, : target.size(1) - head + 1] = target[:, head - 1 :]
+    return ahead.masked_fill(target.eq(pad), pad)
+
+
+@register_criterion("blockwise_loss", dataclass=BlockwiseLossConfig)
+class BlockwiseLoss(FairseqCriterion):
+    """Cross-entropy of the heads: Stern et al. 2018, section 6.
+
+    In training, one head is drawn uniformly for each batch (an unbiased estimate of the mean), or
+    all are trained at once. In validation all heads are measured. Whether the data is original or
+    distilled (6.2) is a matter of the data folder.
+
+    Logged: ``loss``, ``nll_loss`` (base 2; mean over the trained heads), ``ppl``,
+    ``head_<i>_accuracy`` (percent of head i's tokens) and, in validation, ``accepted``: tokens per
+    iteration that exact verification against the reference would emit, the right ones of heads
+    2 .. k before the first wrong one, and one of the verifier's own.
+
+    Args:
+        cfg: settings.
+        task: a translation task.
+
+    Raises:
+        ValueError: a setting out of range, by its flag.
+    """
+
+    def __init__(self, cfg: BlockwiseLossConfig, task: Any):
+        super().__init__(task)
+        if not 0.0 <= cfg.label_smoothing < 1.0:
+            raise ValueError(
+                f"--label-smoothing is {cfg.label_smoothing}: it must be from 0 to below 1"
+            )
+        self.label_smoothing = cfg.label_smoothing
+        self.mean_of_heads = cfg.mean_of_heads
+        self.seed = cfg.seed
+        self._update, self._part = -1, 0
+
+    def forward(
+        self, model: Any, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+        """Loss of a batch.
+
+        Args:
+            model: a ``BlockwiseTransformer``, or its data-parallel wrapper.
+            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
+            reduce: sum the loss; else return it for each place of each trained head, [N].
+
+        Returns:
+            The summed loss (nats, fp32), the number of places of the trained head (of the one with
+            most, where several are trained), and sums for the log.
+        """
+        if not hasattr(model, "trained_heads"):
+            raise ValueError(
+                "--criterion blockwise_loss trains blockwise models only: use "
+                "--arch blockwise_transformer or another of its architectures"
+            )
+        target, net_input = sample["target"], sample["net_input"]
+        trained = model.trained_heads()
+        heads = list(range(1, model.decoder.block_size + 1))
+        if model.training:
+            trained = heads = self._chosen(trained, model.num_updates)
+        gold = [head_targets(target, head, self.padding_idx) for head in heads]
+        where = [tokens.ne(self.padding_idx) for tokens in gold]
+        logits = model(
+            net_input["src_tokens"],
+            net_input["src_lengths"],
+            net_input["prev_output_tokens"],
+            heads=heads,
+            where=where,
+        )
+        counts = [chosen.sum() for chosen in where]
+        most = counts[heads.index(trained[0])].float()
+        losses, nlls = [], []
+        log: Dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": target.size(0)}
+        right = []
+        for head, scores, tokens, chosen, count in zip(heads, logits, gold, where, counts):
+            correct = torch.zeros_like(chosen)
+            correct[chosen] = scores.data.max(-1).indices.eq(tokens[chosen])
+            right.append(correct)
+            log.update({f"n_right_{head}": correct.sum(), f"n_head_{head}": count})
+            if head in trained:
+                loss, nll = smoothed_nll(scores, tokens[chosen], self.label_smoothing)
+                # The mean of the heads' mean losses, each head having places of its own number.
+                share = most / (len(trained) * count.clamp(min=1))
+                losses.append(loss * share)
+                nlls.append((nll.data * share).sum())
+        if not model.training:
+            log.update(_accepted(right, where))
+        loss = torch.cat(losses)
+        log.update(loss=loss.data.sum(), nll_loss=sum(nlls), sample_size=most)
+        return (loss.sum() if reduce else loss), most, log
+
+    def _chosen(self, heads: List[int], update: int) -> List[int]:
+        """The heads to train with this batch."""
+        if self.mean_of_heads:
+            return heads
+        self._part = self._part + 1 if update == self._update else 0
+        self._update = update
+        return [draw_head(heads, self.seed, update, self._part)]
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Aggregate the sums of all workers."""
+
+        def total(key: str) -> float:
+            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
+
+        def average(name: str, amount: float, weight: float, scale: float, digits: int) -> None:
+            # a weight of 0 (sentences too short for a head) leaves the average as it is
+            value = scale * amount / weight if weight > 0 else 0.0
+            metrics.log_scalar(name, value, weight, round=digits)
+
+        size = total("sample_size")
+        average("loss", total("loss"), size, 1 / math.log(2), 3)
+        average("nll_loss", total("nll_loss"), size, 1 / math.log(2), 3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        prefix = "n_head_"
+        heads = {int(key[len(prefix) :]) for log in logging_outputs for key in log if prefix in key}
+        for head in sorted(heads):
+            amount = total(f"n_right_{head}")
+            average(f"head_{head}_accuracy", amount, total(prefix + str(head)), 100.0, 2)
+        if any("n_blocks" in log for log in logging_outputs):
+            average("accepted", total("n_accepted"), total("n_blocks"), 1.0, 3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
+        return True
+
+
+def _accepted(right: List[Tensor], where: List[Tensor]) -> Dict[str, Any]:
+    """Blocks that may start in the batch, and tokens that they would emit.
+
+    Args:
+        right: for each head, bool [B, T], whether it is right.
+        where: for each head, bool [B, T], whether it has a target.
+    """
+    # Where head 2 has no target, the verifier's own token was </s>: no block starts there.
+    starts = where[min(1, len(where) - 1)]
+    kept, emitted = starts, starts.sum()
+    for correct in right[1:]:
+        kept = kept & correct
+        emitted = emitted + kept.sum()
+    return {"n_accepted": emitted, "n_blocks": starts.sum()}

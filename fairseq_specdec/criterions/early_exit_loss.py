@@ -1,0 +1,117 @@
+"""``--criterion early_exit_loss``: teaches a decoder and its first layers to predict alike."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Tuple
+
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+from ..training.smoothed_nll import smoothed_nll
+
+
+@dataclass
+class EarlyExitLossConfig(FairseqDataclass):
+    """Settings of the averaged loss."""
+
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    )
+    # fairseq's own --sentence-avg; without a help text it adds no flag
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("early_exit_loss", dataclass=EarlyExitLossConfig)
+class EarlyExitLoss(FairseqCriterion):
+    """(L_n + L_-1) / 2: paper 003, section 7.2.1.
+
+    L_n and L_-1 are the (label-smoothed) negative log-likelihoods after decoder layer n and after
+    the last one, through the same head.
+
+    Logged, in base 2 as fairseq does: ``loss``, the average; ``nll_loss`` and ``ppl`` of the whole
+    decoder, ``exit_nll_loss`` of the first layers; and ``agreement``, the percentage of the target
+    positions at which both have the same best token.
+
+    Args:
+        cfg: settings.
+        task: a translation task.
+
+    Raises:
+        ValueError: ``--label-smoothing`` is out of range.
+    """
+
+    def __init__(self, cfg: EarlyExitLossConfig, task: Any):
+        super().__init__(task)
+        if not 0.0 <= cfg.label_smoothing < 1.0:
+            raise ValueError(
+                f"--label-smoothing {cfg.label_smoothing}: must be from 0 to less than 1"
+            )
+        self.label_smoothing = cfg.label_smoothing
+        self.sentence_avg = cfg.sentence_avg
+
+    def forward(
+        self, model: Any, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """Loss of a batch.
+
+        Args:
+            model: an ``EarlyExitTransformer``, or its data-parallel wrapper.
+            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
+            reduce: sum the loss; else return it for each target token, [N].
+
+        Returns:
+            The summed loss (nats, fp32), what to divide it by, and sums for the log.
+
+        Raises:
+            ValueError: the model has no early exit.
+        """
+        logits, extra = model(**sample["net_input"])
+        if "exit_logits" not in extra:
+            raise ValueError(
+                "--criterion early_exit_loss trains models with an early exit only: use "
+                "--arch early_exit_transformer"
+            )
+        target = sample["target"]
+        learnt = target.ne(self.padding_idx)
+        gold = target[learnt]
+        full, early = logits[learnt], extra["exit_logits"][learnt]
+        loss, nll = smoothed_nll(full, gold, self.label_smoothing)
+        exit_loss, exit_nll = smoothed_nll(early, gold, self.label_smoothing)
+        loss = (loss + exit_loss) / 2
+        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        # on the CPU, max() finds the index several times faster than argmax() does
+        alike = full.detach().max(-1).indices.eq(early.detach().max(-1).indices)
+        log = {
+            "loss": loss.detach().sum(),
+            "nll_loss": nll.detach().sum(),
+            "exit_nll_loss": exit_nll.detach().sum(),
+            "n_alike": alike.sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size,
+        }
+        return (loss.sum() if reduce else loss), sample_size, log
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Aggregate the sums of all workers."""
+
+        def total(key: str) -> float:
+            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
+
+        size, tokens = total("sample_size"), total("ntokens")
+        bits = 1 / math.log(2)
+        metrics.log_scalar("loss", bits * total("loss") / size, size, round=3)
+        for name in ("nll_loss", "exit_nll_loss"):
+            metrics.log_scalar(name, bits * total(name) / tokens, tokens, round=3)
+        metrics.log_scalar("agreement", 100 * total("n_alike") / tokens, tokens, round=2)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
+        return True

@@ -1,0 +1,146 @@
+"""A drafter that reads its verifier: ``--arch attached_drafter_base``.
+
+The papers' drafter is a model of its own, which reads the source a second time and must find out
+alone how far the translation has come. This one lives on what the verifier computed anyway: its
+decoder attends to the verifier's encoder output, and prefix and masks start from the decoder states
+of the last verification. It has no encoder to train, to store or to run, and nothing of the
+verifier changes. Reading the verifier's states is how blockwise heads draft (Stern et al. 2018,
+section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al. 2023.
+"""
+
+from typing import Any, List, Optional, Tuple
+
+import torch
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer.transformer_base import TransformerModelBase
+from torch import Tensor
+
+from ..training.initialisation import initialise, load_verifier
+from .block_decoder import BlockDecoder
+from .drafter_config import (
+    SpecDrafterConfig,
+    check_config,
+    drafter_config,
+    set_architecture,
+    set_setting,
+)
+from .spec_drafter import BASE, BIG, SpecDrafter
+from .verifier_states import VerifierReader, spread_layers
+
+
+def read_layers(asked: str) -> List[int]:
+    """The numbers of ``--read-layers``.
+
+    Raises:
+        ValueError: not ascending numbers from 1.
+    """
+    try:
+        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
+    except ValueError:
+        layers = []
+    if not layers or layers[0] < 1 or layers != sorted(set(layers)):
+        raise ValueError(f"--read-layers {asked}: give ascending numbers from 1, as in 2,4,6")
+    return layers
+
+
+@register_model("attached_drafter")
+class AttachedDrafter(SpecDrafter):
+    """Drafts the next k tokens in parallel from the states of one particular verifier."""
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "AttachedDrafter":
+        """Build a drafter, and for training attach the verifier that the settings name.
+
+        The layers that it reads are settled here and kept in ``args``, which becomes the
+        checkpoint's model settings; the verifier's file name is not kept.
+        """
+        cfg = drafter_config(args)
+        check_config(cfg)
+        for flag, asked in (
+            ("--source-copy", cfg.source_copy),
+            ("--bidirectional-prefix", cfg.bidirectional_prefix),
+            ("--init-encoder-from", bool(cfg.init_encoder_from)),
+        ):
+            if asked:
+                raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+        source, target = task.source_dictionary, task.target_dictionary
+        verifier = None
+        if cfg.attach_to:
+            verifier = load_verifier("--attach-to", cfg.attach_to, source, target)
+            _check_widths(cfg, verifier)
+            cfg.read_layers = cfg.read_layers or ",".join(
+                map(str, spread_layers(len(verifier.decoder.layers)))
+            )
+            if read_layers(cfg.read_layers)[-1] > len(verifier.decoder.layers):
+                raise ValueError(
+                    f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has "
+                    f"{len(verifier.decoder.layers)} decoder layers"
+                )
+        if not cfg.read_layers:
+            raise ValueError(
+                "--attach-to: an attached_drafter needs its verifier's checkpoint for training"
+            )
+        layers = read_layers(cfg.read_layers)
+        dim = cfg.decoder.embed_dim
+        table = TransformerModelBase.build_embedding(cfg, target, dim, cfg.decoder.embed_path)
+        # One table of its own: there is no encoder to share it with.
+        cfg.share_decoder_input_output_embed = (
+            cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+        )
+        decoder = BlockDecoder(cfg, target, table, state_widths=(len(layers), dim))
+        model = cls(cfg, VerifierReader(source, layers), decoder)
+        if cfg.init_decoder_from:
+            initialise(model, cfg, source, target)
+        if verifier is not None:
+            model.encoder.attach(verifier)
+        for settings in (args, cfg):
+            set_setting(settings, init_decoder_from=None, init_decoder_layers=None)
+            set_setting(settings, attach_to=None, read_layers=cfg.read_layers)
+        return model
+
+    def read(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+    ) -> Tuple[Any, Optional[Tensor]]:
+        """The verifier's encoder output, and [B, T, n C], the states that predicted each token."""
+        like = self.decoder.output_projection.weight
+        encoder_out, states = self.encoder.read(
+            src_tokens, src_lengths, prev_output_tokens, like.detach()
+        )
+        nothing = torch.zeros_like(states[:, :1])
+        return encoder_out, torch.cat([nothing, states[:, :-1]], 1)
+
+
+def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
+    dim = cfg.decoder.embed_dim
+    theirs = (verifier.encoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+    if theirs != (dim, dim):
+        raise ValueError(
+            f"--attach-to: the verifier's encoder is {theirs[0]} wide and its decoder "
+            f"{theirs[1]}, the drafter {dim}: pass --encoder-embed-dim and --decoder-embed-dim "
+            "of the verifier, whose two sides must be equal"
+        )
+    if verifier.decoder.project_out_dim is not None:
+        raise ValueError(
+            "--attach-to: the verifier has a --decoder-output-dim of its own, which an "
+            "attached_drafter cannot read; train a spec_drafter"
+        )
+
+
+@register_model_architecture("attached_drafter", "attached_drafter")
+@register_model_architecture("attached_drafter", "attached_drafter_base")
+def attached_drafter_base(args: Any) -> None:
+    """2 decoder layers, 512 wide."""
+    set_architecture(args, encoder_layers=6, decoder_layers=2, **BASE)
+
+
+@register_model_architecture("attached_drafter", "attached_drafter_big")
+def attached_drafter_big(args: Any) -> None:
+    """2 decoder layers, 1024 wide."""
+    set_architecture(args, encoder_layers=6, decoder_layers=2, **BIG)
+
+
+@register_model_architecture("attached_drafter", "attached_drafter_tiny")
+def attached_drafter_tiny(args: Any) -> None:
+    """1 decoder layer, 64 wide: for tests and demonstrations."""
+    shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
+    set_architecture(args, encoder_layers=2, decoder_layers=1, share_all_embeddings=True, **shape)

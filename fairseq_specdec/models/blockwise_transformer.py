@@ -1,0 +1,240 @@
+"""``--arch blockwise_transformer``: a Transformer that also predicts tokens further ahead.
+
+Combined scoring and proposal model of blockwise parallel decoding (Stern et al. 2018, sections 4
+and 6). It is an ordinary translation model whose output is that of head 1, and its own verifier.
+"""
+
+import logging
+from argparse import Namespace
+from typing import Any, List, Optional, Sequence
+
+import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_base import TransformerModelBase
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from ..training.initialisation import load_verifier
+from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
+from .drafter_config import get_setting, set_architecture, set_setting
+from .spec_drafter import BALANCED, BASE, BIG
+
+logger = logging.getLogger(__name__)
+
+
+@register_model("blockwise_transformer")
+class BlockwiseTransformer(TransformerModelBase):
+    """A Transformer and k heads, trained with ``--criterion blockwise_loss``.
+
+    Args:
+        cfg: a ``BlockwiseConfig``.
+        encoder: fairseq's.
+        decoder: a ``BlockwiseDecoder``.
+    """
+
+    def __init__(self, cfg: Any, encoder: Any, decoder: BlockwiseDecoder):
+        super().__init__(cfg, encoder, decoder)
+        self.num_updates = 0
+        self.base_is_frozen = bool(cfg.freeze_base)
+        if self.base_is_frozen:
+            self.requires_grad_(False)
+            decoder.block_heads.requires_grad_(True)
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add the fields of :class:`BlockwiseConfig` as flags; architectures set the defaults."""
+        gen_parser_from_dataclass(parser, BlockwiseConfig(), delete_default=True, with_prefix="")
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> BlockwiseDecoder:
+        """The decoder with its heads."""
+        return BlockwiseDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "BlockwiseTransformer":
+        """Build a model, on a trained Transformer where ``--init-from`` names one.
+
+        ``args`` becomes the checkpoint's model settings: the Transformer's shape is written there,
+        and its file name is not kept.
+
+        Raises:
+            ValueError: settings that make no sense, or a file that holds no Transformer; the
+                message names the flag.
+            FileNotFoundError: no such file.
+        """
+        path = get_setting(args, "init_from")
+        base = None
+        if path:
+            source, target = task.source_dictionary, task.target_dictionary
+            base = load_verifier("--init-from", path, source, target)
+            if isinstance(base, BlockwiseTransformer):
+                raise ValueError(
+                    f"--init-from: {path} has heads already; to train it further pass it to "
+                    "--finetune-from-model or --restore-file"
+                )
+            set_setting(args, init_from=None, **shape_of(base))
+        cfg = blockwise_config(args)
+        check_config(cfg)
+        model: BlockwiseTransformer = super().build_model(cfg, task)
+        if base is not None:
+            _copy_base(model, base, path)
+        return model
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Remember how far training is: the head to train is drawn from it."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def train(self, mode: bool = True) -> "BlockwiseTransformer":
+        """As stock; a frozen base runs as it does in decoding, without dropout."""
+        super().train(mode)
+        if self.base_is_frozen:
+            self.encoder.eval()
+            self.decoder.eval()
+            self.decoder.block_heads.train(mode)
+        return self
+
+    def trained_heads(self) -> List[int]:
+        """Heads whose loss teaches something: all, but for the identity on a frozen base."""
+        if self.base_is_frozen:
+            return list(self.decoder.block_heads.learned)
+        return list(range(1, self.decoder.block_size + 1))
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        heads: Optional[Sequence[int]] = None,
+        where: Optional[Sequence[Tensor]] = None,
+        **options: Any,
+    ) -> Any:
+        """The logits of head 1 as stock models give them, or of chosen heads at chosen places.
+
+        Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
+            heads: numbers of heads, 1 .. k; None for an ordinary translation model's output.
+            where: for each of ``heads`` bool [B, T], the N states to apply it to.
+            options: stock's.
+
+        Returns:
+            Stock's pair; with ``heads`` a list of logits [N, V], one for each.
+        """
+        if heads is None or where is None:
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **options)
+        # Nothing below the heads of a frozen base needs to be kept for a backward pass.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.base_is_frozen):
+            encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
+            features, _ = self.decoder.extract_features(prev_output_tokens, encoder_out)
+        return [
+            self.decoder.output_layer(features[chosen], head) for head, chosen in zip(heads, where)
+        ]
+
+
+SHAPE = (
+    "share_all_embeddings",
+    "share_decoder_input_output_embed",
+    "max_source_positions",
+    "max_target_positions",
+    "activation_fn",
+    "layernorm_embedding",
+    "no_scale_embedding",
+    "no_token_positional_embeddings",
+    "no_decoder_final_norm",
+    "no_cross_attention",
+    "cross_self_attention",
+)
+SIDE = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
+
+
+def shape_of(base: TransformerModelBase) -> Any:
+    """The settings of a Transformer that decide what its weights compute, by their flat names."""
+    cfg = TransformerConfig.from_namespace(base.cfg)
+    shape = {name: plain(getattr(cfg, name)) for name in SHAPE}
+    for side in ("encoder", "decoder"):
+        part = getattr(cfg, side)
+        shape.update({f"{side}_{name}": plain(getattr(part, name)) for name in SIDE})
+        shape[f"{side}_layers"] = len(getattr(base, side).layers)
+        shape[f"{side}_layers_to_keep"] = None
+    shape["decoder_input_dim"] = int(cfg.decoder.input_dim)
+    shape["decoder_output_dim"] = int(cfg.decoder.output_dim)
+    return shape
+
+
+def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: str) -> None:
+    """Copy every weight; only the heads may be left over."""
+    try:
+        left, unknown = model.load_state_dict(base.state_dict(), strict=False)
+    except RuntimeError as error:
+        raise ValueError(
+            f"--init-from: {path} is a Transformer of another kind: {error}"
+        ) from error
+    missing = [name for name in left if not name.startswith("decoder.block_heads.")]
+    if missing or unknown:
+        raise ValueError(
+            f"--init-from: {path} is a Transformer of another kind: {(missing + unknown)[0]} is "
+            "not in both"
+        )
+    logger.info("--init-from %s: its shape and all its weights taken over", path)
+
+
+def blockwise_config(args: Any) -> BlockwiseConfig:
+    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    if isinstance(args, BlockwiseConfig):
+        return args
+    if OmegaConf.is_config(args):
+        args = Namespace(**OmegaConf.to_container(args, resolve=True))
+    return BlockwiseConfig.from_namespace(args)
+
+
+def check_config(cfg: BlockwiseConfig) -> None:
+    """Refuse what a blockwise model cannot be.
+
+    Raises:
+        ValueError: names the flag and the remedy.
+    """
+    if cfg.block_size < 1:
+        raise ValueError(f"--block-size is {cfg.block_size}: it must be at least 1")
+    if cfg.block_hidden_dim < 0:
+        raise ValueError(f"--block-hidden-dim is {cfg.block_hidden_dim}: it must be 0 or more")
+    if cfg.first_head not in (IDENTITY, LEARNED):
+        raise ValueError(f"--first-head {cfg.first_head}: choose {IDENTITY} or {LEARNED}")
+    if cfg.block_size == 1 and cfg.first_head == IDENTITY:
+        raise ValueError(
+            f"--block-size 1 with --first-head {IDENTITY} is the base model alone: use a larger "
+            f"--block-size, or --first-head {LEARNED}"
+        )
+    if cfg.adaptive_softmax_cutoff is not None:
+        raise ValueError("--adaptive-softmax-cutoff: a blockwise_transformer does not support it")
+
+
+def _architecture(args: Any, **shape: Any) -> None:
+    cfg = BlockwiseConfig
+    for name in ("block_size", "block_hidden_dim", "first_head"):
+        if get_setting(args, name) is None:
+            set_setting(args, **{name: getattr(cfg, name)})
+    set_architecture(args, **shape)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer")
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_base")
+def blockwise_transformer_base(args: Any) -> None:
+    """6+6 layers, 512 wide (Stern et al. 2018, section 7.1)."""
+    _architecture(args, **BASE, **BALANCED)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_big")
+def blockwise_transformer_big(args: Any) -> None:
+    """6+6 layers, 1024 wide."""
+    _architecture(args, **BIG, **BALANCED)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_tiny")
+def blockwise_transformer_tiny(args: Any) -> None:
+    """2+2 layers, 32 wide: for tests and demonstrations."""
+    shape = {"embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4}
+    _architecture(args, encoder_layers=2, decoder_layers=2, **shape)

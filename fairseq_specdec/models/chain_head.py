@@ -1,0 +1,103 @@
+"""Dependence between the tokens of a block, where the masks alone have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_specdec.verifier.linear import Linear
+
+
+class ChainHead(nn.Module):
+    """A small recurrent network over the tokens of a block, on top of the masks' features.
+
+    Masks that are decoded in parallel choose without knowing one another's choice: equation (6) of
+    Ge et al. 2022 makes the k factors independent, so a block may mix two good translations, and
+    the verifier stops at the seam. The chain gives position j what was chosen before it::
+
+        s_j = tanh(W [z_j ; e(y_{j-1}) ; s_{j-1}]),    feature_j = z_j + U s_j
+
+    with z_j the mask's feature and e the embedding of the token at position j - 1 (at j = 1 the
+    last accepted one). In training y is the target; in decoding the k steps run from the left over
+    the few best tokens of each mask, which costs a small fraction of a decoder layer. The deep
+    part, source and prefix, stays parallel.
+
+    Args:
+        dim: C, the width of z and e.
+        width: H, the width of s.
+    """
+
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.width = width
+        self.of_mask = nn.Linear(dim, width)
+        self.of_past = nn.Linear(dim + width, width, bias=False)
+        self.out = nn.Linear(width, dim, bias=False)
+        nn.init.zeros_(self.out.weight)  # no say, to begin with
+
+    def forward(self, features: Tensor, previous: Tensor) -> Tensor:
+        """Features with the chain's say.
+
+        Args:
+            features: [N, K, C], z of N blocks.
+            previous: [N, K, C], the embeddings of the tokens before each position.
+
+        Returns:
+            [N, K, C].
+        """
+        of_mask = self.of_mask(features)
+        state = features.new_zeros(features.size(0), self.width)
+        states = []
+        for j in range(features.size(1)):
+            past = self.of_past(torch.cat([previous[:, j], state], -1))
+            state = torch.tanh(of_mask[:, j] + past)
+            states.append(state)
+        return features + self.out(torch.stack(states, 1))
+
+
+class ChainSearch:
+    """Runs a ``ChainHead`` from the left over the best tokens of each mask.
+
+    Args:
+        decoder: a ``BlockDecoder`` with a chain.
+        candidates: m, tokens of each mask to choose among.
+    """
+
+    def __init__(self, decoder: Any, candidates: int) -> None:
+        chain: ChainHead = decoder.chain
+        self.width = chain.width
+        self.candidates = candidates
+        self.of_mask = Linear.of(chain.of_mask)
+        self.of_past = Linear.of(chain.of_past)
+        self.out = Linear.of(chain.out)
+        self.embeddings = decoder.embed_tokens.weight.detach()
+        self.scale = decoder.embed_scale
+        self.projection = decoder.output_projection.weight.detach()
+
+    def __call__(self, features: Tensor, logits: Tensor, previous: Tensor) -> Tensor:
+        """Choose the tokens of a block.
+
+        Args:
+            features: [B, K, C], the masks'.
+            logits: [B, K, V], of the masks alone.
+            previous: long [B], the token before the block.
+
+        Returns:
+            long [B, K].
+        """
+        scores, candidates = logits.topk(min(self.candidates, logits.size(-1)), dim=-1)
+        rows = nn.functional.embedding(candidates, self.projection)  # [B, K, m, C]
+        of_mask = self.of_mask(features)
+        state = features.new_zeros(features.size(0), self.width)
+        token, chosen = previous, []
+        for j in range(features.size(1)):
+            embedded = self.scale * nn.functional.embedding(token, self.embeddings)
+            past = self.of_past(torch.cat([embedded, state], -1))
+            state = torch.tanh(of_mask[:, j] + past)
+            say = torch.bmm(rows[:, j], self.out(state).unsqueeze(2)).squeeze(2)
+            total = scores[:, j] + say
+            token = candidates[:, j].gather(1, total.argmax(-1, keepdim=True)).squeeze(1)
+            chosen.append(token)
+        return torch.stack(chosen, 1)

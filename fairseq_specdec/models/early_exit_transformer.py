@@ -1,0 +1,137 @@
+"""A verifier that can be its own small model: ``--arch early_exit_transformer``.
+
+The first n decoder layers and the whole decoder share one prediction head (the final norm, where
+there is one, and the output projection), and both are trained to predict: paper 003, section 4.4
+and 7.2.1. The parameters are those of fairseq's Transformer, so a trained Transformer is a start
+(``fairseq-train --finetune-from-model``) and the whole decoder decodes like any other verifier.
+"""
+
+from typing import Any, Dict, Optional, Tuple
+
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer.transformer_legacy import (
+    base_architecture,
+    tiny_architecture,
+    transformer_iwslt_de_en,
+    transformer_wmt_en_de_big,
+)
+from torch import Tensor
+
+
+def check_exit_layer(layer: int, layers: int) -> None:
+    """Refuse an exit that is none.
+
+    Raises:
+        ValueError: not from 1 to ``layers`` - 1.
+    """
+    if layers < 2:
+        raise ValueError(f"--decoder-layers {layers}: an early exit needs 2 decoder layers or more")
+    if not 1 <= layer < layers:
+        raise ValueError(
+            f"--exit-layer {layer}: must be from 1 to {layers - 1}, fewer than --decoder-layers"
+        )
+
+
+@register_model("early_exit_transformer")
+class EarlyExitTransformer(TransformerModel):
+    """A Transformer whose first ``exit_layer`` decoder layers share the head with all of them.
+
+    Attributes:
+        exit_layer: n, decoder layers of the small model, counted from 1.
+    """
+
+    exit_layer = 1
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add fairseq's Transformer flags and ``--exit-layer``."""
+        super().add_args(parser)
+        parser.add_argument(
+            "--exit-layer",
+            type=int,
+            metavar="N",
+            help="the small model is the first N decoder layers (default: 1, as in the paper)",
+        )
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "EarlyExitTransformer":
+        """Build a model.
+
+        Raises:
+            ValueError: ``--exit-layer`` names no layer below the last, or a flag changes what the
+                layers are from step to step or what the head is.
+        """
+        if getattr(args, "exit_layer", None) is None:
+            args.exit_layer = 1
+        for name, unused in (("decoder_layerdrop", 0), ("adaptive_softmax_cutoff", None)):
+            if getattr(args, name, unused) not in (unused, None):
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(f"{flag}: not for an early_exit_transformer; leave it out")
+        model: EarlyExitTransformer = super().build_model(args, task)
+        check_exit_layer(args.exit_layer, len(model.decoder.layers))
+        model.exit_layer = args.exit_layer
+        return model
+
+    def exit_logits(self, states: Tensor) -> Tensor:
+        """The shared head over the small model's states.
+
+        Args:
+            states: [T, B, C], the output of decoder layer ``exit_layer``, as fairseq's decoder
+                leaves it in ``inner_states``.
+
+        Returns:
+            [B, T, V] logits.
+        """
+        decoder = self.decoder
+        if decoder.layer_norm is not None:
+            states = decoder.layer_norm(states)
+        states = states.transpose(0, 1)
+        if decoder.project_out_dim is not None:
+            states = decoder.project_out_dim(states)
+        logits: Tensor = decoder.output_layer(states)
+        return logits
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor],
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        features_only: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """fairseq's forward pass, and the small model's logits.
+
+        Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
+            features_only: no logits.
+
+        Returns:
+            As fairseq: logits [B, T, V] of the whole decoder, and what else there is; in it
+            ``exit_logits`` [B, T, V], unless ``features_only``.
+        """
+        out, extra = super().forward(
+            src_tokens,
+            src_lengths,
+            prev_output_tokens,
+            return_all_hiddens=return_all_hiddens,
+            features_only=features_only,
+            alignment_layer=alignment_layer,
+            alignment_heads=alignment_heads,
+        )
+        if not features_only:
+            extra["exit_logits"] = self.exit_logits(extra["inner_states"][self.exit_layer])
+        return out, extra
+
+
+register_model_architecture("early_exit_transformer", "early_exit_transformer")(base_architecture)
+for _name, _shape in (
+    ("tiny", tiny_architecture),
+    ("iwslt_de_en", transformer_iwslt_de_en),
+    ("wmt_en_de_big", transformer_wmt_en_de_big),
+):
+    register_model_architecture("early_exit_transformer", f"early_exit_transformer_{_name}")(_shape)

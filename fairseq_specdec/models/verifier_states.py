@@ -1,0 +1,135 @@
+"""Reading a verifier: its encoder's output and its decoder's states, as input of a drafter."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoder
+from torch import Tensor, nn
+
+from fairseq_specdec.verifier.linear import Linear
+
+
+def spread_layers(layers: int) -> List[int]:
+    """Decoder layers to read, counted from 1: a third of the way, two thirds, and the last."""
+    return sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})
+
+
+class StateProjection(nn.Module):
+    """States of several decoder layers, side by side, to one vector of the drafter's width.
+
+    Each layer's state is normalised first: the residual stream of a pre-norm model grows from
+    layer to layer.
+
+    Args:
+        layers: how many states stand side by side.
+        width: of one state.
+        dim: of the result.
+    """
+
+    def __init__(self, layers: int, width: int, dim: int):
+        super().__init__()
+        self.layers = layers
+        self.width = width
+        # No bias: where there is no state (zeros), nothing is added.
+        self.project = nn.Linear(layers * width, dim, bias=False)
+        nn.init.normal_(self.project.weight, std=(layers * width) ** -0.5)
+
+    def normalise(self, states: Tensor) -> Tensor:
+        """Every layer's part of [.., layers * width] for itself."""
+        parts = states.unflatten(-1, (self.layers, self.width))
+        return nn.functional.layer_norm(parts, (self.width,)).flatten(-2)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[.., layers * width] to [.., dim]."""
+        return self.project(self.normalise(states))
+
+
+class StateProducts:
+    """The two projections of a decoder that reads states, as one product for inference.
+
+    Args:
+        decoder: a ``BlockDecoder`` with ``prefix_states`` and ``mask_states``.
+    """
+
+    def __init__(self, decoder: Any) -> None:
+        self.normalise = decoder.prefix_states.normalise
+        self.product = Linear.of(decoder.prefix_states.project, decoder.mask_states.project)
+
+    def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Tensor, Tensor]:
+        """What ``embed_prefix`` and ``embed_masks`` take.
+
+        Args:
+            states: [B, W, n C] behind the tokens accepted last.
+            sizes: long [B], so many of them count.
+
+        Returns:
+            ([B, W, C], [B, 1, C]).
+        """
+        prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
+        at = (sizes - 1)[:, None, None].expand(-1, 1, masks.size(2))
+        return prefix, masks.gather(1, at)
+
+
+class VerifierReader(FairseqEncoder):
+    """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
+
+    The verifier is no part of the drafter: it is neither saved with it nor trained, and in
+    decoding the engine hands over the states that verification computed anyway.
+
+    Args:
+        dictionary: the source dictionary.
+        layers: decoder layers to read, counted from 1.
+    """
+
+    def __init__(self, dictionary: Any, layers: Sequence[int]):
+        super().__init__(dictionary)
+        self.read_layers = list(layers)
+        self._verifier: List[Any] = []  # a list hides it from nn.Module
+
+    def attach(self, verifier: Any) -> None:
+        """Read this verifier, from now on frozen."""
+        verifier.requires_grad_(False)
+        self._verifier = [verifier.eval()]
+
+    @torch.no_grad()
+    def read(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
+    ) -> Tuple[Any, Tensor]:
+        """Run the verifier over known sentences.
+
+        Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
+            like: a tensor whose device and dtype to use.
+
+        Returns:
+            The encoder's output as fairseq gives it, and [B, T, layers * C]: entry t holds the
+            states that predict the token behind position t.
+
+        Raises:
+            ValueError: no verifier attached.
+        """
+        if not self._verifier:
+            raise ValueError(
+                "--attach-to: an attached drafter reads a verifier's states in training; give "
+                "the verifier's checkpoint"
+            )
+        verifier = self._verifier[0]
+        if next(verifier.parameters()).dtype != like.dtype:
+            verifier.to(like)
+        verifier.to(like.device)
+        encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
+        decoder = verifier.decoder
+        final, extra = decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+        states = [
+            final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
+            for layer in self.read_layers
+        ]
+        return encoder_out, torch.cat(states, -1)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Any:
+        """Not to be called alone: :meth:`read` needs the target too."""
+        raise NotImplementedError("an attached drafter has no encoder of its own")

@@ -1,0 +1,341 @@
+"""Speculative sampling: what comes out is distributed as the verifier's own samples are."""
+
+import copy
+import itertools
+import math
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.search import Sampling
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_specdec.acceptance import Sampler, SamplingRule
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.generation.builder import build_generator
+from fairseq_specdec.models.spec_drafter import SpecDrafter
+
+PAD, EOS, UNK = 1, 2, 3
+MAX_LEN = 3
+SAMPLES = 2000
+
+
+def excess(counts, expected):
+    """How far a chi-square statistic is above what chance allows, in standard deviations.
+
+    Outcomes that are expected fewer than five times are counted together. The cube root of a
+    chi-square is nearly normal (Wilson and Hilferty 1931).
+    """
+    rare = [i for i, e in enumerate(expected) if e < 5]
+    cells = [(counts[i], e) for i, e in enumerate(expected) if e >= 5]
+    if rare:
+        cells.append((sum(counts[i] for i in rare), sum(expected[i] for i in rare)))
+    statistic = sum((c - e) ** 2 / max(e, 1e-9) for c, e in cells)
+    freedom = len(cells) - 1
+    spread = 2 / (9 * freedom)
+    return ((statistic / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+
+
+# --- the rule alone
+
+
+def random_distributions(seed, *shape):
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(*shape, generator=generator)).log_softmax(-1)
+
+
+@pytest.mark.parametrize("sampler", [Sampler(), Sampler(topk=3), Sampler(topp=0.7)])
+def test_one_draft_token_comes_out_as_p(sampler):
+    torch.manual_seed(0)
+    rows = 40000
+    p, q = random_distributions(1, 2, 6)
+    guess = sampler.warp(q)
+    draft = sampler.draw(guess.expand(rows, 6)).unsqueeze(1)
+    verdict = SamplingRule(sampler).accept(
+        draft,
+        torch.ones(rows, dtype=torch.long),
+        p.expand(rows, 2, 6),
+        draft,
+        guess.log().expand(rows, 1, 6),
+    )
+    first = torch.where(verdict.counts == 1, draft[:, 0], verdict.next_token)
+    expected = sampler.warp(p) * rows
+    assert excess(first.bincount(minlength=6).tolist(), expected.tolist()) < 4
+    # Leviathan et al. 2023, theorem 3.5: the share that is kept.
+    kept = float(torch.minimum(sampler.warp(p), guess).sum())
+    assert abs(float(verdict.counts.float().mean()) - kept) < 0.01
+    bonus = verdict.next_token[verdict.counts == 1]
+    share = expected * len(bonus) / rows
+    assert excess(bonus.bincount(minlength=6).tolist(), share.tolist()) < 4
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 4))
+def test_impossible_tokens_never_come_out(seed, width):
+    p, q = random_distributions(seed, 3, 5, 6), random_distributions(seed + 1, 3, 4, 6)
+    p[..., 2:5] = float("-inf")
+    sampler = Sampler(generator=torch.Generator().manual_seed(seed))
+    draft = sampler.draw(q.exp())[:, :width]
+    lengths = torch.tensor([width, width // 2, 0])
+    verdict = SamplingRule(sampler).accept(draft, lengths, p[:, : width + 1], draft, q[:, :width])
+    assert not bool(torch.isin(verdict.next_token, torch.tensor([2, 3, 4])).any())
+    for row, count in enumerate(verdict.counts.tolist()):
+        assert count <= int(lengths[row])
+        assert not set(draft[row, :count].tolist()) & {2, 3, 4}
+
+
+def test_equal_models_accept_everything():
+    p = random_distributions(3, 500, 5, 6)
+    sampler = Sampler()
+    draft = sampler.draw(sampler.warp(p[:, :4]))
+    lengths = torch.full((500,), 4)
+    verdict = SamplingRule(sampler).accept(draft, lengths, p, draft, sampler.warp(p[:, :4]).log())
+    assert verdict.counts.tolist() == [4] * 500
+
+
+def test_drafts_without_probabilities_are_refused():
+    p = random_distributions(3, 1, 2, 6)
+    with pytest.raises(ValueError, match="--sampling: the drafter"):
+        SamplingRule(Sampler()).accept(torch.tensor([[3]]), torch.tensor([1]), p, p.argmax(-1))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1e-6, 0.3, 0.8, 0.999, 1.0]))
+def test_top_p_keeps_what_stock_keeps(seed, topp):
+    log_probs = random_distributions(seed, 4, 1, 9)
+    probabilities, indices = Sampling(Dictionary(), -1, topp)._sample_topp(log_probs.clone())
+    theirs = torch.zeros(4, 1, 9).scatter_(2, indices, probabilities)
+    theirs = theirs / theirs.sum(-1, keepdim=True)
+    torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
+
+
+@pytest.mark.parametrize(
+    "values, flag",
+    [
+        ({"topk": 0}, "--sampling-topk 0: must be 1 or more"),
+        ({"topk": -3}, "--sampling-topk -3"),
+        ({"topp": 0.0}, "--sampling-topp 0.0: must be greater than 0"),
+        ({"topp": 1.5}, "--sampling-topp 1.5"),
+        ({"topp": float("nan")}, "--sampling-topp nan"),
+        ({"topk": 2, "topp": 0.5}, "--sampling-topk, --sampling-topp: give one"),
+    ],
+    ids=str,
+)
+def test_impossible_values_name_the_flag(values, flag):
+    with pytest.raises(ValueError) as caught:
+        Sampler(**values)
+    assert flag in str(caught.value)
+
+
+# --- whole outputs
+
+
+def words():
+    result = Dictionary()
+    for word in "abc":
+        result.add_symbol(word)
+    return result
+
+
+def task():
+    return TranslationTask(TranslationConfig(), words(), words())
+
+
+SHAPE = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+for side in ("encoder", "decoder"):
+    SHAPE.update({f"{side}_embed_dim": 16, f"{side}_ffn_embed_dim": 16})
+    SHAPE[f"{side}_attention_heads"] = 2
+
+
+def tiny_model(seed, sharpness):
+    """An untrained Transformer whose distributions are far from uniform."""
+    torch.manual_seed(seed)
+    args = Namespace(**SHAPE)
+    base_architecture(args)
+    model = TransformerModel.build_model(args, task()).eval()
+    model.decoder.output_projection.weight.data.mul_(sharpness)
+    return model
+
+
+def tiny_block_drafter():
+    torch.manual_seed(4)
+    args = Namespace(arch="spec_drafter_tiny", block_size=2, **SHAPE)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    return SpecDrafter.build_model(args, task()).eval()
+
+
+VERIFIER = tiny_model(1, 2.0)
+DRAFTERS = {"greedy": None, "sps": tiny_model(2, 2.0), "gad": tiny_block_drafter()}
+SOURCES = [[4, 5, EOS], [6, EOS]]
+
+
+def generator_for(strategy, args, tmp_path, **settings):
+    path = tmp_path / "drafter.pt"
+    path.write_bytes(b"")
+    if DRAFTERS[strategy] is not None:
+        settings = dict(settings, drafter_path=str(path), block_size=2)
+    given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)
+    return build_generator(
+        [VERIFIER],
+        words(),
+        words(),
+        given,
+        decoding_settings(strategy=strategy, **settings),
+        load=lambda *_: copy.deepcopy(DRAFTERS[strategy]),
+    )
+
+
+def draw(generator, samples=SAMPLES, seed=0):
+    """Counts of the outputs of each source, and the outputs with their scores."""
+    torch.manual_seed(seed)
+    rows = 2000
+    source = torch.full((rows, 3), PAD)
+    source[::2], source[1::2, 1:] = torch.tensor(SOURCES[0]), torch.tensor(SOURCES[1])
+    lengths = torch.tensor([3, 2]).repeat(rows // 2)
+    counts, scores = [{}, {}], [{}, {}]
+    assert 2 * samples % rows == 0
+    for _ in range(2 * samples // rows):
+        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+        for row, (hypo,) in enumerate(generator.generate([VERIFIER], sample)):
+            output = tuple(hypo["tokens"].tolist())
+            counts[row % 2][output] = counts[row % 2].get(output, 0) + 1
+            scores[row % 2][output] = hypo["positional_scores"]
+    return counts, scores
+
+
+def enumerate_outputs(source, args):
+    """{output: (its probability, log-probabilities as stock reports them)}, by the equations."""
+    symbols = [s for s in range(len(words())) if s not in (PAD, EOS, UNK)]
+    net_input = {"src_tokens": torch.tensor([source]), "src_lengths": torch.tensor([len(source)])}
+
+    def after(prefix):
+        with torch.no_grad():
+            logits, _ = VERIFIER(prev_output_tokens=torch.tensor([[EOS, *prefix]]), **net_input)
+        p = (logits[0, -1] / args.get("temperature", 1.0)).softmax(-1).tolist()
+        likely = {s: p[s] for s in symbols + [EOS]}
+        if not prefix:
+            del likely[EOS]  # --min-len 1
+        if len(prefix) == MAX_LEN:
+            likely = {EOS: p[EOS]}
+        ranked = sorted(likely, key=likely.__getitem__, reverse=True)
+        kept = ranked[: args.get("sampling_topk", len(ranked))]
+        if "sampling_topp" in args:
+            mass = [0.0, *itertools.accumulate(likely[s] for s in ranked)]
+            kept = [s for s, before in zip(ranked, mass) if before < args["sampling_topp"]]
+        total = sum(likely[s] for s in kept)
+        return {s: (likely[s] / total, math.log(likely[s])) for s in kept}
+
+    outputs, open_prefixes = {}, {(): (1.0, [])}
+    while open_prefixes:
+        grown = {}
+        for prefix, (chance, scores) in open_prefixes.items():
+            for symbol, (p, score) in after(prefix).items():
+                entry = (chance * p, scores + [score])
+                (outputs if symbol == EOS else grown)[(*prefix, symbol)] = entry
+        open_prefixes = grown
+    return outputs
+
+
+def worst_excess(generator, args):
+    """The larger excess of the two sources; outputs that are impossible fail at once."""
+    counts, scores = draw(generator)
+    found = []
+    for i, source in enumerate(SOURCES):
+        table = enumerate_outputs(source, args)
+        assert abs(sum(p for p, _ in table.values()) - 1) < 1e-4
+        assert set(counts[i]) <= set(table), "an output that the verifier never gives"
+        assert sum(counts[i].values()) == SAMPLES
+        for output, own in scores[i].items():
+            torch.testing.assert_close(own, torch.tensor(table[output][1]), atol=1e-3, rtol=0)
+        expected = [SAMPLES * p for p, _ in table.values()]
+        found.append(excess([counts[i].get(o, 0) for o in table], expected))
+    return max(found)
+
+
+SETTINGS = [{}, {"temperature": 0.6}, {"sampling_topk": 3}, {"sampling_topp": 0.8}]
+
+
+@pytest.mark.parametrize("args", SETTINGS, ids=str)
+@pytest.mark.parametrize("strategy", ["sps", "gad"])
+def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
+    generator = generator_for(strategy, args, tmp_path)
+    assert worst_excess(generator, args) < 4
+    assert 0.1 < generator.stats.acceptance_rate < 0.9
+
+
+def test_plain_sampling_is_distributed_so_too(tmp_path):
+    assert worst_excess(generator_for("greedy", {}, tmp_path), {}) < 4
+
+
+class GreedyDraw(Sampler):
+    """The mutant: tokens are the likeliest, and the ratio is as if they had been drawn."""
+
+    def draw(self, probabilities):
+        return probabilities.argmax(-1)
+
+
+class FromP(SamplingRule):
+    """The mutant: a rejected token is replaced by a draw from p, not from what p has over q."""
+
+    def accept(self, draft, lengths, log_probs, best, draft_log_probs=None):
+        verdict = super().accept(draft, lengths, log_probs, best, draft_log_probs)
+        p = self.sampler.warp(log_probs)[torch.arange(len(draft)), verdict.counts]
+        return verdict._replace(next_token=self.sampler.draw(p))
+
+
+@pytest.mark.parametrize("strategy", ["sps", "gad"])
+@pytest.mark.parametrize("mutant", ["greedy draft", "resampled from p", "q of another temperature"])
+def test_the_test_notices_mutants(mutant, strategy, tmp_path):
+    generator = generator_for(strategy, {}, tmp_path)
+    if mutant == "greedy draft":
+        generator.drafter.sampler = GreedyDraw()
+    elif mutant == "resampled from p":
+        generator.rule = FromP(Sampler())
+    else:
+        propose = generator.drafter.propose
+
+        def flattened(*given):
+            draft = propose(*given)
+            if draft.log_probs is None:
+                return draft
+            return draft._replace(log_probs=(draft.log_probs / 3).log_softmax(-1))
+
+        generator.drafter.propose = flattened
+    assert worst_excess(generator, {}) > 10
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
+def test_a_seed_reproduces_and_another_one_differs(strategy, tmp_path):
+    first = draw(generator_for(strategy, {}, tmp_path), 1000, seed=5)[0]
+    assert first == draw(generator_for(strategy, {}, tmp_path), 1000, seed=5)[0]
+    assert first != draw(generator_for(strategy, {}, tmp_path), 1000, seed=6)[0]
+
+
+def test_sampling_from_one_token_is_stocks(tmp_path):
+    """--sampling-topk 1 leaves no chance: tokens and scores are stock's own."""
+    args = {"sampling_topk": 1, "temperature": 0.7}
+    stock = task().build_generator(
+        [VERIFIER], Namespace(sampling=True, max_len_b=MAX_LEN, unkpen=1e4, beam=1, **args)
+    )
+    source = torch.tensor([SOURCES[0]])
+    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([3])}}
+    theirs = stock.generate([VERIFIER], sample)[0][0]
+    ours = generator_for("sps", args, tmp_path).generate([VERIFIER], sample)[0][0]
+    assert ours["tokens"].tolist() == theirs["tokens"].tolist()
+    torch.testing.assert_close(ours["positional_scores"], theirs["positional_scores"])
+
+
+def test_flags_that_contradict_sampling(tmp_path):
+    with pytest.raises(ValueError, match="--collapse-repeats: with --sampling"):
+        generator_for("gad", {}, tmp_path, collapse_repeats=True)
+    for name in ("sampling_topk", "sampling_topp"):
+        flag = name.replace("_", "-")
+        with pytest.raises(ValueError, match=f"--{flag}: needs --sampling"):
+            build_generator(
+                [VERIFIER], words(), words(), Namespace(**{name: 1}), decoding_settings()
+            )

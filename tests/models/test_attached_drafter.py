@@ -1,0 +1,123 @@
+"""The drafter that reads its verifier: what is refused, what is saved, and what it computes."""
+
+import pytest
+import torch
+from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
+
+from fairseq_specdec.models import AttachedDrafter
+from fairseq_specdec.models.attached_drafter import read_layers
+from fairseq_specdec.models.verifier_states import StateProducts, spread_layers
+from fairseq_specdec.training.block_noising import block_targets
+
+ARCH = "attached_drafter_tiny"
+
+
+@pytest.fixture
+def verifier(tmp_path):
+    save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
+    return str(tmp_path / "v.pt")
+
+
+def attached(path, **settings):
+    return make_drafter(arch=ARCH, model=AttachedDrafter, attach_to=path, **settings)
+
+
+def run(model, batch, cuts, **changes):
+    net_input = dict(batch["net_input"], **changes)
+    targets = block_targets(batch["target"], cuts, model.decoder.block_size, 1)
+    return model(cuts=cuts, targets=targets, **net_input)["logits"]
+
+
+def test_only_the_decoder_has_weights(verifier):
+    model = attached(verifier, chain_width=8)
+    names = [name for name, _ in model.named_parameters()]
+    assert names and all(name.startswith("decoder.") for name in names)
+    assert not any(name.startswith("encoder.") for name in model.state_dict())
+    logits = run(model, make_batch(), torch.zeros(5, 2, dtype=torch.long))
+    logits.sum().backward()
+    assert model.decoder.mask_states.project.weight.grad is not None
+    assert all(p.grad is None for p in model.encoder._verifier[0].parameters())
+
+
+def test_the_settings_keep_the_layers_and_not_the_file(verifier):
+    model = attached(verifier)
+    assert (model.cfg.attach_to, model.cfg.read_layers) == (None, "1,2")
+    again = make_drafter(arch=ARCH, model=AttachedDrafter, read_layers="1,2")
+    again.load_state_dict(model.state_dict())
+    with pytest.raises(ValueError, match="--attach-to"):
+        run(again, make_batch(), torch.zeros(5, 1, dtype=torch.long))
+
+
+def test_a_block_sees_the_prefix_and_nothing_behind_its_cut(verifier):
+    torch.manual_seed(0)
+    model = attached(verifier).eval()
+    batch = make_batch()
+    cuts = torch.full((5, 1), 2)
+    before = run(model, batch, cuts)
+    previous = batch["net_input"]["prev_output_tokens"]
+    later, earlier = previous.clone(), previous.clone()
+    later[:, 3:], earlier[:, 2] = 7, 7
+    assert torch.allclose(before, run(model, batch, cuts, prev_output_tokens=later), atol=1e-5)
+    changed = run(model, batch, cuts, prev_output_tokens=earlier)
+    assert not torch.allclose(before, changed, atol=1e-3)
+
+
+def test_the_states_matter(verifier):
+    torch.manual_seed(0)
+    model = attached(verifier).eval()
+    batch, cuts = make_batch(), torch.full((5, 1), 2)
+    before = run(model, batch, cuts)
+    with torch.no_grad():
+        model.decoder.mask_states.project.weight.zero_()
+    assert not torch.allclose(before, run(model, batch, cuts), atol=1e-3)
+
+
+def test_one_product_gives_what_both_projections_do(verifier):
+    decoder = attached(verifier).decoder
+    states = torch.randn(3, 4, 128)
+    prefix, masks = StateProducts(decoder)(states, torch.tensor([1, 4, 2]))
+    assert torch.allclose(prefix, decoder.prefix_states(states), atol=1e-5)
+    last = states[torch.arange(3), torch.tensor([0, 3, 1])].unsqueeze(1)
+    assert torch.allclose(masks, decoder.mask_states(last), atol=1e-5)
+
+
+def test_layers_are_spread_from_a_third_to_the_last():
+    assert [spread_layers(n) for n in (1, 2, 3, 6, 12)] == [
+        [1],
+        [1, 2],
+        [1, 2, 3],
+        [2, 4, 6],
+        [4, 8, 12],
+    ]
+
+
+@pytest.mark.parametrize("asked", ["", "0,1", "2,1", "1,1", "a"])
+def test_impossible_layers_are_refused(asked):
+    with pytest.raises(ValueError, match="--read-layers"):
+        read_layers(asked)
+
+
+@pytest.mark.parametrize(
+    "settings, flag",
+    [
+        ({"attach_to": None}, "--attach-to"),
+        ({"attach_to": "nowhere.pt"}, "nowhere.pt"),
+        ({"read_layers": "1,3"}, "--read-layers 1,3"),
+        ({"encoder_embed_dim": 32}, "--encoder-embed-dim"),
+        ({"source_copy": True}, "--source-copy"),
+        ({"bidirectional_prefix": True}, "--bidirectional-prefix"),
+        ({"init_encoder_from": "v.pt"}, "--init-encoder-from"),
+        ({"chain_width": -1}, "--chain-width"),
+        ({"chain_width": 8, "chain_dropout": 1.5}, "--chain-dropout"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_by_name(verifier, settings, flag):
+    with pytest.raises((ValueError, FileNotFoundError), match=flag):
+        make_drafter(arch=ARCH, model=AttachedDrafter, **dict({"attach_to": verifier}, **settings))
+
+
+def test_a_verifier_with_an_output_width_of_its_own_is_refused(tmp_path):
+    save_verifier(tmp_path / "v.pt", ToyTask(), decoder_output_dim=16)
+    with pytest.raises(ValueError, match="--decoder-output-dim"):
+        attached(str(tmp_path / "v.pt"))

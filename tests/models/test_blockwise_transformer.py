@@ -1,0 +1,175 @@
+"""The blockwise model: heads on a trained Transformer, taken over whole."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from toy_blockwise import blockwise_args, make_batch, make_blockwise, save_checkpoint, teach
+from toy_translation import SHAPES, make_task, sentences
+from toy_translation import toy_model as trained_model
+
+from fairseq_specdec.models import BlockwiseTransformer
+
+BATCH = make_batch(sentences(6, seed=5))
+
+
+def toy_model(shape="post_norm"):
+    """Its weights matter here, not what it says."""
+    return trained_model(shape, updates=2)
+
+
+def logits_of(model):
+    with torch.no_grad():
+        return model(**BATCH["net_input"])[0]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("base") / "verifier.pt"
+    save_checkpoint(path, toy_model())
+    return path
+
+
+@pytest.mark.parametrize("first_head", ["identity", "learned"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_starts_as_the_transformer_it_is_put_on(shape, first_head, tmp_path):
+    base = toy_model(shape)
+    path = tmp_path / "base.pt"
+    save_checkpoint(path, base)
+    # The architecture says 2+2 layers with separate embeddings: the file decides.
+    model, args = make_blockwise(path, block_size=3, first_head=first_head)
+    model.eval()
+    assert torch.equal(logits_of(model), logits_of(base))
+    theirs = base.state_dict()
+    for name, value in model.state_dict().items():
+        if name.startswith("decoder.block_heads."):
+            continue
+        assert torch.equal(value, theirs.pop(name)), name
+    assert not theirs
+
+    # The settings alone, without the file, build the same model.
+    path.unlink()
+    assert args.init_from is None
+    again = BlockwiseTransformer.build_model(args, make_task())
+    again.load_state_dict(model.state_dict(), strict=True)
+    assert torch.equal(logits_of(again.eval()), logits_of(base))
+
+
+def test_settings_of_a_yaml_do_as_well(checkpoint):
+    settings = OmegaConf.create(
+        {"_name": "blockwise_transformer_tiny", "init_from": str(checkpoint), "block_size": 2}
+    )
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    ARCH_CONFIG_REGISTRY["blockwise_transformer_tiny"](settings)
+    model = BlockwiseTransformer.build_model(settings, make_task()).eval()
+    assert torch.equal(logits_of(model), logits_of(toy_model()))
+    assert settings["init_from"] is None and settings["share_all_embeddings"] is True
+    again = BlockwiseTransformer.build_model(settings, make_task())
+    again.load_state_dict(model.state_dict(), strict=True)
+
+
+@pytest.mark.parametrize("first_head, learned", [("identity", [2, 3]), ("learned", [1, 2, 3])])
+def test_the_layer_has_the_papers_shape(checkpoint, first_head, learned):
+    model, _ = make_blockwise(checkpoint, block_size=3, first_head=first_head)
+    heads = model.decoder.block_heads
+    assert heads.learned == learned
+    count = len(learned)
+    assert heads.hidden.weight.shape == (count * 64, 32)
+    assert heads.output.weight.shape == (count * 32, count * 64)
+    narrow, _ = make_blockwise(checkpoint, block_size=3, block_hidden_dim=8)
+    assert narrow.decoder.block_heads.hidden.weight.shape == (2 * 8, 32)
+
+
+@pytest.mark.parametrize("first_head", ["identity", "learned"])
+def test_heads_equal_the_equations(checkpoint, first_head):
+    torch.manual_seed(1)
+    model, _ = make_blockwise(checkpoint, block_size=3, first_head=first_head)
+    heads = model.decoder.block_heads
+    for parameter in heads.parameters():
+        parameter.data.normal_(0, 0.1)
+    model.eval()
+    with torch.no_grad():
+        previous = BATCH["net_input"]["prev_output_tokens"]
+        everywhere = torch.ones_like(previous, dtype=torch.bool)
+        logits = model(**BATCH["net_input"], heads=[1, 2, 3], where=[everywhere] * 3)
+        features, _ = toy_model().forward(**BATCH["net_input"], features_only=True)
+        hidden = torch.relu(features @ heads.hidden.weight.t() + heads.hidden.bias)
+        outputs = (hidden @ heads.output.weight.t() + heads.output.bias).chunk(
+            len(heads.learned), -1
+        )
+        project = model.decoder.output_projection.weight.t()
+        expected = [(features + x) @ project for x in outputs]
+        if first_head == "identity":
+            expected = [features @ project] + expected
+    for ours, theirs in zip(logits, expected):
+        torch.testing.assert_close(ours, theirs.flatten(0, 1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits_of(model), expected[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("first_head", ["identity", "learned"])
+def test_a_frozen_base_stays(checkpoint, first_head):
+    model, _ = make_blockwise(
+        checkpoint, block_size=3, first_head=first_head, freeze_base=True, dropout=0.4
+    )
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.train()
+    assert model.decoder.block_heads.dropout_module.training
+    assert not model.encoder.training and not model.decoder.layers[0].training
+    teach(model, 3)
+    for name, value in model.state_dict().items():
+        moved = not torch.equal(value, before[name])
+        assert moved == name.startswith("decoder.block_heads."), name
+    assert torch.equal(logits_of(model), logits_of(toy_model())) == (first_head == "identity")
+
+
+def test_a_free_base_moves(checkpoint):
+    model, _ = make_blockwise(checkpoint, block_size=2)
+    teach(model, 3)
+    assert model.trained_heads() == [1, 2]
+    assert not torch.equal(logits_of(model), logits_of(toy_model()))
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"block_size": 0}, "--block-size is 0"),
+        ({"block_size": 1}, "--block-size 1 with --first-head identity"),
+        ({"block_hidden_dim": -1}, "--block-hidden-dim is -1"),
+        ({"first_head": "other"}, "--first-head other: choose identity or learned"),
+        ({"adaptive_softmax_cutoff": "5,9"}, "--adaptive-softmax-cutoff"),
+    ],
+    ids=str,
+)
+def test_impossible_settings_name_the_flag(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BlockwiseTransformer.build_model(blockwise_args(**settings), make_task())
+
+
+def test_a_bad_file_names_the_flag(checkpoint, tmp_path):
+    with pytest.raises(FileNotFoundError, match="--init-from: no file"):
+        make_blockwise(tmp_path / "none.pt")
+    (tmp_path / "broken.pt").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="--init-from: .* cannot be read"):
+        make_blockwise(tmp_path / "broken.pt")
+    state = torch.load(str(checkpoint), weights_only=False)
+    state["model"]["encoder.embed_tokens.weight"] = torch.zeros(5, 32)
+    torch.save(state, str(tmp_path / "other.pt"))
+    with pytest.raises(ValueError, match="--init-from: the encoder dictionary .* has 5 symbols"):
+        make_blockwise(tmp_path / "other.pt")
+
+
+def test_a_model_with_heads_is_no_base(checkpoint, tmp_path):
+    model, args = make_blockwise(checkpoint, block_size=2)
+    args._name = "blockwise_transformer"
+    model.args = args
+    state = torch.load(str(checkpoint), weights_only=False)
+    state.update(args=args, model=model.state_dict())
+    torch.save(state, str(tmp_path / "heads.pt"))
+    with pytest.raises(ValueError, match="--init-from: .* has heads already"):
+        make_blockwise(tmp_path / "heads.pt")
+
+
+def test_there_is_no_head_zero(checkpoint):
+    model, _ = make_blockwise(checkpoint, block_size=2)
+    with pytest.raises(ValueError, match="head 3: .* heads 1 to 2"):
+        model.decoder.block_heads(torch.zeros(1, 32), 3)

@@ -1,0 +1,55 @@
+"""The chain: teacher-forced in training, from the left in decoding, and the two agree."""
+
+import torch
+from toy_drafter import make_drafter
+
+from fairseq_specdec.models.chain_head import ChainHead, ChainSearch
+
+
+def test_says_nothing_to_begin_with():
+    features = torch.randn(3, 4, 8)
+    assert torch.equal(ChainHead(8, 5)(features, torch.randn(3, 4, 8)), features)
+
+
+def test_a_position_depends_on_the_tokens_before_it_and_on_no_other():
+    chain = ChainHead(8, 5)
+    torch.nn.init.normal_(chain.out.weight)
+    features, previous = torch.randn(2, 4, 8), torch.randn(2, 4, 8)
+    before = chain(features, previous)
+    previous[:, 2] += 1
+    after = chain(features, previous)
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert not torch.isclose(before[:, 2:], after[:, 2:]).all(-1).any()
+
+
+def test_the_search_picks_what_the_training_pass_scores_best():
+    torch.manual_seed(0)
+    decoder = make_drafter(chain_width=6).decoder.eval()
+    torch.nn.init.normal_(decoder.chain.out.weight, std=3.0)
+    features = torch.randn(5, 4, decoder.embed_dim)
+    previous = torch.randint(4, 20, (5,))
+    with torch.no_grad():
+        logits = decoder.output_layer(features)
+        chosen = ChainSearch(decoder, logits.size(-1))(features, logits, previous)
+        # The plain way: teacher-force what was chosen so far, and look at every word.
+        tokens = previous.unsqueeze(1)
+        for j in range(4):
+            embedded = torch.zeros_like(features)
+            embedded[:, : j + 1] = decoder.embed_scale * decoder.embed_tokens(tokens)
+            scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
+            tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
+        few = ChainSearch(decoder, 1)(features, logits, previous)
+    assert chosen.tolist() == tokens[:, 1:].tolist()
+    assert chosen.tolist() != logits.argmax(-1).tolist()
+    assert few.tolist() == logits.argmax(-1).tolist()
+
+
+def test_some_blocks_are_trained_without_it():
+    torch.manual_seed(0)
+    decoder = make_drafter(chain_width=6, chain_dropout=0.5).decoder
+    torch.nn.init.normal_(decoder.chain.out.weight)
+    features = torch.randn(20, 3, 4, decoder.embed_dim)
+    previous, cuts = torch.randint(4, 20, (20, 9)), torch.randint(0, 5, (20, 3))
+    same = decoder.train().follow_chain(features, previous, cuts).eq(features).flatten(2).all(-1)
+    assert 0.2 < same.float().mean() < 0.8
+    assert not decoder.eval().follow_chain(features, previous, cuts).eq(features).any()

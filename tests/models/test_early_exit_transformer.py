@@ -1,0 +1,60 @@
+"""The early exit: one set of parameters, two depths, one head."""
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel
+from toy_early_exit import build, make_args
+from toy_translation import EOS, SHAPES, make_sample, make_task, sentences
+
+from fairseq_specdec.models import EarlyExitTransformer
+
+SOURCES = sentences(4, seed=3)
+PREVIOUS = torch.tensor([[EOS, 5, 9, 7], [EOS, 8, 4, 6], [EOS, 11, 5, 5], [EOS, 6, 7, 8]])
+
+
+def logits(model):
+    with torch.no_grad():
+        out, extra = model(prev_output_tokens=PREVIOUS, **make_sample(SOURCES)["net_input"])
+    return out, extra["exit_logits"]
+
+
+@pytest.mark.parametrize("shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output"])
+@pytest.mark.parametrize("exit_layer", [1, 2])
+def test_the_exit_is_a_decoder_of_so_many_layers_with_the_same_head(shape, exit_layer):
+    model = build(exit_layer=exit_layer, **SHAPES[shape]).eval()
+    whole, early = logits(model)
+    assert whole.shape == early.shape and not torch.allclose(whole, early)
+    model.decoder.layers = model.decoder.layers[:exit_layer]
+    cut, _ = logits(model)
+    torch.testing.assert_close(early, cut)
+
+
+def test_its_parameters_are_those_of_a_transformer():
+    torch.manual_seed(1)
+    model = build().eval()
+    plain = TransformerModel.build_model(make_args(), make_task()).eval()
+    plain.load_state_dict(model.state_dict(), strict=True)
+    with torch.no_grad():
+        out, _ = plain(prev_output_tokens=PREVIOUS, **make_sample(SOURCES)["net_input"])
+    assert torch.equal(out, logits(model)[0])
+
+
+def test_the_first_layer_is_the_default():
+    args = make_args()
+    model = EarlyExitTransformer.build_model(args, make_task())
+    assert model.exit_layer == args.exit_layer == 1  # the latter goes into the checkpoint
+
+
+@pytest.mark.parametrize(
+    "settings, named",
+    [
+        ({"exit_layer": 0}, "--exit-layer 0"),
+        ({"exit_layer": 3}, "--exit-layer 3"),
+        ({"decoder_layers": 1}, "--decoder-layers 1"),
+        ({"decoder_layerdrop": 0.1}, "--decoder-layerdrop"),
+        ({"adaptive_softmax_cutoff": "10,20"}, "--adaptive-softmax-cutoff"),
+    ],
+)
+def test_impossible_settings_name_the_flag(settings, named):
+    with pytest.raises(ValueError, match=named):
+        build(**settings)

@@ -1,0 +1,79 @@
+"""Big Little Decoder as paper 003 writes it (Algorithm 1): one sentence, no cache, no batch."""
+
+from types import SimpleNamespace
+
+import torch
+from toy_translation import EOS, PAD, make_sample
+
+
+def whole(model):
+    """All logits [T, V] of fairseq's own forward pass, given a source and an output so far."""
+
+    def logits(source, y):
+        with torch.no_grad():
+            out, _ = model(
+                prev_output_tokens=torch.tensor([y]), **make_sample([source])["net_input"]
+            )
+        return out[0]
+
+    return logits
+
+
+def first_layers(model):
+    """The same of an early exit."""
+
+    def logits(source, y):
+        with torch.no_grad():
+            _, extra = model(
+                prev_output_tokens=torch.tensor([y]), **make_sample([source])["net_input"]
+            )
+        return extra["exit_logits"][0]
+
+    return logits
+
+
+def big_little(small, big, source, alpha_fb, alpha_rb, window=10, limit=63):
+    """Decode a sentence.
+
+    Algorithm 1 leaves open who looks at tokens that are still pending when the small model ends
+    the sentence; here the big model does, as at any fallback.
+
+    Args:
+        small, big: functions as ``whole`` gives them.
+        source: words.
+        alpha_fb, alpha_rb: thresholds; alpha_fb = 1 is never reached.
+        window: most steps of the small model between two of the big one.
+        limit: most tokens before </s>.
+
+    Returns:
+        The tokens, and how many steps each model took and how many of them rolled back.
+    """
+    y, pending = [EOS], 0
+    count = SimpleNamespace(small=0, big=0, rollbacks=0)
+    while len(y) == 1 or pending or y[-1] != EOS:
+        ended = len(y) > 1 and y[-1] == EOS
+        if pending < window and not ended and len(y) - 1 < limit:
+            logits = small(source, y)[-1].clone()
+            logits[PAD] = float("-inf")
+            p = logits.softmax(0)
+            if alpha_fb < 1 and float(p.max()) >= alpha_fb:
+                y.append(int(p.argmax()))
+                pending += 1
+                count.small += 1
+                continue
+        count.big += 1
+        log_p = big(source, y).log_softmax(1)
+        log_p[:, PAD] = float("-inf")
+        log_p[0, EOS] = float("-inf")  # fairseq's --min-len 1
+        if len(y) - 1 == limit and not ended:
+            log_p[-1, :EOS] = log_p[-1, EOS + 1 :] = float("-inf")
+        for m in range(len(y) - pending, len(y)):
+            if float(-log_p[m - 1, y[m]]) > alpha_rb:
+                y = y[:m] + [int(log_p[m - 1].argmax())]
+                count.rollbacks += 1
+                break
+        else:
+            if not ended:
+                y.append(int(log_p[-1].argmax()))
+        pending = 0
+    return y[1:], count

@@ -1,0 +1,127 @@
+"""A blockwise model through fairseq's own commands: put heads on a verifier, train, decode."""
+
+import os
+import re
+import shutil
+
+import pytest
+import torch
+from in_process import PLUGIN, hypotheses, run_here
+
+from fairseq_specdec.criterions.blockwise_loss import draw_head
+
+ACCEPTED = re.compile(r"([\d.]+) mean accepted tokens")
+HEADS = {
+    "task": "translation", "arch": "blockwise_transformer_tiny", "criterion": "blockwise_loss",
+    "block_size": 3, "label_smoothing": 0.0, "dropout": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def blockwise(toy, train_here, tmp_path_factory):
+    """(path, log) of heads trained on the frozen toy verifier, whose file is gone by now."""
+    base = tmp_path_factory.mktemp("base") / "verifier.pt"
+    shutil.copy(toy.v, str(base))
+    out, log = train_here(
+        init_from=base, freeze_base=True, max_update=150, max_epoch=1, fixed_validation_seed=1,
+        best_checkpoint_metric="accepted", maximize_best_checkpoint_metric=True,
+        validate_interval_updates=150, **HEADS,
+    )  # fmt: skip
+    base.unlink()
+    return str(out / "checkpoint_best.pt"), log
+
+
+def generate(toy, path, **flags):
+    given = dict({"batch_size": 16, "beam": 1, "path": path}, **flags)
+    return run_here("generate", toy.data, **given)
+
+
+def test_training_reports_every_head(blockwise):
+    path, log = blockwise
+    assert "--init-from" in log and "its shape and all its weights taken over" in log
+    valid = [line for line in log.splitlines() if "valid on 'valid' subset" in line][-1]
+    for name in ("head_1_accuracy", "head_2_accuracy", "head_3_accuracy", "accepted"):
+        assert name in valid
+    assert float(re.search(r"accepted[ |]+([\d.]+)", valid).group(1)) > 1.1
+    model = torch.load(path, weights_only=False)["cfg"]["model"]
+    assert model.init_from is None and model.freeze_base is True
+
+
+def test_a_frozen_base_prints_what_the_base_prints(toy, blockwise):
+    reference = hypotheses(generate(toy, toy.v, task="translation")[0])
+    task = {"task": "translation_specdec", "strategy": "blockwise"}
+    for flags in ({}, {"batch_size": 1, "block_size": 2}):
+        out, log = generate(toy, blockwise[0], **dict(task, **flags))
+        ours = hypotheses(out)
+        assert len(reference) == 100 and ours.keys() == reference.keys()
+        for number, (words, score, scores) in reference.items():
+            assert ours[number][0] == words
+            assert ours[number][1] == pytest.approx(score, abs=1e-3)
+            assert ours[number][2] == pytest.approx(scores, abs=1e-3)
+        assert float(ACCEPTED.search(log).group(1)) > 1.1
+
+
+def test_other_strategies_and_stock_take_it_as_a_verifier(toy, blockwise):
+    reference = hypotheses(generate(toy, toy.v, task="translation")[0])
+    plain = generate(toy, blockwise[0], task="translation", user_dir=PLUGIN)[0]
+    gad = generate(
+        toy, blockwise[0], task="translation_specdec", strategy="gad", drafter_path=toy.d
+    )[0]
+    for out in (plain, gad):
+        assert {n: h[0] for n, h in hypotheses(out).items()} == {
+            n: h[0] for n, h in reference.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ({"accept_epsilon": 2}, "--accept-epsilon: the dictionary holds 'w"),
+        ({"block_size": 9}, "--block-size 9: the model of --path has 3 heads"),
+        ({"min_block_size": 4}, "--min-block-size 4: at most the model's block size"),
+        ({"strategy": "greedy", "accept_top_k": 2}, "--accept-top-k: --strategy greedy"),
+        ({"path": "plain"}, "--path holds a TransformerModel, .* heads of a blockwise"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_refused_by_name(toy, blockwise, flags, message):
+    given = {"task": "translation_specdec", "strategy": "blockwise", "path": blockwise[0]}
+    given.update(flags)
+    if given["path"] == "plain":
+        given["path"] = toy.v
+    with pytest.raises(ValueError, match=message):
+        generate(toy, **given)
+
+
+def test_approximate_decoding_accepts_more(toy, blockwise):
+    def accepted(**flags):
+        log = generate(
+            toy, blockwise[0], task="translation_specdec", strategy="blockwise", **flags
+        )[1]
+        return float(ACCEPTED.search(log).group(1))
+
+    assert accepted() < accepted(accept_top_k=3) < accepted(min_block_size=3)
+
+
+def test_two_processes_draw_the_same_heads(toy, tmp_path, fairseq_command):
+    """Different heads in the two processes would leave their logs without a common sum."""
+    command = [
+        toy.data, "--cpu", "--user-dir", PLUGIN, "--task", "translation",
+        "--arch", HEADS["arch"], "--criterion", "blockwise_loss", "--block-size", 3,
+        "--init-from", toy.v, "--freeze-base", "--optimizer", "adam", "--lr", 1e-3,
+        "--batch-size", 8, "--max-update", 5, "--save-dir", tmp_path, "--num-workers", 0,
+        "--log-format", "simple", "--log-interval", 1, "--disable-validation",
+        "--distributed-world-size", 2, "--distributed-backend", "gloo",
+        "--ddp-backend", "pytorch_ddp", "--no-epoch-checkpoints",
+    ]  # fmt: skip
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
+    log, _ = fairseq_command("train", *command, launcher=launcher)
+    assert "training on 2 devices" in log
+    for update in range(1, 6):
+        (line,) = [line for line in log.splitlines() if f"num_updates={update}," in line]
+        head = draw_head([2, 3], 1, update - 1, 0)  # drawn before the update is counted
+        assert re.findall(r"head_(\d)_accuracy", line) == [str(head)]
+    model = torch.load(str(tmp_path / "checkpoint_last.pt"), weights_only=False)["model"]
+    base = torch.load(toy.v, weights_only=False)["model"]
+    assert os.path.isfile(toy.v) and all(torch.equal(model[name], base[name]) for name in base)
+    assert model["decoder.block_heads.output.weight"].abs().sum() > 0

@@ -1,0 +1,100 @@
+"""``--strategy sps`` and ``--sampling`` through fairseq-generate's own command line."""
+
+import re
+
+import pytest
+from in_process import hypotheses, lines_of, run_here
+from test_mistakes import attempt, cut_in_half
+from toy_translation import assert_diverse
+
+__all__ = ["attempt"]  # the fixture
+
+
+@pytest.fixture(scope="module")
+def small(other):
+    """A second model of the toy language, of other weights than the verifier's."""
+    return str(other[0] / "checkpoint_last.pt")
+
+
+def generate(toy, task="translation_specdec", **flags):
+    given = {"path": toy.v, "beam": 1, "batch_size": 16, "max_len_b": 30, "seed": 3}
+    return run_here("generate", toy.data, task=task, **dict(given, **flags))
+
+
+@pytest.fixture(scope="module")
+def greedy(toy):
+    return hypotheses(generate(toy, task="translation")[0])
+
+
+@pytest.mark.parametrize("flags", [{}, {"block_size": 7, "drafter_dtype": "bf16"}], ids=str)
+def test_greedy_speculation_prints_what_stock_prints(toy, small, greedy, flags):
+    out, log = generate(toy, strategy="sps", drafter_path=small, **flags)
+    ours = hypotheses(out)
+    assert set(ours) == set(greedy)
+    for number, (words, score, scores) in greedy.items():
+        assert ours[number][0] == words
+        assert ours[number][1:] == (pytest.approx(score, abs=2e-4), pytest.approx(scores, abs=2e-4))
+    assert_diverse([words for words, _, _ in ours.values()])
+    found = re.search(r"strategy sps: .*?([\d.]+) mean accepted tokens", log)
+    assert float(found.group(1)) > 1.3
+
+
+def samples(toy, strategy, drafter, **flags):
+    given = {"strategy": strategy, "drafter_path": drafter, "sampling": True, "temperature": 1.5}
+    return lines_of("H", generate(toy, **dict(given, **flags))[0])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
+def test_samples_follow_the_seed(toy, small, strategy):
+    drafter = {"greedy": None, "sps": small, "gad": toy.d}[strategy]
+    first = samples(toy, strategy, drafter)
+    assert first == samples(toy, strategy, drafter)
+    assert first != samples(toy, strategy, drafter, seed=4)
+
+
+def test_sampling_from_the_best_token_alone_is_greedy(toy, small, greedy):
+    for flags in ({"sampling_topk": 1}, {"sampling_topp": 1e-6}):
+        ours = samples(toy, "sps", small, temperature=None, **flags)
+        assert {n: rest.split("\t")[1].split() for n, rest in ours.items()} == {
+            n: words for n, (words, _, _) in greedy.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ({"drafter_path": None}, ["--strategy sps", "needs --drafter-path"]),
+        ({"drafter_path": "/no/x.pt"}, ["--drafter-path", "/no/x.pt"]),
+        ({"drafter_path": "d"}, ["--drafter-path", "block drafter", "--strategy gad"]),
+        ({"path": "d"}, ["--path", "holds a drafter"]),
+        ({"strategy": "gad"}, ["--drafter-path", "no block drafter"]),
+        ({"block_size": 0}, ["--block-size 0", "1 or more"]),
+        ({"drafter_dtype": "int8"}, ["--drafter-dtype int8"]),
+        ({"sampling_topk": 4}, ["--sampling-topk: needs --sampling"]),
+        ({"sampling_topp": 0.5}, ["--sampling-topp: needs --sampling"]),
+        ({"sampling": True, "sampling_topk": 0}, ["--sampling-topk 0", "1 or more"]),
+        ({"sampling": True, "sampling_topp": 1.5}, ["--sampling-topp 1.5", "at most 1"]),
+        (
+            {"sampling": True, "sampling_topp": 0.5, "sampling_topk": 4},
+            ["--sampling-topk, --sampling-topp", "one of them"],
+        ),
+        ({"sampling": True, "temperature": 0}, ["--temperature"]),
+        ({"sampling": True, "strategy": "gad++", "drafter_path": "d"}, ["--sampling:"]),
+        (
+            {"sampling": True, "strategy": "gad", "drafter_path": "d", "collapse_repeats": True},
+            ["--collapse-repeats", "--sampling"],
+        ),
+    ],
+    ids=str,
+)
+def test_mistakes_are_refused_by_flag(attempt, toy, small, flags, said):
+    given = dict({"strategy": "sps", "drafter_path": small}, **flags)
+    message = attempt(**{name: toy.d if value == "d" else value for name, value in given.items()})
+    for part in said:
+        assert part in message
+
+
+def test_a_truncated_small_model(attempt, small, tmp_path):
+    half = cut_in_half(small, tmp_path)
+    message = attempt(strategy="sps", drafter_path=half)
+    assert "--drafter-path" in message and half in message and "complete?" in message

@@ -1,0 +1,83 @@
+"""Blockwise models on the toy translators, trained in seconds."""
+
+import dataclasses
+import functools
+from argparse import Namespace
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_translation import EOS, ids, make_sample, make_task, pad_to, toy_model, train, translate
+
+from fairseq_specdec.criterions import BlockwiseLoss, BlockwiseLossConfig
+from fairseq_specdec.models import BlockwiseTransformer
+
+
+def save_checkpoint(path, model):
+    """A checkpoint with nothing else than what loading needs."""
+    flags = {}
+    for name, value in dataclasses.asdict(model.cfg).items():
+        if isinstance(value, dict):  # as a command line gives them: encoder_layers
+            flags.update({f"{name}_{inner}": setting for inner, setting in value.items()})
+        else:
+            flags[name] = getattr(value, "value", value)
+    args = Namespace(**dict(flags, arch="transformer", _name="transformer"))
+    history = [
+        {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    ]
+    iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
+    state = {"args": args, "model": model.state_dict(), "optimizer_history": history}
+    torch.save(dict(state, extra_state=iterator), str(path))
+
+
+def blockwise_args(arch="blockwise_transformer_tiny", **settings):
+    args = Namespace(arch=arch, **settings)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
+def make_blockwise(path=None, task=None, **settings):
+    """A blockwise model, on the checkpoint ``path`` if given."""
+    args = blockwise_args(init_from=path and str(path), **dict({"dropout": 0.0}, **settings))
+    return BlockwiseTransformer.build_model(args, task or make_task()), args
+
+
+def make_batch(sources):
+    """A training batch of the toy language."""
+    targets = [ids(translate(s)) for s in sources]
+    sample = make_sample(sources)
+    previous = [[EOS] + t[:-1] for t in targets]
+    sample["net_input"]["prev_output_tokens"] = pad_to(previous, left=False)
+    sample["target"] = pad_to(targets, left=False)
+    sample["ntokens"] = sum(map(len, targets))
+    return sample
+
+
+def teach(model, updates, batch=None, smoothing=0.0, mean=True):
+    """Train heads (and base, unless frozen) on the toy language, or on one batch only."""
+    settings = BlockwiseLossConfig(label_smoothing=smoothing, mean_of_heads=mean, seed=1)
+    criterion = BlockwiseLoss(settings, make_task())
+    model.train()
+
+    def step(sample, targets):
+        if batch is None:
+            previous = [[EOS] + t[:-1] for t in targets]
+            sample["net_input"]["prev_output_tokens"] = pad_to(previous, left=False)
+            sample["target"] = pad_to(targets, left=False)
+            sample["ntokens"] = sum(map(len, targets))
+        model.set_num_updates(model.num_updates + 1)
+        loss, size, _ = criterion(model, batch or sample)
+        return loss / size
+
+    train(step, [p for p in model.parameters() if p.requires_grad], updates)
+    return model.eval()
+
+
+@functools.lru_cache(maxsize=None)
+def toy_blockwise(folder, shape="post_norm", updates=80, **settings):
+    """A trained blockwise model on ``toy_model(shape)``, whose checkpoint goes to ``folder``."""
+    path = folder / f"{shape}.pt"
+    if not path.exists():
+        save_checkpoint(path, toy_model(shape))
+    torch.manual_seed(3)
+    model, _ = make_blockwise(path, **settings)
+    return teach(model, updates)

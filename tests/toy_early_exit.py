@@ -1,0 +1,65 @@
+"""A toy early-exit model, trained in seconds as ``toy_translation``'s verifiers are."""
+
+import functools
+from argparse import Namespace
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_translation import EOS, SHAPES, make_task, pad_to, train
+
+from fairseq_specdec.criterions import EarlyExitLoss, EarlyExitLossConfig
+from fairseq_specdec.models import EarlyExitTransformer
+
+ARCH = "early_exit_transformer_tiny"
+
+
+def make_args(**settings):
+    """Model settings as fairseq's command line hands them over."""
+    given = {
+        "encoder_embed_dim": 32,
+        "decoder_embed_dim": 32,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "share_all_embeddings": True,
+        "dropout": 0.0,
+        "max_source_positions": 64,
+        "max_target_positions": 64,
+    }
+    args = Namespace(**dict(given, **settings))
+    ARCH_CONFIG_REGISTRY[ARCH](args)
+    return args
+
+
+def build(**settings):
+    """An untrained model of 3 decoder layers, and of 1 to its exit."""
+    return EarlyExitTransformer.build_model(make_args(**settings), make_task())
+
+
+def make_batch(sample, targets):
+    """A training batch of ``toy_translation.train``'s sample and targets."""
+    target = pad_to(targets, left=False)
+    previous = pad_to([[EOS] + t[:-1] for t in targets], left=False)
+    return {
+        "net_input": dict(sample["net_input"], prev_output_tokens=previous),
+        "target": target,
+        "ntokens": sum(map(len, targets)),
+    }
+
+
+def toy_early_exit(shape="post_norm", exit_layer=1, updates=200):
+    """Trained a little by the criterion itself, in eval mode."""
+    return _trained(shape, exit_layer, updates)
+
+
+@functools.lru_cache(maxsize=None)
+def _trained(shape, exit_layer, updates):
+    torch.manual_seed(3)
+    model = build(exit_layer=exit_layer, **SHAPES[shape])
+    criterion = EarlyExitLoss(EarlyExitLossConfig(sentence_avg=False), make_task())
+
+    def step(sample, targets):
+        loss, size, _ = criterion(model, make_batch(sample, targets))
+        return loss / size
+
+    train(step, model.parameters(), updates)
+    return model.eval()
