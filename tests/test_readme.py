@@ -160,8 +160,8 @@ def test_tables_tell_every_flag_and_its_default(settings):
 
 
 def test_architectures_exist():
-    named = set(re.findall(r"(?:spec|nar)_drafter_\w+", TEXT)) - {"spec_drafter_toy"}
-    assert len(named) == 5
+    named = set(re.findall(r"(?:spec|nar|attached)_drafter_\w+", TEXT)) - {"spec_drafter_toy"}
+    assert len(named) == 8
     assert named <= set(ARCH_MODEL_REGISTRY)
 
 

@@ -220,7 +220,8 @@ class _Batch:
             self.lengths = self.lengths + size
             if owner.drafter.read_layers:
                 owner.drafter.observe(owner.verifier.states(), size)
-            facts = [size, done.long(), torch.minimum(counts, size), lengths]
+            broken = (own.isnan() & (columns < size.unsqueeze(1))).any(1)
+            facts = [size, done.long(), torch.minimum(counts, size), lengths, broken.long()]
             if owner.keep_trace:
                 facts += list(torch.cat([drafted, emitted], 1).unbind(1))
             host = torch.stack(facts, 1).tolist()
@@ -230,7 +231,14 @@ class _Batch:
         """Book the iteration, and let finished rows leave."""
         owner, stats = self.owner, self.stats
         keep = []
-        for row, (size, done, accepted, proposed, *trace) in enumerate(host):
+        for row, (size, done, accepted, proposed, broken, *trace) in enumerate(host):
+            if broken:
+                raise ValueError(
+                    f"--path: the verifier's output is no number (NaN, or infinity before the "
+                    f"softmax) within {size} tokens behind position {self.host_lengths[row]} of "
+                    f"sentence {self.origin[row]} in the batch; is the checkpoint sound, and does "
+                    "it decode without --fp16?"
+                )
             self.rounds[row] += 1
             self.host_lengths[row] += size
             stats.emitted += size
@@ -247,7 +255,7 @@ class _Batch:
                 raise ValueError(
                     f"--path: the verifier left no possible token at position "
                     f"{self.host_lengths[row]} of sentence {self.origin[row]} in the batch "
-                    "(NaN in its output, or --no-repeat-ngram-size forbids every token)"
+                    "(does --no-repeat-ngram-size forbid them all?)"
                 )
             else:
                 keep.append(row)

@@ -58,8 +58,9 @@ def _where_banned(log_probs: Tensor, banned: Tensor) -> Tensor:
 
 
 class LogitsPolicy:
-    """Applies, in stock's order: NaN, pad, unknown-word penalty, length limit, prefix tokens or
-    minimum length, n-gram blocking. (Temperature comes earlier, in ``Verifier.score``.)
+    """Applies, in stock's order: pad, unknown-word penalty, length limit, prefix tokens or
+    minimum length, n-gram blocking. (Temperature comes earlier, in ``Verifier.score``.) What is
+    no number stays none: stock calls such tokens impossible, here the generator stops.
 
     Args:
         pad, unk, eos: indices of the special symbols.
@@ -109,8 +110,6 @@ class LogitsPolicy:
             ``log_probs``.
         """
         width = log_probs.size(1)
-        # A NaN logit makes the whole distribution NaN; stock then finds every token impossible.
-        log_probs.masked_fill_(torch.isnan(log_probs), MINUS_INFINITY)
         log_probs[..., self.pad] = MINUS_INFINITY
         if self.unk_penalty != 0:
             log_probs[..., self.unk] -= self.unk_penalty

@@ -58,7 +58,9 @@ class ChainHead(nn.Module):
 
 
 class ChainSearch:
-    """Runs a ``ChainHead`` from the left over the best tokens of each mask.
+    """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
+
+    What a token contributes to the next state is looked up in a table made once.
 
     Args:
         decoder: a ``BlockDecoder`` with a chain.
@@ -67,13 +69,15 @@ class ChainSearch:
 
     def __init__(self, decoder: Any, candidates: int) -> None:
         chain: ChainHead = decoder.chain
+        dim = decoder.embed_dim
+        of_past = chain.of_past.weight.detach().float()
+        embeddings = decoder.embed_tokens.weight.detach().float()
+        self.of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
+        self.of_state = of_past[:, dim:].t().contiguous()
+        self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
+        self.out = chain.out.weight.detach().float().t().contiguous()
         self.width = chain.width
         self.candidates = candidates
-        self.of_mask = Linear.of(chain.of_mask)
-        self.of_past = Linear.of(chain.of_past)
-        self.out = Linear.of(chain.out)
-        self.embeddings = decoder.embed_tokens.weight.detach()
-        self.scale = decoder.embed_scale
         self.projection = decoder.output_projection.weight.detach()
 
     def __call__(self, features: Tensor, logits: Tensor, previous: Tensor) -> Tensor:
@@ -88,16 +92,21 @@ class ChainSearch:
             long [B, K].
         """
         scores, candidates = logits.topk(min(self.candidates, logits.size(-1)), dim=-1)
-        rows = nn.functional.embedding(candidates, self.projection)  # [B, K, m, C]
-        of_mask = self.of_mask(features)
-        state = features.new_zeros(features.size(0), self.width)
+        rows = nn.functional.embedding(candidates, self.projection).float()  # [B, K, m, C]
+        of_mask = self.of_mask(features.float())
+        state = of_mask.new_zeros(features.size(0), self.width)
         token, chosen = previous, []
-        for j in range(features.size(1)):
-            embedded = self.scale * nn.functional.embedding(token, self.embeddings)
-            past = self.of_past(torch.cat([embedded, state], -1))
-            state = torch.tanh(of_mask[:, j] + past)
-            say = torch.bmm(rows[:, j], self.out(state).unsqueeze(2)).squeeze(2)
-            total = scores[:, j] + say
-            token = candidates[:, j].gather(1, total.argmax(-1, keepdim=True)).squeeze(1)
+        # Every operation on a few numbers costs its call: as few as can be.
+        for mask, score, row, choices in zip(
+            of_mask.unbind(1),
+            scores.float().unsqueeze(3).unbind(1),
+            rows.unbind(1),
+            candidates.unbind(1),
+        ):
+            known = mask + nn.functional.embedding(token, self.of_token)
+            state = torch.tanh(torch.addmm(known, state, self.of_state))
+            say = torch.mm(state, self.out).unsqueeze(2)
+            best = torch.baddbmm(score, row, say).squeeze(2).argmax(1, keepdim=True)
+            token = choices.gather(1, best).squeeze(1)
             chosen.append(token)
         return torch.stack(chosen, 1)

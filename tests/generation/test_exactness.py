@@ -1,5 +1,6 @@
 """The exactness contract: lossless strategies say what stock fairseq says at beam 1."""
 
+import copy
 import dataclasses
 from argparse import Namespace
 
@@ -287,3 +288,12 @@ def test_notices_stale_cross_attention_after_pruning(monkeypatch):
 
     monkeypatch.setattr(DecoderStack, "prune", prune)
     disagree("greedy")
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])
+def test_output_that_is_no_number_stops_decoding(strategy):
+    """Stock goes on with tokens of no meaning."""
+    model = copy.deepcopy(toy_model("separate_embeddings"))
+    model.decoder.output_projection.weight.data[7] = float("inf")
+    with pytest.raises(ValueError, match="--path.*no number.*sentence"):
+        decode([model], make_sample(SENTENCES), strategy, flags(), [[5, 6, 7]] * len(SENTENCES))

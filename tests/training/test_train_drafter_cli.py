@@ -129,6 +129,23 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
     assert models[0].encoder(batch["src_tokens"])["encoder_out"][0].size(-1) == 64
 
 
+def test_hydra_trains_an_attached_drafter(reversal_data, verifier, tmp_path, fairseq_command):
+    fairseq_command(
+        "hydra-train", "--config-dir", CONFIGS, "--config-name", "attached_drafter_base",
+        f"common.user_dir={PLUGIN}", f"task.data={reversal_data}", "common.fp16=false",
+        "++common.cpu=true", f"checkpoint.save_dir={tmp_path / 'out'}", f"hydra.run.dir={tmp_path}",
+        f"model.attach_to={verifier}", "++model.encoder_embed_dim=64", "model.chain_width=8",
+        "++model.encoder.attention_heads=2", "++model.encoder.ffn_embed_dim=128",
+        "optimization.max_update=2", "dataset.num_workers=0", "dataset.max_tokens=200",
+        cwd=tmp_path,
+    )  # fmt: skip
+    verifier.unlink()
+    last = str(tmp_path / "out/checkpoint_last.pt")
+    models, cfg = checkpoint_utils.load_model_ensemble([last])
+    assert models[0].encoder.read_layers == [1, 2] and models[0].decoder.chain.width == 8
+    assert cfg.model.attach_to is None and cfg.model.read_layers == "1,2"
+
+
 def test_two_processes_train_one_model(reversal_data, tmp_path, fairseq_command):
     flags = {"distributed_world_size": 2, "distributed_backend": "gloo"}
     flags.update(ddp_backend="pytorch_ddp", disable_validation=True, source_copy=True)
