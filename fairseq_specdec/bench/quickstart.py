@@ -21,7 +21,9 @@ from sacremoses import MosesDetokenizer
 from tqdm import tqdm
 
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.generation.strategies import DRAFTER_DTYPES
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
+from fairseq_specdec.verifier.linear import computes_in_bf16
 
 from . import provenance, report
 from .timing import System, ours, run_paired, stock
@@ -149,7 +151,16 @@ def measure(
     return {"pair": pair.title, "sentences": count, "batch_size": batch_size, "rows": rows}
 
 
-def translation_systems(folder: str, block_size: Optional[int]) -> Callable[[Loaded], List[System]]:
+def chosen_dtype(asked: str) -> str:
+    """``--drafter-dtype`` for ``auto``: bf16 where the processor computes in it, else ``same``."""
+    if asked != "auto":
+        return asked
+    return "bf16" if computes_in_bf16() else "same"
+
+
+def translation_systems(
+    folder: str, block_size: Optional[int], dtype: str
+) -> Callable[[Loaded], List[System]]:
     """Rows of the translation pair."""
 
     def make(loaded: Loaded) -> List[System]:
@@ -157,7 +168,7 @@ def translation_systems(folder: str, block_size: Optional[int]) -> Callable[[Loa
         drafter = {
             "drafter_path": os.path.join(folder, "drafter.pt"),
             "block_size": block_size,
-            "collapse_repeats": True,
+            "drafter_dtype": dtype,
         }
         trace = {"flags": {"retain_iter_history": True}}
         return [
@@ -190,6 +201,12 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="decode about so many sentences of each pair")
     parser.add_argument("--batch-size", type=int, default=1, help="sentences at a time")
     parser.add_argument("--block-size", type=int, help="k (default: what the drafter was made for)")
+    parser.add_argument(
+        "--drafter-dtype",
+        default="auto",
+        choices=("auto", *DRAFTER_DTYPES),
+        help="number format of the drafter (default: bf16 where the processor computes in it)",
+    )
     parser.add_argument("--show", type=int, default=3, help="sentences shown by iteration")
     parser.add_argument("--pairs", default="ende,edit", help="which pairs: ende, edit, or both")
     parser.add_argument("--json", metavar="FILE", help="also write all figures here")
@@ -201,10 +218,11 @@ def main(arguments: Optional[List[str]] = None) -> None:
     options = get_parser().parse_args(arguments)
     logging.getLogger().setLevel(logging.WARNING)  # fairseq logs every file it opens
     ende, edit = (os.path.join(options.data_bin, f"demo_{n}") for n in ("ende", "edit"))
+    dtype = chosen_dtype(options.drafter_dtype)
     plans = {
         "ende": (
             Pair(ende, "en", "de", "de", "English-German", "BLEU"),
-            translation_systems(ende, options.block_size),
+            translation_systems(ende, options.block_size, dtype),
         ),
         "edit": (
             Pair(edit, "src", "tgt", "en", "English with errors, corrected", "exact %"),
@@ -227,7 +245,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
         except FileNotFoundError as error:
             raise SystemExit(str(error)) from error
         results.append(result)
-    facts = provenance.settings()
+    facts = dict(provenance.settings(), drafter_dtype=dtype)
     say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
     if options.json:
         partial = options.json + ".partial"

@@ -24,6 +24,12 @@ def _can_prepack(weight: Tensor) -> bool:
     )
 
 
+def computes_in_bf16() -> bool:
+    """Whether this processor multiplies bf16 natively; others emulate it, slower than fp32."""
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return native is not None and bool(native())
+
+
 class Linear:
     """y = x W^T + b for inference.
 

@@ -120,7 +120,7 @@ def test_two_processes_draw_the_same_heads(toy, tmp_path, fairseq_command):
     for update in range(1, 6):
         (line,) = [line for line in log.splitlines() if f"num_updates={update}," in line]
         head = draw_head([2, 3], 1, update - 1, 0)  # drawn before the update is counted
-        assert re.findall(r"head_(\d)_accuracy", line) == [str(head)]
+        assert re.findall(r"head_(\d)_accuracy=\d", line) == [str(head)]
     model = torch.load(str(tmp_path / "checkpoint_last.pt"), weights_only=False)["model"]
     base = torch.load(toy.v, weights_only=False)["model"]
     assert os.path.isfile(toy.v) and all(torch.equal(model[name], base[name]) for name in base)
