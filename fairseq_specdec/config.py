@@ -51,6 +51,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "often do and verifiers seldom: more tokens accepted, fewer to verify (gad stays exact)"
         },
     )
+    draft_confidence: float = field(
+        default=0.0,
+        metadata={
+            "help": "gad, gad++: end a draft before the first token that, with all before it, is "
+            "right with less probability than this by the drafter's own estimate, from 0 to 1 (0: "
+            "always draft k; gad stays exact)"
+        },
+    )
     top_beta: int = field(
         default=3,
         metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},

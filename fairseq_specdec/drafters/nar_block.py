@@ -20,7 +20,7 @@ from .base import Draft, Drafter
 CHAIN_CANDIDATES = 32
 
 
-def without_repeats(tokens: Tensor) -> Tuple[Tensor, Tensor]:
+def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
     """Drop tokens that repeat the one before them.
 
     Masks that are decoded in parallel cannot see one another's choice and often say the same word
@@ -29,12 +29,15 @@ def without_repeats(tokens: Tensor) -> Tuple[Tensor, Tensor]:
 
     Args:
         tokens: long [B, K].
+        lengths: long [B], tokens of each row that count; None for all.
 
     Returns:
         (tokens long [B, K] with the kept ones in front, lengths long [B]).
     """
     kept = torch.ones_like(tokens, dtype=torch.bool)
     kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
+    if lengths is not None:
+        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
     order = (~kept).long().sort(dim=1, stable=True).indices
     return tokens.gather(1, order), kept.sum(1)
 
@@ -57,6 +60,9 @@ class NarBlockDrafter(Drafter):
         stopwatch: ``with stopwatch("encoder")``-style timer.
         dtype: number format to run in, or None for the verifier's.
         collapse_repeats: draft what ``without_repeats`` leaves of a block.
+        confidence: end a draft before the first token that, with all before it, is right with less
+            probability than this by the drafter's own estimate; 0 drafts whole blocks. Not with a
+            sampler.
         temperature: divides the logits.
         sampler: draws each mask's token and tells the distributions; None drafts the likeliest
             tokens. Not for a drafter with a chain head, nor with ``collapse_repeats``.
@@ -70,6 +76,7 @@ class NarBlockDrafter(Drafter):
         stopwatch: Any,
         dtype: Optional[torch.dtype] = None,
         collapse_repeats: bool = False,
+        confidence: float = 0.0,
         temperature: float = 1.0,
         sampler: Optional[Sampler] = None,
     ) -> None:
@@ -80,6 +87,7 @@ class NarBlockDrafter(Drafter):
         self.stopwatch = stopwatch
         self.dtype = dtype
         self.collapse_repeats = collapse_repeats
+        self.confidence = confidence
         self.temperature = temperature
         self.sampler = sampler
         self.gives_probabilities = sampler is not None
@@ -177,13 +185,24 @@ class NarBlockDrafter(Drafter):
             drafted = self.sampler.draw(chances)
             return Draft(drafted, torch.full_like(lengths, masks), chances.log())
         if self.chain is None:
-            drafted = logits.argmax(-1)
+            drafted, counts = self._best(logits)
         else:
             before = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
-            drafted = self.chain(features, logits, before)
+            drafted, counts = self.chain(features, logits, before, self.confidence)
         if self.collapse_repeats:
-            return Draft(*without_repeats(drafted))
-        return Draft(drafted, torch.full_like(lengths, masks))
+            return Draft(*without_repeats(drafted, counts))
+        return Draft(drafted, counts)
+
+    def _best(self, logits: Tensor) -> Tuple[Tensor, Tensor]:
+        """The best token of each mask, and how many of a row the drafter is confident of."""
+        drafted = logits.argmax(-1)
+        if self.confidence == 0:
+            return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
+        chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
+        counts = (chances.cumprod(1) >= self.confidence).sum(1)
+        if not drafted.is_cuda:  # there it would cost a synchronisation
+            drafted = drafted[:, : int(counts.max())]
+        return drafted, counts
 
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         assert self.stack is not None

@@ -112,6 +112,8 @@ def check_settings(settings: Any) -> None:
         )
     if settings.block_size is not None and settings.block_size < 1:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
+    if not 0 <= settings.draft_confidence <= 1:
+        raise ValueError(f"--draft-confidence {settings.draft_confidence}: must be from 0 to 1")
     if settings.drafter_dtype not in DRAFTER_DTYPES:
         raise ValueError(
             f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"

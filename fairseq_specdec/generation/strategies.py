@@ -143,11 +143,12 @@ def _nar_block(setup: Setup) -> Drafter:
     settings = setup.settings
     model = setup.load(settings.drafter_path, setup.src_dict, setup.tgt_dict, load_drafter)
     check_reading(model, setup.models[0], f"--drafter-path {settings.drafter_path}")
-    if setup.sampler is not None and settings.collapse_repeats:
-        raise ValueError(
-            "--collapse-repeats: with --sampling the drafter must say what each token was drawn "
-            "from; leave it out"
-        )
+    for name in ("collapse_repeats", "draft_confidence"):
+        if setup.sampler is not None and getattr(settings, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')}: with --sampling the drafter must say what each token "
+                "was drawn from; leave it out"
+            )
     if setup.sampler is not None and model.decoder.chain is not None:
         raise ValueError(
             f"--sampling: the drafter {settings.drafter_path} has a chain head, which chooses "
@@ -168,6 +169,7 @@ def _nar_block(setup: Setup) -> Drafter:
         setup.stats.stopwatch,
         DRAFTER_DTYPES[settings.drafter_dtype],
         settings.collapse_repeats,
+        settings.draft_confidence,
         setup.temperature,
         setup.sampler,
     )

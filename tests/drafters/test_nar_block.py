@@ -99,6 +99,26 @@ def test_drafts_what_the_training_pass_predicts(attached, settings):
                 break
 
 
+@pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
+def test_an_unsure_drafter_says_less_and_the_same(settings):
+    model = toy_drafter(updates=60, **settings)
+    net_input = make_sample(SOURCES)["net_input"]
+    rows = len(SOURCES)
+    tokens = torch.full((rows, 70), PAD)
+    tokens[:, 0] = EOS
+    drafts = []
+    for confidence in (0.0, 0.3, 1.0):
+        drafter = NarBlockDrafter(model, 4, PAD, Stopwatch(), confidence=confidence)
+        with torch.no_grad():
+            drafter.start(net_input, 60, {})
+            drafts.append(drafter.propose(tokens, torch.zeros(rows, dtype=torch.long), [0] * rows))
+    whole, sure, none = drafts
+    assert whole.lengths.tolist() == [4] * rows
+    assert len(set(sure.lengths.tolist())) > 1 and none.lengths.tolist() == [0] * rows
+    for row, count in enumerate(sure.lengths.tolist()):
+        assert sure.tokens[row, :count].tolist() == whole.tokens[row, :count].tolist()
+
+
 @given(st.lists(st.lists(st.integers(4, 6), min_size=5, max_size=5), min_size=1, max_size=4))
 def test_repeats_are_dropped_and_order_is_kept(rows):
     tokens, lengths = without_repeats(torch.tensor(rows))

@@ -79,7 +79,15 @@ class ScriptedDrafter(Drafter):
 
 
 KINDS = ["perfect", "noisy", "random", "eos", "pad", "wrong", "sometimes"]
-STRATEGIES = ["greedy", "iad", "gad", "gad-collapsed", "gad-bf16", "gad-attached"] + KINDS
+STRATEGIES = [
+    "greedy",
+    "iad",
+    "gad",
+    "gad-collapsed",
+    "gad-bf16",
+    "gad-attached",
+    "gad-unsure",
+] + KINDS
 
 
 def block_drafter(verifier, kind):
@@ -91,7 +99,8 @@ def block_drafter(verifier, kind):
     else:
         model = toy_drafter()
     model.to(dtype)
-    return NarBlockDrafter(model, 4, PAD, Stopwatch(), dtype, kind == "gad-collapsed")
+    confidence = 0.4 if kind == "gad-unsure" else 0.0
+    return NarBlockDrafter(model, 4, PAD, Stopwatch(), dtype, kind == "gad-collapsed", confidence)
 
 
 def decode(models, sample, strategy, args, outputs=(), prefix=None):

@@ -30,7 +30,8 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     previous = torch.randint(4, 20, (5,))
     with torch.no_grad():
         logits = decoder.output_layer(features)
-        chosen = ChainSearch(decoder, logits.size(-1))(features, logits, previous)
+        search = ChainSearch(decoder, logits.size(-1))
+        chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
         for j in range(4):
@@ -38,7 +39,14 @@ def test_the_search_picks_what_the_training_pass_scores_best():
             embedded[:, : j + 1] = decoder.embed_scale * decoder.embed_tokens(tokens)
             scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
             tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
-        few = ChainSearch(decoder, 1)(features, logits, previous)
+        few, _ = ChainSearch(decoder, 1)(features, logits, previous)
+        sure, counts = search(features, logits, previous, 0.5)
+        none, zero = search(features, logits, previous, 1.0)
+    assert lengths.tolist() == [4] * 5
+    assert 0 < counts.sum() < 20 and sure.size(1) == counts.max()
+    for row, count in enumerate(counts.tolist()):
+        assert sure[row, :count].tolist() == chosen[row, :count].tolist()
+    assert none.shape == (5, 0) and zero.tolist() == [0] * 5
     assert chosen.tolist() == tokens[:, 1:].tolist()
     assert chosen.tolist() != logits.argmax(-1).tolist()
     assert few.tolist() == logits.argmax(-1).tolist()

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Train the base model, pixel after pixel: $OUT/base/model.pt.
+# BASE_UPDATES=4000, WIDTH=256, LAYERS=4, TOKENS=6000; PROFILE=smoke for minutes. It resumes.
+set -euo pipefail
+# shellcheck source=scripts/lib/demo.sh
+source "$(dirname "$0")/../lib/demo.sh"
+# shellcheck source=scripts/superresolution/settings.sh
+source "$REPO/scripts/superresolution/settings.sh"
+find_python
+need fairseq-train
+
+dir=$OUT/base
+finished "$dir/provenance.json" "${CORPUS[@]}" && exit
+use_device
+shape=()
+for side in encoder decoder; do
+    shape+=("--$side-layers" "$LAYERS" "--$side-embed-dim" "$WIDTH" "--$side-learned-pos"
+        "--$side-ffn-embed-dim" "$((2 * WIDTH))" "--$side-attention-heads" 4
+        "--$side-normalize-before")
+done
+train_model "$dir" "$BASE_UPDATES" 1e-3 --arch transformer "${shape[@]}" --share-all-embeddings \
+    --max-source-positions "$((LENGTH + 2))" --max-target-positions "$((LENGTH + 2))" \
+    --criterion cross_entropy
+record "$dir/provenance.json" "${CORPUS[@]}" -- "$dir/model.pt"

@@ -1,0 +1,88 @@
+"""The super-resolution recipe's modules: pictures to text and back, the table, the picture."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = REPO / "scripts" / "superresolution"
+sys.path.insert(0, str(FOLDER))
+
+import images  # noqa: E402
+import results  # noqa: E402
+
+
+def test_a_picture_survives_its_text():
+    picture = np.random.default_rng(1).integers(0, 256, (8, 8)).astype(np.uint8)
+    assert (results.picture_of(images.line(picture).split()) == picture).all()
+    with pytest.raises(ValueError, match="5 pixels are no square"):
+        results.picture_of(["1"] * 5)
+    assert results.picture_of(["<unk>", "7", "300", "0"]).tolist() == [[0, 7], [255, 0]]
+
+
+def test_the_low_picture_is_the_mean_of_squares():
+    picture = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    low = images.shrink(picture, 4)
+    assert low.shape == (2, 2)
+    assert low[0, 1] == round(float(picture[:4, 4:].mean()))
+
+
+def test_faces_move_and_photos_are_cut():
+    face = np.random.default_rng(2).random((25, 25)).astype(np.float32)
+    found = list(images.variants(face, images.NATIVE))
+    assert len(found) == 8 and len({p.tobytes() for p in found}) == 8
+    assert (found[0] == images.quantise(face[:24, :24])).all()
+    photo = np.random.default_rng(3).random((24, 40)).astype(np.float32)
+    rng = np.random.default_rng(4)
+    cut = list(images.patches([photo], 3, 24, rng))
+    assert [p.shape for p in cut] == [(24, 24)] * 3 and cut[0].dtype == np.uint8
+
+
+def write_result(folder, name, pictures, originals, accepted):
+    rows = []
+    for number, picture in enumerate(pictures):
+        low = images.shrink(originals[number], 4)
+        rows += [f"S-{number}\t{images.line(low)}", f"T-{number}\t{images.line(originals[number])}"]
+        rows.append(f"H-{number}\t-0.5\t{images.line(picture)}")
+    (folder / f"{name}.out").write_text("\n".join(rows) + "\n")
+    log = f"strategy x: 2 sentences, 9 iterations (4.5 a sentence), {accepted} mean accepted tokens"
+    (folder / f"{name}.log").write_text(log + "\n")
+
+
+def test_the_table_and_the_grid(tmp_path):
+    rng = np.random.default_rng(5)
+    originals = [rng.integers(0, 250, (8, 8)).astype(np.uint8) for _ in range(2)]
+    other = [originals[0], originals[1] + 2]
+    write_result(tmp_path, "regular_1", originals, originals, 1.0)
+    write_result(tmp_path, "both_4", other, originals, 3.25)
+    found = {n: results.read_decoded(tmp_path / f"{n}.out") for n in ("regular_1", "both_4")}
+    first, second = results.table(found)
+    assert (first["k"], first["regular"], first["both"]) == (1, 1.0, None)
+    assert (second["k"], second["both"], second["both_identical"]) == (4, 3.25, 0.5)
+    assert second["both_psnr"] == pytest.approx((138.13 + 42.11) / 2, abs=0.01)
+    assert "| 4 |  |  |  | 3.25 (90.1 dB) |" in results.as_markdown([first, second])
+    grid, captions = results.side_by_side(found, 2)
+    assert captions == ["input", "original", "k=1", "both k=4"]
+    side = results.ZOOM * 8
+    assert grid.shape == (results.CAPTION + 2 * (side + 4), 4 * (side + 4))
+    corner = grid[results.CAPTION, 3 * (side + 4)]
+    assert corner == other[0][0, 0]
+
+
+@pytest.mark.slow
+def test_every_step_runs(tmp_path):
+    """The whole recipe at its smallest."""
+    pytest.importorskip("skimage")
+    environment = dict(
+        os.environ, WORK=str(tmp_path), PYTHON=sys.executable, THREADS="1", OMP_NUM_THREADS="1",
+        DEVICE="cpu", PROFILE="smoke", KS="1 3",
+    )  # fmt: skip
+    command = ["bash", str(FOLDER / "run_all.sh")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert (tmp_path / "superresolution/table.md").read_text().count("\n") == 4
+    assert (tmp_path / "superresolution/pictures.png").read_bytes().startswith(b"\x89PNG")
