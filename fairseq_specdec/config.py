@@ -19,7 +19,8 @@ class TranslationSpecDecConfig(TranslationConfig):
             "gad (drafter, exact verification), gad++ or specdec (drafter, top-beta and tau), "
             "sps (speculative sampling with a small autoregressive model; greedy without "
             "--sampling), bild (Big Little Decoder with a small model), bild-early-exit (the same, "
-            "with the first layers of an early_exit_transformer as the small model)"
+            "with the first layers of an early_exit_transformer as the small model), blockwise "
+            "(heads of a blockwise_transformer)"
         },
     )
     drafter_path: Optional[str] = field(

@@ -135,7 +135,7 @@ def check_settings(settings: Any) -> None:
     if not needs_drafter and settings.drafter_path:
         raise ValueError(
             f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "
-            "use --strategy gad or gad++"
+            "use --strategy gad or gad++ (a block drafter), sps or bild (a small Transformer)"
         )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise
-from .block_decoder import BlockDecoder, SourceCopy
+from .block_decoder import BlockDecoder
 from .drafter_config import (
     SpecDrafterConfig,
     check_config,
@@ -27,6 +27,7 @@ from .drafter_config import (
     set_architecture,
     set_setting,
 )
+from .source_copy import SourceCopy
 
 
 @register_model("spec_drafter")

@@ -33,7 +33,7 @@ def test_what_is_sound_passes(tmp_path):
         ({"strategy": "iad", "drafter_path": "d.pt"}, "--strategy iad uses no drafter"),
         ({"block_size": 0}, "--block-size 0: must be 1 or more"),
         ({"strategy": "iad", "block_size": -3}, "--block-size -3: must be 1 or more"),
-        ({"strategy": "gad", "draft_confidence": 2.0}, "--draft-confidence 2.0: must be from 0 to 1"),
+        ({"strategy": "gad", "draft_confidence": 2}, "--draft-confidence 2: must be from 0 to 1"),
         ({"strategy": "gad++", "top_beta": 0}, "--top-beta 0: must be 1 or more"),
         ({"strategy": "specdec", "tau": -0.5}, "--tau -0.5: must be 0 or more"),
         ({"strategy": "specdec", "tau": float("nan")}, "--tau nan: must be 0 or more"),
