@@ -9,7 +9,7 @@ source "$REPO/scripts/superresolution/settings.sh"
 find_python
 need fairseq-preprocess
 "$PYTHON" -c 'import skimage' 2> /dev/null ||
-    fail "scikit-image not found: run 'pip install -e $REPO[superres]' in the environment of $PYTHON"
+    fail "scikit-image not found: run 'pip install -e ${REPO}[superres]' in the environment of $PYTHON"
 
 # A work folder belongs to one size of picture.
 finished "$OUT/images.json" && exit
