@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 # What the repository holds in all: every pair together.
-: "${MAX_PACK_BYTES:=47185920}" # 45 MiB
+: "${MAX_PACK_BYTES:=45000000}"
 
 # begin_pack DEST CODES BIN SRC TGT: start a new folder, PACK, beside DEST.
 begin_pack() {
