@@ -43,7 +43,9 @@ def test_starts_as_the_transformer_it_is_put_on(shape, first_head, tmp_path):
     for name, value in model.state_dict().items():
         if name.startswith("decoder.block_heads."):
             continue
-        assert torch.equal(value, theirs.pop(name)), name
+        same = torch.equal(value, theirs.pop(name))
+        # fairseq 0.12.1 saves this buffer, which says a device and holds no number.
+        assert same or name.endswith("._float_tensor"), name
     assert not theirs
 
     # The settings alone, without the file, build the same model.
