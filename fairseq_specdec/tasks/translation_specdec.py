@@ -104,7 +104,7 @@ class TranslationSpecDecTask(TranslationTask):
             args = Namespace(**OmegaConf.to_container(args))
         if getattr(args, "beam", 1) != 1 and not self._said_beam:
             self._said_beam = True
-            logger.info("--beam %s: speculative decoding has no wider beam, beam 1 is used", args.beam)
+            logger.info("--beam %s: there is no wider beam here, beam 1 is used", args.beam)
         settings = _Settings(args, self.cfg)
         extra = extra_gen_cls_kwargs or {}
         generator = builder.build_generator(
