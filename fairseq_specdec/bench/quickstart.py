@@ -151,8 +151,8 @@ def measure(
     return {"pair": pair.title, "sentences": count, "batch_size": batch_size, "rows": rows}
 
 
-# On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for gad;
-# gad++, which accepts more, gained nothing.
+# On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for
+# gad; gad++, which accepts more, gained nothing.
 GAD_CONFIDENCE = 0.05
 
 
