@@ -263,7 +263,7 @@ def near(epsilon):
         ({"min_block_size": 4}, exactly, 4),
         ({"min_block_size": 3, "accept_epsilon": 4.0}, near(4), 3),
     ],
-    ids=str,
+    ids=lambda value: "" if callable(value) else str(value),
 )
 def test_approximate_decoding_equals_the_slow_version(folder, settings, accepts, minimum):
     model = toy_blockwise(folder, block_size=4, freeze_base=True)
