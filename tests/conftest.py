@@ -25,6 +25,11 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
     """
     environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
     environment.update(env or {})
+    # fairseq's reader thread may abort a process that stops within an epoch; these all do.
+    if command == "train":
+        arguments += ("--data-buffer-size", 0)
+    elif command == "hydra-train":
+        arguments += ("dataset.data_buffer_size=0",)
     module = "fairseq_cli." + command.replace("-", "_")
     done = subprocess.run(
         [sys.executable, *launcher, "-m", module, *map(str, arguments)],
