@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.smoothed_nll import smoothed_nll
 
 
@@ -157,25 +156,16 @@ class BlockwiseLoss(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate the sums of all workers."""
 
-        def total(key: str) -> float:
-            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
-
-        def average(name: str, amount: float, weight: float, scale: float, digits: int) -> None:
-            # a weight of 0 (sentences too short for a head) leaves the average as it is
-            value = scale * amount / weight if weight > 0 else 0.0
-            metrics.log_scalar(name, value, weight, round=digits)
-
-        size = total("sample_size")
-        average("loss", total("loss"), size, 1 / math.log(2), 3)
-        average("nll_loss", total("nll_loss"), size, 1 / math.log(2), 3)
-        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+        sums = LoggedSums(logging_outputs)
+        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
+        sums.log("nll_loss", "nll_loss", "sample_size", 1 / math.log(2))
+        log_perplexity()
         prefix = "n_head_"
         heads = {int(key[len(prefix) :]) for log in logging_outputs for key in log if prefix in key}
         for head in sorted(heads):
-            amount = total(f"n_right_{head}")
-            average(f"head_{head}_accuracy", amount, total(prefix + str(head)), 100.0, 2)
-        if any("n_blocks" in log for log in logging_outputs):
-            average("accepted", total("n_accepted"), total("n_blocks"), 1.0, 3)
+            sums.log(f"head_{head}_accuracy", f"n_right_{head}", f"{prefix}{head}", 100.0, 2)
+        if "n_blocks" in sums:
+            sums.log("accepted", "n_accepted", "n_blocks")
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

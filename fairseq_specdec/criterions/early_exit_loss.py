@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
-from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
+from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.smoothed_nll import smoothed_nll
 
 
@@ -100,16 +99,12 @@ class EarlyExitLoss(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate the sums of all workers."""
 
-        def total(key: str) -> float:
-            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
-
-        size, tokens = total("sample_size"), total("ntokens")
-        bits = 1 / math.log(2)
-        metrics.log_scalar("loss", bits * total("loss") / size, size, round=3)
+        sums = LoggedSums(logging_outputs)
+        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
         for name in ("nll_loss", "exit_nll_loss"):
-            metrics.log_scalar(name, bits * total(name) / tokens, tokens, round=3)
-        metrics.log_scalar("agreement", 100 * total("n_alike") / tokens, tokens, round=2)
-        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
+            sums.log(name, name, "ntokens", 1 / math.log(2))
+        sums.log("agreement", "n_alike", "ntokens", 100.0, 2)
+        log_perplexity()
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

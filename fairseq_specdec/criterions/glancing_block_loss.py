@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
 from ..training.accepted_tokens import AcceptedTokens, unwrapped
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.glancing import glancing_ratio
+from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.smoothed_nll import smoothed_nll
+from ..training.soft_nll import soft_nll
 
 
 @dataclass
@@ -44,6 +44,13 @@ class GlancingBlockLossConfig(FairseqDataclass):
         metadata={
             "help": "weight position j of a block by this to the power j: a drafted token counts "
             "only if all before it are accepted (1 weights all alike, as the papers)"
+        },
+    )
+    soft_targets: float = field(
+        default=0.0,
+        metadata={
+            "help": "share of the loss taken against the verifier's own distribution instead of "
+            "the target token (attached drafters only)"
         },
     )
     eval_verifier: Optional[str] = field(
@@ -96,11 +103,13 @@ class GlancingBlockLoss(FairseqCriterion):
         for name in ("glancing_start", "glancing_stop"):
             _within(name, getattr(cfg, name), 0.0, 1.0)
         _within("label_smoothing", cfg.label_smoothing, 0.0, 0.999)
+        _within("soft_targets", cfg.soft_targets, 0.0, 1.0)
         if not 0.0 < cfg.block_loss_decay <= 1.0:
             raise ValueError(
                 f"--block-loss-decay is {cfg.block_loss_decay}: it must be above 0 and at most 1"
             )
         self.label_smoothing = cfg.label_smoothing
+        self.soft_targets = cfg.soft_targets
         self.start, self.stop = cfg.glancing_start, cfg.glancing_stop
         self.total_updates = cfg.glancing_updates or cfg.max_update or 0
         if self.start != self.stop and self.total_updates <= 0:
@@ -154,10 +163,14 @@ class GlancingBlockLoss(FairseqCriterion):
             cuts=cuts,
             targets=targets,
             glancing_ratio=ratio,
+            soft_targets=self.soft_targets > 0,
         )
         logits, learnt = output["logits"], output["learnt"]
         gold = targets[learnt]
         loss, nll = smoothed_nll(logits, gold, self.label_smoothing)
+        if self.soft_targets > 0:
+            soft = soft_nll(logits, output["expected"])
+            loss = (1.0 - self.soft_targets) * loss + self.soft_targets * soft
         sample_size = learnt.sum().float()
         if self.decay < 1.0:
             steps = torch.arange(size, device=learnt.device, dtype=torch.float32)
@@ -212,24 +225,16 @@ class GlancingBlockLoss(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate the sums of all workers."""
 
-        def total(key: str) -> float:
-            return float(utils.item(sum(log.get(key, 0) for log in logging_outputs)))
-
-        def average(name: str, amount: float, weight: float, scale: float, digits: int) -> None:
-            # a weight of 0 (everything was revealed) leaves the average as it is
-            value = scale * amount / weight if weight > 0 else 0.0
-            metrics.log_scalar(name, value, weight, round=digits)
-
-        learnt, blocks = total("n_learnt"), total("n_blocks")
-        average("loss", total("loss"), total("sample_size"), 1 / math.log(2), 3)
-        average("nll_loss", total("nll_loss"), learnt, 1 / math.log(2), 3)
-        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
-        average("block_accuracy", total("n_right"), learnt, 100.0, 2)
-        average("accepted", total("n_accepted"), blocks, 1.0, 3)
-        if any("n_iterations" in log for log in logging_outputs):
-            average("accepted_tokens", total("n_emitted"), total("n_iterations"), 1.0, 3)
-        if any("glancing_ratio" in log for log in logging_outputs):
-            average("glancing_ratio", total("glancing_ratio"), blocks, 1.0, 3)
+        sums = LoggedSums(logging_outputs)
+        sums.log("loss", "loss", "sample_size", 1 / math.log(2))
+        sums.log("nll_loss", "nll_loss", "n_learnt", 1 / math.log(2))
+        log_perplexity()
+        sums.log("block_accuracy", "n_right", "n_learnt", 100.0, 2)
+        sums.log("accepted", "n_accepted", "n_blocks")
+        if "n_iterations" in sums:
+            sums.log("accepted_tokens", "n_emitted", "n_iterations")
+        if "glancing_ratio" in sums:
+            sums.log("glancing_ratio", "glancing_ratio", "n_blocks")
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -59,7 +59,6 @@ class AutoregressiveDrafter(Drafter):
         self.stop_below = stop_below
         self.temperature = temperature
         self.sampler = sampler
-        self.gives_probabilities = sampler is not None
         self.scorer: Optional[Scorer] = None
 
     def refresh(self) -> None:

@@ -26,12 +26,10 @@ class Drafter:
     """Proposes tokens for all live rows of a batch; one instance serves one batch at a time.
 
     Class attributes:
-        gives_probabilities: ``propose`` fills ``Draft.log_probs``.
         read_layers: the verifier's decoder layers, counted from 1, whose states ``observe`` wants;
             empty for a drafter that reads none.
     """
 
-    gives_probabilities = False
     read_layers: Sequence[int] = ()
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
-from fairseq_specdec.models.chain_head import ChainSearch
-from fairseq_specdec.models.verifier_states import StateProducts
 from fairseq_specdec.verifier.decoder_stack import DecoderStack
 from fairseq_specdec.verifier.encoder_stack import EncoderStack
 from fairseq_specdec.verifier.positions import horizon_mask, learned_limit
 
 from .base import Draft, Drafter
+from .chain_search import ChainSearch
+from .state_products import StateProducts
 
 # The chain chooses among so many tokens at each mask.
 CHAIN_CANDIDATES = 32
@@ -90,7 +90,6 @@ class NarBlockDrafter(Drafter):
         self.confidence = confidence
         self.temperature = temperature
         self.sampler = sampler
-        self.gives_probabilities = sampler is not None
         self.stack: Optional[DecoderStack] = None
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.states: Optional[Tensor] = None

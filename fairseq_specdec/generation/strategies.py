@@ -40,7 +40,7 @@ DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
     "bf16": torch.bfloat16,
 }
 
-# gamma of speculative sampling: Leviathan et al. 2023 find 3 to 7 best for their small models.
+# gamma of speculative sampling.
 SPS_WINDOW = 4
 
 # The flags that a strategy with a rule for sampling honours.

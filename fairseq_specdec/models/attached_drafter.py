@@ -100,14 +100,19 @@ class AttachedDrafter(SpecDrafter):
 
     def read(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
-    ) -> Tuple[Any, Optional[Tensor]]:
-        """The verifier's encoder output, and [B, T, n C], the states that predicted each token."""
+    ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
+        """The verifier's encoder output, the states that predicted each token, the last layer's.
+
+        Returns:
+            The encoder's output; [B, T, n C], whose entry t holds the states that predicted the
+            token at position t; [B, T, C], whose entry t predicts the token behind position t.
+        """
         like = self.decoder.output_projection.weight
-        encoder_out, states = self.encoder.read(
+        encoder_out, states, final = self.encoder.read(
             src_tokens, src_lengths, prev_output_tokens, like.detach()
         )
         nothing = torch.zeros_like(states[:, :1])
-        return encoder_out, torch.cat([nothing, states[:, :-1]], 1)
+        return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final
 
 
 def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:

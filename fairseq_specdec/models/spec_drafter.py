@@ -17,6 +17,7 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor
 
+from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise
 from .block_decoder import BlockDecoder
@@ -92,9 +93,12 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
     def read(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
-    ) -> Tuple[Any, Optional[Tensor]]:
-        """What the decoder works from: an encoder's output, and a verifier's states or None."""
-        return self.encoder(src_tokens, src_lengths=src_lengths), None
+    ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
+        """What the decoder works from: an encoder's output, and a verifier's states or None.
+
+        The third is a verifier's last states, from which it predicts the target; or None.
+        """
+        return self.encoder(src_tokens, src_lengths=src_lengths), None, None
 
     def forward(
         self,
@@ -104,6 +108,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         cuts: Optional[Tensor] = None,
         targets: Optional[Tensor] = None,
         glancing_ratio: float = 0.0,
+        soft_targets: bool = False,
     ) -> Dict[str, Optional[Tensor]]:
         """Logits for the block positions to learn from, with glancing.
 
@@ -117,20 +122,24 @@ class SpecDrafter(FairseqEncoderDecoderModel):
             cuts: long [B, C].
             targets: long [B, C, k], the padding index where there is no target.
             glancing_ratio: share of the wrong drafts that is revealed.
+            soft_targets: also return what the verifier expects.
 
         Returns:
             ``logits`` [N, V] for the N positions of ``learnt`` (bool [B, C, k]) in row-major order;
-            ``first_correct`` bool [B, C, k], where the first pass was right, or None without one.
+            ``first_correct`` bool [B, C, k], where the first pass was right, or None without one;
+            ``expected`` [N, V], the verifier's logits for the same positions given the true tokens
+            before each, or None.
 
         Raises:
-            ValueError: called as an ordinary translation model, without cuts.
+            ValueError: called as an ordinary translation model, without cuts; or soft targets of a
+                drafter that reads no verifier.
         """
         if cuts is None or targets is None:
             raise ValueError(
                 "a spec_drafter predicts blocks after given cuts: train it with "
                 "--criterion glancing_block_loss, and decode with it as --drafter-path"
             )
-        encoder_out, states = self.read(src_tokens, src_lengths, prev_output_tokens)
+        encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
         bias = self.decoder.attention_bias(
@@ -159,7 +168,22 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if self.decoder.chain is not None:
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
         logits = self.decoder.output_layer(features[learnt])
-        return {"logits": logits, "learnt": learnt, "first_correct": first_correct}
+        expected = None
+        if soft_targets:
+            if final is None:
+                raise ValueError(
+                    "--soft-targets: only an attached_drafter reads a verifier in training; "
+                    "use --arch attached_drafter_base, or leave the flag out"
+                )
+            at = block_positions(cuts, targets.size(2)) - 1  # what predicts each mask's token
+            rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
+            expected = self.encoder.predict(final[rows[learnt], at[learnt]])
+        return {
+            "logits": logits,
+            "learnt": learnt,
+            "first_correct": first_correct,
+            "expected": expected,
+        }
 
 
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}

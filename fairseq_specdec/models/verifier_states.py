@@ -8,8 +8,6 @@ import torch
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
-from fairseq_specdec.verifier.linear import Linear
-
 
 def spread_layers(layers: int) -> List[int]:
     """Decoder layers to read, counted from 1: a third of the way, two thirds, and the last."""
@@ -46,32 +44,6 @@ class StateProjection(nn.Module):
         return self.project(self.normalise(states))
 
 
-class StateProducts:
-    """The two projections of a decoder that reads states, as one product for inference.
-
-    Args:
-        decoder: a ``BlockDecoder`` with ``prefix_states`` and ``mask_states``.
-    """
-
-    def __init__(self, decoder: Any) -> None:
-        self.normalise = decoder.prefix_states.normalise
-        self.product = Linear.of(decoder.prefix_states.project, decoder.mask_states.project)
-
-    def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Tensor, Tensor]:
-        """What ``embed_prefix`` and ``embed_masks`` take.
-
-        Args:
-            states: [B, W, n C] behind the tokens accepted last.
-            sizes: long [B], so many of them count.
-
-        Returns:
-            ([B, W, C], [B, 1, C]).
-        """
-        prefix, masks = self.product(self.normalise(states)).chunk(2, dim=-1)
-        at = (sizes - 1)[:, None, None].expand(-1, 1, masks.size(2))
-        return prefix, masks.gather(1, at)
-
-
 class VerifierReader(FairseqEncoder):
     """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
 
@@ -96,7 +68,7 @@ class VerifierReader(FairseqEncoder):
     @torch.no_grad()
     def read(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
-    ) -> Tuple[Any, Tensor]:
+    ) -> Tuple[Any, Tensor, Tensor]:
         """Run the verifier over known sentences.
 
         Args:
@@ -106,8 +78,8 @@ class VerifierReader(FairseqEncoder):
             like: a tensor whose device and dtype to use.
 
         Returns:
-            The encoder's output as fairseq gives it, and [B, T, layers * C]: entry t holds the
-            states that predict the token behind position t.
+            The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
+            states that predict the token behind position t; and the last layer's alone, [B, T, C].
 
         Raises:
             ValueError: no verifier attached.
@@ -128,7 +100,12 @@ class VerifierReader(FairseqEncoder):
             final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
             for layer in self.read_layers
         ]
-        return encoder_out, torch.cat(states, -1)
+        return encoder_out, torch.cat(states, -1), final
+
+    @torch.no_grad()
+    def predict(self, final: Tensor) -> Tensor:
+        """The verifier's logits [N, V] from its last layer's states [N, C]."""
+        return self._verifier[0].decoder.output_layer(final)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Any:
         """Not to be called alone: :meth:`read` needs the target too."""

@@ -25,7 +25,7 @@ def _can_prepack(weight: Tensor) -> bool:
 
 
 def computes_in_bf16() -> bool:
-    """Whether this processor multiplies bf16 natively; others emulate it, slower than fp32."""
+    """Whether this processor multiplies bf16 natively; others emulate it."""
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     return native is not None and bool(native())
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
-from toy_drafter import PAD, ToyTask, make_batch, make_drafter
+from toy_drafter import PAD, ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.criterions import GlancingBlockLoss, GlancingBlockLossConfig
 from fairseq_specdec.criterions import glancing_block_loss as module
-from fairseq_specdec.models import SpecDrafterConfig
-from fairseq_specdec.training.block_noising import fixed_cuts
+from fairseq_specdec.models import AttachedDrafter, SpecDrafterConfig
+from fairseq_specdec.training.block_noising import block_targets, fixed_cuts
 
 
 def make_criterion(task=None, **settings):
@@ -208,6 +208,7 @@ def test_a_drafter_learns_to_reverse():
         ({"glancing_stop": -0.1}, "--glancing-stop is -0.1"),
         ({"label_smoothing": 1.0}, "--label-smoothing is 1.0"),
         ({"block_loss_decay": 0.0}, "--block-loss-decay is 0.0"),
+        ({"soft_targets": 1.5}, "--soft-targets is 1.5"),
         ({"max_update": 0}, "--glancing-updates.*--max-update"),
     ],
 )
@@ -230,6 +231,36 @@ def test_tasks_a_drafter_cannot_serve_are_refused(name):
 def test_other_models_are_refused():
     with pytest.raises(ValueError, match="--arch spec_drafter_base"):
         make_criterion()(torch.nn.Linear(1, 1), make_batch())
+
+
+def test_soft_targets_need_a_drafter_that_reads_its_verifier():
+    with pytest.raises(ValueError, match="--soft-targets.*--arch attached_drafter_base"):
+        make_criterion(soft_targets=0.5)(make_drafter(), make_batch())
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_soft_targets_are_what_the_verifier_expects_after_the_true_tokens(tmp_path, share):
+    save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
+    model = make_drafter(
+        arch="attached_drafter_tiny", model=AttachedDrafter, attach_to=str(tmp_path / "v.pt")
+    ).eval()
+    batch = make_batch()
+    hard, _, _ = make_criterion()(model, batch)
+    mixed, _, _ = make_criterion(soft_targets=share)(model, batch)
+
+    verifier, net_input, target = model.encoder._verifier[0], batch["net_input"], batch["target"]
+    expected = torch.softmax(verifier(**net_input)[0], -1)
+    cuts = fixed_cuts(batch["id"], target.ne(PAD).sum(1), model.decoder.num_cuts)
+    targets = block_targets(target, cuts, model.decoder.block_size, PAD)
+    output = model(cuts=cuts, targets=targets, **net_input)
+    log_p = iter(torch.log_softmax(output["logits"], -1))
+    soft = 0.0
+    for row, block, step in output["learnt"].nonzero().tolist():
+        soft -= float((expected[row, int(cuts[row, block]) + step] * next(log_p)).sum().detach())
+    assert float(mixed.detach()) == pytest.approx(
+        (1 - share) * float(hard.detach()) + share * soft, rel=1e-4
+    )
+    assert soft != pytest.approx(float(hard.detach()), rel=1e-2)
 
 
 def test_no_field_has_the_name_of_a_stock_flag():

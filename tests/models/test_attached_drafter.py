@@ -4,9 +4,10 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
+from fairseq_specdec.drafters.state_products import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers
-from fairseq_specdec.models.verifier_states import StateProducts, spread_layers
+from fairseq_specdec.models.verifier_states import spread_layers
 from fairseq_specdec.training.block_noising import block_targets
 
 ARCH = "attached_drafter_tiny"

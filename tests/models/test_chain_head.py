@@ -3,7 +3,8 @@
 import torch
 from toy_drafter import make_drafter
 
-from fairseq_specdec.models.chain_head import ChainHead, ChainSearch
+from fairseq_specdec.drafters.chain_search import ChainSearch
+from fairseq_specdec.models.chain_head import ChainHead
 
 
 def test_says_nothing_to_begin_with():

@@ -49,7 +49,7 @@ def test_stops_after_the_wanted_sentences_until_training_goes_on(meter):
 def test_the_criterion_logs_it_in_validation_only(meter):
     cfg = Namespace(
         glancing_start=0.0, glancing_stop=0.0, label_smoothing=0.0, block_loss_decay=1.0,
-        glancing_updates=0, max_update=0, eval_verifier=None, eval_sentences=24,
+        glancing_updates=0, max_update=0, eval_verifier=None, eval_sentences=24, soft_targets=0.0,
     )  # fmt: skip
     criterion = GlancingBlockLoss(cfg, make_task())
     criterion.accepted_tokens = meter

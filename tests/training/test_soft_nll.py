@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from fairseq_specdec.training.soft_nll import soft_nll
+
+
+def test_equals_the_plain_formula_and_its_gradient():
+    torch.manual_seed(0)
+    logits = (3 * torch.randn(11, 50)).requires_grad_()
+    expected, weights = 3 * torch.randn(11, 50), torch.rand(11)
+    loss = soft_nll(logits, expected)
+    (loss * weights).sum().backward()
+    grad, logits.grad = logits.grad, None
+
+    plain = -(torch.softmax(expected, -1) * torch.log_softmax(logits, -1)).sum(-1)
+    (plain * weights).sum().backward()
+    assert torch.allclose(loss, plain, atol=1e-5)
+    assert torch.allclose(grad, logits.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_logits_give_an_fp32_loss(dtype):
+    torch.manual_seed(0)
+    logits = (10 * torch.randn(7, 300)).to(dtype).requires_grad_()
+    expected = (10 * torch.randn(7, 300)).to(dtype)
+    loss = soft_nll(logits, expected)
+    assert loss.dtype == torch.float32
+    loss.sum().backward()
+    exact = logits.detach().float().requires_grad_()
+    reference = soft_nll(exact, expected.float())
+    reference.sum().backward()
+    assert torch.allclose(loss, reference, atol=1e-4)
+    assert torch.allclose(logits.grad.float(), exact.grad, atol=1e-2)
+
+
+def test_the_same_distribution_has_no_gradient():
+    torch.manual_seed(0)
+    expected = torch.randn(5, 20)
+    logits = expected.clone().requires_grad_()
+    soft_nll(logits, expected).sum().backward()
+    assert float(logits.grad.abs().max()) < 1e-6
+
+
+def test_nothing_to_learn_is_a_loss_of_zero_with_a_gradient():
+    logits = torch.zeros(0, 9, requires_grad=True)
+    loss = soft_nll(logits, torch.zeros(0, 9))
+    loss.sum().backward()
+    assert float(loss.detach().sum()) == 0.0 and logits.grad.shape == (0, 9)
