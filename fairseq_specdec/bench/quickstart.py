@@ -8,7 +8,6 @@ this project's strategies, interleaved, and prints what each gives and costs.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -26,7 +25,9 @@ from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 from fairseq_specdec.verifier.linear import computes_in_bf16
 
 from . import provenance, report
+from .outputs import write_json
 from .timing import System, ours, run_paired, stock
+from .workload import batches_of, spread
 
 
 class Pair(NamedTuple):
@@ -76,12 +77,8 @@ def load(pair: Pair, limit: Optional[int], batch_size: int) -> Loaded:
         model.eval()
     task.load_dataset("test")
     data = task.dataset("test")
-    order = [int(i) for i in data.ordered_indices()]
-    if limit is not None:
-        # Every so manieth sentence, so that all lengths stay represented.
-        order = order[:: max(1, len(order) // limit)][:limit]
-    chunks = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    return Loaded(task, models, [data.collater([data[i] for i in c]) for c in chunks])
+    order = spread([int(i) for i in data.ordered_indices()], limit)
+    return Loaded(task, models, batches_of(data, order, batch_size))
 
 
 def detokenised(system: System, task: Any, language: str) -> Dict[int, str]:
@@ -133,7 +130,7 @@ def measure(
     def bar(batches: List[Any]) -> Any:
         return tqdm(batches, desc=pair.title, file=sys.stderr, disable=quiet)
 
-    run_paired(systems, loaded.models, loaded.batches, progress=bar)
+    run_paired(systems, loaded.batches, progress=bar)
     quality = score(pair, systems, loaded.task)
     beam, greedy = systems[0], systems[1]
     rows = [report.figures(s, greedy, beam, quality) for s in systems]
@@ -253,10 +250,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     facts = dict(provenance.settings(), drafter_dtype=dtype)
     say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
     if options.json:
-        partial = options.json + ".partial"
-        with open(partial, "w", encoding="utf-8") as out:
-            json.dump({"settings": facts, "results": results}, out, indent=1)
-        os.replace(partial, options.json)
+        write_json(options.json, {"settings": facts, "results": results})
 
 
 if __name__ == "__main__":

@@ -65,15 +65,22 @@ def markdown(rows: Sequence[Dict[str, Any]], quality_name: str) -> str:
                 f"{row['speed_beam1']:.2f}x",
             ]
         )
-    widths = [max(len(line[i]) for line in [head] + body) for i in range(len(head))]
+    return table(head, body)
 
-    def text(line: List[str]) -> str:
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table whose columns line up, the first to the left."""
+    # A bar would end the cell.
+    rows = [[cell.replace("|", "\\|") for cell in line] for line in [head, *body]]
+    widths = [max(len(line[i]) for line in rows) for i in range(len(head))]
+
+    def text(line: Sequence[str]) -> str:
         cells = [line[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
         return "| " + " | ".join(cells) + " |"
 
     rule = "|" + "|".join(["-" * (widths[0] + 2)] + ["-" * (w + 1) + ":" for w in widths[1:]]) + "|"
-    return "\n".join([text(head), rule] + [text(line) for line in body])
+    return "\n".join([text(rows[0]), rule] + [text(line) for line in rows[1:]])
 
 
 def trace(system: System, number: int, dictionary: Any) -> List[str]:

@@ -4,51 +4,150 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import FairseqTask
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.generation.builder import build_generator
-from fairseq_specdec.generation.stats import DecodingStats
+from fairseq_specdec.generation.stats import DecodingStats, Stopwatch
 
 
 class System:
     """One way to decode.
 
-    Attributes:
+    Args:
         name: row of the table.
-        seconds: wall time of each batch, in the order of the batches.
-        tokens: output token ids of each sentence, </s> included, by sentence id.
-        steps: decoder steps (stock) or iterations (ours), summed over batches.
+        generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses a
+            sentence, as fairseq's generators do.
+        models: handed to it.
         stats: our counters, or None for stock.
+        steps_of_stock: see :class:`StockSteps`; None for ours.
+        prefix_size: forced target tokens, as ``--prefix-size``.
+        sampled: whether it draws tokens, so that no two passes need agree.
+
+    Attributes:
+        times: for each batch, in their order, the wall time in seconds of every pass over it.
+        tokens: output token ids of each sentence, </s> included, by sentence id (first pass).
+        sentences: ids of each batch's sentences.
+        steps: decoder steps that the longest output of each batch takes (stock) or iterations
+            (ours), summed over the batches of one pass.
+        unsteady: sentences of which a later pass gave another output.
     """
 
-    def __init__(self, name: str, generator: Any, stats: Optional[DecodingStats]) -> None:
+    def __init__(
+        self,
+        name: str,
+        generator: Any,
+        models: Sequence[Any],
+        stats: Optional[DecodingStats] = None,
+        steps_of_stock: Optional[StockSteps] = None,
+        prefix_size: int = 0,
+        sampled: bool = False,
+    ) -> None:
         self.name = name
         self.generator = generator
+        self.models = list(models)
         self.stats = stats
-        self.seconds: List[float] = []
-        self.tokens: Dict[int, List[int]] = {}
-        self.steps = 0
-        self.history: Dict[int, List[Any]] = {}
+        self.steps_of_stock = steps_of_stock
+        self.prefix_size = prefix_size
+        self.sampled = sampled
+        self.reset()
 
-    def decode(self, models: List[Any], sample: Dict[str, Any], keep: bool) -> None:
-        """Decode one batch; time and output are kept unless this is a warm-up."""
+    def reset(self) -> None:
+        """Forget everything measured."""
+        self.times: List[List[float]] = []
+        self.tokens: Dict[int, List[int]] = {}
+        self.history: Dict[int, List[Any]] = {}
+        self.sentences: List[List[int]] = []
+        self.steps = 0
+        self.unsteady: Set[int] = set()
+        if self.steps_of_stock is not None:
+            self.steps_of_stock.reset()
+        if self.stats is not None:
+            fresh = DecodingStats()
+            kept = self.stats.stopwatch
+            kept.settle()
+            kept.__dict__.update(fresh.stopwatch.__dict__)
+            self.stats.__dict__.update(dict(fresh.__dict__, stopwatch=kept))
+
+    @property
+    def seconds(self) -> List[float]:
+        """Wall time of each batch, in their order: the median of its passes."""
+        return [statistics.median(passes) for passes in self.times]
+
+    def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
+        """Decode one batch.
+
+        Args:
+            sample: fairseq's batch.
+            batch: its number; None for a warm-up, of which nothing is kept.
+            seed: set beforehand; None leaves torch's generator alone.
+        """
+        on_gpu = sample["net_input"]["src_tokens"].is_cuda
+        prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
+        if seed is not None:
+            torch.manual_seed(seed)
+        if on_gpu:
+            torch.cuda.synchronize()
         started = time.perf_counter()
-        hypotheses = self.generator.generate(models, sample)
-        if sample["net_input"]["src_tokens"].is_cuda:
+        hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
+        if on_gpu:
             torch.cuda.synchronize()
         spent = time.perf_counter() - started
-        if not keep:
+        if batch is None:
             return
-        self.seconds.append(spent)
-        self.steps += max(h[0].get("steps", len(h[0]["tokens"])) for h in hypotheses)
-        for number, hypothesis in zip(sample["id"].tolist(), hypotheses):
-            self.tokens[number] = hypothesis[0]["tokens"].tolist()
-            self.history[number] = hypothesis[0].get("history", [])
+        numbers = sample["id"].tolist()
+        outputs = [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
+        if batch == len(self.times):
+            self.times.append([])
+            self.sentences.append(numbers)
+            self.steps += max(h[0].get("steps", len(h[0]["tokens"])) for h in hypotheses)
+            self.tokens.update(zip(numbers, outputs))
+            histories = (hypothesis[0].get("history", []) for hypothesis in hypotheses)
+            self.history.update(zip(numbers, histories))
+        self.times[batch].append(spent)
+        self.unsteady.update(n for n, out in zip(numbers, outputs) if self.tokens[n] != out)
+
+
+class StockSteps:
+    """Counts and times what a stock generator asks of its models.
+
+    Attributes:
+        calls: decoder steps, summed over batches and passes.
+        batches: batches, summed over passes.
+        stopwatch: seconds in the encoder and in the decoder, the latter under ``verifier``.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        self.stopwatch = Stopwatch()
+        self.reset()
+        self._wrap(generator.model, "forward_encoder", "encoder")
+        self._wrap(generator.model, "forward_decoder", "verifier")
+
+    def reset(self) -> None:
+        self.calls = 0
+        self.batches = 0
+        self.stopwatch.settle()
+        self.stopwatch.__dict__.update(Stopwatch().__dict__)
+
+    def _wrap(self, model: Any, name: str, section: str) -> None:
+        inner: Callable = getattr(model, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if section == "encoder":
+                self.batches += 1
+                self.stopwatch.cuda = args[0]["src_tokens"].is_cuda
+            else:
+                self.calls += 1
+            with self.stopwatch(section):
+                return inner(*args, **kwargs)
+
+        setattr(model, name, timed)
 
 
 def generation_flags(**changes: Any) -> argparse.Namespace:
@@ -58,10 +157,15 @@ def generation_flags(**changes: Any) -> argparse.Namespace:
 
 def stock(task: Any, models: List[Any], beam: int, **flags: Any) -> System:
     """Stock fairseq beam search."""
-    # The parent's method: the decoding task would build our generator.
-    build = super(type(task), task).build_generator
-    generator = build(models, generation_flags(beam=beam, **flags))
-    return System(f"fairseq beam {beam}", generator, None)
+    # The base class's method: the decoding task would build our generator.
+    generator = FairseqTask.build_generator(
+        task, models, generation_flags(**dict(flags, beam=beam))
+    )
+    steps = StockSteps(generator)
+    prefix_size = flags.get("prefix_size", 0)
+    return System(
+        f"fairseq beam {beam}", generator, models, steps_of_stock=steps, prefix_size=prefix_size
+    )
 
 
 def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System:
@@ -73,48 +177,54 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         strategy: ``--strategy``.
         settings: other decoding flags by field name; ``name`` and ``flags`` (a dictionary of
             generation flags) apart.
+
+    Raises:
+        ValueError: a flag or file that cannot be honoured, by name.
     """
     name = settings.pop("name", strategy)
-    flags = settings.pop("flags", {})
+    flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
     stats = DecodingStats()
     generator = build_generator(
         models,
         task.source_dictionary,
         task.target_dictionary,
-        generation_flags(beam=1, **flags),
+        flags,
         decoding_settings(strategy=strategy, **settings),
         stats=stats,
     )
-    return System(name, generator, stats)
+    return System(
+        name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
+    )
 
 
 def run_paired(
     systems: List[System],
-    models: List[Any],
     batches: List[Dict[str, Any]],
     warm_up: int = 3,
+    repeats: int = 1,
     progress: Optional[Callable[[List[Any]], Iterator[Any]]] = None,
+    seed: int = 1,
 ) -> None:
     """Decode every batch with every system in turn, so that a drift of the machine hits all.
 
     Args:
-        systems: filled with times and outputs.
-        models: the ensemble.
+        systems: filled with times and outputs, after forgetting what they held.
         batches: fairseq samples.
         warm_up: batches decoded beforehand by every system, not counted.
+        repeats: passes over the batches; the time of a batch is the median of its passes.
         progress: wraps the list of batches, for a progress bar.
+        seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
     """
     for sample in batches[:warm_up]:
         for system in systems:
-            system.decode(models, sample, keep=False)
+            system.decode(sample, None, seed if system.sampled else None)
     for system in systems:
-        if system.stats is not None:
-            fresh = DecodingStats()
-            system.stats.__dict__.update(
-                {k: v for k, v in fresh.__dict__.items() if k != "stopwatch"}
-            )
-            system.stats.stopwatch.__dict__.update(fresh.stopwatch.__dict__)
-    for i, sample in enumerate(progress(batches) if progress else batches):
-        # The order turns with the batch: nobody always runs on caches that another warmed.
-        for j in range(len(systems)):
-            systems[(i + j) % len(systems)].decode(models, sample, keep=True)
+        system.reset()
+    turn = 0
+    for _ in range(repeats):
+        for i, sample in enumerate(progress(batches) if progress else batches):
+            # The order turns: nobody always runs on caches that another warmed.
+            for j in range(len(systems)):
+                system = systems[(turn + j) % len(systems)]
+                system.decode(sample, i, seed + turn if system.sampled else None)
+            turn += 1

@@ -1,0 +1,97 @@
+"""The tables of ``specdec-bench``, as rows of text."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+from fairseq_specdec.generation.stats import SECTIONS
+
+from .report import table
+
+NOTHING = "-"
+
+
+class Column(NamedTuple):
+    """A column: its title, and a row's cell."""
+
+    title: str
+    cell: Callable[[Dict[str, Any]], str]
+
+
+def _figure(key: str, form: str) -> Callable[[Dict[str, Any]], str]:
+    def cell(row: Dict[str, Any]) -> str:
+        value = row.get(key)
+        return NOTHING if value is None else form.format(value)
+
+    return cell
+
+
+def _section(name: str) -> Callable[[Dict[str, Any]], str]:
+    def cell(row: Dict[str, Any]) -> str:
+        times = row["ms_by_section"]
+        if not times or not sum(times.values()):
+            return NOTHING
+        return f"{times[name]:.2f} ({100 * times[name] / sum(times.values()):.0f}%)"
+
+    return cell
+
+
+SYSTEM = Column("system", _figure("system", "{}"))
+SPEED = [
+    SYSTEM,
+    Column("BLEU", _figure("bleu", "{:.2f}")),
+    Column("identical", _figure("identical_percent", "{:.1f}%")),
+    Column("Tok.", _figure("tok", "{:.2f}")),
+    Column("Iter.", _figure("iter", "{:.2f}")),
+    Column("calls", _figure("verifier_calls", "{:.2f}")),
+    Column("ms", _figure("ms_mean", "{:.2f}")),
+    Column("median", _figure("ms_median", "{:.2f}")),
+    Column("p95", _figure("ms_p95", "{:.2f}")),
+    Column("p99", _figure("ms_p99", "{:.2f}")),
+    Column("vs beam 5", _figure("speed_beam5", "{:.2f}x")),
+    Column("vs beam 1", _figure("speed_beam1", "{:.2f}x")),
+    Column("tokens/s", _figure("tokens_per_second", "{:.0f}")),
+    Column("MB", _figure("memory_mb", "{:.0f}")),
+]
+TIME = [
+    SYSTEM,
+    *(Column(name, _section(name)) for name in SECTIONS),
+    Column("accepted", _figure("accepted_percent", "{:.1f}%")),
+    Column("fallback", _figure("fallback_percent", "{:.1f}%")),
+    Column("rollback", _figure("rollback_percent", "{:.1f}%")),
+]
+
+
+def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
+    """Head and body."""
+    head = [column.title for column in columns]
+    return [head, *([column.cell(row) for column in columns] for row in rows)]
+
+
+def markdown(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> str:
+    """A Markdown table that also reads well in a terminal."""
+    head, *body = cells(columns, rows)
+    return table(head, body)
+
+
+def legend(run: Dict[str, Any]) -> List[str]:
+    """What the columns mean, a line each.
+
+    Args:
+        run: the command's results.
+    """
+    lines = [
+        "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
+        "checkpoint and constraints; Tok.: tokens an iteration; Iter.: iterations a sentence; "
+        "calls: passes of the verifier's decoder a sentence, a batch's shared by its sentences.",
+        "ms: total time over sentences; median, p95, p99: of the time until a sentence's batch is "
+        "done; vs: ratio of total times; tokens/s: output tokens, </s> included.",
+        "encoder, drafter, verifier, rest: ms a sentence; accepted: share of the drafted tokens; "
+        "fallback, rollback: shares of all steps, as in paper 003's Table 4.",
+    ]
+    quality = run["quality"]
+    if quality:
+        lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")
+    if run["memory"]:
+        lines.append(f"MB: {run['memory']}.")
+    return lines

@@ -1,0 +1,73 @@
+"""Output as text, and its BLEU."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from sacrebleu.metrics import BLEU
+
+# --post-process and --bpe values that give text as it was before any tokenisation.
+RAW_TEXT = ("sentencepiece", "gpt2", "byte_bpe", "bytes", "characters")
+
+
+class Quality(NamedTuple):
+    """BLEU of every system.
+
+    Attributes:
+        score: by system's name.
+        on: what text it was computed on, in words.
+        signature: sacrebleu's.
+    """
+
+    score: Dict[str, float]
+    on: str
+    signature: str
+
+
+class Texts:
+    """Tokens to text as fairseq-generate's D lines have it.
+
+    Args:
+        task: holds the target dictionary.
+        config: ``--post-process``, ``--bpe``, ``--tokenizer``.
+    """
+
+    def __init__(self, task: Any, config: Any) -> None:
+        self.dictionary = task.target_dictionary
+        self.tokenizer = task.build_tokenizer(config.tokenizer)
+        self.bpe = task.build_bpe(config.bpe)
+        self.post_process = config.common_eval.post_process
+        known = (self.post_process, getattr(config.bpe, "_name", None))
+        raw = any(name in RAW_TEXT for name in known)
+        self.tokenised = self.tokenizer is None and not raw
+        if not self.tokenised:
+            self.kind = "detokenised text"
+        elif self.post_process or self.bpe is not None:
+            self.kind = "tokenised text, subwords joined"
+        else:
+            self.kind = "the dictionary's own tokens (no --post-process)"
+
+    def __call__(self, tokens: List[int], reference: bool = False) -> str:
+        """One sentence; an unknown word of a reference is marked, so that it matches nothing."""
+        text = self.dictionary.string(torch.tensor(tokens), self.post_process, escape_unk=reference)
+        if self.bpe is not None:
+            text = self.bpe.decode(text)
+        if self.tokenizer is not None:
+            text = self.tokenizer.decode(text)
+        return str(text)
+
+    def quality(self, systems: List[Any], data: Any) -> Optional[Quality]:
+        """BLEU against the references in the data; None where it holds none."""
+        if getattr(data, "tgt", None) is None:
+            return None
+        tokenize = "none" if self.tokenised else "13a"
+        score, signature = {}, ""
+        numbers = sorted(systems[0].tokens)
+        wanted = [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
+        for system in systems:
+            bleu = BLEU(tokenize=tokenize, force=True)
+            outputs = [self(system.tokens[n]) for n in numbers]
+            score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
+            signature = str(bleu.get_signature())
+        return Quality(score, self.kind, signature)

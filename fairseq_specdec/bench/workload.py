@@ -1,0 +1,132 @@
+"""What is decoded, and with which models: loaded as fairseq-generate loads them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.tasks.translation import TranslationTask
+
+
+class BenchError(Exception):
+    """A mistake of the caller; names the flag or file and the remedy."""
+
+
+def spread(order: Sequence[int], limit: Optional[int]) -> List[int]:
+    """``limit`` of them, every so manieth, so that all lengths stay represented."""
+    if limit is None:
+        return list(order)
+    return list(order)[:: max(1, len(order) // limit)][:limit]
+
+
+def batches_of(data: Any, order: Sequence[int], size: int) -> List[Dict[str, Any]]:
+    """fairseq samples of ``size`` sentences each, in the given order; the last may be smaller."""
+    chunks = [order[i : i + size] for i in range(0, len(order), size)]
+    return [data.collater([data[i] for i in chunk]) for chunk in chunks]
+
+
+def split_paths(path: Optional[str], flag: str = "--path") -> Tuple[str, ...]:
+    """The checkpoints of ``a.pt:b.pt``.
+
+    Raises:
+        BenchError: none is named, or one is missing.
+    """
+    if not path:
+        raise BenchError(f"{flag}: name the verifier's checkpoint, or several joined by ':'")
+    paths = tuple(utils.split_paths(path))
+    for each in paths:
+        if not os.path.isfile(each):
+            raise BenchError(f"{flag}: {each} does not exist; name a trained checkpoint")
+    return paths
+
+
+class Workload:
+    """The sentences of a split, and the models that decode them.
+
+    Args:
+        config: fairseq's configuration, as ``convert_namespace_to_omegaconf`` gives it.
+        limit: decode about so many sentences; None for all.
+        paths: checkpoints whose limits the sentences must keep.
+
+    Attributes:
+        task: a plain translation task: dictionaries, tokenizer, stock generators.
+        data: the split.
+        order: indices of the sentences, shortest source first, as fairseq-generate orders them.
+        cuda: whether models and batches are on a GPU.
+
+    Raises:
+        BenchError: no such data, or a sentence longer than the models take.
+    """
+
+    def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
+        self.config = config
+        self.cuda = torch.cuda.is_available() and not config.common.cpu
+        try:
+            self.task = TranslationTask.setup_task(config.task)
+        except Exception as error:  # fairseq raises a bare Exception where it finds no languages
+            raise BenchError(
+                f"{config.task.data}: {error}; expected a directory written by fairseq-preprocess"
+            ) from error
+        self._models: Dict[Tuple[str, ...], List[Any]] = {}
+        models = self.models(paths)
+        split = config.dataset.gen_subset
+        try:
+            self.task.load_dataset(split, task_cfg=self._saved.task)
+        except FileNotFoundError as error:
+            raise BenchError(f"--gen-subset {split}: {error}") from error
+        self.data = self.task.dataset(split)
+        order = self.data.ordered_indices()
+        try:
+            order = self.task.filter_indices_by_size(
+                order,
+                self.data,
+                utils.resolve_max_positions(
+                    self.task.max_positions(), *[m.max_positions() for m in models]
+                ),
+                config.dataset.skip_invalid_size_inputs_valid_test,
+            )
+        except Exception as error:  # bare in fairseq
+            raise BenchError(
+                f"{error} (--gen-subset {split}; --skip-invalid-size-inputs-valid-test leaves "
+                "such sentences out)"
+            ) from error
+        if len(order) == 0:
+            raise BenchError(f"--gen-subset {split}: no sentence in {config.task.data}")
+        self.order = spread([int(i) for i in order], limit)
+
+    def models(self, paths: Tuple[str, ...]) -> List[Any]:
+        """The ensemble of these checkpoints, loaded once, on its device and ready to decode.
+
+        Raises:
+            BenchError: a checkpoint cannot be loaded.
+        """
+        if paths not in self._models:
+            config = self.config
+            overrides = ast.literal_eval(config.common_eval.model_overrides)
+            try:
+                models, saved = checkpoint_utils.load_model_ensemble(
+                    list(paths), arg_overrides=overrides, task=self.task
+                )
+            except Exception as error:  # whatever a file that is no checkpoint leads to
+                raise BenchError(
+                    f"--path {':'.join(paths)}: cannot be loaded as a fairseq model "
+                    f"({type(error).__name__}: {str(error)[:300]})"
+                ) from error
+            if not self._models:
+                self._saved = saved
+            for model in models:
+                if config.common.fp16:
+                    model.half()
+                if self.cuda:
+                    model.cuda()
+                model.prepare_for_inference_(config)
+            self._models[paths] = models
+        return self._models[paths]
+
+    def batches(self, size: int) -> List[Dict[str, Any]]:
+        """The sentences as fairseq samples on the models' device."""
+        found = batches_of(self.data, self.order, size)
+        return [utils.move_to_cuda(sample) for sample in found] if self.cuda else found

@@ -1,0 +1,214 @@
+"""``specdec-bench`` on a trained toy pair, through its command line."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairseq_specdec.acceptance import ExactRule
+from fairseq_specdec.bench import memory
+from fairseq_specdec.bench.workload import BenchError
+
+
+def gad(pair, *more):
+    return " ".join(["gad: --strategy gad --drafter-path", pair.d, *more])
+
+
+def rows_of(result, run=0):
+    return {row["system"]: row for row in result["runs"][run]["rows"]}
+
+
+def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair, tmp_path):
+    files = {"--json": tmp_path / "new" / "x.json", "--markdown": tmp_path / "x.md"}
+    words = [word for item in files.items() for word in item]
+    result, printed = bench(
+        "--system", gad(pair, "--draft-confidence 0.05"), "--system", "iad: --strategy iad",
+        "--repeats", 3, "--warmup", 1, *words,
+    )  # fmt: skip
+    rows = rows_of(result)
+    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "gad", "iad"]
+    for name in ("fairseq beam 1", "gad", "iad"):
+        assert rows[name]["identical_percent"] == 100
+        assert rows[name]["bleu"] == rows["fairseq beam 1"]["bleu"] > 20
+        assert rows[name]["unsteady_sentences"] == 0
+    assert result["warnings"] == []
+    assert rows["gad"]["lossless"] is True and rows["fairseq beam 1"]["lossless"] is None
+    assert rows["gad"]["tok"] > 1.5 and rows["gad"]["verifier_calls"] == rows["gad"]["iter"]
+    assert rows["gad"]["iter"] * rows["gad"]["tok"] * 12 == rows["gad"]["output_tokens"]
+    assert rows["fairseq beam 1"]["verifier_calls"] == rows["fairseq beam 1"]["iter"]
+    assert rows["fairseq beam 1"]["speed_beam1"] == rows["fairseq beam 5"]["speed_beam5"] == 1
+    for row in rows.values():
+        assert row["ms_median"] <= row["ms_p95"] <= row["ms_p99"]
+        assert sum(row["ms_by_section"].values()) == pytest.approx(row["ms_mean"], rel=0.5)
+        assert row["tokens_per_second"] == pytest.approx(
+            1000 * row["output_tokens"] / (12 * row["ms_mean"])
+        )
+    mean = rows["fairseq beam 5"]["ms_mean"]
+    assert rows["gad"]["speed_beam5"] == pytest.approx(mean / rows["gad"]["ms_mean"])
+    assert json.loads(files["--json"].read_text()) == result
+    assert files["--markdown"].read_text() == printed
+    assert "tok:none" in printed and "| gad " in printed and "dictionary's own tokens" in printed
+    assert sorted(os.listdir(tmp_path)) == ["new", "x.md"], "a temporary file was left"
+
+
+def test_provenance_names_commands_and_checkpoints(bench, pair):
+    result, _ = bench("--system", gad(pair), "--limit", 2, "--warmup", 0)
+    facts = result["provenance"]
+    assert facts["command"].startswith("specdec-bench ") and f"'{gad(pair)}'" in facts["command"]
+    assert set(facts["checkpoints"]) == {pair.v, pair.d}
+    with open(pair.d, "rb") as stream:
+        digest = hashlib.sha256(stream.read()).hexdigest()
+    assert facts["checkpoints"][pair.d] == "sha256:" + digest
+    assert facts["threads"] == 1 and facts["machine"]["cores"] >= 1
+    assert result["settings"]["sentences"] == 2
+
+
+def test_a_broken_lossless_strategy_is_reported_loudly(bench, pair, monkeypatch, caplog):
+    honest = ExactRule.accept
+
+    def careless(self, draft, lengths, log_probs, best, draft_log_probs=None):
+        counts, token = honest(self, draft, lengths, log_probs, best, draft_log_probs)
+        wrong = lengths.clamp(max=1)  # keeps the first draft token whatever the verifier says
+        fixed = best.gather(1, torch.maximum(counts, wrong).unsqueeze(1)).squeeze(1)
+        return type(honest(self, draft, lengths, log_probs, best))(
+            torch.maximum(counts, wrong), fixed
+        )
+
+    monkeypatch.setattr(ExactRule, "accept", careless)
+    result, printed = bench("--system", gad(pair), "--warmup", 0)
+    assert rows_of(result)["gad"]["identical_percent"] < 100
+    (warning,) = result["warnings"]
+    assert "gad is lossless under its settings, yet" in warning and "batch size 1" in warning
+    assert f"WARNING: {warning}" in printed and warning in caplog.text
+
+
+def test_relaxed_strategies_differ_without_a_warning(bench, pair):
+    system = f"loose: --strategy gad++ --drafter-path {pair.d} --top-beta 20 --tau 100"
+    result, _ = bench("--system", system, "--warmup", 0)
+    assert rows_of(result)["loose"]["identical_percent"] < 100
+    assert result["warnings"] == [] and rows_of(result)["loose"]["lossless"] is False
+
+
+def test_a_row_with_its_own_verifier_is_compared_with_that_one(bench, pair):
+    result, _ = bench(
+        "--system", f"other: --strategy iad --path {pair.w}", "--warmup", 0,
+        "--system", "short: --strategy greedy --max-len-b 3",
+    )  # fmt: skip
+    rows = rows_of(result)
+    assert result["warnings"] == []
+    for name, path in (("other", pair.w), ("short", pair.v)):
+        assert rows[name]["identical_percent"] == 100
+        assert rows[name]["identical_to"] == f"fairseq beam 1 of {path}"
+    assert rows["short"]["output_tokens"] <= 4 * 12 < rows["fairseq beam 1"]["output_tokens"]
+    assert rows["other"]["bleu"] != rows["fairseq beam 1"]["bleu"]
+
+
+def test_sampling_is_repeated_by_seed_and_never_called_unsteady(bench, pair):
+    system = gad(pair, "--sampling --temperature 3").replace("gad:", "drawn:", 1)
+    first, _ = bench("--system", system, "--repeats", 2, "--warmup", 0)
+    again, _ = bench("--system", system, "--repeats", 2, "--warmup", 1)
+    rows = [rows_of(result)["drawn"] for result in (first, again)]
+    assert rows[0]["bleu"] == rows[1]["bleu"] and rows[0]["identical_percent"] < 100
+    assert first["warnings"] == [] and rows[0]["lossless"] is False
+    assert rows[0]["unsteady_sentences"] > 0
+
+
+def test_fallback_and_rollback_shares_are_big_littles(bench, pair):
+    system = f"bild: --strategy bild --drafter-path {pair.w} --alpha-fb 0.5 --alpha-rb 1"
+    result, printed = bench("--system", system, "--system", "g: --strategy greedy", "--warmup", 0)
+    rows = rows_of(result)
+    assert 0 < rows["bild"]["fallback_percent"] < 100 and rows["bild"]["rollback_percent"] > 0
+    assert rows["g"]["fallback_percent"] is None
+
+
+def test_several_batch_sizes_give_a_table_each(bench, pair):
+    result, printed = bench("--system", gad(pair), "--batch-size", "1,5", "--warmup", 0)
+    assert [run["batch_size"] for run in result["runs"]] == [1, 5]
+    assert [len(batch) for batch in result["runs"][1]["sentences"]] == [5, 5, 2]
+    for run in (0, 1):
+        assert rows_of(result, run)["gad"]["identical_percent"] == 100
+    one, five = (rows_of(result, run)["fairseq beam 1"] for run in (0, 1))
+    assert five["verifier_calls"] < one["verifier_calls"] and five["iter"] == one["iter"]
+    assert five["ms_median"] > five["ms_mean"], "a sentence waits for its batch"
+    assert "batch 1," in printed and "batch 5," in printed
+    assert result["warnings"] == []
+
+
+def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
+    words = ["--system", "g: --strategy greedy", "--limit", 4, "--warmup", 0]
+    free, _ = bench(*words, path=pair.w)
+    assert len(free["runs"][0]["sentences"]) == 4
+    forced, _ = bench(*words, "--prefix-size", 4, path=pair.w)
+    for result in (free, forced):
+        assert rows_of(result)["g"]["identical_percent"] == 100
+    assert rows_of(forced)["g"]["bleu"] > rows_of(free)["g"]["bleu"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--system", "a"], "--system 'a': expected 'NAME: FLAGS'"),
+        (["--system", "a: --strategy gad"], "--system 'a': --strategy gad: needs --drafter-path"),
+        (["--system", "a: --stratgy gad"], "--system 'a': unrecognized arguments: --stratgy"),
+        (["--system", "a: --block-size many"], "--system 'a': argument --block-size: invalid"),
+        (["--system", "a: --nbest 2"], "--system 'a': --nbest"),
+        (["--system", "a: --beam 4"], "--system 'a': --beam 4"),
+        (["--system", "a: --path no.pt"], "--system 'a': --path: no.pt does not exist"),
+        (["--system", "a: --batch-size 4"], "--system 'a': unrecognized arguments: --batch-size"),
+        (
+            ["--system", "a: --tau 2 --strategy iad", "--system", "a: --strategy iad"],
+            "'a': there is another row",
+        ),
+        (["--system", "a: --trace-path x"], "--system 'a': --trace-path: a trace takes time"),
+        (["--batch-size", "1,0"], "--batch-size 1,0: expected"),
+        (["--stock-beams", "5"], "--stock-beams 5: 5 and 1"),
+        (["--sampling"], "--sampling"),
+        (["--repeats", "0"], "--repeats 0"),
+        (["--sweep", "tau=1"], "--sweep 'tau=1': there are 0 systems"),
+        (["--max-tokens", "9"], "--max-tokens"),
+        (["--gen-subset", "none"], "--gen-subset none"),
+    ],
+)
+def test_mistakes_are_named(bench, words, message):
+    with pytest.raises(BenchError) as caught:
+        bench(*words)
+    assert message in str(caught.value)
+
+
+def test_the_wrong_kind_of_checkpoint_is_named(bench, pair):
+    with pytest.raises(BenchError, match="--system 'x': --drafter-path: .* no block drafter"):
+        bench("--system", f"x: --strategy gad --drafter-path {pair.w}")
+    with pytest.raises(BenchError, match="--system 'b': --path holds a"):
+        bench("--system", "b: --strategy blockwise")
+
+
+def test_the_console_script_measures_memory_and_ends_cleanly_on_mistakes(pair, tmp_path):
+    words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
+    words += ["--system", gad(pair), "--batch-size", "1,2"]
+    found = memory.measure(2, words)
+    assert found["before"] > 2**20
+    assert found["before"] < found["peaks"]["1"] <= found["peaks"]["2"]
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    command = [sys.executable, "-m", "fairseq_specdec.bench.cli", pair.data, "--path", pair.d]
+    done = subprocess.run(
+        [*command, "--system", "a: --strategy nothing"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "specdec-bench: error: --system 'a': --strategy nothing: unknown" in done.stderr
+
+
+def test_the_results_hold_the_outputs_own_times(bench, pair):
+    """Ratios of rows can be computed anew from the times of single batches."""
+    result, _ = bench("--system", gad(pair), "--warmup", 0, "--repeats", 2)
+    run = result["runs"][0]
+    total = {name: sum(times) for name, times in run["ms_by_batch"].items()}
+    row = rows_of(result)["gad"]
+    assert row["speed_beam5"] == pytest.approx(total["fairseq beam 5"] / total["gad"], rel=1e-2)
+    assert len(run["seconds_by_pass"]["gad"]) == 2

@@ -1,0 +1,180 @@
+"""Sweeps, pictures and the page; plain functions of the benchmark."""
+
+import builtins
+import importlib.util
+import json
+import math
+
+import pytest
+
+from fairseq_specdec.bench import figures, page, plots, tables
+from fairseq_specdec.bench.plots import Picture
+from fairseq_specdec.bench.workload import BenchError, spread
+
+needs_matplotlib = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="needs the extra plots"
+)
+
+
+def test_percentiles_are_interpolated():
+    assert figures.percentile([3.0, 1.0, 2.0], 0.5) == 2
+    assert figures.percentile([1.0, 2.0], 0.95) == pytest.approx(1.95)
+    assert figures.percentile([7.0], 0.99) == 7
+
+
+@pytest.mark.parametrize(
+    "one, other, distance",
+    [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("ab", "ba", 2), ("abc", "axbc", 1)],
+)
+def test_edit_distance(one, other, distance):
+    assert figures.edit_distance([*map(ord, one)], [*map(ord, other)]) == distance
+    assert figures.edit_distance([*map(ord, other)], [*map(ord, one)]) == distance
+
+
+def test_a_limit_spreads_over_the_lengths():
+    assert spread(range(100), 4) == [0, 25, 50, 75]
+    assert spread(range(3), 10) == spread(range(3), None) == [0, 1, 2]
+
+
+def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
+    system = f"loose: --strategy gad++ --drafter-path {pair.d}"
+    result, printed = bench(
+        "--system", system, "--system", "g: --strategy greedy", "--limit", 2, "--warmup", 0,
+        "--sweep", "loose: block_size=2,4", "--sweep", "loose: --tau=0,1,2",
+        "--sweep", "g: no_repeat_ngram_size=0,2",
+    )  # fmt: skip
+    rows = {row["system"]: row for row in result["runs"][0]["rows"]}
+    names = [f"loose block_size={k} tau={tau}" for k in (2, 4) for tau in (0, 1, 2)]
+    others = ["g no_repeat_ngram_size=0", "g no_repeat_ngram_size=2"]
+    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", *names, *others]
+    assert rows[names[5]]["sweep"] == {"block_size": "4", "tau": "2"}
+    assert rows[names[5]]["base"] == "loose" and rows["fairseq beam 5"]["sweep"] == {}
+    described = {system["name"]: system for system in result["systems"]}
+    assert described[names[5]]["settings"]["block_size"] == 4
+    assert described[names[5]]["settings"]["tau"] == 2.0
+    assert rows[names[0]]["tok"] <= 3 and names[5] in printed
+    assert result["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--sweep", "block_size"], "expected FLAG=VALUE"),
+        (["--sweep", "block_size=5,"], "expected FLAG=VALUE"),
+        (["--sweep", "b: block_size=5"], "no --system 'b'"),
+        (["--sweep", "colour=5"], "no decoding flag 'colour'"),
+        (["--sweep", "block_size=5", "--sweep", "block-size=6"], "swept already"),
+        (["--sweep", "block_size=0"], "--system 'a block_size=0': --block-size 0"),
+        (["--sweep", "collapse_repeats=2"], "expected true or false"),
+        (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; say which"),
+    ],
+)
+def test_mistaken_sweeps_are_named(bench, words, message):
+    with pytest.raises(BenchError) as caught:
+        bench("--system", "a: --strategy iad", *words)
+    assert message in str(caught.value)
+
+
+def test_switches_are_swept_by_true_and_false(bench, pair):
+    result, _ = bench(
+        "--system", f"g: --strategy gad --drafter-path {pair.d}", "--limit", 1, "--warmup", 0,
+        "--sweep", "collapse_repeats=true,false",
+    )  # fmt: skip
+    chosen = [system["settings"].get("collapse_repeats") for system in result["systems"][2:]]
+    assert chosen == [True, False]
+
+
+def results(name="gad", **row):
+    """Results of two systems at two batch sizes, as small as they can be."""
+    base = {
+        "strategy": "gad", "bleu": 20.0, "ms_median": 3.0, "tokens_per_second": 90.0,
+        "speed_beam5": 2.0, "ms_by_section": dict.fromkeys(plots.SECTIONS, 1.0),
+        "sweep": {}, "base": name,
+    }  # fmt: skip
+    rows = [dict(base, system="fairseq beam 5"), dict(base, system=name, **row)]
+    part = {"rows": rows, "speed_ups": {}, "by_edit_ratio": {}}
+    one = {
+        "speed_ups": {"fairseq beam 5": [1.0, 1.0], name: [2.0, 3.0]},
+        "by_edit_ratio": {name: {"edit_ratio": [0.0, 0.5], "speed_up": [9.0, 4.0]}},
+    }
+    settings = {"source_lang": "s", "target_lang": "t", "subset": "test", "sentences": 2}
+    return {
+        "settings": settings,
+        "provenance": {"command": "specdec-bench <data> & more"},
+        "systems": [],
+        "warnings": [],
+        "quality": None,
+        "memory": None,
+        "runs": [dict(part, batch_size=1, **one), dict(part, batch_size=8)],
+    }
+
+
+def test_the_page_escapes_text_and_needs_no_other_file():
+    run = results('<b>&"x"')
+    run["warnings"] = ["<script>alert(1)</script>"]
+    text = page.page(run, [Picture("p", 'a "caption" <i>', b"\x89PNG")])
+    assert "<script" not in text and "<b>" not in text and "<i>" not in text
+    assert "&lt;b&gt;&amp;&quot;x&quot;" in text and "&lt;data&gt; &amp; more" in text
+    assert 'src="data:image/png;base64,iVBORw=="' in text
+    for outside in ("http:", "https:", "src='", "<link", "url("):
+        assert outside not in text
+    assert text.count("<h2>Batch size") == 2
+
+
+def test_missing_figures_are_dashes():
+    row = dict(results()["runs"][0]["rows"][1], bleu=None, ms_by_section=None)
+    (cells,) = tables.cells(tables.SPEED, [row])[1:]
+    assert cells[1] == tables.NOTHING
+    (cells,) = tables.cells(tables.TIME, [row])[1:]
+    assert cells[1:5] == [tables.NOTHING] * 4
+
+
+def test_bars_in_names_do_not_break_the_table():
+    text = tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
+    assert text.splitlines()[-1] == r"| a\|b   |"
+
+
+@needs_matplotlib
+def test_every_picture_is_a_png():
+    run = results("$weird_{")
+    rows = run["runs"][0]["rows"]
+    for value in ("5", "10"):
+        for tau in ("0", "1"):
+            sweep = {"block_size": value, "tau": tau}
+            rows.append(dict(rows[1], system=f"s {value} {tau}", base="s", sweep=sweep))
+    run["runs"][1]["rows"] = rows
+    found = {picture.name: picture for picture in plots.draw(run)}
+    assert list(found) == [
+        "latency_throughput", "speed_up_distribution", "speed_up_by_edits", "time_split", "sweep_1",
+    ]  # fmt: skip
+    for picture in found.values():
+        assert picture.png[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.png) > 5000
+
+
+@needs_matplotlib
+def test_plots_and_page_are_written(bench, pair, tmp_path):
+    result, _ = bench(
+        "--system", "copy: --strategy iad", "--limit", 4, "--warmup", 0, "--batch-size", "1,2",
+        "--plots", tmp_path / "p", "--html", tmp_path / "x.html", "--json", tmp_path / "x.json",
+    )  # fmt: skip
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {
+        "latency_throughput.png", "speed_up_distribution.png", "speed_up_by_edits.png",
+        "time_split.png",
+    }  # fmt: skip
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 4
+    points = json.loads((tmp_path / "x.json").read_text())["runs"][0]["by_edit_ratio"]["copy"]
+    assert len(points["edit_ratio"]) == len(points["speed_up"]) == 4
+    assert all(0 <= x and math.isfinite(x) for x in points["edit_ratio"])
+    assert result["runs"][1]["speed_ups"] == {} and result["runs"][1]["by_edit_ratio"] == {}
+
+
+def test_pictures_without_matplotlib_are_refused_before_anything_is_loaded(bench, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else found(name)
+    )
+    monkeypatch.setattr(builtins, "open", None)
+    for flag in ("--plots", "--html"):
+        with pytest.raises(BenchError, match=f"{flag}: needs matplotlib; install"):
+            bench(flag, "x")
