@@ -69,7 +69,7 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
     task = _fields(config.task)
     named: Dict[str, Any] = dict(task, **_fields(config.generation))
     for name in list(named):
-        if name == "data" or name.startswith(("eval_", "print_")):  # change no output
+        if name == "data" or name.startswith(("eval_", "print_", "trace_")):  # change no output
             del named[name]
     named.update(
         max_tokens=config.dataset.max_tokens,

@@ -6,6 +6,7 @@ import pathlib
 import types
 
 import pytest
+from distilling import KEEP, SIZE
 
 # Small enough to train in seconds, trained enough for outputs to differ from one another.
 TINY = [
@@ -32,6 +33,22 @@ def teacher(reversal_data, tmp_path_factory, fairseq_command) -> pathlib.Path:
         "train", reversal_data, "--save-dir", folder, "--max-update", 200, "--lr", 0.01, *TINY
     )
     return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def undisturbed(reversal_data, teacher, tmp_path_factory):
+    """The corpus distilled in one go."""
+    from fairseq import options
+
+    from fairseq_specdec.data import distill as command
+
+    dest = tmp_path_factory.mktemp("undisturbed") / "out"
+    words = [reversal_data, "--path", teacher, "--dest", dest, "--num-workers", 0, *KEEP]
+    words = [str(word) for word in words]
+    args = options.parse_args_and_arch(command.get_parser(), input_args=words)
+    report = command.main(args, words)
+    assert report["counts"]["kept"] == SIZE
+    return dest
 
 
 @pytest.fixture

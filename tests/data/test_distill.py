@@ -8,38 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from distilling import DECODING, KEEP, SIZE, Killed, kill_at, same_corpus
 
 import fairseq_specdec
-from fairseq_specdec.data import distill as command
 from fairseq_specdec.data import files, merge, parts
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
-
-DECODING = ["--max-tokens", 100, "--max-len-b", 20]  # 100 tokens: many batches
-KEEP = [*DECODING, "--on-length-limit", "keep", "--chunk-size", 16]
-SIZE = 200
-
-
-@pytest.fixture(scope="module")
-def undisturbed(reversal_data, teacher, tmp_path_factory):
-    """The corpus distilled in one go."""
-    from fairseq import options
-
-    dest = tmp_path_factory.mktemp("undisturbed") / "out"
-    words = [reversal_data, "--path", teacher, "--dest", dest, "--num-workers", 0, *KEEP]
-    words = [str(word) for word in words]
-    args = options.parse_args_and_arch(command.get_parser(), input_args=words)
-    report = command.main(args, words)
-    assert report["counts"]["kept"] == SIZE
-    return dest
-
-
-def same_corpus(one, other):
-    """Every file but the report and the drops' list, byte for byte."""
-    names = {path.name for path in one.iterdir()} - {merge.REPORT}
-    assert names == {path.name for path in other.iterdir()} - {merge.REPORT}
-    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
-
 
 # ---- the output --------------------------------------------------------------------------------
 
@@ -158,24 +132,6 @@ def test_the_plugin_decodes_when_asked(reversal_data, teacher, distill, tmp_path
     assert read_corpus(tmp_path / "ours").target == read_corpus(tmp_path / "stock").target
 
 
-class Killed(BaseException):
-    """No handler of the command may catch it, as none can catch SIGKILL."""
-
-
-def kill_at(monkeypatch, module, name, matches, times):
-    """Die in place of the ``times``-th call whose first argument matches."""
-    real, left = getattr(module, name), [times]
-
-    def call(first, *rest, **named):
-        if matches in str(first):
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-        return real(first, *rest, **named)
-
-    monkeypatch.setattr(module, name, call)
-
-
 @pytest.mark.parametrize(
     "module, name, matches, times",
     [
@@ -238,15 +194,19 @@ def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_py
     assert same_corpus(tmp_path / "out", undisturbed)
 
 
+@pytest.mark.parametrize("removed", [True, False])
 def test_two_processes_may_merge_at_once(
-    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
+    removed, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
     build = merge._build
 
     def overtaken(corpus, task, impl, pieces, building, *rest):
         written = build(corpus, task, impl, pieces, building, *rest)
         shutil.copytree(building, str(tmp_path / "out"))
-        pieces.remove()
+        if removed:
+            pieces.remove()
+        else:  # caught in the act: this copy lacks what is gone already
+            (pathlib.Path(building) / merge.DROPPED).unlink()
         return written
 
     monkeypatch.setattr(merge, "_build", overtaken)
@@ -342,116 +302,3 @@ def test_half_precision_and_ensembles(
     assert report["counts"]["kept"] == SIZE
     pairs = zip(read_corpus(tmp_path / "out").target, read_corpus(undisturbed).target)
     assert sum(one == other for one, other in pairs) > 0.7 * SIZE
-
-
-# ---- refusals ----------------------------------------------------------------------------------
-
-
-def test_other_settings_are_refused_by_name(
-    reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
-):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        kill_at(patch, files.os, "replace", "chunk-", 2)
-        with pytest.raises(Killed):
-            distill(reversal_data, out, teacher, *KEEP, "--beam", 2)
-    with pytest.raises(DistillError, match=r"(?s)--beam: was 2, now is 5.*--overwrite"):
-        distill(reversal_data, out, teacher, *KEEP)
-    assert list(tmp_path.glob("out.parts/*/chunk-*.npz")), "the refusal destroyed work"
-    distill(reversal_data, out, teacher, *KEEP, "--overwrite")
-    assert same_corpus(out, undisturbed) and not (tmp_path / "out.parts").exists()
-    with pytest.raises(DistillError, match="--max-length-ratio: was None, now is 2.0"):
-        distill(reversal_data, out, teacher, *KEEP, "--max-length-ratio", 2)
-    assert same_corpus(out, undisturbed)
-    distill(reversal_data, out, teacher, *KEEP, "--beam", 1, "--overwrite")
-    assert json.loads((out / merge.REPORT).read_text())["settings"]["--beam"] == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-
-
-def test_a_changed_corpus_or_teacher_is_refused(
-    reversal_data, teacher, undisturbed, distill, tmp_path
-):
-    shutil.copytree(str(undisturbed), str(tmp_path / "out"))
-    shutil.copytree(str(reversal_data), str(tmp_path / "data"))
-    with open(str(tmp_path / "data" / "train.src-tgt.src.bin"), "r+b") as stream:
-        stream.write(b"\x05")
-    with pytest.raises(DistillError, match=r"DATA/train\.src-tgt\.src\.bin: was"):
-        distill(tmp_path / "data", tmp_path / "out", teacher, *KEEP)
-    shutil.copyfile(str(teacher), str(tmp_path / "other.pt"))
-    with open(str(tmp_path / "other.pt"), "ab") as stream:
-        stream.write(b"\0")
-    with pytest.raises(DistillError, match="--path: was"):
-        distill(reversal_data, tmp_path / "out", tmp_path / "other.pt", *KEEP)
-
-
-def test_a_finished_corpus_is_left_alone(reversal_data, teacher, undisturbed, distill, monkeypatch):
-    monkeypatch.delattr(Teacher, "decode")
-    stamp = (undisturbed / merge.REPORT).stat().st_mtime_ns
-    assert distill(reversal_data, undisturbed, teacher, *KEEP)["counts"]["kept"] == SIZE
-    assert (undisturbed / merge.REPORT).stat().st_mtime_ns == stamp
-
-
-def test_missing_truncated_and_misfit_teachers(reversal_data, teacher, distill, tmp_path):
-    out = tmp_path / "out"
-    with pytest.raises(DistillError, match=r"--path: .*none\.pt does not exist"):
-        distill(reversal_data, out, tmp_path / "none.pt")
-    whole = pathlib.Path(str(teacher)).read_bytes()
-    (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DistillError, match=r"--path: cannot load .*half\.pt"):
-        distill(reversal_data, out, f"{teacher}:{tmp_path / 'half.pt'}")
-    data = tmp_path / "data"
-    shutil.copytree(str(reversal_data), str(data))
-    for language in ("src", "tgt"):
-        with open(str(data / f"dict.{language}.txt"), "a") as stream:
-            stream.write("newword 1\n")
-    with pytest.raises(DistillError, match=r"--path: cannot load .*dictionaries of DATA"):
-        distill(data, tmp_path / "misfit", teacher)
-    assert not out.exists()
-
-
-def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_path):
-    out = tmp_path / "out"
-    with pytest.raises(DistillError, match="no split 'train2'"):
-        distill(reversal_data, out, teacher, "--gen-subset", "train2")
-    with pytest.raises(DistillError, match="fairseq-preprocess"):
-        distill(tmp_path, out, teacher)
-    with pytest.raises(DistillError, match="is no directory"):
-        distill(tmp_path / "none", out, teacher)
-    with pytest.raises(DistillError, match="--dest: is the corpus itself"):
-        distill(reversal_data, reversal_data, teacher)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(DistillError, match="--dest: .* was not made by this command"):
-        distill(reversal_data, tmp_path / "file", teacher, "--overwrite")
-    with pytest.raises(DistillError, match="--dest: cannot write"):
-        distill(reversal_data, tmp_path / "file" / "out", teacher)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    "flags, named",
-    [
-        (["--limit", 0], "--limit"),
-        (["--fraction", 1.5], "--fraction"),
-        (["--max-length-ratio", 0.5], "--max-length-ratio"),
-        (["--chunk-size", 0], "--chunk-size"),
-        (["--fp16", "--bf16"], "--fp16"),
-        (["--num-shards", 2], "--shard"),
-        (["--score-reference"], "--score-reference"),
-        (["--upsample-primary", 2], "--upsample-primary"),
-        (["--shard", "2/2"], "--shard"),
-    ],
-)
-def test_flags_that_cannot_be_honoured(flags, named, reversal_data, teacher, distill, tmp_path):
-    if "--bf16" in flags:
-        # fairseq itself already refuses the pair while it reads the flags
-        with pytest.raises((ValueError, DistillError), match=named):
-            distill(reversal_data, tmp_path / "out", teacher, *flags)
-    else:
-        with pytest.raises(DistillError, match=named):
-            distill(reversal_data, tmp_path / "out", teacher, *flags)
-
-
-def test_command_line_errors_are_one_line(reversal_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(command.logging, "basicConfig", lambda **_: None)
-    with pytest.raises(SystemExit, match="^specdec-distill: error: --path: "):
-        command.cli_main([str(reversal_data), "--dest", str(tmp_path / "out"), "--path", "none.pt"])
