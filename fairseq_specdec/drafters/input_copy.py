@@ -83,10 +83,12 @@ class InputCopyDrafter(Drafter):
         width = self.source.size(1) - 1
         if self.longest is not None:
             width = min(width, self.longest)
-        left = (self.source_end - begin).clamp(max=width)
+        left = (self.source_end - begin).clamp(max=width).masked_fill(~found, 0)
+        if not left.is_cuda:  # there it would cost a synchronisation
+            width = int(left.max())
         columns = torch.arange(width, device=tokens.device)
         at = (begin.unsqueeze(1) + columns).clamp(max=self.source.size(1) - 1)
-        return Draft(self.source.gather(1, at), torch.where(found, left, torch.zeros_like(left)))
+        return Draft(self.source.gather(1, at), left)
 
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         self.source = self.source.index_select(0, keep)

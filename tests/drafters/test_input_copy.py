@@ -61,3 +61,12 @@ def test_an_ambiguous_word_waits_for_a_unique_suffix():
 
 def test_drafts_can_be_kept_short():
     assert propose(InputCopyDrafter(PAD, EOS, 2), [[5, 6, 7, EOS]], [[]]) == [[5, 6]]
+
+
+def test_where_nothing_is_copied_nothing_is_verified():
+    drafter = InputCopyDrafter(PAD, EOS)
+    drafter.start({"src_tokens": torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]])}, 50, {})
+    tokens = torch.tensor([[EOS, 9, PAD], [EOS, 4, 9]])
+    assert drafter.propose(tokens, torch.tensor([1, 2]), [1, 2]).tokens.shape == (2, 0)
+    tokens[1, 2] = 5
+    assert drafter.propose(tokens, torch.tensor([1, 2]), [1, 2]).tokens.tolist()[1] == [6, EOS]
