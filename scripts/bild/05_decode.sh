@@ -8,35 +8,22 @@ set -euo pipefail
 source "$(dirname "$0")/../lib/demo.sh"
 # shellcheck source=scripts/bild/settings.sh
 source "$REPO/scripts/bild/settings.sh"
+# shellcheck source=scripts/lib/decode.sh
+source "$LIB/decode.sh"
 find_python
 need fairseq-generate
 
-dir=$OUT/decoded
-subset=${SUBSET:-test}
+DECODED=$OUT/decoded
+DECODE_FLAGS=(--remove-bpe --skip-invalid-size-inputs-valid-test)
+: "${SUBSET:=test}"
 inputs=("$VERIFIER" "$OUT/small/model.pt" "$OUT/aligned/model.pt" "$OUT/early_exit/model.pt"
-    "$BIN/$subset.$SRC-$TGT.$SRC.bin")
-finished "$dir/provenance.json" "${inputs[@]}" && exit
+    "$BIN/$SUBSET.$SRC-$TGT.$SRC.bin")
+finished "$DECODED/provenance.json" "${inputs[@]}" && exit
 use_device
-mkdir -p "$dir"
-read -ra flags <<< "${LENGTH_FLAGS:-}"
-case ${DEVICE_FLAGS[0]} in --cpu) flags+=(--cpu) ;; esac
-
-# decode NAME MODEL FLAG...
-decode() {
-    local name=$1 model=$2
-    shift 2
-    run fairseq-generate "$BIN" --user-dir "$REPO/fairseq_specdec" --gen-subset "$subset" \
-        -s "$SRC" -t "$TGT" --path "$model" --task translation_specdec "$@" \
-        ${flags[@]+"${flags[@]}"} --batch-size 1 --beam 1 --remove-bpe \
-        --skip-invalid-size-inputs-valid-test --no-progress-bar --num-workers 0 \
-        > "$dir/$name.out" 2> "$dir/$name.log" || fail "fairseq-generate failed: see $dir/$name.log"
-    log "$name: $(grep -o 'strategy .*' "$dir/$name.log" | tail -n 1)"
-}
-
 thresholds=(--alpha-fb "${ALPHA_FB:-0.6}" --alpha-rb "${ALPHA_RB:-2.0}")
 decode greedy "$VERIFIER" --strategy greedy
 decode unaligned "$VERIFIER" --strategy bild --drafter-path "$OUT/small/model.pt" "${thresholds[@]}"
 decode aligned "$VERIFIER" --strategy bild --drafter-path "$OUT/aligned/model.pt" "${thresholds[@]}"
 decode early_exit "$OUT/early_exit/model.pt" --strategy bild-early-exit \
     --alpha-fb "${EXIT_ALPHA_FB:-0.5}" --alpha-rb "${EXIT_ALPHA_RB:-1.0}"
-record "$dir/provenance.json" "${inputs[@]}" -- "$dir"
+record "$DECODED/provenance.json" "${inputs[@]}" -- "$DECODED"

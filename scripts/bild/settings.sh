@@ -2,9 +2,11 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the steps read what is set here
 
-: "${BIN:=$WORK/bin/ende}"                    # binarised corpus, with the verifier's dictionaries
-: "${VERIFIER:=$WORK/verifier/verifier.pt}"   # the big model
-: "${SRC:=en}" "${TGT:=de}"
+# shellcheck source=scripts/lib/verifier.sh
+source "$LIB/verifier.sh" # the big model
+# shellcheck source=scripts/lib/train.sh
+source "$LIB/train.sh"
+
 : "${OUT:=$WORK/bild}"
 # Shape of the big model, for the early exit, which is the same model: as 03_verifier.sh of the demo.
 : "${VERIFIER_FLAGS:=--share-all-embeddings --encoder-layers 6 --encoder-embed-dim 256
@@ -26,23 +28,5 @@ case ${PROFILE:=full} in
         "${LIMIT:=40}" "${TOKENS:=1024}" ;;
     *) fail "PROFILE: $PROFILE is neither full nor smoke" ;;
 esac
-CORPUS=("$BIN/dict.$SRC.txt" "$BIN/train.$SRC-$TGT.$SRC.bin" "$BIN/train.$SRC-$TGT.$TGT.bin")
+TRAIN_FLAGS=(--skip-invalid-size-inputs-valid-test)
 mkdir -p "$OUT"
-
-# train_model CORPUS DIR UPDATES LR FLAG...: fairseq-train, then DIR/model.pt; it resumes.
-train_model() {
-    local corpus=$1 dir=$2 updates=$3 rate=$4 log=$2.log
-    shift 4
-    mkdir -p "$dir"
-    run fairseq-train "$corpus" "${DEVICE_FLAGS[@]}" --user-dir "$REPO/fairseq_specdec" \
-        --seed "$SEED" --task translation -s "$SRC" -t "$TGT" --dropout 0.0 "$@" \
-        --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 1.0 \
-        --lr "$rate" --lr-scheduler polynomial_decay --warmup-updates "$((updates / 10))" \
-        --total-num-update "$updates" --max-update "$updates" --max-tokens "$TOKENS" \
-        --skip-invalid-size-inputs-valid-test --save-dir "$dir" --no-epoch-checkpoints \
-        --save-interval-updates "$(((updates + 9) / 10))" --keep-interval-updates 1 \
-        --validate-interval-updates "$updates" \
-        --no-progress-bar --log-format simple --log-interval 20 --num-workers 0 >> "$log" 2>&1 ||
-        fail "fairseq-train failed: see $log"
-    run "$PYTHON" "$LIB/average_checkpoints.py" "$dir" --last 1 --output "$dir/model.pt"
-}

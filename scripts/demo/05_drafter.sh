@@ -21,7 +21,7 @@ finished "$dir/provenance.json" "${inputs[@]}" && exit
 case ${DRAFTER:=attached} in
     attached)
         model=(--arch attached_drafter_base --attach-to "$verifier" --chain-width 256
-            --lr 2e-3 --warmup-updates 400)
+            --soft-targets 0.5 --lr 2e-3 --warmup-updates 400)
         ;;
     spec)
         model=(--arch spec_drafter_base --source-copy --init-encoder-from "$verifier"

@@ -95,6 +95,23 @@ def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
     return newest
 
 
+def put_back(state: Dict[str, Any], frozen: pathlib.Path) -> None:
+    """Take every parameter of the checkpoint `frozen` from there, in its own type, in place.
+
+    Training in bf16 or fp16 rounds also what it does not train.
+
+    Raises:
+        ValueError: `frozen` holds a parameter that `state` has not, or not in that shape.
+    """
+    model = state["model"]
+    for name, value in load(frozen)["model"].items():
+        if name not in model or model[name].shape != value.shape:
+            raise ValueError(
+                f"--frozen {frozen}: {name} is no parameter of this model; give its base"
+            )
+        model[name] = value
+
+
 def without_folders(value: Any) -> Any:
     """A setting with every absolute path in it cut to its last component."""
     if not isinstance(value, str):
@@ -160,6 +177,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
     parser.add_argument("--half", action="store_true", help="store parameters in fp16")
+    parser.add_argument(
+        "--frozen",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="checkpoint of the part that was not trained: its parameters are put back unrounded",
+    )
     options = parser.parse_args(arguments)
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
         parser.error("--last N (N >= 1) takes one folder")
@@ -167,7 +190,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         paths = options.inputs
         if options.last is not None:
             paths = last_checkpoints(options.inputs[0], options.last)
-        state = shrink(average(paths), options.half)
+        state = average(paths)
+        if options.frozen is not None:
+            put_back(state, options.frozen)
+        shrink(state, options.half)
     except (OSError, ValueError) as error:
         logger.error("average_checkpoints: %s", error)
         return 1

@@ -18,7 +18,7 @@ for side in encoder decoder; do
         "--$side-ffn-embed-dim" "$((2 * WIDTH))" "--$side-attention-heads" 4
         "--$side-normalize-before")
 done
-train_model "$dir" "$BASE_UPDATES" 1e-3 --arch transformer "${shape[@]}" --share-all-embeddings \
-    --max-source-positions "$((LENGTH + 2))" --max-target-positions "$((LENGTH + 2))" \
-    --criterion cross_entropy
+train_model "$BIN" "$dir" "$BASE_UPDATES" 1e-3 --arch transformer "${shape[@]}" \
+    --share-all-embeddings --max-source-positions "$((LENGTH + 2))" \
+    --max-target-positions "$((LENGTH + 2))" --criterion cross_entropy
 record "$dir/provenance.json" "${CORPUS[@]}" -- "$dir/model.pt"

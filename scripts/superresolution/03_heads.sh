@@ -19,7 +19,7 @@ for k in $KS; do
         flags=(--block-size "$k" --first-head "$FIRST_HEAD" --init-from "$OUT/base/model.pt")
         if [[ $way == frozen ]]; then flags+=(--freeze-base); fi
         log "k = $k, base $way"
-        train_model "$dir" "$HEAD_UPDATES" 1e-3 --arch blockwise_transformer "${flags[@]}" \
+        train_model "$BIN" "$dir" "$HEAD_UPDATES" 1e-3 --arch blockwise_transformer "${flags[@]}" \
             --criterion blockwise_loss --label-smoothing 0
         record "$dir/provenance.json" "${CORPUS[@]}" "$OUT/base/model.pt" -- "$dir/model.pt"
     done

@@ -7,43 +7,31 @@ set -euo pipefail
 source "$(dirname "$0")/../lib/demo.sh"
 # shellcheck source=scripts/superresolution/settings.sh
 source "$REPO/scripts/superresolution/settings.sh"
+# shellcheck source=scripts/lib/decode.sh
+source "$LIB/decode.sh"
 find_python
 need fairseq-generate
 
-dir=$OUT/decoded
+DECODED=$OUT/decoded
+SUBSET=test LENGTH_FLAGS=
+# A picture has exactly $LENGTH pixels.
+DECODE_FLAGS=(--max-len-a 0 --max-len-b "$LENGTH" --min-len "$LENGTH")
 inputs=("$OUT/base/model.pt" "$BIN/test.low-high.low.bin")
 for k in $KS; do
     [[ $k == 1 ]] || inputs+=("$OUT/heads/frozen_$k/model.pt" "$OUT/heads/tuned_$k/model.pt")
 done
 finished "$OUT/provenance.json" "${inputs[@]}" && exit
 use_device
-mkdir -p "$dir"
-device=()
-case ${DEVICE_FLAGS[0]} in --cpu) device+=(--cpu) ;; esac
-
-# decode COLUMN K MODEL FLAG...: a picture has exactly $LENGTH pixels.
-decode() {
-    local name=$1_$2 model=$3
-    shift 3
-    run fairseq-generate "$BIN" --user-dir "$REPO/fairseq_specdec" --gen-subset test \
-        -s low -t high --path "$model" --task translation_specdec "$@" \
-        ${device[@]+"${device[@]}"} --batch-size 1 --beam 1 \
-        --max-len-a 0 --max-len-b "$LENGTH" --min-len "$LENGTH" \
-        --no-progress-bar --num-workers 0 \
-        > "$dir/$name.out" 2> "$dir/$name.log" || fail "fairseq-generate failed: see $dir/$name.log"
-    log "$name: $(grep -o 'strategy .*' "$dir/$name.log" | tail -n 1)"
-}
-
-decode regular 1 "$OUT/base/model.pt" --strategy greedy
+decode regular_1 "$OUT/base/model.pt" --strategy greedy
 for k in $KS; do
     [[ $k == 1 ]] && continue
     frozen=$OUT/heads/frozen_$k/model.pt
     tuned=$OUT/heads/tuned_$k/model.pt
-    decode regular "$k" "$frozen" --strategy blockwise
-    decode approximate "$k" "$frozen" --strategy blockwise --accept-epsilon "$EPSILON"
-    decode fine_tuned "$k" "$tuned" --strategy blockwise
-    decode both "$k" "$tuned" --strategy blockwise --accept-epsilon "$EPSILON"
+    decode "regular_$k" "$frozen" --strategy blockwise
+    decode "approximate_$k" "$frozen" --strategy blockwise --accept-epsilon "$EPSILON"
+    decode "fine_tuned_$k" "$tuned" --strategy blockwise
+    decode "both_$k" "$tuned" --strategy blockwise --accept-epsilon "$EPSILON"
 done
-run "$PYTHON" "$REPO/scripts/superresolution/results.py" "$dir" --table "$OUT/table" \
+run "$PYTHON" "$REPO/scripts/superresolution/results.py" "$DECODED" --table "$OUT/table" \
     --pictures "$OUT/pictures.png" --shown "${SHOWN:-8}"
-record "$OUT/provenance.json" "${inputs[@]}" -- "$dir" "$OUT/table.json" "$OUT/pictures.png"
+record "$OUT/provenance.json" "${inputs[@]}" -- "$DECODED" "$OUT/table.json" "$OUT/pictures.png"

@@ -2,6 +2,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the steps read what is set here
 
+# shellcheck source=scripts/lib/train.sh
+source "$LIB/train.sh"
+
 : "${OUT:=$WORK/superresolution}"
 : "${KS:=1 2 4 6 8 10}"      # k of Table 2; 1 is the base model alone
 : "${EPSILON:=2}"            # of approximate decoding (section 5.2)
@@ -19,25 +22,9 @@ case ${PROFILE:=full} in
     *) fail "PROFILE: $PROFILE is neither full nor smoke" ;;
 esac
 BIN=$OUT/bin
+SRC=low TGT=high
+TRAIN_FLAGS=()
 LENGTH=$((SIDE * SIDE))
 CORPUS=("$BIN/dict.low.txt" "$BIN/train.low-high.low.bin" "$BIN/train.low-high.high.bin")
 export PYTHONPATH=$REPO/scripts/superresolution${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$OUT"
-
-# train_model DIR UPDATES LR FLAG...: fairseq-train, then DIR/model.pt; it resumes.
-train_model() {
-    local dir=$1 updates=$2 rate=$3 log=$1.log
-    shift 3
-    mkdir -p "$dir"
-    run fairseq-train "$BIN" "${DEVICE_FLAGS[@]}" --user-dir "$REPO/fairseq_specdec" \
-        --seed "$SEED" --task translation -s low -t high --dropout 0.0 "$@" \
-        --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 1.0 \
-        --lr "$rate" --lr-scheduler polynomial_decay --warmup-updates "$((updates / 10))" \
-        --total-num-update "$updates" --max-update "$updates" --max-tokens "$TOKENS" \
-        --save-dir "$dir" --no-epoch-checkpoints \
-        --save-interval-updates "$(((updates + 9) / 10))" --keep-interval-updates 1 \
-        --validate-interval-updates "$updates" \
-        --no-progress-bar --log-format simple --log-interval 20 --num-workers 0 >> "$log" 2>&1 ||
-        fail "fairseq-train failed: see $log"
-    run "$PYTHON" "$LIB/average_checkpoints.py" "$dir" --last 1 --output "$dir/model.pt"
-}

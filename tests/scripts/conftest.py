@@ -1,7 +1,9 @@
-"""The demo's scripts, importable and runnable as its steps run them."""
+"""The scripts, importable and runnable as a user runs their steps."""
 
+import functools
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -13,10 +15,10 @@ for folder in (REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
 
 
 @pytest.fixture
-def run_step(tmp_path):
-    """Run a step of scripts/demo in a work folder of its own; the finished process."""
+def run_recipe(tmp_path):
+    """Run a step of a folder of scripts in a work folder of its own; the finished process."""
 
-    def run(step, check=True, **settings):
+    def run(recipe, step, check=True, **settings):
         environment = dict(
             os.environ,
             WORK=str(tmp_path / "work"),
@@ -27,7 +29,7 @@ def run_step(tmp_path):
         )
         environment.update({name: str(value) for name, value in settings.items()})
         done = subprocess.run(
-            ["bash", str(REPO / "scripts" / "demo" / f"{step}.sh")],
+            ["bash", str(REPO / "scripts" / recipe / f"{step}.sh")],
             cwd=str(tmp_path),
             env=environment,
             capture_output=True,
@@ -37,3 +39,119 @@ def run_step(tmp_path):
         return done
 
     return run
+
+
+@pytest.fixture
+def run_step(run_recipe):
+    """Run a step of scripts/demo; the finished process."""
+    return functools.partial(run_recipe, "demo")
+
+
+TINY = (
+    "--share-all-embeddings --encoder-layers 1 --encoder-embed-dim 16 --encoder-ffn-embed-dim 16 "
+    "--encoder-attention-heads 2 --decoder-layers {} --decoder-embed-dim 16 "
+    "--decoder-ffn-embed-dim 16 --decoder-attention-heads 2"
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_pair(reversal_data, fairseq_command, tmp_path_factory):
+    """Settings of a recipe that builds on a verifier: a tiny one, its corpus, few updates."""
+    folder = tmp_path_factory.mktemp("verifier")
+    fairseq_command(
+        "train", reversal_data, "--cpu", "--arch", "transformer", *TINY.format(2).split(),
+        "--optimizer", "adam", "--lr", 2e-3, "--max-update", 30, "--batch-size", 32,
+        "--disable-validation", "--no-epoch-checkpoints", "--save-dir", folder,
+    )  # fmt: skip
+    return {
+        "PROFILE": "smoke",
+        "BIN": reversal_data,
+        "DISTILLED": reversal_data,
+        "VERIFIER": folder / "checkpoint_last.pt",
+        "SRC": "src",
+        "TGT": "tgt",
+        "VERIFIER_FLAGS": TINY.format(2),
+        "SMALL_FLAGS": TINY.format(1),
+        "SMALL_UPDATES": 4,
+        "ALIGN_UPDATES": 2,
+        "EXIT_UPDATES": 2,
+        "HEAD_UPDATES": 2,
+        "DISTILL_FLAGS": "--on-length-limit keep",  # so little training teaches no </s>
+        "LENGTH_FLAGS": "--max-len-b 12",
+    }
+
+
+# Stands for each of the commands: notes its words, and leaves the files that the steps go on with.
+STAND_IN = r"""#!/usr/bin/env bash
+name=${0##*/}
+printf '%q ' "$name" "$@" >> "$CALLS"
+printf '\n' >> "$CALLS"
+words=("$@")
+for ((i = 0; i < $#; i++)); do
+    case $name:${words[i]} in
+        specdec-distill:--dest)
+            mkdir -p "${words[i + 1]}"
+            cp "$1"/* "${words[i + 1]}"
+            ;;
+        specdec-bench:--json | specdec-bench:--markdown) printf 'table\n' > "${words[i + 1]}" ;;
+    esac
+done
+case $name in fairseq-generate) printf 'strategy %s: summary\n' "$name" >&2 ;; esac
+"""
+# Stands for the interpreter, beside which the steps look for the commands first.
+STAND_IN_PYTHON = """#!/usr/bin/env bash
+case ${{1##*/}} in
+    average_checkpoints.py) printf '%s\\n' "$*" > "${{!#}}" ;;
+    *) exec {} "$@" ;;
+esac
+"""
+
+
+class DryRun:
+    """A recipe with stand-ins for all that trains, decodes and measures.
+
+    Attributes:
+        run: runs a step, with the settings given; the finished process.
+        work: the work folder, with the inputs that the demo's steps would have made.
+    """
+
+    def __init__(self, run, folder):
+        self.work = folder / "work"
+        tools = folder / "tools"
+        tools.mkdir()
+        names = ("fairseq-train", "fairseq-generate", "specdec-distill", "specdec-bench")
+        texts = {name: STAND_IN for name in names}
+        texts["python"] = STAND_IN_PYTHON.format(shlex.quote(sys.executable))
+        for name, text in texts.items():
+            (tools / name).write_text(text)
+            (tools / name).chmod(0o755)
+        self._calls = folder / "calls"
+        self.run = functools.partial(
+            run, PYTHON=tools / "python", DEVICE="cpu", CALLS=self._calls, STEPS=""
+        )
+        for corpus in ("bin/ende", "bin/ende_distilled"):
+            files = ["dict.en.txt", "dict.de.txt"]
+            files += [
+                f"{split}.en-de.{side}.bin" for split in ("train", "test") for side in ("en", "de")
+            ]
+            self.add(*(f"{corpus}/{name}" for name in files))
+        self.add("verifier/verifier.pt")
+
+    def add(self, *names):
+        """Make files below the work folder; their content is their name."""
+        for name in names:
+            path = self.work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{name}\n")
+
+    def calls(self):
+        """The words of every command since the last call of this, the work folder as $WORK."""
+        text = self._calls.read_text() if self._calls.exists() else ""
+        self._calls.write_text("")
+        return [shlex.split(line) for line in text.replace(str(self.work), "$WORK").splitlines()]
+
+
+@pytest.fixture
+def dry_run(run_recipe, tmp_path):
+    """A ``DryRun`` in a folder of its own."""
+    return DryRun(run_recipe, tmp_path)

@@ -57,6 +57,25 @@ def test_the_newest_are_averaged_and_the_rest_is_dropped(run_folder):
     assert "last_optimizer_state" not in state
 
 
+def test_a_frozen_part_is_put_back_unrounded(run_folder):
+    base = run_folder / "base.pt"
+    exact = torch.full((300, 8), 1.0 + 2.0**-20)
+    torch.save({"model": {"encoder.embed_tokens.weight": exact}}, base)
+    status, output = average(run_folder, "--last", "1", "--frozen", str(base))
+    assert status == 0
+    model = average_checkpoints.load(output)["model"]
+    assert torch.equal(model["encoder.embed_tokens.weight"], exact)
+    assert model["decoder.embed_tokens.weight"][0, 0] == 5.0
+
+
+def test_a_base_of_another_model_is_refused(run_folder, caplog):
+    base = run_folder / "base.pt"
+    torch.save({"model": {"encoder.embed_tokens.weight": torch.zeros(2, 8)}}, base)
+    status, output = average(run_folder, "--last", "1", "--frozen", str(base))
+    assert status == 1 and not output.exists()
+    assert "--frozen" in caplog.text and "encoder.embed_tokens.weight" in caplog.text
+
+
 def test_paths_of_the_machine_are_cut(run_folder):
     _, output = average(run_folder, "--last", "1")
     cfg = average_checkpoints.load(output)["cfg"]

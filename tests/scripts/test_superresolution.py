@@ -1,8 +1,6 @@
 """The super-resolution recipe's modules: pictures to text and back, the table, the picture."""
 
-import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -74,15 +72,10 @@ def test_the_table_and_the_grid(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_step_runs(tmp_path):
+def test_every_step_runs(run_recipe, tmp_path):
     """The whole recipe at its smallest."""
     pytest.importorskip("skimage")
-    environment = dict(
-        os.environ, WORK=str(tmp_path), PYTHON=sys.executable, THREADS="1", OMP_NUM_THREADS="1",
-        DEVICE="cpu", PROFILE="smoke", KS="1 3",
-    )  # fmt: skip
-    command = ["bash", str(FOLDER / "run_all.sh")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert (tmp_path / "superresolution/table.md").read_text().count("\n") == 4
-    assert (tmp_path / "superresolution/pictures.png").read_bytes().startswith(b"\x89PNG")
+    run_recipe("superresolution", "run_all", PROFILE="smoke", KS="1 3")
+    out = tmp_path / "work/superresolution"
+    assert (out / "table.md").read_text().count("\n") == 4
+    assert (out / "pictures.png").read_bytes().startswith(b"\x89PNG")
