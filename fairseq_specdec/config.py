@@ -105,6 +105,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "if need be, whatever else decides (default: 1, which changes nothing)"
         },
     )
+    trace_path: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "write what every iteration drafted, what became of each draft token and how "
+            "long it took to this file, JSON lines, one sentence each, once all of them are "
+            "decoded; read it with specdec-trace (default: no trace, at no cost)"
+        },
+    )
 
 
 def decoding_settings(**changes: Any) -> argparse.Namespace:

@@ -1,5 +1,6 @@
 """README says only what is there: its commands parse, its paths exist, its defaults are true."""
 
+import argparse
 import functools
 import pathlib
 import re
@@ -10,12 +11,13 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_specdec import compat
-from fairseq_specdec.bench import quickstart
+from fairseq_specdec.bench import quickstart, session
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.data import distill
 from fairseq_specdec.generation.builder import REFUSED, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
+from fairseq_specdec.trace import cli as trace_cli
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,7 +27,11 @@ PARSERS = {
     "fairseq-generate": options.get_generation_parser,
     "fairseq-interactive": options.get_interactive_generation_parser,
     "specdec-distill": distill.get_parser,
+    "specdec-bench": session.get_parser,
+    "specdec-trace": trace_cli.get_parser,
 }
+# Programs whose flags are argparse's alone, not fairseq's.
+PLAIN = {"fairseq-preprocess", "specdec-trace"}
 DISTILL_MODULE = ["-m", "fairseq_specdec.data.distill"]
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra.
 FOREIGN = {
@@ -69,11 +75,13 @@ OURS = [tuple(words) for words in commands() if words[0] in PARSERS]
 def flags_of(words):
     """Parse a command (a tuple) as its program does; return all flags that it may have."""
     parser = PARSERS[words[0]]()
-    if words[0] == "fairseq-preprocess":
+    if words[0] in PLAIN:
         parser.parse_args(list(words[1:]))
     else:
         options.parse_args_and_arch(parser, input_args=list(words[1:]))
-    return frozenset(parser._option_string_actions)
+    nested = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    parsers = [parser, *(command for choices in nested for command in choices.values())]
+    return frozenset(flag for one in parsers for flag in one._option_string_actions)
 
 
 def known_flags():

@@ -127,15 +127,18 @@ def _commit() -> str:
     return done.stdout.decode("ascii", "replace").strip() if done.returncode == 0 else ""
 
 
-def provenance(arguments: Sequence[str], device: str) -> Dict[str, Any]:
+def provenance(
+    arguments: Sequence[str], device: str, program: str = "specdec-distill"
+) -> Dict[str, Any]:
     """Who made it: command, time (UTC), versions, commit, device, threads.
 
     Args:
         arguments: the command line after the program's name.
         device: ``"cpu"`` or the accelerator's name.
+        program: the program's name.
     """
     return {
-        "command": " ".join(shlex.quote(word) for word in ["specdec-distill", *arguments]),
+        "command": " ".join(shlex.quote(word) for word in [program, *arguments]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
         "device": device,

@@ -138,7 +138,7 @@ class AutoregressiveDrafter(Drafter):
             width = int(counts.max())
         cache.commit(lengths + passes, [have + passes for have in host_lengths])
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
-        return Draft(torch.stack(drafted, 1)[:, :width], counts, log_probs)
+        return Draft(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
 
     def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or

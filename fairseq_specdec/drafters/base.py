@@ -15,11 +15,13 @@ class Draft(NamedTuple):
         lengths: long [B], draft tokens of each row; 0 makes the iteration an ordinary
             autoregressive step for that row.
         log_probs: float [B, K, V], the distributions that the tokens were drawn from, or None.
+        steps: passes of a small model that drafts token by token; 0 for other drafters.
     """
 
     tokens: Tensor
     lengths: Tensor
     log_probs: Optional[Tensor] = None
+    steps: int = 0
 
 
 class Drafter:

@@ -11,6 +11,7 @@ from fairseq_specdec.acceptance import Sampler
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafters import Drafter
 from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.trace.files import check_path
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .generator import SpeculativeGenerator
@@ -74,7 +75,7 @@ def check_generation_flags(args: Any, strategy: str) -> None:
             )
     if getattr(args, "nbest", 1) > 1:
         raise ValueError("--nbest: there is one hypothesis a sentence (beam 1); use --nbest 1")
-    if getattr(args, "temperature", 1.0) <= 0:
+    if not getattr(args, "temperature", 1.0) > 0:
         raise ValueError("--temperature: must be greater than 0")
 
 
@@ -118,12 +119,15 @@ def check_settings(settings: Any) -> None:
         raise ValueError(
             f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
         )
+    if settings.trace_path is not None:
+        check_path(settings.trace_path, "--trace-path")
     for name, owners in OWN_FLAGS.items():
         default = TranslationSpecDecConfig.__dataclass_fields__[name].default
         if settings.strategy not in owners and getattr(settings, name) != default:
+            others = [", ".join(owners[:-1]), owners[-1]]
             raise ValueError(
                 f"--{name.replace('_', '-')}: --strategy {settings.strategy} does not use it; "
-                f"leave it out, or use --strategy {' or '.join(owners)}"
+                f"leave it out, or use --strategy {' or '.join(filter(None, others))}"
             )
     strategy = STRATEGIES[settings.strategy]
     strategy.rule(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from fairseq_specdec.verifier.verifier import Verifier
 from .hypotheses import Iteration, hypothesis
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
+
+Lap = Tuple[float, float, float]
 
 
 class SpeculativeGenerator(nn.Module):
@@ -29,7 +31,7 @@ class SpeculativeGenerator(nn.Module):
             stock computes it).
         max_positions: most positions that the verifier's decoder has.
         normalize_scores, len_penalty: as stock.
-        keep_trace: record every iteration (``--retain-iter-history``).
+        keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
         strategy: name for the log.
         stats: counters to add to.
     """
@@ -62,6 +64,7 @@ class SpeculativeGenerator(nn.Module):
         self.keep_trace = keep_trace
         self.strategy = strategy
         self.stats = stats
+        self.recorder: Any = None  # the task's, for --trace-path
         # fairseq's command lines ask the generator which symbols to hide.
         self.symbols_to_strip_from_output = {policy.eos}
 
@@ -113,24 +116,39 @@ class SpeculativeGenerator(nn.Module):
         if constraints is not None:
             raise ValueError("--constraints: not supported by --task translation_specdec")
         started = time.perf_counter()
-        if len(models) != len(self.verifier.models) or any(
-            a is not b for a, b in zip(models, self.verifier.models)
-        ):
-            self.verifier.models = list(models)
-            self.refresh()
-        net_input = sample["net_input"]
-        batch = _Batch(self, net_input, prefix_tokens, bos_token)
+        batch = self.begin(models, sample, prefix_tokens, bos_token)
         while batch.host_lengths:
             batch.iterate()
         self.stats.sentences += len(batch.finished)
         self.stats.total_seconds += time.perf_counter() - started
         return [[hypo] for hypo in batch.finished]
 
+    def begin(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> Batch:
+        """A batch to iterate by hand, without gradients (arguments as for ``generate``)."""
+        if len(models) != len(self.verifier.models) or any(
+            a is not b for a, b in zip(models, self.verifier.models)
+        ):
+            self.verifier.models = list(models)
+            self.refresh()
+        return Batch(self, sample["net_input"], prefix_tokens, bos_token)
+
     forward = generate
 
 
-class _Batch:
-    """The live rows of one batch. Rows that reach </s> leave it."""
+class Batch:
+    """The live rows of one batch. Rows that reach </s> leave it.
+
+    Attributes:
+        host_lengths: tokens of each live row; empty when all are finished.
+        finished: the hypothesis of each sentence, None while it is live.
+        traces: iterations of each live row so far, if the generator keeps them.
+    """
 
     def __init__(
         self,
@@ -174,6 +192,7 @@ class _Batch:
     def iterate(self) -> None:
         """One iteration for every live row; one host-device synchronisation."""
         owner, stats = self.owner, self.stats
+        before = stats.stopwatch.lap() if owner.keep_trace else None
         with stats.stopwatch("drafter"):
             draft = owner.drafter.propose(self.tokens, self.lengths, self.host_lengths)
         # A draft may reach the length limit, not pass it: there only </s> can follow.
@@ -220,26 +239,31 @@ class _Batch:
             self.lengths = self.lengths + size
             if owner.drafter.read_layers:
                 owner.drafter.observe(owner.verifier.states(), size)
-            broken = (own.isnan() & (columns < size.unsqueeze(1))).any(1)
-            facts = [size, done.long(), torch.minimum(counts, size), lengths, broken.long()]
+            # Neither NaN nor -inf is a token's log-probability.
+            broken = (~(own > float("-inf")) & (columns < size.unsqueeze(1))).any(1)
+            facts = torch.stack(
+                [size, done.long(), torch.minimum(counts, size), lengths, broken.long()], 1
+            )
             if owner.keep_trace:
-                facts += list(torch.cat([drafted, emitted], 1).unbind(1))
-            host = torch.stack(facts, 1).tolist()
-        self._account(host, width)
+                facts = torch.cat([facts, drafted, emitted, best], 1)
+            host = facts.tolist()
+        self._account(host, width, draft.steps, before)
 
-    def _account(self, host: List[List[int]], width: int) -> None:
+    def _account(
+        self, host: List[List[int]], width: int, steps: int, before: Optional[Lap]
+    ) -> None:
         """Book the iteration, and let finished rows leave."""
         owner, stats = self.owner, self.stats
+        seconds = (0.0, 0.0, 0.0)
+        if before is not None:
+            now = stats.stopwatch.lap()
+            seconds = (now[0] - before[0], now[1] - before[1], now[2] - before[2])
         keep = []
         for row, (size, done, accepted, proposed, broken, *trace) in enumerate(host):
             if broken:
-                raise ValueError(
-                    f"--path: the verifier's output is no number (NaN, or infinity before the "
-                    f"softmax) within {size} tokens behind position {self.host_lengths[row]} of "
-                    f"sentence {self.origin[row]} in the batch; is the checkpoint sound, and does "
-                    "it decode without --fp16?"
-                )
+                self._refuse(row, size)
             self.rounds[row] += 1
+            position = self.host_lengths[row]
             self.host_lengths[row] += size
             stats.emitted += size
             stats.accepted += accepted
@@ -248,15 +272,12 @@ class _Batch:
             stats.rollbacks += int(accepted < min(proposed, size))
             if owner.keep_trace:
                 draft, emitted = trace[:proposed], trace[width : width + size]
-                self.traces[row].append(Iteration(draft, accepted, emitted))
+                best = trace[2 * width + 1 :][:size]
+                self.traces[row].append(
+                    Iteration(draft, accepted, emitted, best, position, steps, len(host), seconds)
+                )
             if done:
                 self._finish(row)
-            elif self.host_lengths[row] > self.max_len:
-                raise ValueError(
-                    f"--path: the verifier left no possible token at position "
-                    f"{self.host_lengths[row]} of sentence {self.origin[row]} in the batch "
-                    "(does --no-repeat-ngram-size forbid them all?)"
-                )
             else:
                 keep.append(row)
         stats.iterations += len(host)
@@ -267,6 +288,22 @@ class _Batch:
             self._prune(keep)
         else:
             owner.verifier.commit(self.lengths, list(self.host_lengths))
+
+    def _refuse(self, row: int, size: int) -> None:
+        """Stop at a token that is none, among the ``size`` that a row emitted just now."""
+        start = self.host_lengths[row]
+        scores = self.scores[row, start : start + size].tolist()
+        at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
+        where = f"at position {start + at} of sentence {self.origin[row]} in the batch"
+        if scores[at] != scores[at]:
+            raise ValueError(
+                f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
+                "softmax); is the checkpoint sound, and does it decode without --fp16?"
+            )
+        raise ValueError(
+            f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
+            "forbid them all, or --unkpen or it the one that --prefix-size demands?"
+        )
 
     def _finish(self, row: int) -> None:
         length = self.host_lengths[row]

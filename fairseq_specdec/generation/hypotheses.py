@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import torch
 from torch import Tensor
@@ -15,11 +15,22 @@ class Iteration(NamedTuple):
         draft: token ids put before the verifier.
         accepted: how many of them entered the output.
         emitted: token ids that the round added to the output.
+        choices: the verifier's likeliest token at the position of each emitted one.
+        position: tokens that the output had before.
+        steps: passes of a small model that drafts token by token; 0 for other drafters.
+        rows: sentences that shared the round.
+        seconds: wall time of the round, for all its rows together: all of it, drafting,
+            verification.
     """
 
     draft: List[int]
     accepted: int
     emitted: List[int]
+    choices: List[int]
+    position: int
+    steps: int
+    rows: int
+    seconds: Tuple[float, float, float]
 
 
 def hypothesis(
@@ -39,8 +50,9 @@ def hypothesis(
         iterations: verification passes.
         normalize: divide the score by length ** ``len_penalty``.
         len_penalty: ``--lenpen``.
-        trace: rounds, for ``--retain-iter-history``: printed as two E-lines each, the draft and
-            what was emitted.
+        trace: rounds, where they were recorded. They stand under ``iterations`` as they are, and
+            under ``history`` as ``--retain-iter-history`` prints them, two E-lines each: the draft
+            and what was emitted.
     """
     score = positional_scores.sum()
     if normalize:
@@ -58,4 +70,5 @@ def hypothesis(
         "positional_scores": positional_scores,
         "steps": iterations,
         "history": history,
+        "iterations": trace,
     }

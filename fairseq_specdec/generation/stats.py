@@ -36,6 +36,11 @@ class Stopwatch:
             yield
             self.seconds[section] += time.perf_counter() - started
 
+    def lap(self) -> Tuple[float, float, float]:
+        """Now, and the seconds of drafter and verifier so far; on a GPU it waits for them."""
+        self.settle()
+        return time.perf_counter(), self.seconds["drafter"], self.seconds["verifier"]
+
     def settle(self) -> None:
         """Turn finished events into seconds."""
         if not self._events:

@@ -6,7 +6,7 @@ import logging
 import os
 import weakref
 from argparse import Namespace
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
@@ -16,6 +16,8 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation import builder
 from fairseq_specdec.generation.stats import DecodingStats
 from fairseq_specdec.generation.strategies import follow
+from fairseq_specdec.trace.files import TraceFile
+from fairseq_specdec.trace.recorder import Recorder, Teller, settings_of
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,16 @@ def _report(strategy: str, stats: DecodingStats) -> None:
         logger.info(stats.summary(strategy))
 
 
+def _ended(batches: List[Any]) -> Optional[bool]:
+    """Whether every batch was asked for; None where there was no iterator."""
+    if not batches:
+        return None
+    try:
+        return bool(batches[0].end_of_epoch())
+    except AttributeError:  # nobody began to iterate
+        return False
+
+
 @register_task("translation_specdec", dataclass=TranslationSpecDecConfig)
 class TranslationSpecDecTask(TranslationTask):
     """Translation whose ``build_generator`` returns this project's generator."""
@@ -57,6 +69,7 @@ class TranslationSpecDecTask(TranslationTask):
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
         self._drafters: Dict[Tuple[str, int, Callable], Any] = {}
+        self._batches: List[Any] = []  # the iterator that was asked for last
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "TranslationSpecDecTask":
@@ -123,7 +136,50 @@ class TranslationSpecDecTask(TranslationTask):
         # fairseq's command lines tell no one when they end. They drop the generator when they do,
         # before a --results-path file, to which the log goes then, is closed.
         weakref.finalize(generator, _report, settings.strategy, generator.stats)
+        if settings.trace_path is not None:
+            self._record(generator, settings, args)
         return generator
+
+    def _record(self, generator: Any, settings: Any, args: Any) -> None:
+        """Trace what it decodes to ``--trace-path``."""
+        facts = settings_of(settings, args, generator)
+        sampled = generator.rule.needs_draft_probabilities
+        teller = Teller(settings.strategy, facts, self.src_dict, self.tgt_dict, sampled)
+        batches = self._batches  # not the task itself: the recorder may outlive it
+        recorder = Recorder(TraceFile(settings.trace_path), teller, lambda: _ended(batches))
+        generator.keep_trace = True
+        generator.recorder = recorder
+        weakref.finalize(generator, recorder.close, _log_is_open)
+
+    def get_batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; a trace is complete when the last iterator has come to its end."""
+        batches = super().get_batch_iterator(*args, **kwargs)
+        self._batches[:] = [batches]
+        return batches
+
+    def inference_step(self, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any):
+        """As fairseq's, and recorded where ``--trace-path`` asks for it."""
+        recorder = getattr(generator, "recorder", None)
+        if recorder is None:
+            return super().inference_step(generator, models, sample, *args, **kwargs)
+        try:
+            recorder.begin()
+            hypotheses = super().inference_step(generator, models, sample, *args, **kwargs)
+            recorder.add(sample, hypotheses)
+        except BaseException:
+            recorder.fail()
+            raise
+        return hypotheses
+
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        """Training begins.
+
+        Raises:
+            ValueError: ``--trace-path`` was given.
+        """
+        super().begin_epoch(epoch, model)
+        if self.cfg.trace_path is not None:
+            raise ValueError("--trace-path: traces decoding, not training; leave it out here")
 
     def begin_valid_epoch(self, epoch: int, model: Any) -> None:
         """Training has moved the weights since the last validation, and perhaps the model."""

@@ -5,12 +5,14 @@ from argparse import Namespace
 import pytest
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
 from toy_translation import make_task, toy_model
 
-from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.drafters import NoDrafter
 from fairseq_specdec.generation import builder
 from fairseq_specdec.generation.drafter_file import load_drafter, load_small_model
+from fairseq_specdec.generation.strategies import OWN_FLAGS, STRATEGIES
 
 
 def test_what_is_sound_passes(tmp_path):
@@ -19,9 +21,7 @@ def test_what_is_sound_passes(tmp_path):
     builder.check_settings(decoding_settings())
     builder.check_settings(decoding_settings(strategy="iad", block_size=1))
     for strategy in ("gad", "gad++", "specdec"):
-        builder.check_settings(
-            decoding_settings(strategy=strategy, drafter_path=str(drafter), tau=0.0)
-        )
+        builder.check_settings(decoding_settings(strategy=strategy, drafter_path=str(drafter)))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,47 @@ def test_settings_are_refused(changes, said):
     with pytest.raises(ValueError) as caught:
         builder.check_settings(decoding_settings(**changes))
     assert said in str(caught.value)
+
+
+# A value that is no default, and legal, for every flag that some strategies do not read.
+CHANGED = {
+    "drafter_dtype": "bf16",
+    "collapse_repeats": True,
+    "draft_confidence": 0.5,
+    "top_beta": 1,
+    "tau": 0.0,
+    "accept_top_k": 1,
+    "accept_epsilon": 0.0,
+    "min_block_size": 2,
+    "alpha_fb": 0.0,
+    "alpha_rb": 0.0,
+}
+# Read by all strategies, refused in another way, or (--block-size) a flag of models too.
+OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
+
+
+def test_every_flag_has_its_readers_named():
+    stock = set(TranslationConfig.__dataclass_fields__)
+    ours = set(TranslationSpecDecConfig.__dataclass_fields__) - stock - OF_ALL
+    assert ours == set(OWN_FLAGS), "name the strategies that read a new flag in OWN_FLAGS"
+    assert ours == set(CHANGED), "give a value for the new flag here"
+    assert all(set(readers) <= set(STRATEGIES) for readers in OWN_FLAGS.values())
+
+
+@pytest.mark.parametrize("flag", sorted(OWN_FLAGS))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_flags_are_read_or_refused(strategy, flag):
+    """Silence would let a user believe that a flag did something."""
+    path = __file__ if STRATEGIES[strategy].needs_drafter else None
+    given = decoding_settings(strategy=strategy, drafter_path=path, **{flag: CHANGED[flag]})
+    if strategy in OWN_FLAGS[flag]:
+        builder.check_settings(given)
+        return
+    with pytest.raises(ValueError) as caught:
+        builder.check_settings(given)
+    said = str(caught.value)
+    assert said.startswith(f"--{flag.replace('_', '-')}: --strategy {strategy} does not use it; ")
+    assert all(reader in said.split("leave it out, or use ")[1] for reader in OWN_FLAGS[flag])
 
 
 def test_defaults_of_fairseq_and_a_bare_namespace_pass():
@@ -72,6 +113,7 @@ def test_defaults_of_fairseq_and_a_bare_namespace_pass():
         ("retain_dropout", True),
         ("nbest", 2),
         ("temperature", 0.0),
+        ("temperature", float("nan")),
     ],
 )
 def test_generation_flags_are_refused(name, value):

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from broken_engines import MUTANTS
 from fairseq.dataclass.configs import GenerationConfig
 from toy_translation import (
     EOS,
@@ -25,7 +26,6 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import Draft, Drafter, NarBlockDrafter
 from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import Stopwatch
-from fairseq_specdec.verifier import scorer as scorer_module
 
 SENTENCES = sentences(24, seed=7)
 
@@ -255,48 +255,12 @@ def test_outputs_share_no_storage():
         assert torch.equal(later["positional_scores"], kept)
 
 
-def disagree(strategy="perfect"):
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("strategy", ["perfect", "noisy"])
+def test_a_broken_verifier_is_noticed_whatever_is_drafted(strategy, mutant, monkeypatch):
+    mutant(monkeypatch)
     with pytest.raises(AssertionError):
         compare([toy_model("pre_norm")], strategy, flags())
-
-
-def test_notices_a_dropped_causal_mask(monkeypatch):
-    def everything(horizon, slots):
-        return torch.ones(horizon.size(0), 1, horizon.size(1), slots, dtype=torch.bool)
-
-    monkeypatch.setattr(scorer_module, "horizon_mask", everything)
-    disagree("noisy")
-
-
-def test_notices_positions_off_by_one(monkeypatch):
-    table = scorer_module.position_rows
-    monkeypatch.setattr(scorer_module, "position_rows", lambda e, p, n: table(e, p, n + 1)[1:])
-    disagree()
-
-
-def test_notices_keys_and_values_that_are_lost(monkeypatch):
-    from fairseq_specdec.verifier.kv_cache import KVCache
-
-    write = KVCache.write
-
-    def stale(self, layer, entries, upto):
-        return write(self, layer, entries * 0 if layer else entries, upto)
-
-    monkeypatch.setattr(KVCache, "write", stale)
-    disagree("noisy")
-
-
-def test_notices_stale_cross_attention_after_pruning(monkeypatch):
-    from fairseq_specdec.verifier.decoder_stack import DecoderStack
-
-    def prune(self, keep, host_keep):
-        self.cache.prune(keep, host_keep)
-        self.cross = [(k[: len(host_keep)], v[: len(host_keep)]) for k, v in self.cross]
-        if self.cross_mask is not None:
-            self.cross_mask = self.cross_mask[: len(host_keep)]
-
-    monkeypatch.setattr(DecoderStack, "prune", prune)
-    disagree("greedy")
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])

@@ -1,0 +1,116 @@
+"""Decoding flags as keyword arguments."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import numbers
+import re
+from typing import Any, Dict, List, Tuple
+
+from fairseq.dataclass.configs import GenerationConfig
+
+from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
+from fairseq_specdec.generation.builder import REFUSED
+
+# fairseq's generation flags that mean something to one call from Python.
+GENERATION = (
+    "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature",
+    "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp",
+)  # fmt: skip
+INHERITED = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
+OWN = [
+    name
+    for name in TranslationSpecDecConfig.__dataclass_fields__
+    if name not in INHERITED and name not in ("strategy", "drafter_path", "trace_path")
+]
+# What fairseq's command line and this call name differently.
+RENAMED = {"path": "verifier", "drafter_path": "drafter"}
+# Flags that somebody may well try, and what to do instead.
+INSTEAD = {
+    "drafter_path": "pass drafter=...",
+    "path": "pass the checkpoint as the first argument",
+    "beam": "there is no wider beam here, beam 1 is used",
+    "nbest": "there is one hypothesis a sentence",
+    "prefix_size": "there is no target to take a prefix from",
+    "trace_path": "translate(..., return_trace=True) returns traces; "
+    "fairseq_specdec.trace.write_traces writes them",
+    "remove_bpe": "bpe=... says how subwords are joined",
+    "post_process": "bpe=... says how subwords are joined",
+    "fp16": 'pass dtype="fp16"',
+    "bf16": 'pass dtype="bf16"',
+    "cpu": 'pass device="cpu"',
+}
+
+
+def split_flags(
+    strategy: str, drafter: Any, flags: Dict[str, Any]
+) -> Tuple[argparse.Namespace, argparse.Namespace]:
+    """Sort keyword arguments into this project's settings and fairseq's generation flags.
+
+    Args:
+        strategy: ``--strategy``.
+        drafter: ``--drafter-path``.
+        flags: everything else.
+
+    Returns:
+        ``settings`` and ``args`` as ``builder.build_generator`` wants them.
+
+    Raises:
+        TypeError: a flag that does not exist, or means nothing here; a value of another type.
+    """
+    own: Dict[str, Any] = {}
+    generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)
+    for name, value in flags.items():
+        if name in OWN:
+            own[name] = _checked(name, value, TranslationSpecDecConfig)
+        elif name in GENERATION:
+            generation[name] = _checked(name, value, GenerationConfig)
+        else:
+            raise TypeError(f"{name}: {_why_not(name)}")
+    settings = decoding_settings(strategy=strategy, drafter_path=drafter, **own)
+    return settings, argparse.Namespace(**generation)
+
+
+def _checked(name: str, value: Any, config: Any) -> Any:
+    """The value, if it is of the kind that the flag's default and type say."""
+    field = config.__dataclass_fields__[name]
+    if value is None and (field.default is None or "Optional" in str(field.type)):
+        return value
+    words = str(field.type)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if "bool" in words:
+        sound = isinstance(value, bool)
+    elif "float" in words:
+        sound = number
+    elif "int" in words:
+        sound = number and isinstance(value, numbers.Integral)
+    else:
+        sound = isinstance(value, str)
+    if not sound:
+        kind = next((k for k in ("bool", "float", "int") if k in words), "str")
+        raise TypeError(f"{name}: expected {kind}, got {value!r}")
+    return value
+
+
+def _why_not(name: str) -> str:
+    if name in INSTEAD:
+        return f"no decoding flag of this call; {INSTEAD[name]}"
+    if name in REFUSED:
+        return "cannot be honoured by speculative decoding; leave it out"
+    known: List[str] = [*OWN, *GENERATION]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
+    return f"no such decoding flag{hint}"
+
+
+def in_python(message: str) -> str:
+    """An error of the command line in the words of the call: ``--top-beta 0`` is ``top_beta 0``."""
+    names = {*OWN, *GENERATION, *RENAMED, "strategy"}
+
+    def renamed(found: Any) -> str:
+        name = found.group(1).replace("-", "_")
+        return RENAMED.get(name, name) if name in names else str(found.group(0))
+
+    return re.sub(r"--([a-z][a-z-]*[a-z])", renamed, message)

@@ -1,0 +1,232 @@
+"""Finding and loading what a name or a path stands for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
+
+Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
+
+# Demo pairs, and the languages that their tokenizer speaks where the dictionaries' names are none.
+DEMOS: Dict[str, Dict[str, str]] = {
+    "demo_ende": {},
+    "demo_edit": {"source_lang": "en", "target_lang": "en"},
+}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Place(NamedTuple):
+    """What a name stands for.
+
+    Attributes:
+        verifiers: checkpoints, an ensemble if several.
+        drafter: the drafter's checkpoint, or None.
+        data: folder of the dictionaries, or None where the checkpoint must say.
+        spoken: languages for the tokenizer, where they are known.
+    """
+
+    verifiers: List[str]
+    drafter: Optional[str]
+    data: Optional[str]
+    spoken: Dict[str, str]
+
+
+def find(verifier: Paths, drafter: Any, data: Any, strategy: str) -> Place:
+    """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints.
+
+    Raises:
+        FileNotFoundError: nothing is there; says what to do.
+    """
+    data = None if data is None else os.fspath(data)
+    drafter = None if drafter is None else os.fspath(drafter)
+    spoken: Dict[str, str] = {}
+    if isinstance(verifier, (list, tuple)):
+        paths = [os.fspath(path) for path in verifier]
+    else:
+        name = os.fspath(verifier)  # type: ignore[arg-type]
+        if name in DEMOS and not os.path.exists(name):
+            name = _demo_folder(name)
+        spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
+        if os.path.isdir(name):
+            data = data or name
+            beside = os.path.join(name, "drafter.pt")
+            needs = strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
+            if drafter is None and needs and os.path.isfile(beside):
+                drafter = beside
+            name = os.path.join(name, "verifier.pt")
+        # As fairseq's --path; a name with a colon in it is given in a list.
+        paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
+    for path in paths:
+        if not os.path.isfile(path):
+            raise FileNotFoundError(
+                f"verifier: no such file: {path}; give a checkpoint, several for an ensemble, a "
+                f"folder with verifier.pt in it, or one of {', '.join(DEMOS)}"
+            )
+    if data is not None and not os.path.isdir(data):
+        raise FileNotFoundError(f"data: no such folder: {data}; name the one of the dict.*.txt")
+    return Place(paths, drafter, data, spoken)
+
+
+def _demo_folder(name: str) -> str:
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    places = [
+        os.path.join(root, "data-bin", name) for root in (os.path.dirname(package), os.getcwd())
+    ]
+    for folder in places:
+        if os.path.isfile(os.path.join(folder, "verifier.pt")):
+            return folder
+    raise FileNotFoundError(
+        f"{name}: the demo pair is in none of {', '.join(dict.fromkeys(places))}; it comes with "
+        "the repository: clone it and install it with pip install -e . (or run in its folder), or "
+        "make the pair with bash scripts/demo/run_all.sh"
+    )
+
+
+class Loaded(NamedTuple):
+    """A verifier in memory.
+
+    Attributes:
+        task: holds the dictionaries.
+        models: the ensemble, in eval mode.
+        saved: the first checkpoint's configuration, or None.
+    """
+
+    task: Any
+    models: List[Any]
+    saved: Any
+
+
+def _saved_settings(path: str) -> Tuple[Any, Any]:
+    """(content, configuration) of a checkpoint.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+        saved = state.get("cfg")
+        if saved is None and state.get("args") is not None:
+            saved = convert_namespace_to_omegaconf(state["args"])
+        if not state.get("model"):
+            raise KeyError("no model in it")
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else ""
+        raise ValueError(
+            f"verifier: {path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
+            f"{first}); is the file complete?"
+        ) from error
+    return state, saved
+
+
+def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
+    """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
+    trained = str((saved_task or {}).get("data") or "").split(os.pathsep)[0]
+    places = [data] if data is not None else [os.path.dirname(os.path.abspath(first)), trained]
+    for folder in places:
+        if folder and os.path.isdir(folder):
+            if any(n.startswith("dict.") and n.endswith(".txt") for n in os.listdir(folder)):
+                return folder
+    raise FileNotFoundError(
+        f"data: no dict.*.txt in {' or '.join(p for p in places if p)}; pass data=... with the "
+        "folder that fairseq-preprocess wrote"
+    )
+
+
+def load(
+    paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
+) -> Loaded:
+    """Load a verifier and its dictionaries, to the CPU.
+
+    Args:
+        paths: checkpoints.
+        data: folder of the dictionaries; None to look for it.
+        languages: source and target, as in the dictionaries' names; None to look for them.
+
+    Raises:
+        FileNotFoundError, ValueError: naming the file or argument.
+    """
+    state, saved = _saved_settings(paths[0])
+    saved_task = saved.get("task") if saved is not None else None
+    folder = _dictionaries(data, paths[0], saved_task)
+    found: Tuple[Optional[str], Optional[str]] = (None, None)
+    try:
+        found = data_utils.infer_language_pair(folder)
+    except OSError:
+        found = (None, None)
+    names = []
+    for argument, given, key, guess in zip(
+        ("source_lang", "target_lang"), languages, ("source_lang", "target_lang"), found
+    ):
+        name = given or (saved_task or {}).get(key) or guess
+        if not name:
+            raise ValueError(f"{argument}: not told by the checkpoint; pass {argument}=...")
+        if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
+            raise FileNotFoundError(
+                f"{argument} {name}: no dict.{name}.txt in {folder}; pass data=... or "
+                f"{argument}=..."
+            )
+        names.append(name)
+    config = TranslationSpecDecConfig(
+        data=folder,
+        source_lang=names[0],
+        target_lang=names[1],
+        left_pad_source=bool((saved_task or {}).get("left_pad_source", True)),
+        # The command line fills these in from other groups of flags.
+        dataset_impl="mmap",
+        required_seq_len_multiple=1,
+        train_subset="train",
+    )
+    task = TranslationSpecDecTask.setup_task(config)
+    models: List[Any] = []
+    for i, path in enumerate(paths):
+        content = state if i == 0 else None
+        try:
+            found_models, _ = checkpoint_utils.load_model_ensemble(
+                [path], task=task, **({} if content is None else {"state": content})
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                f"verifier: {path} does not fit the dictionaries in {folder} "
+                f"({str(error).strip().splitlines()[-1].strip()}); pass data=... with its own"
+            ) from error
+        models += found_models
+    for model in models:
+        model.eval()
+    return Loaded(task, models, saved)
+
+
+def chosen_device(device: Any) -> torch.device:
+    """The device asked for, or the GPU where there is one."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device {device!r}: {str(error).splitlines()[0]}") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r}: torch sees no GPU; leave it out for the CPU")
+    return chosen
+
+
+def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
+    """The number format asked for.
+
+    Raises:
+        ValueError: unknown, or not to be had on the device.
+    """
+    chosen: Any = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype
+    if chosen not in DTYPES.values():
+        raise ValueError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
+    if chosen == torch.float16 and device.type == "cpu":
+        raise ValueError(f"dtype {dtype!r}: not on a CPU; use fp32 or bf16")
+    found: torch.dtype = chosen
+    return found

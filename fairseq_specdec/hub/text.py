@@ -1,0 +1,152 @@
+"""Plain text to subwords and back, at once or while the translation grows."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from typing import Any, Dict, List, Optional
+
+from fairseq.data import encoders
+
+# With these the text of a beginning is the beginning of the text (up to its last token).
+GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")
+GROWING_TOKENIZER = (None, "moses", "space")
+# Its rules look at a sentence's last tokens wherever they are.
+NOT_GROWING_LANGUAGES = ("cs",)
+
+
+class TextCodec:
+    """fairseq's tokenizer and BPE, as its command lines apply them.
+
+    Args:
+        tokenizer, bpe: fairseq's flags, with the choice under ``tokenizer`` and ``bpe``; {} for
+            none.
+        languages: source and target language, for the tokenizer.
+        src_dict, tgt_dict: fairseq dictionaries.
+
+    Raises:
+        ValueError: a choice that fairseq does not know, or that cannot be set up.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Dict[str, Any],
+        bpe: Dict[str, Any],
+        languages: List[str],
+        src_dict: Any,
+        tgt_dict: Any,
+    ) -> None:
+        self.src_dict = src_dict
+        self.tgt_dict = tgt_dict
+        self.tokenizer_name = tokenizer.get("tokenizer")
+        self.bpe_name = bpe.get("bpe")
+        spoken = {"source_lang": languages[0], "target_lang": languages[1]}
+        self.tokenizer = _built("tokenizer", dict(spoken, **tokenizer))
+        self.bpe = _built("bpe", bpe)
+        spoken.update({k: v for k, v in tokenizer.items() if k in spoken})
+        self.grows = (
+            self.bpe_name in GROWING_BPE
+            and self.tokenizer_name in GROWING_TOKENIZER
+            and spoken["target_lang"] not in NOT_GROWING_LANGUAGES
+        )
+
+    def encode(self, text: str) -> List[int]:
+        """Token ids, </s> included; [] for text without a visible character."""
+        # A lone surrogate is no character and cannot be written anywhere.
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = " ".join(text.split())
+        if not text:
+            return []
+        if self.tokenizer is not None:
+            text = self.tokenizer.encode(text)
+        if self.bpe is not None:
+            text = self.bpe.encode(text)
+        ids = self.src_dict.encode_line(text, add_if_not_exist=False, append_eos=True)
+        return [int(token) for token in ids] if len(ids) > 1 else []
+
+    def words(self, tokens: List[int]) -> List[str]:
+        """Tokens as strings, </s> and padding left out."""
+        words, unseen = self.tgt_dict.symbols, (self.tgt_dict.eos(), self.tgt_dict.pad())
+        return [words[token] for token in tokens if token not in unseen]
+
+    def join(self, words: List[str]) -> str:
+        """Plain text of tokens as ``words`` gives them."""
+        text = " ".join(words)
+        if self.bpe is not None:
+            text = self.bpe.decode(text)
+        if self.tokenizer is not None:
+            text = self.tokenizer.decode(text)
+        return str(text).strip()
+
+
+def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
+    choice = flags.get(kind)
+    if choice is None:
+        return None
+    registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
+    if choice not in registry:
+        raise ValueError(f"{kind} {choice!r}: fairseq has {', '.join(sorted(registry))}")
+    build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
+    try:
+        return build(Namespace(**flags))
+    except (ImportError, OSError, AttributeError, ValueError) as error:
+        raise ValueError(f"{kind} {choice!r}: {error}") from error
+
+
+class GrowingText:
+    """Text of a growing translation, handed out as soon as it can no longer change.
+
+    What follows can change the text only behind the last complete token but one: BPE continues a
+    word, and Moses' rules attach a token, or its hyphen sign, to the one before.
+
+    Args:
+        codec: joins tokens.
+    """
+
+    def __init__(self, codec: TextCodec) -> None:
+        self.codec = codec
+        self.given = ""
+
+    def grow(self, words: List[str]) -> str:
+        """What is new and certain.
+
+        Args:
+            words: all tokens so far.
+        """
+        if not self.codec.grows:
+            return ""
+        whole = self._complete(words)
+        text, before = (self.codec.join(words[:n]) for n in (whole, self._complete(words, whole)))
+        certain = os.path.commonprefix([text, before])
+        if not certain.startswith(self.given):
+            return ""
+        return self._give(certain)
+
+    def finish(self, text: str) -> str:
+        """The rest.
+
+        Args:
+            text: the whole translation.
+        """
+        assert text.startswith(self.given), f"{text!r} does not begin with {self.given!r}"
+        return self._give(text)
+
+    def _give(self, text: str) -> str:
+        piece = text[len(self.given) :]
+        self.given = text
+        return piece
+
+    def _complete(self, words: List[str], below: Optional[int] = None) -> int:
+        """Most of the first tokens that end with a whole word, fewer than ``below``."""
+        end = len(words) if below is None else max(0, below - 1)
+        while end > 0 and self._continues(words, end):
+            end -= 1
+        return end
+
+    def _continues(self, words: List[str], end: int) -> bool:
+        """Whether the word that token ``end - 1`` belongs to may go on at ``end``."""
+        if self.codec.bpe_name == "sentencepiece":
+            return end == len(words) or not words[end].startswith("\u2581")
+        if self.codec.bpe_name is None:
+            return False
+        return words[end - 1].endswith(getattr(self.codec.bpe, "bpe_symbol", "@@ ").strip())

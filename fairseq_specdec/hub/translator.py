@@ -1,0 +1,345 @@
+"""``SpeculativeTranslator``: three lines of Python from a checkpoint to text."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Union, overload
+
+import torch
+from fairseq.data import data_utils
+
+from fairseq_specdec.generation.builder import build_generator, check_dictionaries, check_settings
+from fairseq_specdec.generation.stats import DecodingStats
+from fairseq_specdec.trace.recorder import Teller, settings_of
+
+from . import loading
+from .batching import by_length
+from .choices import Choice, choose_codec
+from .flags import in_python, split_flags
+from .results import Piece, Translation, nothing
+from .text import GrowingText, TextCodec
+
+
+class SpeculativeTranslator:
+    """Translates strings by drafting and verifying. Make one with ``from_pretrained``.
+
+    It may be shared by threads: they take turns.
+
+    Args:
+        loaded: verifier and dictionaries.
+        codec: text to tokens and back.
+        generator: decodes.
+        strategy: ``--strategy``.
+        settings: the flags that matter to it.
+        batch_size, max_tokens: as for ``from_pretrained``.
+        too_long: as for ``from_pretrained``.
+        seed: as for ``from_pretrained``.
+
+    Attributes:
+        stats: what was decoded so far (``DecodingStats``).
+    """
+
+    def __init__(
+        self,
+        loaded: loading.Loaded,
+        codec: TextCodec,
+        generator: Any,
+        strategy: str,
+        settings: Dict[str, Any],
+        batch_size: int,
+        max_tokens: int,
+        too_long: str,
+        seed: Optional[int],
+    ) -> None:
+        self.codec = codec
+        self.strategy = strategy
+        self.settings = settings
+        self.batch_size = batch_size
+        self.max_tokens = max_tokens
+        self.too_long = too_long
+        self.seed = seed
+        self.stats: DecodingStats = generator.stats
+        self._task = loaded.task
+        self._models = loaded.models
+        self._generator = generator
+        sampled = generator.rule.needs_draft_probabilities
+        dictionaries = (loaded.task.source_dictionary, loaded.task.target_dictionary)
+        self._teller = Teller(strategy, settings, *dictionaries, sampled)
+        # One batch at a time: verifier and drafter keep its keys and values.
+        self._turn = threading.Lock()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        verifier: loading.Paths,
+        drafter: Any = None,
+        data: Any = None,
+        strategy: str = "gad++",
+        *,
+        source_lang: Optional[str] = None,
+        target_lang: Optional[str] = None,
+        tokenizer: Choice = "auto",
+        bpe: Choice = "auto",
+        bpe_codes: Optional[str] = None,
+        device: Any = None,
+        dtype: Any = "fp32",
+        batch_size: int = 16,
+        max_tokens: int = 4096,
+        too_long: str = "refuse",
+        seed: Optional[int] = None,
+        **flags: Any,
+    ) -> SpeculativeTranslator:
+        """Load a verifier, and a drafter where the strategy uses one.
+
+        Args:
+            verifier: a checkpoint; several, in a list or joined by a colon, for an ensemble; a
+                folder with ``verifier.pt`` (and ``drafter.pt``) in it; or the name of a demo pair,
+                ``demo_ende`` or ``demo_edit``.
+            drafter: checkpoint of the drafter or the small model (``--drafter-path``).
+            data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
+                checkpoint, or where it was trained).
+            strategy: ``--strategy``.
+            source_lang, target_lang: languages, as the dictionaries are named (default: the
+                checkpoint's).
+            tokenizer: fairseq's ``--tokenizer``: moses, space, nltk; a dictionary with its flags
+                (``{"tokenizer": "moses", "moses_no_escape": True}``); None for none (default: the
+                checkpoint's; where it has none, moses with subword-nmt's codes, else none).
+            bpe: fairseq's ``--bpe``: subword_nmt, sentencepiece ...; a dictionary with its flags;
+                None for none (default: the checkpoint's; where it has none, the subword model
+                beside the dictionaries or the checkpoint).
+            bpe_codes: file of subword-nmt's codes.
+            device: where to run (default: the GPU where there is one).
+            dtype: fp32, fp16 or bf16.
+            batch_size: most sentences decoded together.
+            max_tokens: most source tokens decoded together, padding included.
+            too_long: what to do with a text that the verifier has no positions for: refuse it, or
+                truncate its end.
+            seed: makes ``sampling`` repeat itself, call by call.
+            flags: every decoding flag by its name with underscores: block_size, top_beta, tau,
+                alpha_fb, max_len_b, min_len, sampling, temperature ...
+
+        Raises:
+            TypeError: a flag that does not exist or has a value of another type.
+            ValueError: a value, or a combination, that cannot be honoured.
+            FileNotFoundError: a file or folder that is not there.
+        """
+        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} {value!r}: must be 1 or more")
+        if too_long not in ("refuse", "truncate"):
+            raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+        where = loading.chosen_device(device)
+        number = loading.chosen_dtype(dtype, where)
+        place = loading.find(verifier, drafter, data, strategy)
+        settings, args = split_flags(strategy, place.drafter, flags)
+        stats = DecodingStats()
+        try:
+            check_settings(settings)
+            loaded = loading.load(place.verifiers, place.data, (source_lang, target_lang))
+            task = loaded.task
+            words = (task.source_dictionary, task.target_dictionary)
+            check_dictionaries(strategy, *words, settings)
+            codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
+            for model in loaded.models:
+                model.to(device=where, dtype=number)
+            generator = build_generator(loaded.models, *words, args, settings, stats=stats)
+        except ValueError as error:
+            raise ValueError(in_python(str(error))) from error
+        generator.keep_trace = True
+        facts = settings_of(settings, args, generator)
+        return cls(
+            loaded, codec, generator, strategy, facts, batch_size, max_tokens, too_long, seed
+        )
+
+    def __repr__(self) -> str:
+        flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
+        return f"<SpeculativeTranslator {self.strategy}{flags}>"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the verifier is."""
+        device: torch.device = next(self._models[0].parameters()).device
+        return device
+
+    @property
+    def longest_source(self) -> int:
+        """Most source tokens, </s> included, that the verifier has positions for."""
+        limits = [model.max_positions()[0] for model in self._models]
+        return int(min(limits))
+
+    @overload  # a string is several strings too
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, return_trace: bool = False
+    ) -> Translation: ...
+
+    @overload
+    def translate(self, texts: Iterable[str], return_trace: bool = False) -> List[Translation]: ...
+
+    def translate(
+        self, texts: Union[str, Iterable[str]], return_trace: bool = False
+    ) -> Union[Translation, List[Translation]]:
+        """Translate one text, or several in batches of similar length.
+
+        Line breaks count as spaces. A text without a visible character gives an empty one, without
+        decoding. Characters that the subword model does not know become <unk>, as in fairseq
+        (``Translation.unknown`` counts them).
+
+        Args:
+            texts: a string or several.
+            return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
+
+        Returns:
+            A ``Translation``, or a list of them in the order of the texts.
+
+        Raises:
+            TypeError: something that is no string.
+            ValueError: a text that is too long (see ``too_long``).
+        """
+        single = isinstance(texts, str)
+        sources = [texts] if isinstance(texts, str) else self._listed(texts)
+        rows = self._encode(sources)
+        found: List[Optional[Translation]] = [
+            None if row else nothing(self._teller, i, sources[i], return_trace)
+            for i, row in enumerate(rows)
+        ]
+        with self._turn, torch.no_grad(), self._seeded():
+            for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
+                sample = self._sample([rows[i] for i in batch])
+                hypotheses = self._generator.generate(self._models, sample)
+                for i, (hypothesis,) in zip(batch, hypotheses):
+                    found[i] = self._result(i, sources[i], rows[i], hypothesis, return_trace)
+        results = [result for result in found if result is not None]
+        return results[0] if single else results
+
+    def translate_stream(
+        self, text: str, return_trace: bool = False
+    ) -> Iterator[Union[str, Piece]]:
+        """Translate one text, and yield pieces of the translation while it is decoded.
+
+        The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
+        language whose text can change behind what is decoded (of those in fairseq: byte BPEs, nltk,
+        Czech), all of it comes in the last piece. Decoding runs in a thread of its own; abandoning
+        the iterator ends it.
+
+        Args:
+            text: a string.
+            return_trace: yield a ``Piece`` for every iteration instead, and one at the end.
+
+        Raises:
+            TypeError, ValueError: as ``translate``; before the first piece.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text: expected a string, got {type(text).__name__}")
+        row = self._encode([text])[0]
+        return self._stream(row, return_trace)
+
+    def _stream(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
+        if not row:
+            return
+        growing = GrowingText(self.codec)
+        feed: queue.Queue = queue.Queue()
+        unwanted = threading.Event()
+        worker = threading.Thread(
+            target=self._decode_to, args=(row, feed, unwanted), name="specdec-stream"
+        )
+        worker.start()
+        try:
+            while True:
+                part, words, error = feed.get()
+                if error is not None:
+                    raise error
+                if part is None:
+                    piece = growing.finish(self.codec.join(words))
+                else:
+                    piece = growing.grow(words)
+                if return_trace:
+                    yield Piece(piece, None if part is None else self._teller.iteration(part))
+                elif piece:
+                    yield piece
+                if part is None:
+                    return
+        finally:
+            unwanted.set()
+            worker.join()
+
+    def _decode_to(self, row: List[int], feed: Any, unwanted: threading.Event) -> None:
+        """Put (iteration, words so far, None) for each iteration, and (None, words, None)."""
+        try:
+            with self._turn, torch.no_grad(), self._seeded():
+                started = time.perf_counter()
+                batch = self._generator.begin(self._models, self._sample([row]))
+                tokens: List[int] = []
+                while batch.host_lengths and not unwanted.is_set():
+                    batch.iterate()
+                    part = batch.traces[0][-1]
+                    tokens += part.emitted
+                    feed.put((part, self.codec.words(tokens), None))
+                self.stats.sentences += not batch.host_lengths
+                self.stats.total_seconds += time.perf_counter() - started
+            feed.put((None, self.codec.words(tokens), None))
+        except BaseException as error:  # for the thread that waits
+            feed.put((None, [], error))
+
+    @staticmethod
+    def _listed(texts: Iterable[str]) -> List[str]:
+        if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
+            raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
+        listed = list(texts)
+        for i, text in enumerate(listed):
+            if not isinstance(text, str):
+                raise TypeError(f"texts[{i}]: expected a string, got {type(text).__name__}")
+        return listed
+
+    def _encode(self, texts: List[str]) -> List[List[int]]:
+        rows = [self.codec.encode(text) for text in texts]
+        limit = self.longest_source
+        for i, row in enumerate(rows):
+            if len(row) > limit:
+                if self.too_long == "refuse":
+                    raise ValueError(
+                        f"text {i} has {len(row)} tokens, and the verifier reads {limit}; split "
+                        'it into sentences, or pass too_long="truncate" to from_pretrained'
+                    )
+                rows[i] = row[: limit - 1] + row[-1:]
+        return rows
+
+    def _sample(self, rows: List[List[int]]) -> Dict[str, Any]:
+        words = self._task.source_dictionary
+        left = self._task.cfg.left_pad_source
+        tensors = [torch.tensor(row) for row in rows]
+        tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
+        lengths = torch.tensor([len(row) for row in rows])
+        device = self.device
+        return {"net_input": {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}}
+
+    @contextlib.contextmanager
+    def _seeded(self) -> Iterator[None]:
+        if self.seed is None:
+            yield
+            return
+        device = self.device
+        cards = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cards):
+            torch.manual_seed(self.seed)
+            yield
+
+    def _result(
+        self, i: int, source: str, row: List[int], hypothesis: Dict[str, Any], traced: bool
+    ) -> Translation:
+        tokens = self.codec.words(hypothesis["tokens"].tolist())
+        text = self.codec.join(tokens)
+        trace = self._teller.sentence(i, row, hypothesis, source, text) if traced else None
+        parts = hypothesis["iterations"]
+        return Translation(
+            text,
+            tokens,
+            float(hypothesis["score"]),
+            hypothesis["steps"],
+            [part.accepted for part in parts],
+            [len(part.draft) for part in parts],
+            row.count(self._task.source_dictionary.unk()),
+            trace,
+        )

@@ -1,0 +1,119 @@
+"""Look at traces: ``specdec-trace show`` in a terminal, ``specdec-trace html`` in a browser.
+
+``fairseq-generate ... --task translation_specdec --trace-path FILE`` writes them. Several files, or
+one with several strategies in it, show the strategies side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any, List, Optional, Sequence
+
+from fairseq_specdec.data.files import write_whole
+
+from .compare import chosen, systems_of
+from .files import check_path, read_traces
+from .page import page
+from .record import TraceError
+from .terminal import show
+
+HTML_LIMIT = 100
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="specdec-trace", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    terminal = commands.add_parser(
+        "show",
+        help="print traces",
+        description="Print traces: per iteration the draft, what became of each token, the "
+        "verifier's own token, and times.",
+    )
+    terminal.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours (default: auto, where the output is a terminal and NO_COLOR is not set)",
+    )
+    html = commands.add_parser(
+        "html",
+        help="write a page",
+        description="Write one HTML page that needs nothing else: step through a sentence, "
+        "several strategies side by side.",
+    )
+    html.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
+    html.add_argument(
+        "--title", default="Draft, verify, accept", help="its title (default: %(default)s)"
+    )
+    for command, limit in ((terminal, None), (html, HTML_LIMIT)):
+        command.add_argument(
+            "files", nargs="+", metavar="FILE", help="written by --trace-path; one system or more"
+        )
+        command.add_argument(
+            "--id", type=int, action="append", metavar="N", help="this sentence; may be repeated"
+        )
+        command.add_argument(
+            "--limit",
+            type=int,
+            default=limit,
+            metavar="N",
+            help=f"at most so many sentences (default: {limit or 'all'})",
+        )
+    return parser
+
+
+def _wants_colour(choice: str, stream: Any) -> bool:
+    if choice == "auto":
+        return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+    return choice == "always"
+
+
+def main(words: Sequence[str], stream: Any) -> None:
+    """Run the command.
+
+    Args:
+        words: the command line.
+        stream: text is written here.
+
+    Raises:
+        TraceError: a file or flag that makes no sense, by name.
+    """
+    args = get_parser().parse_args(list(words))
+    if args.limit is not None and args.limit < 1:
+        raise TraceError(f"--limit {args.limit}: must be 1 or more")
+    if args.command == "html":
+        check_path(args.output, "--output")
+    systems = systems_of([(path, read_traces(path)) for path in args.files])
+    ids, total = chosen(systems, args.id, args.limit)
+    if not ids:
+        raise TraceError(f"{', '.join(args.files)}: no sentence in it")
+    if args.command == "show":
+        for paragraph in show(systems, ids, _wants_colour(args.color, stream)):
+            stream.write(paragraph + "\n\n")
+    else:
+        text = page(systems, ids, total, args.title)
+        write_whole(args.output, lambda out: out.write(text.encode("utf-8")))
+        more = f" of {total} (--limit)" if total > len(ids) else ""
+        stream.write(f"{args.output}: {len(ids)}{more} sentences, {len(systems)} systems\n")
+
+
+def cli_main(arguments: Optional[List[str]] = None) -> None:
+    """The console script ``specdec-trace``."""
+    if hasattr(sys.stdout, "reconfigure"):
+        # A terminal that cannot show a character shows its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        main(sys.argv[1:] if arguments is None else arguments, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it (head, less) has seen enough; keep the interpreter from flushing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (TraceError, OSError) as error:
+        raise SystemExit(f"specdec-trace: error: {error}") from error
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,119 @@
+"""The same sentences, decoded by several systems."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .record import Trace, TraceError
+
+
+class System(NamedTuple):
+    """Traces made by one strategy with one choice of settings, from one file.
+
+    Attributes:
+        name: differs from every other system's.
+        settings: its flags.
+        traces: by sentence id.
+    """
+
+    name: str
+    settings: Dict[str, Any]
+    traces: Dict[int, Trace]
+
+
+def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[System]:
+    """Sort traces by the system that made them.
+
+    Args:
+        files: name and traces of each file, in the order to show them.
+
+    Raises:
+        TraceError: one system has a sentence twice, or a sentence differs between systems.
+    """
+    found: Dict[Tuple[str, str, str], List[Trace]] = {}
+    for file, traces in files:
+        for trace in traces:
+            key = (file, trace.strategy, repr(sorted(trace.settings.items())))
+            found.setdefault(key, []).append(trace)
+    systems = []
+    for name, (file, _, _), traces in zip(_names(found), found, found.values()):
+        by_id: Dict[int, Trace] = {}
+        for trace in traces:
+            if trace.id in by_id:
+                raise TraceError(f"{file}: sentence {trace.id} is there twice for {name}")
+            by_id[trace.id] = trace
+        systems.append(System(name, traces[0].settings, by_id))
+    _check_sources(systems)
+    return systems
+
+
+def _names(found: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
+    """The strategy's name; where that is no name yet, the settings that differ, or the file's."""
+    names = []
+    for file, strategy, shown in found:
+        rivals = [key for key in found if key[1] == strategy]
+        name = strategy
+        if len({key[2] for key in rivals}) > 1:
+            mine = found[file, strategy, shown][0].settings
+            all_settings = [found[key][0].settings for key in rivals]
+            keys = sorted({key for settings in all_settings for key in settings})
+            differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
+            told = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
+            name = f"{strategy} ({', '.join(told) or 'defaults'})"
+        if sum(key[2] == shown for key in rivals) > 1:
+            name = f"{name}, {os.path.basename(file)}"
+        while name in names:
+            name += "'"
+        names.append(name)
+    return names
+
+
+def setting_text(value: Any) -> str:
+    """A setting's value, short: a path by its last part."""
+    return os.path.basename(value) if isinstance(value, str) and os.sep in value else str(value)
+
+
+def settings_text(settings: Dict[str, Any]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key} {setting_text(value)}" for key, value in settings.items())
+
+
+def _check_sources(systems: List[System]) -> None:
+    sources: Dict[int, Tuple[str, List[str]]] = {}
+    for system in systems:
+        for number, trace in system.traces.items():
+            name, source = sources.setdefault(number, (system.name, trace.source))
+            if source != trace.source:
+                raise TraceError(
+                    f"sentence {number} is another one in the traces of {name} and {system.name}; "
+                    "give traces of one data set"
+                )
+
+
+def chosen(
+    systems: List[System], ids: Optional[Sequence[int]], limit: Optional[int]
+) -> Tuple[List[int], int]:
+    """Which sentences to show.
+
+    Args:
+        systems: what there is.
+        ids: these, in this order; None for all, in the first file's order.
+        limit: at most so many; None for all.
+
+    Returns:
+        The ids, and how many there would be without a limit.
+
+    Raises:
+        TraceError: an id that is nowhere.
+    """
+    present = list(dict.fromkeys(number for s in systems for number in s.traces))
+    if ids is not None:
+        missing = [number for number in ids if number not in set(present)]
+        if missing:
+            raise TraceError(
+                f"--id {missing[0]}: no such sentence; there are {len(present)}, such as "
+                f"{', '.join(map(str, present[:5]))}"
+            )
+        present = list(dict.fromkeys(ids))
+    return present[:limit], len(present)

@@ -1,0 +1,146 @@
+"""Trace files: JSON lines, one sentence each, whole or absent."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import IO, Iterable, List
+
+from fairseq_specdec.data.files import sync, write_whole
+
+from .record import Trace, TraceError
+
+
+def check_path(path: str, flag: str) -> None:
+    """Refuse a path that no file can be written to, before anything is loaded.
+
+    Raises:
+        TraceError: naming ``flag``.
+    """
+    if os.path.isdir(path):
+        raise TraceError(f"{flag} {path}: is a directory; name a file")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise TraceError(f"{flag} {path}: no such directory: {folder}; make it first")
+
+
+class TraceFile:
+    """A trace that appears under its name when it is complete.
+
+    It is written to ``PATH.partial`` under a lock, which ends with the process, however that ends:
+    of two processes that would write one path, the second is refused.
+
+    Args:
+        path: the final name; an existing file is replaced in one step.
+        flag: what named it, for messages.
+
+    Raises:
+        TraceError: another process writes it, or it cannot be written.
+    """
+
+    def __init__(self, path: str, flag: str = "--trace-path") -> None:
+        check_path(path, flag)
+        self.path = path
+        self.temporary = path + ".partial"
+        self.traces = 0
+        self._process = os.getpid()
+        try:
+            self._stream = _locked(self.temporary)
+        except BlockingIOError as error:
+            raise TraceError(
+                f"{flag} {path}: another process is writing it; give each its own"
+            ) from error
+        except OSError as error:
+            raise TraceError(f"{flag} {path}: cannot be written ({error})") from error
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes traces, in the process that made it (not in one forked from that)."""
+        return not self._stream.closed and os.getpid() == self._process
+
+    def add(self, trace: Trace) -> None:
+        """Append a sentence."""
+        self._stream.write(trace.to_json() + "\n")
+        self.traces += 1
+
+    def publish(self) -> None:
+        """Give the file its name. Does nothing the second time."""
+        if not self.open:
+            return
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        os.replace(self.temporary, self.path)
+        self._close()
+        sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def discard(self) -> None:
+        """Leave nothing behind, and what was there before untouched."""
+        if not self.open:
+            return
+        os.unlink(self.temporary)
+        with contextlib.suppress(OSError):  # what cannot be written is not wanted either
+            self._stream.flush()
+        self._close()
+
+    def _close(self) -> None:
+        # Reader processes forked from this one hold the file too: closing alone would not unlock.
+        fcntl.flock(self._stream, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+
+def _locked(path: str) -> IO[str]:
+    """An empty text file of this name that is ours alone.
+
+    Raises:
+        BlockingIOError: another process has it.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = os.stat(path)
+        except FileNotFoundError:
+            found = None
+        except BaseException:
+            os.close(handle)
+            raise
+        # The last owner may have renamed the file between the two calls: then this is not it.
+        if found is not None and os.path.samestat(found, os.fstat(handle)):
+            os.ftruncate(handle, 0)
+            return open(handle, "w", encoding="utf-8", newline="\n")
+        os.close(handle)
+
+
+def write_traces(path: str, traces: Iterable[Trace]) -> None:
+    """Write a trace file whole; an existing one is replaced in one step.
+
+    Raises:
+        TraceError: the path cannot be written.
+    """
+    check_path(path, "path")
+    text = "".join(trace.to_json() + "\n" for trace in traces)
+    write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
+
+
+def read_traces(path: str) -> List[Trace]:
+    """Read a trace file.
+
+    Raises:
+        TraceError: no such file, or a line that is no trace, by file and line.
+    """
+    traces = []
+    try:
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    try:
+                        traces.append(Trace.from_json(line))
+                    except TraceError as error:
+                        raise TraceError(f"{path}, line {number}: {error}") from error
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: no trace, for it is no UTF-8 text") from error
+    return traces

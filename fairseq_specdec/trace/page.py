@@ -1,0 +1,97 @@
+"""Traces as one HTML page that needs no network and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import pkgutil
+from typing import Any, Dict, List, Sequence
+
+from .compare import System, settings_text
+from .record import VERDICTS, Trace
+
+TEMPLATE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>{title}</h1>
+<noscript><p>This page draws itself with JavaScript, which is off. In a terminal,
+<code>specdec-trace show</code> prints the same.</p></noscript>
+<main id="app"></main>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+# Characters with which text could end a script element or a JavaScript line.
+ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def embedded(value: Any) -> str:
+    """JSON that may stand in a script element, whatever text is in it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(ESCAPED)
+
+
+def _part(name: str) -> str:
+    data = pkgutil.get_data(__package__ or "fairseq_specdec.trace", name)
+    assert data is not None, f"the package is not whole: no {name}"
+    return data.decode("utf-8")
+
+
+def _digest(text: str) -> str:
+    """As Content-Security-Policy names an inline script or style: nothing else may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+
+
+def _sentence(number: int, systems: Sequence[System]) -> Dict[str, Any]:
+    traces = {i: s.traces[number] for i, s in enumerate(systems) if number in s.traces}
+    first: Trace = next(iter(traces.values()))
+    runs: List[Dict[str, Any]] = []
+    for i, trace in traces.items():
+        run = trace.to_dict()
+        rounds = [{k: v for k, v in part.items()} for part in run["iterations"]]
+        runs.append(
+            {
+                "system": i,
+                "score": run["score"],
+                "output": run["output"],
+                "text": run["output_text"],
+                "iterations": rounds,
+            }
+        )
+    return {"id": number, "source": first.source, "text": first.source_text, "runs": runs}
+
+
+def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) -> str:
+    """The page.
+
+    Args:
+        systems: who decoded.
+        ids: the sentences to put in it.
+        total: how many there are.
+        title: plain text.
+    """
+    data = {
+        "systems": [{"name": s.name, "settings": settings_text(s.settings)} for s in systems],
+        "verdicts": VERDICTS,
+        "total": total,
+        "sentences": [_sentence(number, systems) for number in ids],
+    }
+    style, script = _part("page.css"), _part("page.js")
+    policy = f"style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
+    return TEMPLATE.format(
+        title=html.escape(title),
+        policy=policy + "; form-action 'none'",
+        style=style,
+        data=embedded(data),
+        script=script,
+    )

@@ -1,0 +1,214 @@
+"""What one sentence's decoding looked like, iteration by iteration, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence
+
+OWN = "own"
+RELAXED = "relaxed"
+DRAWN = "drawn"
+REJECTED = "rejected"
+UNSEEN = "unseen"
+
+# What became of a draft token, and what that means.
+VERDICTS: Dict[str, str] = {
+    OWN: "accepted: the verifier's own choice",
+    RELAXED: "accepted by the relaxed rule: not the verifier's choice",
+    DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
+    REJECTED: "rejected",
+    UNSEEN: "not looked at: behind a rejected token or the end",
+}
+ACCEPTED = (OWN, RELAXED, DRAWN)
+
+VERSION = 1
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read or written; names the file or flag and the remedy."""
+
+
+def verdicts(
+    draft: Sequence[Any],
+    accepted: int,
+    emitted: Sequence[Any],
+    choices: Sequence[Any],
+    sampled: bool = False,
+) -> List[str]:
+    """What became of each draft token.
+
+    Args:
+        draft: the tokens put before the verifier.
+        accepted: how many of them entered the output.
+        emitted: the tokens that entered it: the accepted ones, and the verifier's own one, unless
+            an accepted </s> ended the sentence.
+        choices: the verifier's likeliest token at the position of each of ``emitted``.
+        sampled: tokens are kept by speculative sampling.
+
+    Returns:
+        A value of ``VERDICTS`` for each token of ``draft``.
+    """
+    other = DRAWN if sampled else RELAXED
+    kept = [OWN if draft[i] == choices[i] else other for i in range(accepted)]
+    left = len(draft) - accepted
+    if left > 0 and len(emitted) > accepted:
+        return kept + [REJECTED] + [UNSEEN] * (left - 1)
+    return kept + [UNSEEN] * left
+
+
+@dataclass(frozen=True)
+class TracedIteration:
+    """One draft-then-verify round of one sentence.
+
+    Attributes:
+        position: tokens that the output had before.
+        draft: tokens put before the verifier.
+        verdicts: a value of ``VERDICTS`` for each of them.
+        choices: the verifier's likeliest token at each position that counted: those of the accepted
+            tokens, and that of ``own``.
+        own: the verifier's token behind the accepted ones; None where an accepted </s> ended the
+            sentence.
+        steps: passes of a small model that drafts token by token (bild, sps); 0 for others.
+        rows: sentences that shared the round; its times are for all of them together.
+        ms: wall time in milliseconds.
+        drafter_ms, verifier_ms: the shares of drafting and of verification.
+    """
+
+    position: int
+    draft: List[str]
+    verdicts: List[str]
+    choices: List[str]
+    own: Optional[str]
+    steps: int = 0
+    rows: int = 1
+    ms: float = 0.0
+    drafter_ms: float = 0.0
+    verifier_ms: float = 0.0
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens that entered the output."""
+        return sum(verdict in ACCEPTED for verdict in self.verdicts)
+
+    @property
+    def emitted(self) -> List[str]:
+        """Tokens that the round added to the output."""
+        return self.draft[: self.accepted] + ([] if self.own is None else [self.own])
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One sentence.
+
+    Attributes:
+        id: its number in the data set (or in the call, or in the order of decoding, where there is
+            no data set).
+        strategy: ``--strategy``.
+        settings: the flags that matter to it.
+        source, output: tokens, the output's with </s>.
+        score: the hypothesis's, natural logarithm; None where it is no finite number.
+        iterations: in their order.
+        source_text, output_text: plain text, where it is known.
+    """
+
+    id: int
+    strategy: str
+    settings: Dict[str, Any]
+    source: List[str]
+    output: List[str]
+    score: Optional[float]
+    iterations: List[TracedIteration] = field(default_factory=list)
+    source_text: Optional[str] = None
+    output_text: Optional[str] = None
+
+    @property
+    def ms(self) -> float:
+        """Wall time of all iterations in milliseconds; encoding the source is not in it."""
+        return sum(iteration.ms for iteration in self.iterations)
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens in the output."""
+        return sum(iteration.accepted for iteration in self.iterations)
+
+    @property
+    def drafted(self) -> int:
+        """Draft tokens put before the verifier."""
+        return sum(len(iteration.draft) for iteration in self.iterations)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Plain lists, dictionaries and numbers, ready for JSON."""
+        plain = dict(dataclasses.asdict(self), version=VERSION)
+        if plain["score"] is not None and not math.isfinite(plain["score"]):
+            plain["score"] = None
+        return plain
+
+    def to_json(self) -> str:
+        """One line of JSON, without the line's end."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> Trace:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            TraceError: it is something else.
+        """
+        try:
+            plain = json.loads(line)
+        except ValueError as error:
+            raise TraceError(f"not JSON ({error})") from error
+        if not isinstance(plain, dict) or "version" not in plain:
+            raise TraceError("no trace; write one with fairseq-generate --trace-path")
+        version = plain.pop("version")
+        if version != VERSION:
+            raise TraceError(f"a trace of version {version}, and this program reads {VERSION}")
+        try:
+            rounds = [TracedIteration(**part) for part in plain.pop("iterations")]
+            trace = cls(iterations=rounds, **plain)
+            _check(trace)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise TraceError(f"no whole trace ({error}); decode again") from error
+        return trace
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check(trace: Trace) -> None:
+    """Raise TypeError for fields of wrong types, and for iterations that contradict themselves."""
+    texts = (trace.source_text, trace.output_text)
+    sound = (
+        isinstance(trace.id, int)
+        and isinstance(trace.strategy, str)
+        and isinstance(trace.settings, dict)
+        and _strings(trace.source)
+        and _strings(trace.output)
+        and (trace.score is None or _number(trace.score))
+        and all(text is None or isinstance(text, str) for text in texts)
+    )
+    if not sound:
+        raise TypeError("a field of another type")
+    for number, part in enumerate(trace.iterations, start=1):
+        sound = (
+            _strings(part.draft)
+            and _strings(part.verdicts)
+            and _strings(part.choices)
+            and (part.own is None or isinstance(part.own, str))
+            and all(isinstance(value, int) for value in (part.position, part.steps, part.rows))
+            and all(_number(value) for value in (part.ms, part.drafter_ms, part.verifier_ms))
+        )
+        if not sound:
+            raise TypeError(f"iteration {number}: a field of another type")
+        if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
+            raise TypeError(f"iteration {number}: not one known verdict for each draft token")
+        if len(part.choices) != len(part.emitted):
+            raise TypeError(f"iteration {number}: not one choice for each emitted token")

@@ -1,0 +1,198 @@
+"""From a generator's hypotheses to traces, and into the file of ``--trace-path``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Dict, List, Optional
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+
+from .files import TraceFile
+from .record import Trace, TracedIteration, verdicts
+
+logger = logging.getLogger(__name__)
+
+# Flags that only these strategies heed, at any value; others are told where they differ from their
+# default.
+HEEDED = {
+    "top_beta": ("gad++", "specdec"),
+    "tau": ("gad++", "specdec"),
+    "alpha_fb": ("bild", "bild-early-exit"),
+    "alpha_rb": ("bild", "bild-early-exit"),
+}
+# Generation flags that change what is accepted or drafted, with the value that changes nothing.
+GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "temperature": 1.0}
+
+
+def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
+    """The flags that matter to a strategy.
+
+    Args:
+        settings: object with the fields of ``TranslationSpecDecConfig``.
+        args: fairseq's generation flags.
+        generator: the ``SpeculativeGenerator`` made from both.
+    """
+    inherited = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
+    found: Dict[str, Any] = {}
+    for name, field in TranslationSpecDecConfig.__dataclass_fields__.items():
+        if name in inherited or name in ("strategy", "trace_path"):
+            continue
+        value = getattr(settings, name, field.default)
+        if name in HEEDED:
+            if settings.strategy in HEEDED[name]:
+                found[name] = value
+        elif value != field.default:
+            found[name] = value
+    drafter = generator.drafter
+    size = getattr(drafter, "block_size", getattr(drafter, "window", None))
+    if size is not None:
+        found["block_size"] = size
+    for name, unused in GENERATION.items():
+        value = getattr(args, name, unused)
+        if value != unused:
+            found[name] = value
+    if len(generator.verifier.models) > 1:
+        found["ensemble"] = len(generator.verifier.models)
+    return found
+
+
+class Teller:
+    """Tells hypotheses as traces.
+
+    Args:
+        strategy: ``--strategy``.
+        settings: see ``settings_of``.
+        src_dict, tgt_dict: fairseq dictionaries.
+        sampled: draft tokens are kept by speculative sampling.
+    """
+
+    def __init__(
+        self,
+        strategy: str,
+        settings: Dict[str, Any],
+        src_dict: Any,
+        tgt_dict: Any,
+        sampled: bool,
+    ) -> None:
+        self.strategy = strategy
+        self.settings = settings
+        self.src_dict = src_dict
+        self.tgt_dict = tgt_dict
+        self.sampled = sampled
+
+    def iteration(self, part: Any) -> TracedIteration:
+        """One ``generation.hypotheses.Iteration`` in words."""
+        words = self.tgt_dict.symbols
+        own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
+        return TracedIteration(
+            position=part.position,
+            draft=[words[token] for token in part.draft],
+            verdicts=verdicts(part.draft, part.accepted, part.emitted, part.choices, self.sampled),
+            choices=[words[token] for token in part.choices],
+            own=None if own is None else words[own],
+            steps=part.steps,
+            rows=part.rows,
+            ms=round(1000 * part.seconds[0], 4),
+            drafter_ms=round(1000 * part.seconds[1], 4),
+            verifier_ms=round(1000 * part.seconds[2], 4),
+        )
+
+    def sentence(
+        self,
+        number: int,
+        source: List[int],
+        hypothesis: Dict[str, Any],
+        source_text: Optional[str] = None,
+        output_text: Optional[str] = None,
+    ) -> Trace:
+        """A sentence decoded with ``keep_trace``.
+
+        Args:
+            number: its id.
+            source: token ids, padding and all.
+            hypothesis: the generator's.
+            source_text, output_text: plain text, where it is known.
+        """
+        ours, theirs = self.src_dict.symbols, self.tgt_dict.symbols
+        return Trace(
+            id=number,
+            strategy=self.strategy,
+            settings=dict(self.settings),
+            source=[ours[token] for token in source if token != self.src_dict.pad()],
+            output=[theirs[token] for token in hypothesis["tokens"].tolist()],
+            score=float(hypothesis["score"]),
+            iterations=[self.iteration(part) for part in hypothesis["iterations"]],
+            source_text=source_text,
+            output_text=output_text,
+        )
+
+
+class Recorder:
+    """Writes what a task decodes; the file appears when all of it is decoded.
+
+    Args:
+        file: takes the traces.
+        teller: tells them.
+        ended: whether every batch was asked for; None where nobody knows.
+    """
+
+    def __init__(
+        self, file: TraceFile, teller: Teller, ended: Callable[[], Optional[bool]]
+    ) -> None:
+        self.file = file
+        self.teller = teller
+        self.ended = ended
+        self.pending = 0
+
+    def begin(self) -> None:
+        """A batch is about to be decoded."""
+        self.pending += 1
+
+    def fail(self) -> None:
+        """It cannot be: there will be no whole trace any more."""
+        if self.file.open:
+            self.file.discard()
+            self._say_discarded()
+
+    def add(self, sample: Dict[str, Any], hypotheses: List[List[Dict[str, Any]]]) -> None:
+        """It was: append its sentences.
+
+        Args:
+            sample: fairseq's batch; without ``id`` sentences are numbered as they come.
+            hypotheses: what the generator made of it.
+        """
+        if not self.file.open:
+            return
+        sources = sample["net_input"]["src_tokens"].tolist()
+        numbers = sample.get("id")
+        if numbers is None:
+            numbers = range(self.file.traces, self.file.traces + len(sources))
+        else:
+            numbers = numbers.tolist()
+        for number, source, (hypothesis,) in zip(numbers, sources, hypotheses):
+            self.file.add(self.teller.sentence(number, source, hypothesis))
+        self.pending -= 1
+
+    def close(self, may_log: Callable[[], bool] = lambda: True) -> None:
+        """The generator is gone: publish a complete trace, drop any other."""
+        if not self.file.open:
+            return
+        ended = self.ended()
+        if ended is None:  # read from a prompt: so far, it is whole after every batch
+            ended = self.file.traces > 0
+        if self.pending == 0 and ended:
+            self.file.publish()
+            if may_log():
+                logger.info("--trace-path %s: %d sentences", self.file.path, self.file.traces)
+        else:
+            self.file.discard()
+            if may_log():
+                self._say_discarded()
+
+    def _say_discarded(self) -> None:
+        logger.warning(
+            "--trace-path %s: decoding did not end (%d sentences were done); nothing is written "
+            "there",
+            self.file.path,
+            self.file.traces,
+        )

@@ -1,0 +1,123 @@
+"""Traces in a terminal, in colours, and legible without them."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Dict, List, NamedTuple, Sequence
+
+from .compare import System, settings_text
+from .record import DRAWN, OWN, REJECTED, RELAXED, UNSEEN, VERDICTS, Trace, TracedIteration
+
+
+class Style(NamedTuple):
+    """How a token is set apart.
+
+    Attributes:
+        mark: stands before it.
+        codes: ANSI codes.
+    """
+
+    mark: str
+    codes: str
+
+
+STYLES: Dict[str, Style] = {
+    OWN: Style("+", "32"),
+    RELAXED: Style("~", "33"),
+    DRAWN: Style("%", "36"),
+    REJECTED: Style("x", "31;9"),
+    UNSEEN: Style(".", "2"),
+}
+VERIFIER = Style(">", "1;34")
+HEAD = "1"
+
+
+def printable(text: str) -> str:
+    """Text that cannot steer a terminal: control and formatting characters become escapes."""
+    return "".join(
+        char
+        if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
+class Painter:
+    """Sets text apart.
+
+    Args:
+        colour: use ANSI codes too.
+    """
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, codes: str) -> str:
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colour else text
+
+    def token(self, token: str, style: Style) -> str:
+        return self(style.mark + printable(token), style.codes)
+
+    def legend(self) -> str:
+        """What the marks mean."""
+        lines = [
+            f"  {self(STYLES[verdict].mark, STYLES[verdict].codes)}  {meaning}"
+            for verdict, meaning in VERDICTS.items()
+        ]
+        lines.append(f"  {self(VERIFIER.mark, VERIFIER.codes)}  the verifier's own token")
+        lines.append("  (in brackets: what the verifier would have chosen)")
+        return "\n".join(lines)
+
+    def iteration(self, number: int, part: TracedIteration, width: int) -> str:
+        """One line: number, position, the draft judged, the verifier's own token, times."""
+        shown = []
+        for i, (token, verdict) in enumerate(zip(part.draft, part.verdicts)):
+            text = self.token(token, STYLES[verdict])
+            if verdict in (RELAXED, DRAWN):
+                text += f"({printable(part.choices[i])})"
+            shown.append(text)
+        if part.own is not None:
+            shown.append(self.token(part.own, VERIFIER))
+        times = f"{part.ms:.2f} ms = {part.drafter_ms:.2f} drafter + {part.verifier_ms:.2f} "
+        times += "verifier + rest"
+        notes = [times]
+        if part.steps:
+            notes.append(f"{part.steps} small steps")
+        if part.rows > 1:
+            notes.append(f"{part.rows} sentences")
+        return f"{number:{width}d} @{part.position:<3d} {' '.join(shown)}   [{', '.join(notes)}]"
+
+    def sentence(self, name: str, trace: Trace) -> str:
+        """A trace, several lines."""
+        rounds = len(trace.iterations)
+        tokens = len(trace.output)
+        facts = [f"{rounds} iterations", f"{tokens / max(1, rounds):.2f} tokens each"]
+        if trace.drafted:
+            facts.append(f"{trace.accepted} of {trace.drafted} drafted tokens accepted")
+        facts.append(f"{trace.ms:.1f} ms")
+        if trace.score is not None:
+            facts.append(f"score {trace.score:.4f}")
+        head = self(f"{printable(name)}: {', '.join(facts)}", HEAD)
+        lines = [head]
+        if trace.settings:
+            lines.append("settings  " + printable(settings_text(trace.settings)))
+        width = len(str(rounds))
+        lines += [
+            self.iteration(i, part, width) for i, part in enumerate(trace.iterations, start=1)
+        ]
+        text = " ".join(trace.output) if trace.output_text is None else trace.output_text
+        lines.append("output    " + printable(text))
+        return "\n".join(lines)
+
+
+def show(systems: Sequence[System], ids: Sequence[int], colour: bool) -> List[str]:
+    """Paragraphs: a legend, then each sentence as every system decoded it."""
+    paint = Painter(colour)
+    shown = [paint.legend()]
+    for number in ids:
+        traces = [(s.name, s.traces[number]) for s in systems if number in s.traces]
+        first = traces[0][1]
+        source = " ".join(first.source) if first.source_text is None else first.source_text
+        shown.append(paint(f"=== sentence {number}", HEAD) + "\nsource    " + printable(source))
+        shown += [paint.sentence(name, trace) for name, trace in traces]
+    return shown

@@ -1,0 +1,80 @@
+"""Broken engines that every lossless strategy's identity test must notice."""
+
+import functools
+
+import pytest
+from broken_engines import MUTANTS, drop_the_mask
+from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
+from toy_translation import make_sample, sentences
+
+from fairseq_specdec.verifier.kv_cache import KVCache
+
+SENTENCES = sentences(12, seed=7)
+
+
+# Mutants that a strategy cannot notice, and why.
+UNHARMED = {
+    ("greedy", drop_the_mask): "a block of one token sees all slots up to its own, mask or not",
+}
+
+
+@functools.lru_cache(maxsize=None)
+def expected(case):
+    """What stock says, once a case: nothing of this project runs in it."""
+    return tokens(stock([toys(case).verifier()], make_sample(SENTENCES), flags()))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("case", cases())
+def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
+    if toys(case).lossless is None:
+        pytest.skip("never lossless")
+    assert tokens(decode(make_generator(case), make_sample(SENTENCES))) == expected(case)
+    mutant(monkeypatch)
+    found = tokens(decode(make_generator(case), make_sample(SENTENCES)))
+    assert (found == expected(case)) == ((case, mutant) in UNHARMED)
+
+
+# Strategies that draft with a cache of their own. Big Little Decoder is lossless only where it
+# accepts nothing, so there the other flags show what a good draft is worth.
+OWN_CACHE = {
+    "gad": True,
+    "gad-attached": True,
+    "gad++": True,
+    "specdec": True,
+    "sps": True,
+    "bild": False,
+    "bild-early-exit": False,
+}
+NO_CACHE = {
+    "greedy": "drafts nothing",
+    "iad": "copies the source",
+    "blockwise": "drafts with the states of the verification",
+}
+
+
+@pytest.mark.parametrize("case", OWN_CACHE)
+def test_a_drafter_that_forgets_costs_tokens_and_changes_nothing(case, monkeypatch):
+    lossless = OWN_CACHE[case]
+    generator = make_generator(case, lossless=lossless)
+    whole = decode(generator, make_sample(SENTENCES))
+    write = KVCache.write
+    broken = make_generator(case, lossless=lossless)
+    touched = []
+
+    def forgetful(self, layer, entries, upto):
+        if any(self is one.stack.cache for one in broken.verifier.scorers):
+            return write(self, layer, entries, upto)
+        touched.append(layer)
+        return write(self, layer, entries * 0, upto)
+
+    monkeypatch.setattr(KVCache, "write", forgetful)
+    forgot = decode(broken, make_sample(SENTENCES))
+    assert touched
+    if lossless:
+        assert tokens(forgot) == tokens(whole) == expected(case)
+    assert broken.stats.mean_accepted_tokens < generator.stats.mean_accepted_tokens
+
+
+def test_every_case_has_a_cache_of_its_own_or_a_reason():
+    assert {*OWN_CACHE, *NO_CACHE} == set(TOYS) and not set(OWN_CACHE) & set(NO_CACHE)

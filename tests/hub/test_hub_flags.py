@@ -1,0 +1,59 @@
+"""Keyword arguments that are decoding flags, and those that are none."""
+
+import dataclasses
+
+import pytest
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.hub.flags import GENERATION, INSTEAD, OWN, in_python, split_flags
+
+
+def test_flags_go_where_they_belong():
+    settings, args = split_flags("gad", "d.pt", {"tau": 2, "max_len_b": 30, "sampling": True})
+    assert (settings.strategy, settings.drafter_path, settings.tau) == ("gad", "d.pt", 2)
+    assert (args.max_len_b, args.sampling, args.beam, args.min_len) == (30, True, 1, 1)
+
+
+def test_every_flag_of_the_command_line_is_taken_or_explained():
+    ours = {f.name for f in dataclasses.fields(TranslationSpecDecConfig) if f.metadata.get("help")}
+    inherited = {f.name for f in dataclasses.fields(TranslationSpecDecConfig.__mro__[1])}
+    assert ours - inherited - {"strategy"} <= set(OWN) | set(INSTEAD)
+    assert not set(OWN) & set(GENERATION)
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("top_betta", "top_betta: no such decoding flag; did you mean top_beta?"),
+        ("xyzzy", "xyzzy: no such decoding flag; there are accept_epsilon, "),
+        ("beam", "beam: no decoding flag of this call; there is no wider beam here"),
+        ("trace_path", "trace_path: .*return_trace=True"),
+        ("constraints", "constraints: cannot be honoured by speculative decoding"),
+    ],
+)
+def test_other_names_are_refused(name, said):
+    with pytest.raises(TypeError, match=said):
+        split_flags("gad", None, {name: 5})
+
+
+@pytest.mark.parametrize(
+    "name, value, kind",
+    [
+        ("tau", "1", "float"),
+        ("top_beta", 2.5, "int"),
+        ("block_size", True, "int"),
+        ("sampling", 1, "bool"),
+        ("drafter_dtype", None, "str"),
+        ("temperature", None, "float"),
+    ],
+)
+def test_values_of_another_type_are_refused(name, value, kind):
+    with pytest.raises(TypeError, match=f"{name}: expected {kind}, got {value!r}"):
+        split_flags("gad", None, {name: value})
+
+
+def test_errors_speak_python():
+    said = "--drafter-path: --strategy iad wants --top-beta 1 of --path; fairseq-preprocess --foo"
+    assert in_python(said) == (
+        "drafter: strategy iad wants top_beta 1 of verifier; fairseq-preprocess --foo"
+    )

@@ -1,0 +1,121 @@
+"""Tokenizer, BPE, and text that grows."""
+
+import re
+
+import pytest
+from fairseq.data import Dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_specdec.hub.batching import by_length
+from fairseq_specdec.hub.text import GrowingText, TextCodec
+
+# Merges "h a" and "ha us", so that Haus falls into pieces of several kinds.
+CODES = "#version: 0.2\nh a\nu s</w>\nha us</w>\n@ -\n@- @</w>\n"
+HARD = [
+    "@-@", "&quot;", "&apos;", "&apos;s", "&amp;", ",", ".", "(", ")", "$", "„", "“", "»", "«",
+    "'s", "l'", "d'", "中", "国", "-", "EU:", "ssa", ":", "?", "%", "haus", "Haus", "12", "`",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bpe") / "codes"
+    path.write_text(CODES, encoding="utf-8")
+    return str(path)
+
+
+def make_codec(codes, language="de", tokenizer="moses"):
+    words = Dictionary()
+    for symbol in ("h@@", "aus", "haus", "ha@@", "us", ".", "@-@", "H@@", "a@@"):
+        words.add_symbol(symbol)
+    bpe = {"bpe": "subword_nmt", "bpe_codes": codes} if codes else {}
+    chosen = {"tokenizer": tokenizer} if tokenizer else {}
+    return TextCodec(chosen, bpe, ["en", language], words, words)
+
+
+def test_there_and_back(codes):
+    codec = make_codec(codes)
+    ids = codec.encode("  haus-Haus. \n")
+    assert codec.words(ids) == ["haus", "@-@", "H@@", "a@@", "us", "."]
+    assert ids[-1] == codec.src_dict.eos()
+    assert codec.join(codec.words(ids)) == "haus-Haus."
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u2003", "\u2028"])
+def test_nothing_stays_nothing(codes, text):
+    assert make_codec(codes).encode(text) == []
+
+
+def test_unknown_and_broken_characters_become_unk(codes):
+    codec = make_codec(codes)
+    unk = codec.src_dict.unk()
+    assert codec.encode("漢字 .")[:-2] and set(codec.encode("漢字 .")[:-2]) == {unk}
+    assert codec.encode("\ud800 .").count(unk) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_pieces_make_the_text(codes, data):
+    language = data.draw(st.sampled_from(["de", "en", "fr", "it", "fi", "zh", "cs", "ga"]))
+    tokenizer = data.draw(st.sampled_from(["moses", "space", None]))
+    codec = CODECS.setdefault((language, tokenizer), make_codec(codes, language, tokenizer))
+    word = st.sampled_from(HARD) | st.text("abü'\"-.", min_size=1, max_size=3)
+    cut = data.draw(st.integers(0, 2))
+    tokens = []
+    for w in data.draw(st.lists(word, max_size=12)):
+        whole = not (cut and len(w) > 1) or w == "@-@"
+        tokens += [w] if whole else [*(c + "@@" for c in w[:-1]), w[-1]]
+    growing, pieces, done = GrowingText(codec), [], 0
+    while done < len(tokens):
+        done += data.draw(st.integers(1, 5))
+        pieces.append(growing.grow(tokens[:done]))
+    pieces.append(growing.finish(codec.join(tokens)))
+    assert "".join(pieces) == codec.join(tokens)
+
+
+CODECS = {}
+
+
+def test_words_come_early(codes):
+    codec = make_codec(codes)
+    growing = GrowingText(codec)
+    assert growing.grow(["haus", "H@@"]) == ""
+    assert growing.grow(["haus", "H@@", "aus"]) == "haus"
+    assert growing.grow(["haus", "H@@", "aus", "."]) == " Haus"
+    assert growing.finish("haus Haus.") == "."
+
+
+def test_text_that_may_change_comes_at_the_end(codes):
+    growing = GrowingText(make_codec(codes, "cs"))
+    assert growing.grow(["haus", "haus", "haus"]) == ""
+    assert growing.finish("haus haus haus") == "haus haus haus"
+
+
+@pytest.mark.parametrize(
+    "tokenizer, bpe, said",
+    [
+        ({"tokenizer": "mose"}, {}, "tokenizer 'mose': fairseq has moses, nltk, space"),
+        ({}, {"bpe": "bp"}, "bpe 'bp': fairseq has .*subword_nmt"),
+        ({}, {"bpe": "subword_nmt"}, "bpe 'subword_nmt': "),
+    ],
+)
+def test_wrong_choices_are_named(tokenizer, bpe, said):
+    with pytest.raises(ValueError, match=said):
+        TextCodec(tokenizer, bpe, ["en", "de"], Dictionary(), Dictionary())
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 5), st.integers(1, 60))
+def test_batches_by_length(lengths, batch_size, max_tokens):
+    batches = by_length(lengths, batch_size, max_tokens)
+    assert sorted(sum(batches, [])) == [i for i, n in enumerate(lengths) if n]
+    order = [lengths[i] for batch in batches for i in batch]
+    assert order == sorted(order, reverse=True)
+    for batch in batches:
+        assert len(batch) <= batch_size
+        assert len(batch) == 1 or lengths[batch[0]] * len(batch) <= max_tokens
+
+
+def test_similar_lengths_share_a_batch():
+    assert by_length([3, 9, 3, 8, 0], 2, 100) == [[1, 3], [0, 2]]
+    assert re.fullmatch(r"\[\[1\], \[3\], .*", str(by_length([3, 9, 3, 8], 2, 10)))

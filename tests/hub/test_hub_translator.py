@@ -1,0 +1,252 @@
+"""``SpeculativeTranslator`` on the toy pair: the same output as the engine, in any order."""
+
+import threading
+from argparse import Namespace
+
+import pytest
+import torch
+from toy_pair import text_of
+from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.generation import builder
+from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
+from fairseq_specdec.hub.loading import Place, find
+
+SOURCES = sentences(30, seed=9)
+TEXTS = [text_of(line) for line in SOURCES]
+
+
+def load(pair, strategy="gad", **flags):
+    if strategy in ("gad", "gad++"):
+        flags.setdefault("drafter", pair / "drafter.pt")
+    return SpeculativeTranslator.from_pretrained(
+        pair / "verifier.pt", strategy=strategy, device="cpu", **flags
+    )
+
+
+@pytest.fixture(scope="module")
+def gad(pair):
+    return load(pair, batch_size=7)
+
+
+def reference(sources, **flags):
+    """(words, score) of each sentence, decoded alone without a draft."""
+    words = make_task().tgt_dict
+    models = [toy_model()]
+    generator = builder.build_generator(
+        models, words, words, Namespace(**flags), decoding_settings()
+    )
+    found = []
+    for source in sources:
+        ((hypothesis,),) = generator.generate(models, make_sample([source]))
+        tokens = [words[t] for t in hypothesis["tokens"].tolist()[:-1]]
+        found.append((tokens, float(hypothesis["score"])))
+    return found
+
+
+def test_batches_give_back_the_order(gad):
+    results = gad.translate(TEXTS)
+    assert_diverse([result.tokens for result in results])
+    for result, (tokens, score) in zip(results, reference(SOURCES)):
+        assert result.tokens == tokens
+        assert result.text == str(result) == " ".join(tokens)
+        assert result.score == pytest.approx(score, abs=1e-4)
+        assert result.iterations == len(result.accepted) == len(result.drafted)
+        # All that is emitted is accepted or the verifier's, one an iteration but perhaps the last.
+        assert 0 <= sum(result.accepted) + result.iterations - len(tokens) - 1 <= 1
+        assert all(a <= d <= 4 for a, d in zip(result.accepted, result.drafted))
+        assert result.trace is None
+    assert sum(r.iterations for r in results) < sum(len(r.tokens) + 1 for r in results)
+
+
+def test_one_string_gives_one_result(gad):
+    one = gad.translate(TEXTS[3])
+    assert isinstance(one, Translation)
+    assert gad.translate([TEXTS[3]]) == [one._replace(score=gad.translate(TEXTS[3]).score)]
+    assert gad.translate([]) == []
+    assert gad.translate(iter(TEXTS[:2]))[0].text == gad.translate(TEXTS[0]).text
+
+
+def test_traces(gad):
+    results = gad.translate(["", *TEXTS[:5]], return_trace=True)
+    for i, (result, text) in enumerate(zip(results, ["", *TEXTS])):
+        trace = result.trace
+        assert (trace.id, trace.strategy, trace.source_text) == (i, "gad", text)
+        assert trace.output_text == result.text
+        assert sum((part.emitted for part in trace.iterations), [])[:-1] == result.tokens
+        assert [part.accepted for part in trace.iterations] == result.accepted
+        assert trace.settings["block_size"] == 4
+
+
+def test_nothing_is_translated_to_nothing(gad):
+    before = gad.stats.sentences
+    for text in ("", "  \n\t"):
+        assert gad.translate(text) == Translation("", [], 0.0, 0, [], [], 0)
+        assert list(gad.translate_stream(text)) == []
+    assert gad.stats.sentences == before
+
+
+def test_unknown_words_are_counted(gad):
+    result = gad.translate("w1 漢 \ud800 w2")
+    assert result.unknown == 2 and result.tokens
+
+
+def test_what_is_too_long(pair, gad):
+    long = " ".join(["w1"] * 70)
+    with pytest.raises(ValueError, match='text 1 has 71 tokens, .*reads 64; .*too_long="truncate"'):
+        gad.translate(["w1", long])
+    cut = load(pair, too_long="truncate", max_len_b=8)
+    assert cut.translate(long).tokens == cut.translate(" ".join(["w1"] * 63)).tokens
+
+
+@pytest.mark.parametrize("wrong", [b"w1", 7, None, {"a": 1}, ["w1", 2]])
+def test_other_things_are_no_text(gad, wrong):
+    with pytest.raises(TypeError, match="expected a string"):
+        gad.translate(wrong)
+    with pytest.raises(TypeError, match="expected a string"):
+        gad.translate_stream(wrong)
+
+
+def test_a_stream_grows_to_the_text(gad):
+    for text in TEXTS[:6]:
+        whole = gad.translate(text)
+        pieces = list(gad.translate_stream(text))
+        assert "".join(pieces) == whole.text
+        assert all(pieces)
+        told = list(gad.translate_stream(text, return_trace=True))
+        assert all(isinstance(piece, Piece) for piece in told)
+        assert [p.iteration is None for p in told] == [False] * whole.iterations + [True]
+        assert [p.iteration.accepted for p in told[:-1]] == whole.accepted
+    assert max(len(list(gad.translate_stream(text))) for text in TEXTS) > 2
+
+
+def test_an_abandoned_stream_gives_way(gad):
+    longest = max(TEXTS, key=len)
+    stream = gad.translate_stream(longest)
+    first = next(stream)
+    whole = gad.translate(longest).text  # in the middle of it, from the same thread
+    assert whole.startswith(first)
+    assert first + "".join(stream) == whole
+    next(gad.translate_stream(longest))
+    assert gad.translate(longest).text == whole
+    assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
+
+
+def test_a_stream_tells_its_errors(gad, monkeypatch):
+    monkeypatch.setattr(gad._generator.rule, "accept", None)
+    with pytest.raises(TypeError):
+        list(gad.translate_stream(TEXTS[0]))
+    monkeypatch.undo()
+    assert gad.translate(TEXTS[0]).text
+
+
+def test_two_threads_take_turns(gad):
+    expected = [result.tokens for result in gad.translate(TEXTS)]
+    wrong = []
+
+    def work(offset):
+        rotated = TEXTS[offset:] + TEXTS[:offset]
+        try:
+            for _ in range(3):
+                tokens = [result.tokens for result in gad.translate(rotated)]
+                assert tokens == expected[offset:] + expected[:offset]
+                text = "".join(gad.translate_stream(TEXTS[offset]))
+                assert text == " ".join(expected[offset])
+        except Exception as error:  # a thread's errors reach nobody else
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(offset,)) for offset in (3, 17)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_flags_reach_the_engine(pair):
+    cut = load(pair, "greedy", max_len_b=3, min_len=2)
+    for result, (tokens, _) in zip(
+        cut.translate(TEXTS[:8]), reference(SOURCES[:8], max_len_b=3, min_len=2)
+    ):
+        assert result.tokens == tokens
+    assert all(len(result.tokens) <= 3 for result in cut.translate(TEXTS[:8]))
+
+
+def test_sampling_repeats_itself_with_a_seed(pair):
+    flags = {"sampling": True, "temperature": 2.0}
+    seeded = load(pair, "greedy", seed=4, **flags)
+    state = torch.get_rng_state()
+    first = [result.text for result in seeded.translate(TEXTS)]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [result.text for result in seeded.translate(TEXTS)] == first
+    other = load(pair, "greedy", seed=5, **flags)
+    assert [result.text for result in other.translate(TEXTS)] != first
+
+
+def test_bf16_and_an_ensemble(pair):
+    half = load(pair, "greedy", dtype="bf16")
+    assert next(half._models[0].parameters()).dtype == torch.bfloat16
+    assert len(half.translate(TEXTS[:4])) == 4
+    paths = [pair / "verifier.pt", pair / "other.pt"]
+    both = SpeculativeTranslator.from_pretrained(paths, strategy="iad", device="cpu")
+    joined = SpeculativeTranslator.from_pretrained(
+        f"{paths[0]}:{paths[1]}", strategy="greedy", device="cpu"
+    )
+    assert [r.tokens for r in both.translate(TEXTS)] == [r.tokens for r in joined.translate(TEXTS)]
+    assert both.settings["ensemble"] == 2
+
+
+def test_a_folder_is_enough(pair):
+    found = SpeculativeTranslator.from_pretrained(pair, strategy="gad", device="cpu")
+    assert found.settings["drafter_path"] == str(pair / "drafter.pt")
+    assert "gad" in repr(found) and "block_size=4" in repr(found)
+    assert find(pair, None, None, "iad").drafter is None
+
+
+@pytest.mark.parametrize(
+    "changes, error, said",
+    [
+        ({"strategy": "gad++", "top_beta": 0}, ValueError, "^top_beta 0: must be 1 or more"),
+        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, iad"),
+        ({"block_size": 9}, ValueError, "^block_size 9: the drafter .* blocks of 4"),
+        ({"drafter": "nowhere.pt"}, ValueError, "^drafter: no such file: nowhere.pt"),
+        ({"tau_": 1}, TypeError, "^tau_: no such decoding flag; did you mean tau?"),
+        ({"dtype": "fp8"}, ValueError, "^dtype 'fp8': choose one of fp32, fp16, bf16"),
+        ({"dtype": "fp16"}, ValueError, "^dtype 'fp16': not on a CPU"),
+        ({"batch_size": 0}, ValueError, "^batch_size 0: must be 1 or more"),
+        ({"too_long": "cut"}, ValueError, "^too_long 'cut': choose refuse or truncate"),
+        ({"data": "/nowhere"}, FileNotFoundError, "^data: no such folder: /nowhere"),
+        ({"source_lang": "xx"}, FileNotFoundError, "^source_lang xx: no dict.xx.txt in "),
+        ({"bpe": "gpt"}, ValueError, "^bpe 'gpt': fairseq has "),
+        ({"bpe_codes": "c", "bpe": None}, ValueError, "^bpe_codes: bpe is None"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named(pair, changes, error, said):
+    given = dict({"strategy": "gad"}, **changes)
+    with pytest.raises(error, match=said):
+        load(pair, **given)
+
+
+def test_a_verifier_that_is_none(pair, tmp_path):
+    (tmp_path / "v.pt").write_text("no checkpoint")
+    with pytest.raises(ValueError, match="verifier: .*v.pt cannot be read as a fairseq checkpoint"):
+        SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
+    with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
+        SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
+    with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
+        SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
+
+
+def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fairseq_specdec.hub.loading.__file__", str(tmp_path / "a/b/loading.py"))
+    with pytest.raises(FileNotFoundError, match="demo_ende: .*clone it .*scripts/demo/run_all.sh"):
+        find("demo_ende", None, None, "gad++")
+    (tmp_path / "data-bin/demo_ende").mkdir(parents=True)
+    (tmp_path / "data-bin/demo_ende/verifier.pt").touch()
+    folder = str(tmp_path / "data-bin/demo_ende")
+    assert find("demo_ende", None, None, "greedy") == Place(
+        [f"{folder}/verifier.pt"], None, folder, {}
+    )

@@ -1,0 +1,138 @@
+"""Toy models for every strategy, so that the common tests run over all of ``STRATEGIES``."""
+
+import copy
+import dataclasses
+import functools
+import pathlib
+import tempfile
+from argparse import Namespace
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+import pytest
+from fairseq.dataclass.configs import GenerationConfig
+from toy_blockwise import toy_blockwise
+from toy_early_exit import toy_early_exit
+from toy_translation import make_task, toy_attached_drafter, toy_drafter, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.generation.builder import build_generator
+from fairseq_specdec.generation.strategies import STRATEGIES
+
+
+class Toys(NamedTuple):
+    """A strategy, what it decodes with in the tests, and what it promises.
+
+    Attributes:
+        strategy: its name in ``STRATEGIES``.
+        lossless: the flags under which the output is stock fairseq's at beam 1; None where no flags
+            make it so.
+        settings: the flags otherwise.
+        verifier: makes the model of ``--path``; cached.
+        drafter: makes the model of ``--drafter-path``; cached.
+    """
+
+    strategy: str
+    lossless: Optional[Dict[str, Any]]
+    settings: Dict[str, Any] = {}
+    verifier: Callable[[], Any] = toy_model
+    drafter: Optional[Callable[[], Any]] = None
+
+
+@functools.lru_cache(maxsize=None)
+def blockwise():
+    with tempfile.TemporaryDirectory() as folder:
+        return toy_blockwise(pathlib.Path(folder), block_size=4, freeze_base=True)
+
+
+def attached():
+    return toy_attached_drafter("post_norm", 4, 80, chain_width=16)
+
+
+def small():
+    """Another model of the language: right often, not always."""
+    return toy_model("learned", seed=2)
+
+
+STRICT = {"top_beta": 1, "tau": 0.0}
+RELAXED = {"top_beta": 4, "tau": 2.0}
+THRESHOLDS = {"alpha_fb": 0.5, "alpha_rb": 2.0}
+KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
+
+TOYS = {
+    "greedy": Toys("greedy", {}),
+    "iad": Toys("iad", {}),
+    "gad": Toys("gad", {}, drafter=toy_drafter),
+    "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
+    "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),
+    "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
+    "sps": Toys("sps", {}, drafter=small),
+    "blockwise": Toys("blockwise", {}, {"accept_top_k": 2, "min_block_size": 2}, blockwise),
+    "bild": Toys("bild", KEEP_NONE, THRESHOLDS, drafter=small),
+    "bild-early-exit": Toys("bild-early-exit", KEEP_NONE, THRESHOLDS, toy_early_exit),
+}
+
+
+def cases():
+    """Names of ``TOYS``, and of the strategies that have none: ``toys`` fails on those."""
+    known = {toys.strategy for toys in TOYS.values()}
+    return [*TOYS, *(name for name in STRATEGIES if name not in known)]
+
+
+def toys(case):
+    """The entry of ``TOYS``; a strategy without one fails the test and is told what to add."""
+    if case not in TOYS:
+        pytest.fail(
+            f"--strategy {case} is in STRATEGIES and has no toy models: add to TOYS in "
+            f'tests/toy_strategies.py an entry {case!r}: Toys("{case}", the flags under which it '
+            "is lossless or None, flags, verifier=..., drafter=... if it needs --drafter-path)",
+            pytrace=False,
+        )
+    return TOYS[case]
+
+
+def flags(**changes):
+    """fairseq's generation flags, beam 1."""
+    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
+
+
+def make_generator(case, args=None, models=None, lossless=True, **settings):
+    """The generator of a case, built as the task builds it; its models are ``verifier.models``.
+
+    Args:
+        case: one of ``cases()``.
+        args: generation flags.
+        models: the ensemble; the case's own verifier if left out.
+        lossless: with the flags that make it so, else with the others.
+        settings: more decoding flags.
+    """
+    own = toys(case)
+    given = dict(own.lossless if lossless else own.settings, strategy=own.strategy, **settings)
+    if own.drafter is not None:
+        given["drafter_path"] = __file__  # any file: `load` reads none
+    words = make_task().tgt_dict
+    return build_generator(
+        models or [own.verifier()],
+        words,
+        words,
+        args or flags(),
+        decoding_settings(**given),
+        load=lambda *_: copy.deepcopy(own.drafter()),
+    )
+
+
+def decode(generator, sample, prefix=None):
+    """Hypotheses of a batch."""
+    models = generator.verifier.models
+    return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)]
+
+
+def stock(models, sample, args, prefix=None):
+    """What fairseq says at beam 1."""
+    task = make_task()
+    generator = task.build_generator(models, args)
+    return [h[0] for h in task.inference_step(generator, models, sample, prefix_tokens=prefix)]
+
+
+def tokens(hypotheses):
+    """Token ids of every hypothesis."""
+    return [hypothesis["tokens"].tolist() for hypothesis in hypotheses]

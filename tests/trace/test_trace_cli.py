@@ -1,0 +1,149 @@
+"""``fairseq-generate --trace-path``, as a user runs it."""
+
+import contextlib
+import importlib
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import pytest
+from fairseq.data.iterators import CountingIterator
+from toy_pair import SENTENCES, write_pair
+
+import fairseq_specdec
+from fairseq_specdec.trace import TraceFile, read_traces
+
+PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return write_pair(tmp_path_factory.mktemp("pair"))
+
+
+def words_of(pair, *more):
+    return [
+        str(pair), "--user-dir", PLUGIN, "--task", "translation_specdec", "--path",
+        str(pair / "verifier.pt"), "--beam", "1", "--cpu", "--dataset-impl", "raw", "-s", "src",
+        "-t", "tgt", "--batch-size", "8", "--num-workers", "0", *map(str, more),
+    ]  # fmt: skip
+
+
+def generate(pair, *more):
+    """Run fairseq-generate here; what it printed."""
+    out, levels = io.StringIO(), logging.getLogger().level
+    words = ["fairseq-generate", *words_of(pair, *more)]
+    with contextlib.redirect_stdout(out), mock.patch.object(sys, "argv", words):
+        importlib.import_module("fairseq_cli.generate").cli_main()
+    logging.getLogger().setLevel(levels)
+    return out.getvalue()
+
+
+def drafted(pair, *more):
+    return generate(pair, "--strategy", "gad", "--drafter-path", pair / "drafter.pt", *more)
+
+
+def test_the_trace_tells_what_was_printed(pair, tmp_path):
+    path = tmp_path / "t.jsonl"
+    plain = drafted(pair)
+    out = drafted(pair, "--trace-path", path, "--print-step")
+    assert [x for x in out.splitlines() if x[:2] in ("H-", "P-")] == [
+        x for x in plain.splitlines() if x[:2] in ("H-", "P-")
+    ]
+    printed = {}
+    for line in out.splitlines():
+        head, _, rest = line.partition("\t")
+        kind, _, number = head.partition("-")
+        if kind in ("S", "H", "I") and number.isdigit():
+            printed.setdefault(int(number), {})[kind] = rest
+    traces = {trace.id: trace for trace in read_traces(str(path))}
+    assert sorted(traces) == sorted(printed) == list(range(SENTENCES))
+    for number, trace in traces.items():
+        told = printed[number]
+        assert trace.source == [*told["S"].split(), "</s>"]
+        score, words = told["H"].split("\t")
+        assert trace.output == [*words.split(), "</s>"]
+        assert trace.score == pytest.approx(float(score) * 0.6931472, abs=1e-4)
+        assert len(trace.iterations) == int(told["I"])
+        assert trace.strategy == "gad" and trace.settings["block_size"] == 4
+    assert os.listdir(tmp_path) == ["t.jsonl"]
+
+
+def test_without_the_flag_there_is_no_file(pair, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generate(pair, "--strategy", "greedy")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_decoding_that_fails_leaves_nothing(pair, tmp_path, monkeypatch, batch):
+    inner, seen = CountingIterator.__next__, []
+
+    def broken(self):
+        seen.append(self)
+        if len(seen) > batch:
+            raise RuntimeError("no more data")
+        return inner(self)
+
+    monkeypatch.setattr(CountingIterator, "__next__", broken)
+    with pytest.raises(RuntimeError, match="no more data"):
+        drafted(pair, "--trace-path", tmp_path / "t.jsonl")
+    assert os.listdir(tmp_path) == []
+
+
+def test_failing_in_the_last_batch_leaves_nothing(pair, tmp_path):
+    generator = "fairseq_specdec.generation.generator.SpeculativeGenerator.generate"
+    with mock.patch(generator, side_effect=RuntimeError("gone")):
+        with pytest.raises(RuntimeError, match="gone"):
+            drafted(pair, "--trace-path", tmp_path / "t.jsonl", "--batch-size", 99)
+    assert os.listdir(tmp_path) == []
+
+
+def test_refused_before_a_model_is_loaded(pair, tmp_path):
+    with mock.patch("fairseq.checkpoint_utils.load_model_ensemble", side_effect=AssertionError):
+        with pytest.raises(ValueError, match="--trace-path .*: no such directory"):
+            generate(pair, "--trace-path", tmp_path / "no" / "t.jsonl")
+    held = TraceFile(str(tmp_path / "t.jsonl"))
+    with pytest.raises(ValueError, match="--trace-path .*: another process is writing it"):
+        generate(pair, "--trace-path", tmp_path / "t.jsonl")
+    held.discard()
+
+
+def test_an_interrupted_run_leaves_nothing(pair, tmp_path):
+    """Ctrl-C in the middle of it, in a process of its own."""
+    with open(pair / "test.src-tgt.src", encoding="utf-8") as lines:
+        text = lines.read()
+    folder = tmp_path / "long"
+    folder.mkdir()
+    for name in os.listdir(pair):
+        if not name.startswith("test."):
+            (folder / name).symlink_to(pair / name)
+    for side in ("src", "tgt"):
+        (folder / f"test.src-tgt.{side}").write_text(500 * text, encoding="utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+    words = words_of(folder, "--strategy", "greedy", "--trace-path", out / "t.jsonl")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fairseq_cli.generate", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ, OMP_NUM_THREADS="1"),
+    )
+    try:
+        partial = out / "t.jsonl.partial"
+        deadline = time.monotonic() + 100
+        while not (partial.exists() and partial.stat().st_size):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        assert not (out / "t.jsonl").exists()
+        process.send_signal(signal.SIGINT)
+        _, log = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert os.listdir(out) == [], log[-2000:]

@@ -1,0 +1,89 @@
+"""Verdicts and their JSON."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, verdicts
+
+
+@pytest.mark.parametrize(
+    "draft, accepted, emitted, choices, sampled, said",
+    [
+        ("abc", 3, "abcd", "abcd", False, "own own own"),
+        ("abc", 1, "ax", "ax", False, "own rejected unseen"),
+        ("abc", 0, "x", "x", False, "rejected unseen unseen"),
+        ("abc", 2, "abx", "aqx", False, "own relaxed rejected"),
+        ("abc", 2, "abx", "aqx", True, "own drawn rejected"),
+        # An accepted </s> ended the sentence: nobody looked at the rest, nor wrote a token.
+        ("a$c", 2, "a$", "a$", False, "own own unseen"),
+        ("", 0, "x", "x", False, ""),
+        # A rule may drop what the verifier would have chosen too (alpha_RB = 0).
+        ("a", 0, "a", "a", False, "rejected"),
+    ],
+)
+def test_verdicts(draft, accepted, emitted, choices, sampled, said):
+    assert verdicts(draft, accepted, emitted, choices, sampled) == said.split()
+
+
+def iteration(draft, count, own):
+    marks = ["own"] * count + ["rejected"] * (count < len(draft))
+    marks += ["unseen"] * (len(draft) - len(marks))
+    choices = draft[:count] + ([] if own is None else [own])
+    return TracedIteration(0, draft, marks, choices, own, 2, 3, 1.5, 0.5, 0.75)
+
+
+words = st.text(max_size=4)
+
+
+@given(
+    st.lists(words, max_size=4), st.lists(words, max_size=5), st.none() | words, st.none() | words
+)
+def test_json_and_back(source, draft, own, text):
+    part = iteration(draft, len(draft) // 2, own)
+    trace = Trace(3, "gad", {"tau": 1.0}, source, part.emitted, -0.5, [part], text, text)
+    line = trace.to_json()
+    assert "\n" not in line
+    assert Trace.from_json(line) == trace
+    assert trace.accepted == part.accepted == len(draft) // 2
+    assert trace.drafted == len(draft)
+
+
+def test_a_score_that_is_no_number_is_none():
+    trace = Trace(1, "iad", {}, [], [], float("-inf"))
+    assert Trace.from_json(trace.to_json()).score is None
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda d: d.pop("version"), "no trace; write one with fairseq-generate --trace-path"),
+        (lambda d: d.update(version=9), "a trace of version 9, and this program reads 1"),
+        (lambda d: d.pop("source"), "no whole trace"),
+        (lambda d: d.update(new=1), "no whole trace"),
+        (lambda d: d.update(id="1"), "a field of another type"),
+        (lambda d: d.update(source="ab"), "a field of another type"),
+        (lambda d: d["iterations"][0].update(ms="fast"), "iteration 1: a field of another type"),
+        (lambda d: d["iterations"][0].update(verdicts=["own"]), "one known verdict for each"),
+        (lambda d: d["iterations"][0].update(verdicts=["<b>", "own"]), "one known verdict"),
+        (lambda d: d["iterations"][0].update(choices=[]), "not one choice for each"),
+    ],
+)
+def test_what_is_no_trace_is_refused(change, said):
+    part = iteration(["a", "b"], 1, "x")
+    plain = Trace(3, "gad", {}, ["s"], part.emitted, -0.5, [part]).to_dict()
+    change(plain)
+    with pytest.raises(TraceError, match=said):
+        Trace.from_json(json.dumps(plain))
+
+
+@pytest.mark.parametrize("line", ["", "{", "[1]", "7", "null"])
+def test_other_text_is_refused(line):
+    with pytest.raises(TraceError):
+        Trace.from_json(line)
+
+
+def test_every_verdict_has_a_meaning():
+    assert len(set(VERDICTS.values())) == len(VERDICTS) == 5

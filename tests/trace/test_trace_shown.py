@@ -1,0 +1,198 @@
+"""Traces in a terminal and as a page: legible, and safe whatever text is in them."""
+
+import base64
+import hashlib
+import html.parser
+import io
+import json
+import re
+
+import pytest
+
+from fairseq_specdec.trace import Trace, TracedIteration, TraceError, cli, write_traces
+from fairseq_specdec.trace.compare import systems_of
+
+EVIL = '</script><img src=x onerror="alert(1)"><!-- <script>alert(2)</script>\u2028'
+STEER = "a\x1b]0;owned\x07b\u202ec\nd"
+
+
+def trace(strategy="gad++", number=3, source=("Der", "Hund"), own="barks", **settings):
+    parts = [
+        TracedIteration(
+            0,
+            ["The", "dog", "is", "a"],
+            ["own", "relaxed", "rejected", "unseen"],
+            ["The", "hound", own],
+            own,
+            ms=4.0,
+            drafter_ms=1.0,
+            verifier_ms=2.5,
+        ),
+        TracedIteration(3, [".", "</s>", "x"], ["own", "own", "unseen"], [".", "</s>"], None, 4, 2),
+    ]
+    output = ["The", "dog", own, ".", "</s>"]
+    return Trace(number, strategy, settings, list(source), output, -0.5, parts)
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(**traces):
+        paths = []
+        for name, listed in traces.items():
+            write_traces(str(tmp_path / f"{name}.jsonl"), listed)
+            paths.append(str(tmp_path / f"{name}.jsonl"))
+        return paths
+
+    return write
+
+
+def run(*words):
+    out = io.StringIO()
+    cli.main([str(word) for word in words], out)
+    return out.getvalue()
+
+
+def test_show(files):
+    shown = run("show", *files(a=[trace(tau=1.0)]), "--color", "never")
+    assert "source    Der Hund" in shown
+    assert "gad++: 2 iterations, 2.50 tokens each, 4 of 7 drafted tokens accepted, 4.0 ms" in shown
+    assert "1 @0   +The ~dog(hound) xis .a >barks   [4.00 ms = 1.00 drafter" in shown
+    assert "2 @3   +. +</s> .x   [" in shown and "4 small steps, 2 sentences]" in shown
+    assert "\x1b" not in shown
+    coloured = run("show", *files(a=[trace()]), "--color", "always")
+    assert "\x1b[32m+The\x1b[0m" in coloured
+    assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == run("show", *files(a=[trace()]))
+
+
+def test_text_cannot_steer_the_terminal(files):
+    shown = run("show", *files(a=[trace(source=[STEER], own=STEER)]), "--color", "never")
+    assert "\x1b" not in shown and "\x07" not in shown and "\u202e" not in shown
+    assert r">a\x1b]0;owned\x07b\u202ec\nd" in shown
+
+
+def test_no_color_is_heeded(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert cli._wants_colour("auto", Terminal()) and not cli._wants_colour("auto", io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not cli._wants_colour("auto", Terminal()) and cli._wants_colour("always", Terminal())
+
+
+class Page(html.parser.HTMLParser):
+    """A page as a browser sees it: tags, and the text of scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.raw = [], [], []
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes.append(dict(attributes))
+        self.inside = tag in ("script", "style", "title")
+        if self.inside:
+            self.raw.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.raw[-1] += data
+
+
+@pytest.fixture
+def page(files, tmp_path):
+    def make(*traces, flags=(), **more):
+        out = tmp_path / "page.html"
+        run("html", *files(a=list(traces), **more), "-o", out, *flags)
+        return out.read_text(encoding="utf-8")
+
+    return make
+
+
+def test_text_from_a_corpus_cannot_become_markup(page):
+    evil = trace(source=[EVIL], own=EVIL, number=5, drafter_path=EVIL)
+    plain, attacked = Page(page(trace())), Page(page(evil, flags=("--title", EVIL)))
+    assert attacked.tags == plain.tags
+    assert "img" not in attacked.tags and attacked.tags.count("script") == 2
+    assert not any(name.startswith("on") for a in attacked.attributes for name in a)
+    data = json.loads(attacked.raw[2])
+    assert data["sentences"][0]["source"] == [EVIL]
+    assert data["sentences"][0]["runs"][0]["iterations"][0]["own"] == EVIL
+    assert not set("<>&\u2028") & set(attacked.raw[2])
+
+
+def test_the_page_needs_nothing_and_runs_nothing_else(page):
+    text = page(trace())
+    found = Page(text)
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert not {"link", "iframe", "img"} & set(found.tags)
+    assert not any({"src", "href"} & set(a) for a in found.attributes)
+    policy = next(a["content"] for a in found.attributes if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
+    _, style, _, script = found.raw
+    for part, kind in ((style, "style-src"), (script, "script-src")):
+        digest = base64.b64encode(hashlib.sha256(part.encode("utf-8")).digest()).decode()
+        assert f"{kind} 'sha256-{digest}'" in policy
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", script)
+
+
+def test_verdicts_differ_by_more_than_colour(page):
+    style, script = (Page(page(trace())).raw[i] for i in (1, 3))
+    kinds = ("own", "relaxed", "drawn", "rejected", "unseen", "verifier")
+    rules = {kind: "".join(re.findall(r"^\." + kind + r" .*", style, flags=re.M)) for kind in kinds}
+    without = {kind: re.sub(r"(^|[{; ])color: [^;]+;|\.\w+", "", r) for kind, r in rules.items()}
+    assert len(set(without.values())) == len(kinds), "borders and decoration tell them apart"
+    marks = re.search(r"MARKS = \{(.*?)\}", script).group(1)
+    assert len(set(re.findall(r'"([^"]+)"', marks))) == 5
+
+
+def test_strategies_side_by_side(page):
+    text = page(trace(), trace(number=4), b=[trace("gad", own="bites")], c=[trace("iad", 4)])
+    data = json.loads(Page(text).raw[2])
+    assert [system["name"] for system in data["systems"]] == ["gad++", "gad", "iad"]
+    assert [s["id"] for s in data["sentences"]] == [3, 4]
+    assert [[run["system"] for run in s["runs"]] for s in data["sentences"]] == [[0, 1], [0, 2]]
+
+
+def test_names_tell_systems_apart():
+    def names(*files):
+        return [system.name for system in systems_of(files)]
+
+    one, two = [trace(tau=1.0, top_beta=3)], [trace(tau=2.0, top_beta=3)]
+    assert names(("a", one), ("b", two)) == ["gad++ (tau 1.0)", "gad++ (tau 2.0)"]
+    assert names(("x/a", one), ("b", one)) == ["gad++, a", "gad++, b"]
+    assert names(("x/a", one), ("y/a", one)) == ["gad++, a", "gad++, a'"]
+    assert names(("a", [*one, *two])) == ["gad++ (tau 1.0)", "gad++ (tau 2.0)"]
+
+
+def test_which_sentences(files):
+    (path,) = files(a=[trace(number=n) for n in (5, 2, 9)])
+    assert re.findall(r"=== sentence (\d+)", run("show", path, "--limit", 2)) == ["5", "2"]
+    shown = run("show", path, "--id", 9, "--id", 5)
+    assert re.findall(r"=== sentence (\d+)", shown) == ["9", "5"]
+    assert run("html", path, "-o", path + ".html", "--limit", 1) == (
+        f"{path}.html: 1 of 3 (--limit) sentences, 1 systems\n"
+    )
+
+
+def test_mistakes_are_named(files, tmp_path):
+    a, b, empty = files(a=[trace(), trace()], b=[trace("gad", source=["Other"])], empty=[])
+    (c,) = files(c=[trace()])
+    for words, said in (
+        (["show", a], "a.jsonl: sentence 3 is there twice for gad"),
+        (["show", b, c], "sentence 3 is another one in the traces of gad and gad"),
+        (["show", c, "--id", 8], "--id 8: no such sentence; there are 1, such as 3"),
+        (["show", c, "--limit", 0], "--limit 0: must be 1 or more"),
+        (["show", empty], "no sentence in it"),
+        (["html", c, "-o", tmp_path], "--output .*: is a directory"),
+    ):
+        with pytest.raises(TraceError, match=said):
+            run(*words)
+    with pytest.raises(SystemExit, match="specdec-trace: error: .*nowhere.jsonl: No such file"):
+        cli.cli_main(["show", str(tmp_path / "nowhere.jsonl")])
