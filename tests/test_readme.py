@@ -10,7 +10,7 @@ import pytest
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_specdec import compat
+from fairseq_specdec import compat, convert
 from fairseq_specdec.bench import quickstart, session
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
@@ -26,12 +26,13 @@ PARSERS = {
     "fairseq-train": options.get_training_parser,
     "fairseq-generate": options.get_generation_parser,
     "fairseq-interactive": options.get_interactive_generation_parser,
+    "specdec-convert": convert.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
-PLAIN = {"fairseq-preprocess", "specdec-trace"}
+PLAIN = {"fairseq-preprocess", "specdec-convert", "specdec-trace"}
 DISTILL_MODULE = ["-m", "fairseq_specdec.data.distill"]
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra.
 FOREIGN = {

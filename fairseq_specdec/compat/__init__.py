@@ -12,6 +12,7 @@ from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, numpy_core_alias, old_meters_alias
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .ngrams import block_ngrams_on_cpu
+from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
 from .user_dir import know_own_folder
@@ -29,6 +30,7 @@ FIXES = (
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     name_unreadable_checkpoints,
+    read_stripped_checkpoints,
 )
 
 

@@ -3,6 +3,7 @@
 from .blockwise_loss import BlockwiseLoss, BlockwiseLossConfig
 from .early_exit_loss import EarlyExitLoss, EarlyExitLossConfig
 from .glancing_block_loss import GlancingBlockLoss, GlancingBlockLossConfig
+from .glat_loss import GlatLoss, GlatLossConfig
 
 __all__ = [
     "BlockwiseLoss",
@@ -11,4 +12,6 @@ __all__ = [
     "EarlyExitLossConfig",
     "GlancingBlockLoss",
     "GlancingBlockLossConfig",
+    "GlatLoss",
+    "GlatLossConfig",
 ]

@@ -93,6 +93,7 @@ class NarBlockDrafter(Drafter):
         self.stack: Optional[DecoderStack] = None
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.states: Optional[Tensor] = None
+        self.first = int(self.decoder.start_symbol)  # where the first token stands
         self.limit = learned_limit(self.decoder.embed_positions, self.decoder.padding_idx)
 
     def refresh(self) -> None:
@@ -105,20 +106,28 @@ class NarBlockDrafter(Drafter):
             self.encode = None if self.read_layers else EncoderStack(self.model.encoder)
             if self.read_layers:
                 self.read_states = StateProducts(self.decoder)
+        self.max_len = max_len
+        self.spent = self.silent = False
         if self.encode is not None:
+            # A source that its encoder cannot place in a learned table is left to the verifier.
+            places = getattr(self.model.encoder, "embed_positions", None)
+            most = learned_limit(places, self.model.encoder.padding_idx)
+            self.silent = most is not None and net_input["src_tokens"].size(1) > most
+            if self.silent:
+                return
             with self.stopwatch("encoder"):
                 encoder_out = self.encode(net_input)
         else:
             self.states = None
-        self.spent = False
         masks = encoder_out["encoder_padding_mask"]
         self.stack.start(
             encoder_out["encoder_out"][0].to(self.decoder.output_projection.weight.dtype),
             masks[0] if len(masks) > 0 else None,
             min(max_len + 1, 63) + 2 * self.block_size + 2,
         )
-        self.source = self.decoder.start_source(net_input["src_tokens"])
-        self.max_len = max_len
+        self.source = self.decoder.start_source(
+            net_input["src_tokens"], max_len + self.block_size + 1
+        )
 
     def observe(self, states: Tensor, sizes: Tensor) -> None:
         self.states = states.to(self.decoder.output_projection.weight.dtype)
@@ -130,25 +139,28 @@ class NarBlockDrafter(Drafter):
         longest, shortest = max(host_lengths), min(host_lengths)
         room = self.max_len - shortest
         if self.limit is not None:
-            room = min(room, self.limit - longest - 1)
+            room = min(room, self.limit - longest - self.first)
         masks = max(0, min(self.block_size, room))
+        if masks > 0 and self.decoder.whole_blocks:
+            masks = self.block_size
         # Once without room, states went by unread: a reading drafter stays silent.
         self.spent = self.spent or (masks == 0 and bool(self.read_layers))
-        if masks == 0 or self.spent:
+        if masks == 0 or self.spent or self.silent:
             return Draft(tokens.new_zeros(tokens.size(0), 0), torch.zeros_like(lengths))
 
         # Columns: tokens accepted since the last call (ragged, padded to `fresh`), then masks.
         # A bidirectional prefix is never committed, so there everything is new each time.
         cached = cache.host_lengths
-        behind = [have + 1 - done for have, done in zip(host_lengths, cached)]
+        behind = [have + self.first - done for have, done in zip(host_lengths, cached)]
         fresh = max(behind)
         even = longest == shortest and min(behind) == fresh
         columns = torch.arange(fresh + masks, device=tokens.device)
         token_at = cache.lengths.unsqueeze(1) + columns[:fresh]
-        mask_at = (lengths + 1).unsqueeze(1) + columns[:masks]
-        upto = longest + 1 + masks
+        known = lengths + self.first  # positions that hold tokens
+        mask_at = known.unsqueeze(1) + columns[:masks]
+        upto = longest + self.first + masks
         cache.reserve(upto + 1)
-        sees_all = (lengths + masks).unsqueeze(1)
+        sees_all = (known + masks - 1).unsqueeze(1)
         mask_horizon = sees_all.expand(-1, masks)
         token_horizon = token_at
         if self.decoder.bidirectional_prefix:
@@ -156,26 +168,24 @@ class NarBlockDrafter(Drafter):
         slot = token_at
         if not even:
             # Columns behind a row's new tokens hold nothing: they write to a slot nobody reads.
-            slot = torch.where(token_at <= lengths.unsqueeze(1), token_at, cache.capacity - 1)
-            token_at = token_at.clamp(max=tokens.size(1) - 1)
+            slot = torch.where(token_at < known.unsqueeze(1), token_at, cache.capacity - 1)
+            token_at = token_at.clamp(max=tokens.size(1) - 2 + self.first)
             if self.limit is not None:
                 token_at = token_at.clamp(max=self.limit - 1)
-        cache.aim(torch.cat([slot, mask_at], 1), cached[0] if even else None)
+        cache.aim(mask_at if even else torch.cat([slot, mask_at], 1), cached[0] if even else None)
         read = last = None
         if self.states is not None:
             read, last = self.read_states(self.states[:, :fresh], self.sizes)
-        x = torch.cat(
-            [
-                self.decoder.embed_prefix(tokens.gather(1, token_at), token_at, read),
-                self.decoder.embed_masks(mask_at, self.source, last),
-            ],
-            1,
+        column = token_at if self.first == 1 else token_at + 1  # column 0 is the start symbol
+        x, again = self.decoder.embed_block(
+            tokens.gather(1, column), token_at, mask_at, self.source, read, last
         )
-        seen = horizon_mask(torch.cat([token_horizon, mask_horizon], 1), upto)
-        features = self.stack.run(x, seen, upto)
+        seen = None
+        if not (even and self.decoder.bidirectional_prefix):  # there every position sees them all
+            seen = horizon_mask(torch.cat([token_horizon, mask_horizon], 1), upto)
+        features = self.stack.run(x, seen, upto, again, masks)
         if not self.decoder.bidirectional_prefix:
-            cache.commit(lengths + 1, [have + 1 for have in host_lengths])
-        features = features[:, fresh:]
+            cache.commit(known, [have + self.first for have in host_lengths])
         logits = self.stack.vocabulary(features)
         logits[..., self.pad] = float("-inf")
         if self.sampler is not None:
@@ -205,6 +215,8 @@ class NarBlockDrafter(Drafter):
 
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         assert self.stack is not None
+        if self.silent:
+            return
         self.stack.prune(keep, host_keep)
         if self.states is not None:
             self.states = self.states.index_select(0, keep)

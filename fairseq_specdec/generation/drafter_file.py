@@ -10,10 +10,13 @@ from fairseq.data import data_utils
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 
 # What a block drafter has and no other model.
 MASK = "decoder.mask_embedding"
+# All block drafters have it but those in the authors' layout, whose mask is <unk>.
+LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 STOCK_DECODERS = ("TransformerDecoder", "TransformerDecoderBase")
 
 
@@ -24,7 +27,7 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
     state = _read(path)
-    if MASK not in state["model"]:
+    if not _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
             "were --path and --drafter-path swapped?"
@@ -43,7 +46,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
             other dictionaries.
     """
     state = _read(path)
-    if MASK in state["model"]:
+    if _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
             "autoregressive TransformerModel; give one, or use --strategy gad"
@@ -56,6 +59,12 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
             "strategy drafts with fairseq TransformerModel checkpoints only"
         )
     return model
+
+
+def _is_block_drafter(state: Any) -> bool:
+    settings = (state.get("cfg") or {}).get("model") or state.get("args")
+    get = settings.get if hasattr(settings, "get") else lambda name: getattr(settings, name, None)
+    return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
 
 
 def _read(path: Optional[str]) -> Any:

@@ -1,11 +1,18 @@
 """Models that fairseq registers: drafters, and verifiers that draft for themselves."""
 
-from . import attached_drafter, blockwise_transformer, early_exit_transformer, spec_drafter
+from . import (
+    attached_drafter,
+    blockwise_transformer,
+    early_exit_transformer,
+    legacy_drafter,
+    spec_drafter,
+)
 from .attached_drafter import AttachedDrafter
 from .block_decoder import BlockDecoder
 from .blockwise_transformer import BlockwiseConfig, BlockwiseTransformer
 from .drafter_config import SpecDrafterConfig
 from .early_exit_transformer import EarlyExitTransformer
+from .legacy_drafter import LegacyDrafter
 from .spec_drafter import SpecDrafter
 
 __all__ = [
@@ -14,10 +21,12 @@ __all__ = [
     "BlockwiseConfig",
     "BlockwiseTransformer",
     "EarlyExitTransformer",
+    "LegacyDrafter",
     "SpecDrafterConfig",
     "SpecDrafter",
     "attached_drafter",
     "blockwise_transformer",
     "early_exit_transformer",
+    "legacy_drafter",
     "spec_drafter",
 ]

@@ -34,6 +34,10 @@ class BlockDecoder(FairseqDecoder):
     that verifier and drafter share their dictionaries unchanged. Layout and attention are those of
     :mod:`fairseq_specdec.training.block_noising`.
 
+    Class attributes:
+        start_symbol: decoder position 0 holds the start symbol; without, the first token does.
+        whole_blocks: masks count even behind the length limit; what they draft is cut off there.
+
     Args:
         cfg: a ``SpecDrafterConfig``.
         dictionary: the target dictionary.
@@ -42,6 +46,9 @@ class BlockDecoder(FairseqDecoder):
         state_widths: (n, C) of the verifier's states that prefix and masks start from: n layers,
             each C wide; or None.
     """
+
+    start_symbol = True
+    whole_blocks = False
 
     def __init__(
         self,
@@ -173,8 +180,11 @@ class BlockDecoder(FairseqDecoder):
         embedded = self.position_table(positions)
         return self._finish_embedding(x if embedded is None else x + embedded)
 
-    def start_source(self, src_tokens: Tensor) -> Optional[SourceState]:
-        """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None."""
+    def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
+        """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None.
+
+        Decoding asks for no more than so many ``positions``.
+        """
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
     def embed_masks(
@@ -201,6 +211,26 @@ class BlockDecoder(FairseqDecoder):
         if read is not None:
             x = x + read
         return self._finish_embedding(x if embedded is None else x + embedded)
+
+    def embed_block(
+        self,
+        tokens: Tensor,
+        token_positions: Tensor,
+        mask_positions: Tensor,
+        source_state: Optional[SourceState],
+        read: Optional[Tensor] = None,
+        last: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Known tokens and, behind them, masks, as decoding runs them.
+
+        Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
+
+        Returns:
+            [B, T + K, C] before the first layer; and what to add before every further one, or None.
+        """
+        prefix = self.embed_prefix(tokens, token_positions, read)
+        masks = self.embed_masks(mask_positions, source_state, last)
+        return torch.cat([prefix, masks], 1), None
 
     def attention_bias(self, cuts: Tensor, prefix_width: int, dtype: torch.dtype) -> Tensor:
         """:func:`block_attention` as the layers take it: [B heads, T + C k, T + C k], 0 or -inf."""

@@ -5,7 +5,7 @@ from typing import Tuple
 import torch
 from torch import Tensor, nn
 
-SourceState = Tuple[Tensor, Tensor, Tensor]
+SourceState = Tuple[Tensor, ...]
 
 
 class SourceCopy(nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .attention import attend
 from .kv_cache import KVCache
 from .linear import Linear
+from .norm import Norm
 from .packed_heads import PackedHeads
 
 
@@ -55,9 +56,9 @@ class _Layer:
         self.fc1 = Linear.of(layer.fc1)
         self.fc2 = Linear.of(layer.fc2)
         self.activation = layer.activation_fn
-        self.self_norm = layer.self_attn_layer_norm
-        self.cross_norm = layer.encoder_attn_layer_norm
-        self.final_norm = layer.final_layer_norm
+        self.self_norm = Norm(layer.self_attn_layer_norm)
+        self.cross_norm = Norm(layer.encoder_attn_layer_norm)
+        self.final_norm = Norm(layer.final_layer_norm)
 
 
 def _split(keys_values: Tensor, heads: int) -> Tuple[Tensor, Tensor]:
@@ -120,25 +121,40 @@ class DecoderStack:
             self.cross_mask = ~padding_mask[:, None, None, :]
         self.cache.start(source.size(0), capacity, source)
 
-    def run(self, x: Tensor, mask: Optional[Tensor], upto: int) -> Tensor:
+    def run(
+        self,
+        x: Tensor,
+        mask: Optional[Tensor],
+        upto: int,
+        again: Optional[Tensor] = None,
+        last: Optional[int] = None,
+    ) -> Tensor:
         """Run a block whose place in the cache was said by ``cache.aim``.
 
         Args:
             x: [B, W, C], embedded block.
             mask: bool [B, 1, W, upto] (True = may attend) or None when all may be seen.
             upto: cache slots looked at.
+            again: [B, W, C], added before every layer but the first; or None.
+            last: only the last so many positions are wanted; the last layer keeps the keys and
+                values of the others and computes nothing else for them. Not with ``read_layers``.
 
         Returns:
-            [B, W, C'] features, ready for ``self.vocabulary``.
+            [B, W, C'] features ([B, last, C']), ready for ``self.vocabulary``.
         """
         size = self.width
         read: List[Tensor] = []
         for i, layer in enumerate(self.layers):
+            if again is not None and i > 0:
+                x = x + again
             residual = x
             if layer.pre_norm:
                 x = layer.self_norm(x)
             fused = layer.qkv(x)
             keys, values = _split(self.cache.write(i, fused[..., size:], upto), layer.heads)
+            if last is not None and i + 1 == len(self.layers):
+                fused, residual = fused[:, -last:], residual[:, -last:]
+                mask = None if mask is None else mask[:, :, -last:]
             query = fused[..., :size].unflatten(2, (layer.heads, -1))
             x = residual + layer.out(attend(query, keys, values, mask))
             if not layer.pre_norm:

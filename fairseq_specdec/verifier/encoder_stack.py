@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .attention import attend
 from .linear import Linear
+from .norm import Norm
 
 _STOCK_ENCODERS = ("TransformerEncoder", "TransformerEncoderBase")
 _STOCK_LAYERS = ("TransformerEncoderLayer", "TransformerEncoderLayerBase")
@@ -25,8 +26,8 @@ class _Layer:
         self.fc1 = Linear.of(layer.fc1)
         self.fc2 = Linear.of(layer.fc2)
         self.activation = layer.activation_fn
-        self.self_norm = layer.self_attn_layer_norm
-        self.final_norm = layer.final_layer_norm
+        self.self_norm = Norm(layer.self_attn_layer_norm)
+        self.final_norm = Norm(layer.final_layer_norm)
 
     def run(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         residual = x

@@ -1,0 +1,133 @@
+"""``specdec-convert``: drafter checkpoints between the authors' layout and this project's.
+
+Both decode as they are; a converted one is smaller, holds nothing but plain containers, and says
+what it was made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import sys
+from typing import Any, Dict, Optional, Sequence
+
+import torch
+from fairseq import checkpoint_utils
+
+import fairseq_specdec
+from fairseq_specdec.data.files import sha256, write_whole
+from fairseq_specdec.legacy.conversion import ConversionError, equal, to_project, to_released
+
+logger = logging.getLogger(__name__)
+
+FORMATS = {"project": to_project, "authors": to_released}
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-convert",
+        description="Convert a block drafter's checkpoint: one that the authors of SpecDec "
+        "released or that was trained with their scripts, or an older one of fairseq_specdec.",
+    )
+    parser.add_argument("input", help="checkpoint to read")
+    parser.add_argument("output", help="checkpoint to write; its folder must exist")
+    parser.add_argument(
+        "--to",
+        choices=sorted(FORMATS),
+        default="project",
+        help="project: this project's format (default); authors: their layout, for drafters that "
+        "came from it",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace OUTPUT if it holds something else"
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def _read(path: str) -> Dict[str, Any]:
+    if not os.path.isfile(path):
+        raise ConversionError(f"{path}: no such file")
+    try:
+        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
+        if not state.get("model") or not (state.get("cfg") or state.get("args")):
+            raise KeyError("no model in it")
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else ""
+        raise ConversionError(
+            f"{path}: cannot be read as a fairseq checkpoint ({type(error).__name__}: {text}); is "
+            "the file complete?"
+        ) from error
+    return state
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Whether a file holds this checkpoint already, byte by byte or value by value."""
+    with open(path, "rb") as stream:
+        if stream.read() == content:
+            return True
+    try:
+        there = torch.load(path, map_location="cpu")
+    except Exception as error:
+        logger.info("%s: is no checkpoint (%s)", path, type(error).__name__)
+        return False
+    return equal(there, torch.load(io.BytesIO(content), map_location="cpu"))
+
+
+def main(args: argparse.Namespace) -> None:
+    """Convert.
+
+    Raises:
+        ConversionError: the input is no drafter, or the output exists and differs.
+    """
+    state = _read(args.input)
+    source = {
+        "file": os.path.basename(args.input),
+        "bytes": os.path.getsize(args.input),
+        "sha256": sha256(args.input),
+    }
+    logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
+    try:
+        converted = FORMATS[args.to](state, source)
+    except (ConversionError, ValueError) as error:
+        raise ConversionError(f"{args.input}: {error}") from error
+    buffer = io.BytesIO()
+    torch.save(converted, buffer)
+    content = buffer.getvalue()
+    if os.path.exists(args.output):
+        if not os.path.isfile(args.output):
+            raise ConversionError(f"{args.output}: exists and is no file")
+        if _holds(args.output, content):
+            logger.info("%s: holds this already", args.output)
+            return
+        if not args.force:
+            raise ConversionError(
+                f"{args.output}: exists and holds something else; --force replaces it"
+            )
+    write_whole(args.output, lambda stream: stream.write(content))
+    logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-convert``."""
+    # force: importing fairseq has already given the root logger a handler.
+    logging.basicConfig(
+        format="%(levelname)s | %(message)s",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stderr,
+        force=True,
+    )
+    args = get_parser().parse_args(arguments)
+    try:
+        main(args)
+    except (ConversionError, OSError) as error:
+        raise SystemExit(f"specdec-convert: error: {error}") from error
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,1 @@
+"""The layout of the checkpoints that the authors of SpecDec and GAD released."""

@@ -1,0 +1,65 @@
+"""Names in the authors' drafter checkpoints, and what they are called here (pure functions).
+
+Xia et al. 2023 released drafters whose weights carry the names of fairseq's non-autoregressive
+Transformer. The tensors are used as they are: only names change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from torch import Tensor
+
+# --arch of their training script, as stored in their checkpoints.
+ARCHITECTURES = ("block", "block_base", "block_6e6d512")
+TASK = "translation_lev_modified"
+CRITERION = "glat_loss"
+
+# Where the same drafter stands when it is stored by this project.
+OWN_ARCHITECTURE = "legacy_drafter"
+
+_COPY = "decoder.source_copy.query_proj.weight"
+_RENAMED = {"decoder.copy_attn.weight": _COPY}
+# The copy looks at the source through the encoder's tables; a module shared is a name of its own.
+_SHARED = {
+    f"decoder.source_copy.{table}": f"encoder.{table}"
+    for table in ("embed_tokens.weight", "embed_positions.weight")
+}
+# fairseq's decoders count the releases of their layout; a drafter has only the newest.
+_DROPPED = ("decoder.version",)
+
+
+def is_authors(weights: Mapping[str, Any]) -> bool:
+    """Whether a drafter's weights carry the authors' names (else ours)."""
+    return "decoder.copy_attn.weight" in weights or (
+        "decoder.version" in weights and _COPY not in weights
+    )
+
+
+def to_ours(weights: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """Weights under this project's names.
+
+    Args:
+        weights: tensors by the authors' names; those that carry ours already are kept.
+
+    Returns:
+        The same tensors, not copied; those of tables that two modules share appear under both
+        names.
+    """
+    ours = {_RENAMED.get(name, name): x for name, x in weights.items() if name not in _DROPPED}
+    if _COPY in ours:
+        ours.update({name: ours[shared] for name, shared in _SHARED.items() if shared in ours})
+    return ours
+
+
+def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> Dict[str, Tensor]:
+    """The inverse of ``to_ours``.
+
+    Args:
+        weights: tensors by this project's names.
+        version: float [1], what to store as the decoder's layout version.
+    """
+    back = {ours: theirs for theirs, ours in _RENAMED.items()}
+    theirs = {back.get(name, name): x for name, x in weights.items() if name not in _SHARED}
+    theirs.setdefault("decoder.version", version)
+    return theirs

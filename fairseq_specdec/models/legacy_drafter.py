@@ -1,0 +1,186 @@
+"""The drafter of the checkpoints that Xia et al. 2023 released: ``--arch block`` of their scripts.
+
+It is the papers' drafter (:class:`SpecDrafter` with a bidirectional prefix) in another notation:
+see :class:`LegacyBlockDecoder`. It decodes; new drafters are trained as ``spec_drafter``.
+"""
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer.transformer_base import TransformerModelBase
+from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
+from fairseq.modules import PositionalEmbedding
+from torch import Tensor, nn
+
+from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
+from .block_decoder import BlockDecoder
+from .drafter_config import (
+    SpecDrafterConfig,
+    check_config,
+    drafter_config,
+    get_setting,
+    set_architecture,
+)
+from .source_copy import SourceCopy, SourceState
+from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
+
+
+class LegacyBlockDecoder(BlockDecoder):
+    """A ``BlockDecoder`` that reads its input as the authors' drafters were trained to.
+
+    - Position i holds token i (no start symbol in front); the output there predicts token i.
+    - The mask is the dictionary's ``<unk>``, so a real ``<unk>`` in the prefix is a mask as well.
+    - A mask starts from the source copy alone where the drafter has one, from the embedding of
+      ``<unk>`` where not.
+    - Positions are added before every layer, not only before the first.
+    - The block is always k masks, also behind the length limit.
+
+    Args:
+        cfg: a ``SpecDrafterConfig``.
+        dictionary: the target dictionary.
+        embed_tokens: target embeddings, [V, C].
+        source_copy: as for ``BlockDecoder``.
+    """
+
+    start_symbol = False
+    whole_blocks = True
+
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        source_copy: Optional[SourceCopy] = None,
+    ):
+        super().__init__(cfg, dictionary, embed_tokens, source_copy)
+        self.mask = dictionary.unk()
+        del self.mask_embedding
+        if self.embed_positions is not None:  # masks have no places of their own at the end
+            self.embed_positions = PositionalEmbedding(
+                cfg.max_target_positions,
+                self.embed_dim,
+                self.padding_idx,
+                learned=cfg.decoder.learned_pos,
+            )
+
+    def embed_block(
+        self,
+        tokens: Tensor,
+        token_positions: Tensor,
+        mask_positions: Tensor,
+        source_state: Optional[SourceState],
+        read: Optional[Tensor] = None,
+        last: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        placed = self.position_table(token_positions)
+        x = self.embed_tokens(tokens)
+        x = x if placed is None else x + placed
+        unknown = tokens == self.mask
+        if unknown.is_cuda or bool(unknown.any()):  # asking a GPU would wait for it
+            x = torch.where(unknown.unsqueeze(2), self._masks(token_positions, source_state), x)
+        x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
+        if placed is None or len(self.layers) == 1:
+            return x, None
+        return x, torch.cat([placed, self.position_table(mask_positions)], 1)
+
+    def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
+        """[B, positions, C], what a mask at each position starts from, once and for all."""
+        if self.source_copy is None:
+            return None
+        rows = torch.arange(positions, device=src_tokens.device).unsqueeze(0)
+        placed = self.position_table(rows)
+        state = self.source_copy.start(src_tokens)
+        copied = self.source_copy(placed.expand(src_tokens.size(0), -1, -1), state)
+        return (copied + placed,)
+
+    def _masks(self, positions: Tensor, source_state: Optional[SourceState]) -> Tensor:
+        """[B, K, C] before the first layer, for masks at ``positions`` (long [B, K])."""
+        if source_state is None:
+            x = self.embed_tokens(torch.full_like(positions, self.mask))
+            placed = self.position_table(positions)
+            return x if placed is None else x + placed
+        index = positions.clamp(max=source_state[0].size(1) - 1).unsqueeze(2)
+        return source_state[0].gather(1, index.expand(-1, -1, self.embed_dim))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Not trained here.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "--arch block: drafters in the authors' layout decode only; train with --arch "
+            "spec_drafter_base --bidirectional-prefix --criterion glancing_block_loss"
+        )
+
+
+@register_model(OWN_ARCHITECTURE)
+class LegacyDrafter(SpecDrafter):
+    """A drafter from the authors' training script, or converted from one by specdec-convert."""
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "LegacyDrafter":
+        """Build a drafter of the shape that a checkpoint's settings describe.
+
+        Raises:
+            ValueError: a setting that no such drafter has, by flag name.
+        """
+        cfg = legacy_config(args)
+        source, target = task.source_dictionary, task.target_dictionary
+        build = TransformerModelBase.build_embedding
+        source_table = build(cfg, source, cfg.encoder.embed_dim)
+        if cfg.share_all_embeddings:
+            if source != target:
+                raise ValueError(
+                    "--share-all-embeddings: the source and target dictionaries differ, and the "
+                    "drafter was trained with a joined one; use that"
+                )
+            target_table = source_table
+            cfg.share_decoder_input_output_embed = True
+        else:
+            target_table = build(cfg, target, cfg.decoder.embed_dim)
+        encoder = TransformerEncoderBase(cfg, source, source_table)
+        copy = SourceCopy(encoder) if cfg.source_copy else None
+        return cls(cfg, encoder, LegacyBlockDecoder(cfg, target, target_table, copy))
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Give the weights of a checkpoint this project's names, in place (fairseq's hook)."""
+        super().upgrade_state_dict_named(state_dict, name)
+        ours = to_ours(state_dict)
+        state_dict.clear()
+        state_dict.update(ours)
+
+
+def legacy_config(args: Any) -> SpecDrafterConfig:
+    """Settings of a ``LegacyDrafter`` from those that its checkpoint holds.
+
+    Args:
+        args: a Namespace or DictConfig with the authors' names or with ours.
+
+    Raises:
+        ValueError: a setting that such a drafter cannot have, by flag name.
+    """
+    cfg = drafter_config(args)
+    cfg.source_copy = bool(cfg.source_copy or get_setting(args, "src_embedding_copy"))
+    cfg.bidirectional_prefix = True
+    cfg.no_scale_embedding = True  # whatever the flag says, their drafter does not scale
+    cfg.num_cuts = 1
+    check_config(cfg)
+    unsupported = {
+        "--layernorm-embedding": cfg.layernorm_embedding,
+        "--chain-width": cfg.chain_width > 0,
+    }
+    for flag, given in unsupported.items():
+        if given:
+            raise ValueError(f"{flag}: no drafter in the authors' layout has it")
+    return cfg
+
+
+def legacy_drafter(args: Any) -> None:
+    """12+2 layers, 512 wide where the checkpoint does not say otherwise; it says all."""
+    set_architecture(args, **BASE, **DEEP_SHALLOW)
+
+
+for _name in (OWN_ARCHITECTURE, *ARCHITECTURES):
+    register_model_architecture(OWN_ARCHITECTURE, _name)(legacy_drafter)

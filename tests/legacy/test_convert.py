@@ -1,0 +1,153 @@
+"""specdec-convert: its output decodes the same, says where it came from, overwrites nothing."""
+
+import argparse
+import dataclasses
+import hashlib
+import os
+
+import pytest
+import torch
+from authors_layout import SETTINGS, authors_checkpoint, authors_drafter
+from toy_translation import dictionary, toy_drafter
+
+from fairseq_specdec import convert
+from fairseq_specdec.generation.drafter_file import load_drafter
+from fairseq_specdec.legacy import conversion
+from fairseq_specdec.models.legacy_drafter import LegacyDrafter
+
+
+@pytest.fixture
+def released(tmp_path):
+    path = tmp_path / "released.pt"
+    torch.save(
+        authors_checkpoint(authors_drafter(updates=0), data="data", noise="block_mask"), path
+    )
+    return path
+
+
+def run(*words):
+    convert.main(convert.get_parser().parse_args([str(word) for word in words]))
+
+
+def loaded(path):
+    words = dictionary()
+    return load_drafter(str(path), words, words)
+
+
+def same(one, other):
+    return conversion.equal(dict(one.state_dict()), dict(other.state_dict()))
+
+
+def test_there_and_back(released, tmp_path):
+    ours, back = tmp_path / "ours.pt", tmp_path / "back.pt"
+    run(released, ours)
+    run(ours, back, "--to", "authors")
+    for path in (ours, back):
+        model = loaded(path)
+        assert isinstance(model, LegacyDrafter) and same(model, authors_drafter(updates=0))
+    first, last = torch.load(released), torch.load(back)
+    assert conversion.equal(first["model"], last["model"]), "names and tensors come back"
+    assert vars(last["args"]) == vars(first["cfg"]["model"]), "and so do all their settings"
+
+
+def test_what_was_read_is_recorded_and_logged(released, tmp_path, caplog):
+    content = released.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    with caplog.at_level("INFO", logger="fairseq_specdec.convert"):
+        run(released, tmp_path / "ours.pt")
+    assert digest in caplog.text
+    record = torch.load(tmp_path / "ours.pt")["extra_state"][conversion.RECORD]
+    expected = {"file": "released.pt", "bytes": len(content), "sha256": digest}
+    assert {key: record[key] for key in expected} == expected
+    assert record["settings"]["noise"] == SETTINGS["noise"]
+
+
+def test_a_converted_drafter_needs_no_allow_list(released, tmp_path):
+    run(released, tmp_path / "ours.pt")
+
+    def kinds(value):
+        yield type(value)
+        for item in value.values() if isinstance(value, dict) else ():
+            yield from kinds(item)
+        for item in value if isinstance(value, (list, tuple)) else ():
+            yield from kinds(item)
+
+    found = set(kinds(torch.load(tmp_path / "ours.pt")))
+    assert found <= {dict, list, str, int, float, bool, type(None), torch.Tensor}
+
+
+def test_an_equal_output_stays_and_another_needs_force(released, tmp_path):
+    ours = tmp_path / "ours.pt"
+    run(released, ours)
+    before = os.stat(ours)
+    run(released, ours)
+    assert os.stat(ours).st_mtime_ns == before.st_mtime_ns
+    ours.write_text("something else")
+    with pytest.raises(conversion.ConversionError, match="--force"):
+        run(released, ours)
+    assert ours.read_text() == "something else"
+    run(released, ours, "--force")
+    assert same(loaded(ours), authors_drafter(updates=0))
+    assert sorted(os.listdir(tmp_path)) == ["ours.pt", "released.pt"], "no temporary file is left"
+
+
+def test_an_output_equal_but_for_its_bytes_stays(released, tmp_path):
+    ours = tmp_path / "ours.pt"
+    run(released, ours)
+    torch.save(torch.load(ours), ours)  # the archive within now bears the file's name
+    written = ours.read_bytes()
+    run(released, ours)
+    assert ours.read_bytes() == written
+
+
+def test_a_kill_while_writing_leaves_the_old_file(released, tmp_path, monkeypatch):
+    ours = tmp_path / "ours.pt"
+    ours.write_text("old")
+    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        run(released, ours, "--force")
+    assert ours.read_text() == "old"
+
+
+@pytest.mark.parametrize("style", ["command line", "plain"])
+def test_an_older_drafter_of_this_project(style, tmp_path):
+    model = toy_drafter(updates=0)
+    settings = conversion.plain(dataclasses.asdict(model.cfg))
+    settings = {key: item for key, item in settings.items() if not str(item).startswith("${")}
+    settings.update(_name="spec_drafter_tiny", arch="spec_drafter_tiny", base_layers=0)
+    for missing in ("chain_width", "chain_dropout", "attach_to", "read_layers"):
+        del settings[missing]  # an earlier version knew none of these
+    state = {"model": dict(model.state_dict()), "optimizer_history": []}
+    state.update(extra_state={}, last_optimizer_state=None)
+    if style == "plain":
+        state.update(args=None, cfg={"model": settings, "task": {"_name": "translation"}})
+    else:
+        for side in ("encoder", "decoder", "quant_noise"):
+            nested = settings.pop(side)
+            settings.update({f"{side}_{key}": item for key, item in nested.items()})
+        settings.update(task="translation", criterion="glancing_block_loss", optimizer="adam")
+        state.update(args=argparse.Namespace(**settings, lr_scheduler="fixed"), cfg=None)
+    torch.save(state, tmp_path / "old.pt")
+    run(tmp_path / "old.pt", tmp_path / "new.pt")
+    assert same(loaded(tmp_path / "new.pt"), model)
+    assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
+    with pytest.raises(conversion.ConversionError, match="no place for"):
+        run(tmp_path / "new.pt", tmp_path / "theirs.pt", "--to", "authors")
+
+
+def test_what_is_no_drafter_is_named(tmp_path):
+    with pytest.raises(conversion.ConversionError, match="absent.pt: no such file"):
+        run(tmp_path / "absent.pt", tmp_path / "out.pt")
+    (tmp_path / "broken.pt").write_bytes(b"PK")
+    with pytest.raises(conversion.ConversionError, match="broken.pt: cannot be read"):
+        run(tmp_path / "broken.pt", tmp_path / "out.pt")
+    state = authors_checkpoint(authors_drafter(updates=0), arch="transformer", _name="transformer")
+    torch.save(state, tmp_path / "verifier.pt")
+    with pytest.raises(conversion.ConversionError, match="holds a transformer, no block drafter"):
+        run(tmp_path / "verifier.pt", tmp_path / "out.pt")
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_the_command_ends_with_one_line(tmp_path):
+    with pytest.raises(SystemExit, match="specdec-convert: error: .*no such file"):
+        convert.cli_main([str(tmp_path / "absent.pt"), str(tmp_path / "out.pt")])

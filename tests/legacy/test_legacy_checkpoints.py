@@ -1,0 +1,185 @@
+"""The authors' checkpoints load unmodified, and so do verifiers of every fairseq style."""
+
+import argparse
+import copy
+import pickle
+
+import pytest
+import torch
+from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, config_of
+from fairseq import checkpoint_utils
+from toy_translation import dictionary, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.generation import builder, drafter_file
+from fairseq_specdec.models.legacy_drafter import LegacyDrafter, legacy_config, legacy_drafter
+
+SOURCES = sentences(6, seed=5)
+
+
+def saved(state, tmp_path, name="checkpoint.pt"):
+    path = tmp_path / name
+    torch.save(state, path)
+    return str(path)
+
+
+def same_weights(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+@pytest.mark.parametrize("as_namespace", [True, False])
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_authors_drafter_loads(as_namespace, copied, tmp_path):
+    model = authors_drafter(copied, updates=0)
+    state = authors_checkpoint(model, as_namespace, src_embedding_copy=copied)
+    assert ("decoder.copy_attn.weight" in state["model"]) == copied
+    assert not any(name.startswith("decoder.source_copy") for name in state["model"])
+    words = dictionary()
+    loaded = drafter_file.load_drafter(saved(state, tmp_path), words, words)
+    assert isinstance(loaded, LegacyDrafter) and same_weights(loaded, model)
+    assert loaded.encoder.embed_scale == 1.0, "their drafter scales no embedding"
+    assert loaded.decoder.block_size == SETTINGS["block_size"]
+
+
+@pytest.mark.parametrize("arch", ["block", "block_base", "block_6e6d512"])
+def test_each_of_their_architecture_names_is_known(arch, tmp_path):
+    model = authors_drafter(updates=0)
+    state = authors_checkpoint(model, arch=arch, _name=arch)
+    words = dictionary()
+    assert same_weights(drafter_file.load_drafter(saved(state, tmp_path), words, words), model)
+
+
+def test_their_task_name_is_known(tmp_path):
+    """fairseq's own loader sets the checkpoint's task up; its dictionaries are the user's."""
+    words = dictionary()
+    for language in ("en", "de"):
+        words.save(str(tmp_path / f"dict.{language}.txt"))
+    path = saved(authors_checkpoint(authors_drafter(updates=0), True), tmp_path)
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [path], arg_overrides={"data": str(tmp_path)}
+    )
+    assert isinstance(models[0], LegacyDrafter)
+    assert type(task).__name__ == "TranslationLevModifiedTask" and task.cfg.strategy == "greedy"
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 6), reason="torch < 2.6 has no check to pass")
+def test_their_pickled_config_passes_the_check_and_a_call_does_not(tmp_path):
+    class Call:
+        def __reduce__(self):
+            return (print, ("ran",))
+
+    state = authors_checkpoint(authors_drafter(updates=0))
+    path = saved(state, tmp_path)
+    assert torch.load(path, weights_only=True)["cfg"]["model"].arch == "block"
+    path = saved(authors_checkpoint(authors_drafter(updates=0), noise=Call()), tmp_path)
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoint_utils.load_checkpoint_to_cpu(path)
+
+
+def test_it_is_refused_as_a_verifier_and_as_a_small_model(tmp_path):
+    words = dictionary()
+    model = authors_drafter(updates=0)
+    path = saved(authors_checkpoint(model), tmp_path)
+    with pytest.raises(ValueError, match="--path holds a drafter"):
+        builder.check_verifier(model, "--path")
+    with pytest.raises(ValueError, match="is a block drafter"):
+        drafter_file.load_small_model(path, words, words)
+
+
+def test_it_is_not_trained_here():
+    with pytest.raises(ValueError, match="--bidirectional-prefix"):
+        authors_drafter(updates=0).decoder()
+
+
+@pytest.mark.parametrize("name", ["layernorm_embedding", "chain_width"])
+def test_settings_that_no_such_drafter_has_are_refused(name):
+    args = argparse.Namespace(**dict(SETTINGS, **{name: 1}))
+    legacy_drafter(args)
+    with pytest.raises(ValueError, match="--" + name.replace("_", "-")):
+        legacy_config(args)
+
+
+def verifier_settings():
+    cfg = toy_model().cfg
+    shape = {
+        f"{side}_{name}": getattr(getattr(cfg, side), name)
+        for side in ("encoder", "decoder")
+        for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+    }
+    return dict(
+        shape, arch="transformer", task="translation", criterion="cross_entropy", data=".",
+        optimizer="adam", lr_scheduler="fixed", share_all_embeddings=True, dropout=0.0,
+        max_source_positions=64, max_target_positions=64, source_lang="en", target_lang="de",
+    )  # fmt: skip
+
+
+def verifier_checkpoint(style):
+    """The toy verifier as a release of fairseq would have saved it, as far as decoding can tell."""
+    weights = copy.deepcopy(dict(toy_model().state_dict()))
+    history = [{"num_updates": 1, "optimizer_name": "Adam", "lr_scheduler_state": {}}]
+    state = {"model": weights, "optimizer_history": history}
+    state.update(extra_state={"train_iterator": {"epoch": 1}}, last_optimizer_state=None)
+    settings = verifier_settings()
+    if style == "0.9":
+        # The output layer had no module of its own, and the rate was a number.
+        del weights["decoder.output_projection.weight"]
+        old = argparse.Namespace(**dict(settings, lr=[0.001], min_lr=1e-9, remove_bpe=None))
+        return dict(state, args=old)
+    if style == "0.10":
+        return dict(state, args=argparse.Namespace(**dict(settings, lr=[0.001])), cfg=None)
+    settings["_name"] = "transformer"
+    task = {"_name": "translation", "data": ".", "source_lang": "en", "target_lang": "de"}
+    if style == "1.0.0a0":
+        parts = {"task": task, "model": argparse.Namespace(**settings)}
+        return dict(state, args=None, cfg=config_of(parts), optimizer_history=[])
+    if style == "0.12, command line":
+        return dict(state, args=None, cfg={"task": task, "model": argparse.Namespace(**settings)})
+    model = {"_name": "transformer", "base_layers": 0, "share_all_embeddings": True}
+    for side in ("encoder", "decoder"):
+        model[side] = {
+            name[len(side) + 1 :]: value
+            for name, value in settings.items()
+            if name.startswith(side + "_")
+        }
+    model.update(max_source_positions=64, max_target_positions=64)
+    return dict(state, args=None, cfg={"task": task, "model": model})
+
+
+STYLES = ["0.9", "0.10", "1.0.0a0", "0.12, command line", "0.12, hydra"]
+# What each strategy drafts with; heads and early exits are trained from a verifier, see README.
+STRATEGIES = {
+    "greedy": None,
+    "iad": None,
+    "gad": "block",
+    "gad++": "block",
+    "specdec": "block",
+    "sps": "small",
+    "bild": "small",
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_verifier_of_each_style_decodes_with_every_strategy(style, tmp_path):
+    words, task = dictionary(), make_task()
+    path = saved(verifier_checkpoint(style), tmp_path)
+    models, _ = checkpoint_utils.load_model_ensemble([path], task=task)
+    assert same_weights(models[0].eval(), toy_model())
+    drafter = authors_checkpoint(authors_drafter(updates=0))
+    files = {None: None, "small": path, "block": saved(drafter, tmp_path, "drafter.pt")}
+    sample = make_sample(SOURCES)
+    args = argparse.Namespace(max_len_a=0, max_len_b=30)
+    reference = builder.build_generator(
+        [toy_model()], words, words, args, decoding_settings()
+    ).generate([toy_model()], sample)
+    for strategy, kind in STRATEGIES.items():
+        exact = {"alpha_rb": 0.0} if strategy == "bild" else {}
+        exact = {"top_beta": 1} if strategy in ("gad++", "specdec") else exact
+        settings = decoding_settings(strategy=strategy, drafter_path=files[kind], **exact)
+        generator = builder.build_generator(models, words, words, args, settings)
+        for ours, theirs in zip(generator.generate(models, sample), reference):
+            assert ours[0]["tokens"].tolist() == theirs[0]["tokens"].tolist(), strategy
+
+
+def test_every_strategy_is_here_or_needs_a_verifier_of_its_own():
+    assert set(builder.STRATEGIES) == set(STRATEGIES) | {"blockwise", "bild-early-exit"}

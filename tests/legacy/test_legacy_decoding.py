@@ -1,0 +1,110 @@
+"""A drafter in the authors' layout drafts, and is verified, as in the authors' own loop."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from authors_layout import (
+    BLOCK,
+    UNK,
+    authors_checkpoint,
+    authors_decode,
+    authors_drafter,
+    logits_of,
+)
+from toy_translation import (
+    EOS,
+    PAD,
+    assert_diverse,
+    dictionary,
+    ids,
+    make_sample,
+    sentences,
+    toy_model,
+    translate,
+)
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.drafters import NarBlockDrafter
+from fairseq_specdec.generation import builder
+from fairseq_specdec.generation.stats import Stopwatch
+
+SOURCES = sentences(24, seed=77)
+TARGETS = [ids(translate(s)) for s in SOURCES]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("authors") / "drafter.pt"
+    torch.save(authors_checkpoint(authors_drafter()), path)
+    return str(path)
+
+
+def generator_of(checkpoint, limit=200, **settings):
+    words = dictionary()
+    flags = decoding_settings(drafter_path=checkpoint, **settings)
+    args = Namespace(max_len_a=0, max_len_b=limit)
+    return builder.build_generator([toy_model()], words, words, args, flags)
+
+
+def decode(generator, batch):
+    result = []
+    for i in range(0, len(SOURCES), batch):
+        hypotheses = generator.generate([toy_model()], make_sample(SOURCES[i : i + batch]))
+        result += [(h[0]["tokens"].tolist()[:-1], h[0]["steps"]) for h in hypotheses]
+    return result
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_drafts_what_the_plain_pass_predicts(copied):
+    model = authors_drafter(copied, updates=40)
+    drafter = NarBlockDrafter(model, BLOCK, PAD, Stopwatch())
+    lengths = [min(i % 5, len(t)) for i, t in enumerate(TARGETS)]
+    tokens = torch.full((len(SOURCES), 30), PAD)
+    tokens[:, 0] = EOS
+    for row, (target, length) in enumerate(zip(TARGETS, lengths)):
+        known = list(target[:length])
+        if length == 3:
+            known[1] = UNK  # a real one is a mask like any other
+        tokens[row, 1 : length + 1] = torch.tensor(known)
+    with torch.no_grad():
+        drafter.start(make_sample(SOURCES)["net_input"], 28, {})
+        draft = drafter.propose(tokens, torch.tensor(lengths), lengths)
+        for row, length in enumerate(lengths):
+            source = torch.tensor([ids(SOURCES[row])])
+            logits = logits_of(model, source, tokens[row : row + 1, 1 : length + 1])
+            logits[..., PAD] = float("-inf")
+            assert draft.tokens[row].tolist() == logits[0].argmax(-1).tolist(), (row, length)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("limit", [200, 6])
+@pytest.mark.parametrize("beta, tau", [(1, 0.0), (3, 1.0), (5, 3.0)])
+def test_tokens_and_iterations_are_those_of_the_authors_loop(checkpoint, beta, tau, limit, batch):
+    """At a limit of 6 most sentences end there, inside a block that goes on behind it."""
+    strategy = "gad" if beta == 1 else "gad++"
+    flags = {} if beta == 1 else {"top_beta": beta, "tau": tau}
+    ours = decode(generator_of(checkpoint, limit, strategy=strategy, **flags), batch)
+    drafter = authors_drafter()
+    theirs = [authors_decode(toy_model(), drafter, s, beta, tau, limit) for s in SOURCES]
+    assert ours == theirs
+    if limit == 200:
+        assert_diverse([tokens for tokens, _ in ours])
+        tokens = sum(len(tokens) for tokens, _ in ours)
+        iterations = sum(steps for _, steps in ours)
+        assert tokens / iterations > 1.2, "nothing worth testing was accepted"
+
+
+def test_relaxed_output_differs_from_greedy(checkpoint):
+    """Otherwise the comparison above would say nothing of the rule."""
+    exact = decode(generator_of(checkpoint, strategy="gad"), 8)
+    relaxed = decode(generator_of(checkpoint, strategy="gad++", top_beta=5, tau=3.0), 8)
+    assert [tokens for tokens, _ in exact] != [tokens for tokens, _ in relaxed]
+
+
+def test_the_mean_of_the_authors_counts_no_end_symbol(checkpoint):
+    generator = generator_of(checkpoint, strategy="gad")
+    ours = decode(generator, 1)
+    stats = generator.stats
+    assert stats.emitted - stats.sentences == sum(len(tokens) for tokens, _ in ours)
+    assert stats.iterations == sum(steps for _, steps in ours)
