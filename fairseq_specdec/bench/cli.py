@@ -8,6 +8,7 @@ their outputs against stock beam 1, and prints tables. See README.md, "Benchmark
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
@@ -84,7 +85,11 @@ class Bench:
             "name": system.name,
             "flags": list(plan.flags),
             "path": list(plan.paths),
-            "settings": plan.settings,
+            # JSON has no infinity, which --tau and --alpha-rb may be.
+            "settings": {
+                name: str(value) if value in (math.inf, -math.inf) else value
+                for name, value in plan.settings.items()
+            },
             "sweep": plan.sweep,
             "base": plan.base if ours else system.name,
             "lossless": lossless(system) if ours else None,

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Small pictures from the faces and photos of scikit-image, as sequences of pixels: $OUT/bin.
-# SIDE=24 (width of the large picture), PATCHES=12000 (of photos), TEST=24 (faces); PROFILE=smoke.
+# SIDE=24 (width of the large picture), FACTOR=2 (times the width of the small one), PATCHES=12000 (of
+# photos), TEST=24 (faces); PROFILE=smoke.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"
@@ -14,7 +15,7 @@ need fairseq-preprocess
 # A work folder belongs to one size of picture.
 finished "$OUT/images.json" && exit
 run "$PYTHON" "$REPO/scripts/superresolution/images.py" "$OUT/text" --side "$SIDE" \
-    --patches "$PATCHES" --test "$TEST" --seed "$SEED"
+    --factor "$FACTOR" --patches "$PATCHES" --test "$TEST" --seed "$SEED"
 rm -rf "$BIN"
 run fairseq-preprocess -s low -t high --joined-dictionary --srcdict "$OUT/text/dict.txt" \
     --trainpref "$OUT/text/train" --validpref "$OUT/text/valid" --testpref "$OUT/text/test" \

@@ -14,7 +14,7 @@ finished "$dir/provenance.json" "${CORPUS[@]}" && exit
 use_device
 shape=()
 for side in encoder decoder; do
-    shape+=("--$side-layers" "$LAYERS" "--$side-embed-dim" "$WIDTH" "--$side-learned-pos"
+    shape+=("--$side-layers" "$LAYERS" "--$side-embed-dim" "$WIDTH"
         "--$side-ffn-embed-dim" "$((2 * WIDTH))" "--$side-attention-heads" 4
         "--$side-normalize-before")
 done

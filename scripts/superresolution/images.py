@@ -1,8 +1,9 @@
 """Small pictures as text: one line a picture, one number from 0 to 255 a pixel, in raster order.
 
 The pictures come with scikit-image: 100 faces of 25 x 25 pixels (a subset of Labeled Faces in the
-Wild) and photos. The low picture is the mean of squares of the high one. Some faces are held out to
-validate and to test; patches of photos, at several scales, only add to the training.
+Wild) and photos. The low picture is the mean of squares of the high one, enlarged to its size again,
+so that a pixel and its place in the low picture have the same position in both lines. Some faces are
+held out to validate and to test; patches of photos, at several scales, only add to the training.
 """
 
 import argparse
@@ -17,7 +18,6 @@ PHOTOS = (
     "astronaut", "brick", "camera", "chelsea", "clock", "coffee", "coins", "grass", "gravel",
     "moon", "rocket",
 )  # fmt: skip
-FACTOR = 4
 LARGEST_SCALE = 6.0
 NATIVE = 24  # of a face, less the pixel by which it may be moved
 
@@ -44,6 +44,11 @@ def shrink(picture: Picture, factor: int) -> Picture:
     height, width = picture.shape
     squares = picture.reshape(height // factor, factor, width // factor, factor)
     return np.rint(squares.mean((1, 3))).astype(np.uint8)
+
+
+def enlarge(picture: Picture, factor: int) -> Picture:
+    """Each pixel as a square of ``factor`` x ``factor``."""
+    return picture.repeat(factor, 0).repeat(factor, 1)
 
 
 def line(picture: Picture) -> str:
@@ -91,11 +96,13 @@ def load() -> Tuple[List[Picture], List[Picture]]:
     return faces, [to_grey(getattr(data, name)()) for name in PHOTOS]
 
 
-def write_split(folder: pathlib.Path, name: str, pictures: Iterable[Picture]) -> int:
+def write_split(
+    folder: pathlib.Path, name: str, pictures: Iterable[Picture], factor: int
+) -> int:
     """Write ``name``.low and ``name``.high; the number of pictures."""
     low, high = [], []
     for picture in pictures:
-        low.append(line(shrink(picture, FACTOR)))
+        low.append(line(enlarge(shrink(picture, factor), factor)))
         high.append(line(picture))
     write_lines(folder / f"{name}.low", low)
     write_lines(folder / f"{name}.high", high)
@@ -107,12 +114,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--side", type=int, default=NATIVE, help="width of the high picture")
+    parser.add_argument("--factor", type=int, default=2, help="width of a square, in pixels")
     parser.add_argument("--patches", type=int, default=12000, help="patches of photos")
     parser.add_argument("--test", type=int, default=24, help="faces to test with")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    if args.side < FACTOR or args.side % FACTOR:
-        parser.error(f"--side {args.side}: must be a multiple of {FACTOR}")
+    if args.factor < 1:
+        parser.error(f"--factor {args.factor}: must be at least 1")
+    if args.side < args.factor or args.side % args.factor:
+        parser.error(f"--side {args.side}: must be a multiple of --factor {args.factor}")
     if not 1 <= args.test <= FACES // 2:
         parser.error(f"--test {args.test}: must be from 1 to {FACES // 2}")
     rng = np.random.default_rng(args.seed)
@@ -126,9 +136,9 @@ def main() -> None:
 
     training = [picture for i in kept for picture in variants(faces[i], args.side)]
     training += patches(photos, args.patches, args.side, rng)
-    count = write_split(args.folder, "train", training)
-    write_split(args.folder, "test", unmoved(held[: args.test]))
-    write_split(args.folder, "valid", unmoved(held[args.test :]))
+    count = write_split(args.folder, "train", training, args.factor)
+    write_split(args.folder, "test", unmoved(held[: args.test]), args.factor)
+    write_split(args.folder, "valid", unmoved(held[args.test :]), args.factor)
     write_lines(args.folder / "dict.txt", (f"{value} 1" for value in range(256)))
     print(f"{count} pictures to train, {valid} to validate, {args.test} to test")
 

@@ -11,12 +11,14 @@ source "$LIB/train.sh"
 : "${FIRST_HEAD:=learned}"   # as in the paper; identity keeps the base model's output
 case ${PROFILE:=full} in
     full)
-        : "${SIDE:=24}" "${PATCHES:=12000}" "${BASE_UPDATES:=4000}" "${HEAD_UPDATES:=1000}"
+        : "${SIDE:=24}" "${FACTOR:=2}" "${PATCHES:=12000}"
+        : "${BASE_UPDATES:=4000}" "${HEAD_UPDATES:=1000}"
         : "${WIDTH:=256}" "${LAYERS:=4}" "${TOKENS:=6000}" "${TEST:=24}"
         ;;
     # Minutes: shows that every step runs, not how well the models do.
     smoke)
-        : "${SIDE:=8}" "${PATCHES:=100}" "${BASE_UPDATES:=20}" "${HEAD_UPDATES:=10}"
+        : "${SIDE:=8}" "${FACTOR:=2}" "${PATCHES:=100}"
+        : "${BASE_UPDATES:=20}" "${HEAD_UPDATES:=10}"
         : "${WIDTH:=32}" "${LAYERS:=1}" "${TOKENS:=2000}" "${TEST:=4}"
         ;;
     *) fail "PROFILE: $PROFILE is neither full nor smoke" ;;

@@ -7,10 +7,8 @@ import pytest
 DEFAULT = [
     "original/frozen_4",
     "original/tuned_4",
-    "original/tuned_8",
     "distilled/frozen_4",
     "distilled/tuned_4",
-    "distilled/tuned_8",
 ]
 
 
@@ -36,13 +34,18 @@ def test_each_model_is_trained_as_its_name_says(dry_run):
         assert value(words, "--first-head") == "identity"
         assert value(words, "--block-size") == k
         assert ("--freeze-base" in words) == (way == "frozen")
-        assert value(words, "--lr") == {"frozen": "1e-3", "tuned": "5e-4"}[way]
+        start = f"$WORK/blockwise/{corpus}/frozen_{k}/model.pt"  # tuned: from the frozen one
+        assert ("--finetune-from-model" in words) == (way == "tuned")
+        if way == "tuned":
+            assert value(words, "--finetune-from-model") == start
+        assert value(words, "--lr") == {"frozen": "1e-3", "tuned": "1e-4"}[way]
         assert value(words, "--max-update") == "1500" and value(words, "--max-tokens") == "4096"
         assert "--skip-invalid-size-inputs-valid-test" in words
         record = json.loads((dry_run.work / f"blockwise/{model}/provenance.json").read_text())
         # Trained, averaged, the frozen base put back: nothing of the model before.
         assert len(record["commands"]) == {"frozen": 3, "tuned": 2}[way]
         assert f"$WORK/bin/{folder}/train.en-de.de.bin" in record["inputs"]
+        assert (start in record["inputs"]) == (way == "tuned")
         assert list(record["outputs"]) == [f"$WORK/blockwise/{model}/model.pt"]
 
     again = dry_run.run("blockwise", "01_heads")
@@ -56,13 +59,14 @@ def test_models_are_chosen_and_settings_heeded(dry_run, tmp_path):
         "OUT": other,
         "DISTILLED": dry_run.work / "bin/ende",
         "HEAD_UPDATES": 30,
-        "TUNED_LR": "1e-4",
+        "TUNED_LR": "2e-4",
         "PROFILE": "smoke",
     }
     dry_run.run("blockwise", "run_all", **settings)
     tuned, frozen, *decoded = dry_run.calls()
     assert value(tuned, "--block-size") == "12" and value(frozen, "--block-size") == "2"
-    assert tuned[1] == "$WORK/bin/ende" and value(tuned, "--lr") == "1e-4"
+    assert "--finetune-from-model" not in tuned  # there is no frozen_12
+    assert tuned[1] == "$WORK/bin/ende" and value(tuned, "--lr") == "2e-4"
     assert value(tuned, "--max-update") == "30" and value(tuned, "--max-tokens") == "1024"
     assert (other / "distilled/tuned_12/model.pt").is_file()
     assert [value(words, "--path") for words in decoded] == [

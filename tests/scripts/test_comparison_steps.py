@@ -14,7 +14,7 @@ TRAINED = [
     *(
         f"blockwise/{c}/{w}"
         for c in ("original", "distilled")
-        for w in ("frozen_4", "tuned_4", "tuned_8")
+        for w in ("frozen_4", "tuned_4")
     ),
     *(f"bild/{name}" for name in ("small", "aligned", "early_exit")),
 ]
@@ -60,7 +60,6 @@ def test_the_table_has_a_row_for_every_system(trained):
         "greedy": {"--strategy": "greedy"},
         "blockwise k=4 frozen": {"--strategy": "blockwise", "--path": heads("original/frozen_4")},
         "blockwise k=4 tuned": {"--strategy": "blockwise", "--path": heads("original/tuned_4")},
-        "blockwise k=8 tuned": {"--strategy": "blockwise", "--path": heads("original/tuned_8")},
         "blockwise k=4 frozen distilled": {
             "--strategy": "blockwise",
             "--path": heads("distilled/frozen_4"),
@@ -68,10 +67,6 @@ def test_the_table_has_a_row_for_every_system(trained):
         "blockwise k=4 tuned distilled": {
             "--strategy": "blockwise",
             "--path": heads("distilled/tuned_4"),
-        },
-        "blockwise k=8 tuned distilled": {
-            "--strategy": "blockwise",
-            "--path": heads("distilled/tuned_8"),
         },
         "bild unaligned": {
             "--strategy": "bild",
@@ -120,7 +115,7 @@ def test_the_table_has_a_row_for_every_system(trained):
 def test_settings_of_the_table_are_heeded(trained):
     settings = {
         "DRAFTER": "",
-        "MODELS": "distilled/tuned_8",
+        "MODELS": "distilled/tuned_4",
         "ALPHA_FB": "0",
         "EXIT_ALPHA_RB": "3",
         "SENTENCES": 50,
@@ -131,7 +126,7 @@ def test_settings_of_the_table_are_heeded(trained):
     (words,) = trained.calls()
     rows = rows_of(words)
     assert list(rows) == [
-        "greedy", "blockwise k=8 tuned distilled", "bild unaligned", "bild aligned",
+        "greedy", "blockwise k=4 tuned distilled", "bild unaligned", "bild aligned",
         "bild-early-exit", "sps",
     ]  # fmt: skip
     assert rows["bild aligned"]["--alpha-fb"] == "0"

@@ -27,6 +27,7 @@ def test_the_low_picture_is_the_mean_of_squares():
     low = images.shrink(picture, 4)
     assert low.shape == (2, 2)
     assert low[0, 1] == round(float(picture[:4, 4:].mean()))
+    assert (images.enlarge(low, 4)[:4, 4:] == low[0, 1]).all()
 
 
 def test_faces_move_and_photos_are_cut():
