@@ -5,6 +5,8 @@ import random
 import re
 from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 
+from fairseq_specdec.noise.operations import like_case
+
 Edits = Dict[int, str]  # token index -> replacement
 TOKEN = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?|\d[\d.,]*|\s+|[^\w\s]|\w+")
 CONFUSED = (
@@ -42,11 +44,6 @@ def count_words(sentences: Iterable[str]) -> Dict[str, int]:
     return collections.Counter(
         token.lower() for line in sentences for token in TOKEN.findall(line) if token.isalpha()
     )
-
-
-def like_case(old: str, new: str) -> str:
-    """`new` with a capital if `old` has one."""
-    return new.capitalize() if old[:1].isupper() and new else new
 
 
 def inflections(word: str, vocabulary: Dict[str, int]) -> List[str]:

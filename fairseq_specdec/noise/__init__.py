@@ -1,0 +1,1 @@
+"""Synthetic errors for pretraining grammatical error correction (Grundkiewicz et al. 2019)."""

@@ -1,0 +1,281 @@
+"""``specdec-noise``: clean text -> pairs of faulty and clean sentences, to pretrain correction on.
+
+``specdec-noise clean.txt --dest OUT`` leaves OUT/train.src (with errors) and OUT/train.tgt (clean),
+a sentence a line, after Grundkiewicz et al. (2019), as Ge et al. (2022, section 4.1.1) pretrain.
+
+A line's errors depend on --seed and on its number alone. Work is cut into chunks that are saved
+whole (``OUT.parts``): kill the command at any time and run it again. Run it under torchrun, as a
+Slurm array, or with ``--shard i/n`` in several processes; whoever finishes last publishes OUT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from tqdm import tqdm
+
+import fairseq_specdec
+
+from ..data.files import DistillError, digest_of, read_json, sha256
+from ..data.plan import resolve_shard
+from ..data.settings import provenance, refuse
+from .chunks import REPORT, Chunks, completed, count_lines, noise_chunks
+from .confusion import SIZE, ConfusionFile, SpellChecker, describe
+from .operations import Confusions, NoiseSettings, noise_line
+
+logger = logging.getLogger("fairseq_specdec.noise")
+LOG_EVERY = 60.0  # seconds between progress lines where there is no terminal
+PAPER = NoiseSettings()
+# What the corpus depends on beside its text and the confusion sets.
+RECORDED = (
+    "error_mean", "error_deviation", "substitute", "delete", "insert", "swap", "spelling", "seed",
+    "name", "source_suffix", "target_suffix", "chunk_size",
+)  # fmt: skip
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-noise",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("input", help="clean text in UTF-8, one sentence a line, best tokenised")
+    parser.add_argument("--dest", required=True, metavar="DIR", help="directory of the pairs")
+    parser.add_argument(
+        "--name", default="train", metavar="NAME", help="of the files in DIR (default: train)"
+    )
+    parser.add_argument("--source-suffix", default="src", help="of the faulty side (default: src)")
+    parser.add_argument("--target-suffix", default="tgt", help="of the clean side (default: tgt)")
+    parser.add_argument("--seed", type=int, default=1, help="of the errors (default: 1)")
+    noise = parser.add_argument_group("Errors (defaults: Grundkiewicz et al. 2019)")
+    for flag, default, text in (
+        ("--error-mean", PAPER.mean, "mean share of a sentence's words that are changed, 0 to 1"),
+        ("--error-deviation", PAPER.deviation, "its standard deviation, 0 or more"),
+        ("--substitute", PAPER.substitute, "weight of: another word of its confusion set"),
+        ("--delete", PAPER.delete, "weight of: the word left out"),
+        ("--insert", PAPER.insert, "weight of: a random word after it"),
+        ("--swap", PAPER.swap, "weight of: the word exchanged with the next"),
+        ("--spelling", PAPER.spelling, "probability that a word is misspelled, 0 to 1"),
+    ):
+        noise.add_argument(
+            flag, type=float, default=default, metavar="P", help=f"{text} (default: {default})"
+        )
+    noise.add_argument(
+        "--confusions", type=int, default=SIZE, metavar="N", help="words in a set (default: 20)"
+    )
+    noise.add_argument(
+        "--dictionary", default="", metavar="FILE", help="'word count' lines for the spell-checker"
+    )
+    noise.add_argument(
+        "--confusion-sets",
+        default="",
+        metavar="FILE",
+        help="lines of a word and, between tabs, what it may be mistaken for, in place of the "
+        "English spell-checker's (for other languages)",
+    )
+    work = parser.add_argument_group("Work")
+    work.add_argument(
+        "--chunk-size",
+        type=int,
+        default=20000,
+        metavar="N",
+        help="lines that are saved at once; a kill loses at most so many per process",
+    )
+    work.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="be process I (from 0) of N; without it torchrun and Slurm arrays are heeded",
+    )
+    work.add_argument(
+        "--merge", action="store_true", help="noise nothing, publish what finished processes left"
+    )
+    work.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="give up results at --dest that were made with other settings",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+class Job(NamedTuple):
+    """What the command line asks for, checked against what lies on disk."""
+
+    noise: NoiseSettings
+    settings: Dict[str, Any]
+    chunks: Chunks
+    suffixes: Tuple[str, str]
+
+
+def check(args: argparse.Namespace) -> NoiseSettings:
+    """Refuse what cannot be honoured, by flag name.
+
+    Raises:
+        DistillError: before anything is read.
+    """
+    noise = NoiseSettings(
+        args.error_mean, args.error_deviation, args.substitute, args.delete, args.insert,
+        args.swap, args.spelling,
+    )  # fmt: skip
+    problem = noise.problem()
+    if problem:
+        raise DistillError(problem)
+    for flag, value in (("--confusions", args.confusions), ("--chunk-size", args.chunk_size)):
+        if value < 1:
+            raise DistillError(f"{flag} {value}: expected at least 1")
+    for flag, path in (
+        ("input", args.input),
+        ("--dictionary", args.dictionary),
+        ("--confusion-sets", args.confusion_sets),
+    ):
+        if path and not os.path.isfile(path):
+            raise DistillError(f"{flag}: {path} is no file")
+    if args.source_suffix == args.target_suffix:
+        raise DistillError(
+            f"--source-suffix, --target-suffix: both are {args.source_suffix}; choose two"
+        )
+    for flag, name in (
+        ("--name", args.name),
+        ("--source-suffix", args.source_suffix),
+        ("--target-suffix", args.target_suffix),
+    ):
+        if not name or os.path.basename(name) != name:
+            raise DistillError(f"{flag} {name!r}: expected a part of a file name")
+    return noise
+
+
+def prepare(args: argparse.Namespace) -> Job:
+    """Check flags, files and earlier results; no dictionary is loaded.
+
+    Raises:
+        DistillError: see :func:`check`; also where --dest holds something else.
+    """
+    noise = check(args)
+    settings: Dict[str, Any] = {
+        "--" + name.replace("_", "-"): getattr(args, name) for name in RECORDED
+    }
+    settings["input"] = "sha256:" + sha256(args.input)
+    settings.update(describe(args.confusions, args.dictionary, args.confusion_sets))
+    destination = os.path.abspath(args.dest)
+    total = count_lines(args.input)
+    if not total:
+        raise DistillError(f"input: {args.input} is empty")
+    chunks = Chunks(destination, digest_of(settings), args.input, args.chunk_size, total)
+    _check_destination(chunks, settings, args.overwrite)
+    return Job(noise, settings, chunks, (args.source_suffix, args.target_suffix))
+
+
+def _check_destination(chunks: Chunks, settings: Dict[str, Any], overwrite: bool) -> None:
+    report = os.path.join(chunks.destination, REPORT)
+    if os.path.isfile(report):
+        if completed(chunks.destination, chunks.digest) is None and not overwrite:
+            raise refuse(chunks.destination, read_json(report).get("settings", {}), settings)
+    elif os.path.isdir(chunks.destination) and not os.listdir(chunks.destination):
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            os.rmdir(chunks.destination)
+    elif os.path.lexists(chunks.destination):
+        raise DistillError(
+            f"--dest: {chunks.destination} exists and was not made by this command; choose another"
+        )
+    for manifest in chunks.others():
+        if not overwrite:
+            raise refuse(chunks.home, manifest.get("settings", {}), settings)
+
+
+def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
+    """Noise, or continue to; the last process to finish publishes the corpus.
+
+    Returns:
+        the report written to ``noise.json``, or None while other shards are at work.
+    """
+    shard = resolve_shard(args.shard, os.environ)
+    job = prepare(args)
+    chunks = job.chunks
+    done = completed(chunks.destination, chunks.digest)
+    if done is not None:
+        logger.info("%s is complete already; nothing to do", chunks.destination)
+        chunks.remove()
+        return done
+    if not args.merge:
+        chunks.create({"settings": job.settings, "digest": chunks.digest})
+        mine = [chunk for chunk in chunks.unfinished() if chunk % shard.world == shard.rank]
+        logger.info(
+            "shard %d/%d: %d of %d chunks to noise",
+            shard.rank,
+            shard.world,
+            len(mine),
+            chunks.count,
+        )
+        if mine:
+            run = provenance(arguments, "cpu", program="specdec-noise")
+            chunks.note_run(shard.rank, run)
+            _noise(job, args, mine)
+        missing = chunks.unfinished()
+        if missing and completed(chunks.destination, chunks.digest) is None:
+            logger.info("done here; %d chunks of other shards are not finished yet", len(missing))
+            return None
+    report = {"settings": job.settings, "input": os.path.basename(args.input)}
+    written = chunks.publish(args.name, job.suffixes, report)
+    logger.info("%s: %s", chunks.destination, written["counts"])
+    return written
+
+
+def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
+    confusions: Confusions
+    if args.confusion_sets:
+        confusions = ConfusionFile(args.confusion_sets)
+    else:
+        confusions = SpellChecker(args.confusions, args.dictionary)
+    planned = sum(
+        min(job.chunks.size, job.chunks.total - chunk * job.chunks.size) for chunk in mine
+    )
+    began = said = time.monotonic()
+    finished = 0
+    with tqdm(total=planned, unit="line", disable=None) as bar:
+
+        def tell(lines: int) -> None:
+            nonlocal said, finished
+            bar.update(lines)
+            finished += lines
+            now = time.monotonic()
+            if bar.disable and now - said > LOG_EVERY:
+                said = now
+                speed = finished / (now - began)
+                logger.info("%d of %d lines, %.0f per second", finished, planned, speed)
+
+        noise_chunks(
+            job.chunks,
+            mine,
+            lambda line, number: noise_line(line, number, args.seed, job.noise, confusions),
+            tell,
+        )
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-noise``."""
+    # force: importing fairseq's tasks has already given the root logger a handler and level DEBUG.
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stderr,
+        force=True,
+    )
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        main(get_parser().parse_args(words), words)
+    except (DistillError, OSError) as error:
+        raise SystemExit(f"specdec-noise: error: {error}") from error
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,98 @@
+"""The M2 format: sentences with the edits of one or several annotators."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Tuple
+
+NOTHING = "-NONE-"
+
+
+class Edit(NamedTuple):
+    """A span of source tokens and what may stand in its place."""
+
+    start: int
+    end: int
+    corrections: Tuple[str, ...]  # alternatives, tokens between blanks; "" is a deletion
+
+
+class Sentence(NamedTuple):
+    """A tokenised source and, by annotator, the edits in the order of their spans."""
+
+    source: Tuple[str, ...]
+    edits: Dict[int, Tuple[Edit, ...]]
+
+
+def read(path: str) -> List[Sentence]:
+    """The sentences of a file, see :func:`parse`."""
+    return parse("\n".join(read_lines(path)), path)
+
+
+def parse(text: str, name: str = "M2") -> List[Sentence]:
+    """The sentences of an M2 file.
+
+    ``S`` lines hold a source, ``A start end|||type|||correction||correction|||...|||annotator``
+    lines its edits; a ``noop`` edit, or one at ``-1 -1``, says that its annotator changed nothing.
+    A sentence without any ``A`` line has one annotator, who changed nothing.
+
+    Args:
+        text: the file's content.
+        name: of the file, for messages.
+
+    Raises:
+        ValueError: a line of another form, or a span outside of its sentence.
+    """
+    sentences: List[Sentence] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if line.startswith("S ") or line == "S":
+            sentences.append(Sentence(tuple(line[2:].split()), {}))
+        elif line.startswith("A "):
+            if not sentences:
+                raise ValueError(f"{name}, line {number}: an A line before any S line")
+            _add(sentences[-1], line[2:], f"{name}, line {number}")
+        elif line.strip():
+            raise ValueError(f"{name}, line {number}: expected 'S ...' or 'A ...': {line[:60]}")
+    return [
+        Sentence(
+            sentence.source,
+            {
+                annotator: tuple(sorted(edits, key=lambda edit: (edit.start, edit.end)))
+                for annotator, edits in (sentence.edits or {0: ()}).items()
+            },
+        )
+        for sentence in sentences
+    ]
+
+
+def read_lines(path: str) -> List[str]:
+    """Lines of a text without their ends; only a line feed ends a line.
+
+    Raises:
+        ValueError: it is not UTF-8; names the file.
+    """
+    try:
+        with open(path, encoding="utf-8", newline="\n") as stream:
+            return [line.rstrip("\r\n") for line in stream]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: is not UTF-8; convert it") from error
+
+
+def _add(sentence: Sentence, line: str, where: str) -> None:
+    fields = line.split("|||")
+    try:
+        start, end = map(int, fields[0].split())
+        annotator = int(fields[5])
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"{where}: expected 'A start end|||type|||correction|||...|||...|||annotator'"
+        ) from error
+    mine = sentence.edits.setdefault(annotator, ())
+    if fields[1] == "noop" or start < 0 or end < 0:
+        return
+    if not start <= end <= len(sentence.source):
+        raise ValueError(
+            f"{where}: span {start} {end} is outside of its {len(sentence.source)} tokens"
+        )
+    texts = [NOTHING if not text.strip() else text for text in fields[2].split("||")]
+    corrections = tuple("" if t.strip() == NOTHING else " ".join(t.split()) for t in texts)
+    sentence.edits[annotator] = (*mine, Edit(start, end, corrections))

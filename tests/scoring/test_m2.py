@@ -1,0 +1,199 @@
+"""Max-match: the official example, cases counted by hand, and a search over all paths."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_specdec.scoring.m2 import Counts, arcs, match, score, unit_steps
+from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse
+
+# The example of the documentation of the official scorer.
+OFFICIAL = """S The cat sat at mat .
+A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
+A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
+
+S The dog .
+A 1 2|||NN|||dogs|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1
+
+S Giant otters is an apex predator .
+A 2 3|||SVA|||are|||REQUIRED|||-NONE-|||0
+A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
+A 5 6|||NN|||predators|||REQUIRED|||-NONE-|||0
+A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
+
+"""
+SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
+
+
+def test_the_official_example():
+    counts = score(SYSTEM, parse(OFFICIAL))
+    assert counts == Counts(correct=4, proposed=5, gold=5)  # as its explanation counts them
+    assert (counts.precision, counts.recall) == (0.8, 0.8)
+    assert counts.f() == pytest.approx(0.8)
+
+
+def counts_of(source, output, *gold):
+    edits = tuple(Edit(start, end, texts) for start, end, *texts in gold)
+    return score([output], [Sentence(tuple(source.split()), {0: edits})])
+
+
+def test_edits_are_joined_to_match():
+    # One gold edit over three words, of which the middle one stays.
+    gold = (1, 4, "b x d")
+    assert counts_of("a q x r e", "a b x d e", gold) == (1, 1, 1)
+    # Two single edits, if those are what the annotator made.
+    assert counts_of("a q x r e", "a b x d e", (1, 2, "b"), (3, 4, "d")) == (2, 2, 2)
+    # Three unchanged words are too many to join over.
+    assert counts_of("q x y z r", "b x y z d", (0, 5, "b x y z d")) == (0, 2, 1)
+
+
+def test_without_agreement_the_plainest_edits_count():
+    assert counts_of("a b c", "a x c", (0, 1, "y")) == (0, 1, 1)
+    assert counts_of("a b c", "a b c") == (0, 0, 0)
+    assert counts_of("a b c", "a b c", (0, 1, "x")) == (0, 0, 1)
+    # Neighbouring edits that match nothing are one.
+    assert counts_of("a b c d", "a x y d", (0, 1, "z")) == (0, 1, 1)
+
+
+def test_insertions_at_one_place_count_once_each_and_in_order():
+    both = ((1, 1, "x"), (1, 1, "y"))
+    assert counts_of("a b", "a x y b", *both) == (2, 2, 2)
+    assert counts_of("a b", "a y x b", *both) == (1, 2, 2)
+    assert counts_of("a b", "a x x b", (1, 1, "x")) == (1, 2, 1)
+    assert counts_of("a b", "a x y b", (1, 1, "x y")) == (1, 1, 1)
+
+
+def test_deletions_substitutions_and_empty_sides():
+    assert counts_of("a b c", "a c", (1, 2, "")) == (1, 1, 1)
+    assert counts_of("a b c", "a c", (1, 3, "c")) == (1, 1, 1)
+    assert counts_of("", "a", (0, 0, "a")) == (1, 1, 1)
+    assert counts_of("a b", "", (0, 2, "")) == (1, 1, 1)
+    assert counts_of("a b", "a c", (1, 2, "b", "c", "d")) == (1, 1, 1)
+    # A substitution may be a deletion and an insertion.
+    assert counts_of("a b c", "a x c", (1, 2, ""), (2, 2, "x")) == (2, 2, 2)
+
+
+def test_the_annotator_that_serves_the_whole_is_taken():
+    two = "S a b\nA 0 1|||T|||x|||R|||-|||0\nA 1 2|||T|||y|||R|||-|||1\n"
+    sentences = parse(two)
+    assert score(["x b"], sentences) == (1, 1, 1)
+    assert score(["a y"], sentences) == (1, 1, 1)
+    assert score(["a b"], sentences) == (0, 0, 1)
+    # Nothing done, and one annotator did nothing either: nothing is counted against it.
+    noop = "S a b\nA 0 1|||T|||x|||R|||-|||0\nA -1 -1|||noop|||-NONE-|||R|||-|||1\n"
+    assert score(["a b"], parse(noop)) == (0, 0, 0)
+
+
+def test_precision_recall_and_f():
+    counts = Counts(correct=3, proposed=4, gold=9)
+    assert counts.precision == 0.75 and counts.recall == pytest.approx(1 / 3)
+    # 1.25 * P * R / (0.25 * P + R)
+    assert counts.f() == pytest.approx(1.25 * 0.25 / (0.1875 + 1 / 3))
+    assert counts.f(1) == pytest.approx(2 * 0.25 / (0.75 + 1 / 3))
+    assert Counts().precision == Counts().recall == Counts().f() == 1
+    assert Counts(0, 2, 3).f() == 0
+
+
+def test_all_cheapest_alignments_are_in_the_lattice():
+    # "a b" -> "b": only the deletion of a; "a" -> "b": a substitution, or both others.
+    assert (1, 1) in dict(unit_steps(["a"], ["b"])[0, 0])
+    assert set(dict(unit_steps(["a"], ["b"])[0, 0])) == {(1, 1), (1, 0), (0, 1)}
+    assert set(dict(unit_steps(["a", "b"], ["b"])[0, 0])) >= {(1, 0)}
+
+
+def all_paths(lattice, node, end):
+    if node == end:
+        yield []
+    for arc in lattice[node]:
+        for rest in all_paths(lattice, arc.to, end):
+            yield [(node, arc), *rest]
+
+
+def by_hand(source, output, gold, lattice):
+    """The best path among all, each matched with the gold edits in every way."""
+
+    def agreeing(edits):
+        """Size of the longest run of edits that is a run of gold edits, both in order."""
+        table = [[0] * (len(gold) + 1) for _ in range(len(edits) + 1)]
+        for i, j in itertools.product(range(len(edits)), range(len(gold))):
+            start, end, text, _ = edits[i]
+            same = (start, end) == gold[j][:2] and text in gold[j].corrections
+            table[i + 1][j + 1] = max(table[i][j + 1], table[i + 1][j], table[i][j] + same)
+        return table[-1][-1]
+
+    best = 0
+    for path in all_paths(lattice, (0, 0), (len(source), len(output))):
+        edits = [
+            (node[0], arc.to[0], " ".join(output[node[1] : arc.to[1]]), arc.units)
+            for node, arc in path
+            if arc.is_edit
+        ]
+        best = max(best, agreeing(edits))
+    return best
+
+
+word = st.sampled_from("abc")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(word, max_size=4), st.lists(word, max_size=4), st.data())
+def test_no_path_agrees_more(source, output, data):
+    spans = st.tuples(st.integers(0, len(source)), st.integers(0, len(source))).map(sorted)
+    texts = st.lists(st.lists(word, max_size=2).map(" ".join), min_size=1, max_size=2).map(tuple)
+    made = data.draw(st.lists(st.tuples(spans, texts), max_size=3))
+    gold = sorted((Edit(*span, text) for span, text in made), key=lambda edit: edit[:2])
+    lattice = arcs(source, output)
+    counts = match(source, output, gold, lattice)
+    assert counts.correct == by_hand(source, output, gold, lattice)
+    assert counts.correct <= min(counts.proposed, counts.gold) and counts.gold == len(gold)
+    assert (counts.proposed == 0) == (source == output)
+
+
+def test_an_insertion_is_passed_by_where_later_ones_agree():
+    gold = [Edit(0, 0, ("a",)), Edit(0, 0, ("b",))]
+    output = ["b", "a", "b"]
+    assert match([], output, gold, arcs([], output)).correct == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(word, max_size=7), st.lists(word, max_size=7))
+def test_every_path_turns_the_source_into_the_output(source, output):
+    lattice = arcs(source, output)
+    for node, found in lattice.items():
+        for arc in found:
+            (i, j), (k, m) = node, arc.to
+            assert arc.is_edit or (source[i:k] == output[j:m] and (k - i, m - j) == (1, 1))
+            assert arc.units <= (k - i) + (m - j)
+            assert arc.to in lattice  # no dead end
+    assert (0, 0) in lattice and (len(source), len(output)) in lattice
+
+
+def test_another_number_of_outputs_is_refused():
+    with pytest.raises(ValueError, match="2 outputs for 3 sentences"):
+        score(SYSTEM[:2], parse(OFFICIAL))
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("A 0 1|||T|||x|||R|||-|||0\n", "line 1: an A line before"),
+        ("S a\nA 0 2|||T|||x|||R|||-|||0\n", "line 2: span 0 2 is outside"),
+        ("S a\nA 0 1|||T|||x\n", "line 2: expected 'A start end"),
+        ("S a\nB\n", "line 2: expected 'S ...' or 'A ...'"),
+    ],
+)
+def test_a_damaged_file_is_named(text, why):
+    with pytest.raises(ValueError, match=f"gold.m2, {why}"):
+        parse(text, "gold.m2")
+
+
+def test_the_format():
+    (sentence,) = parse(
+        "S a  b\r\nA 1 2|||T|||x  y||-NONE-|||R|||-|||3\nA 0 0|||T|||z|||R|||-|||3\n"
+    )
+    assert sentence.source == ("a", "b")
+    assert sentence.edits == {3: (Edit(0, 0, ("z",)), Edit(1, 2, ("x y", "")))}
+    assert parse("S a\n\nS\n") == [Sentence(("a",), {0: ()}), Sentence((), {0: ()})]
