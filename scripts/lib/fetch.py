@@ -1,0 +1,184 @@
+"""Fetch the files that a benchmark's sources.tsv names, resuming, and check them.
+
+sources.tsv has a line a file: split, address, checksum, licence, member of each side (see
+``parallel_text``). A checksum is ``sha256:...`` or ``md5:...``. Where none is published (``-``),
+the SHA-256 of the first fetch is written beside the file and checked from then on: that guards
+against later changes and truncation, not against a wrong first file. The log says which it was.
+"""
+
+import argparse
+import csv
+import hashlib
+import logging
+import pathlib
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import List, NamedTuple, Optional, Sequence
+
+from atomic import replacing
+from progress import Progress, log_to_stderr
+
+logger = logging.getLogger("fetch")
+CHUNK = 1 << 20
+UNKNOWN = "-"
+TIMEOUT = 60  # seconds without a byte
+
+
+class Source(NamedTuple):
+    """One line of sources.tsv.
+
+    Attributes:
+        split: train, valid or test; a split's files are joined in their order.
+        url: where the archive is.
+        checksum: ``algorithm:digits``, or ``-``.
+        licence: who owns it, on what terms.
+        members: file within the archive of each side, in the order of the pair.
+    """
+
+    split: str
+    url: str
+    checksum: str
+    licence: str
+    members: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """A file name of its own: two addresses may end in the same one."""
+        place = urllib.parse.urlsplit(self.url)
+        path = (place.netloc + place.path + ("-" + place.query if place.query else "")).strip("/")
+        return "".join(c if c.isalnum() or c in "._-" else "_" for c in path)
+
+
+class SourceError(Exception):
+    """A file cannot be had, or is not what it was."""
+
+
+def read_sources(path: pathlib.Path) -> List[Source]:
+    """The lines of sources.tsv; ``#`` begins a comment.
+
+    Raises:
+        SourceError: naming the line.
+    """
+    sources = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        (fields,) = csv.reader([line], delimiter="\t", quoting=csv.QUOTE_NONE)
+        if len(fields) != 6:
+            raise SourceError(f"{path}:{number}: {len(fields)} fields, expected 6 (tabs between)")
+        sources.append(Source(*fields[:4], members=tuple(fields[4:])))
+    return sources
+
+
+def digest(path: pathlib.Path, algorithm: str) -> str:
+    """``algorithm:digits`` of a file."""
+    found = hashlib.new(algorithm)
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(CHUNK), b""):
+            found.update(chunk)
+    return f"{algorithm}:{found.hexdigest()}"
+
+
+def download(url: str, path: pathlib.Path) -> None:
+    """Fetch into ``path``, going on where a killed run stopped if the server can.
+
+    Raises:
+        SourceError: naming the address and the remedy.
+    """
+    partial = path.with_name(path.name + ".partial")
+    have = partial.stat().st_size if partial.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "fairseq-specdec"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    progress = Progress()
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            goes_on = answer.status == 206
+            if have and not goes_on:
+                have = 0  # the server sends all of it again
+            with open(partial, "ab" if goes_on else "wb") as stream:
+                for chunk in iter(lambda: answer.read(CHUNK), b""):
+                    stream.write(chunk)
+                    have += len(chunk)
+                    progress.update(f"{url}: {have >> 20} MB")
+            expected = answer.headers.get("Content-Length")
+            if expected and not goes_on and have != int(expected):
+                raise SourceError(
+                    f"{url}: broke off after {have} of {expected} bytes; run it again"
+                )
+    except (urllib.error.URLError, OSError) as error:
+        if getattr(error, "code", None) == 416:  # nothing is left to send
+            logger.info("%s: was there already", url)
+        else:
+            raise SourceError(
+                f"{url} cannot be fetched ({error}); run it again, or fetch the file by other "
+                f"means and put it at {path}"
+            ) from error
+    finally:
+        progress.close()
+    partial.replace(path)
+
+
+def check(source: Source, path: pathlib.Path) -> None:
+    """Compare a file with its published checksum, else with that of its first fetch.
+
+    Raises:
+        SourceError: it differs.
+    """
+    note = path.with_name(path.name + ".sha256")
+    if source.checksum != UNKNOWN:
+        wanted, whose = source.checksum, "the published checksum"
+    elif note.exists():
+        wanted, whose = note.read_text(encoding="ascii").strip(), f"the first fetch ({note})"
+    else:
+        found = digest(path, "sha256")
+        with replacing(note) as stream:
+            stream.write(found + "\n")
+        logger.info("%s: no published checksum; %s noted in %s", path.name, found, note)
+        return
+    found = digest(path, wanted.split(":")[0])
+    if found != wanted:
+        raise SourceError(
+            f"{path}: is {found}, but {whose} is {wanted}: delete it and run this again; if it "
+            "stays so, its publisher has changed it"
+        )
+    logger.info("%s: agrees with %s", path.name, whose)
+
+
+def fetch(sources: Sequence[Source], folder: pathlib.Path) -> None:
+    """Fetch what is missing and check everything.
+
+    Raises:
+        SourceError: see :func:`download` and :func:`check`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in {source.url: source for source in sources}.values():
+        path = folder / source.name
+        if not path.exists():
+            logger.info("fetching %s (%s)", source.url, source.licence)
+            download(source.url, path)
+        check(source, path)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
+    parser.add_argument("folder", type=pathlib.Path, help="where the files go")
+    options = parser.parse_args(arguments)
+    try:
+        fetch(read_sources(options.sources), options.folder)
+    except (SourceError, OSError, ValueError) as error:
+        logger.error("fetch: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

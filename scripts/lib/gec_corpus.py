@@ -1,0 +1,109 @@
+"""Corrected text -> PREFIX.src and PREFIX.tgt, tokens between blanks, and a gold file for scorers.
+
+An input is an .m2 file, whose first annotator corrects, or the prefix of a .src and a .tgt file.
+Pairs with an empty side are left out, but not of a test set (--gold): there each line counts.
+The gold of a .src and a .tgt file has the edits of difflib: good enough to try a recipe with.
+"""
+
+import argparse
+import difflib
+import logging
+import pathlib
+import sys
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from atomic import write_lines
+from progress import log_to_stderr
+
+from fairseq_specdec.scoring import m2_file
+from fairseq_specdec.scoring.m2_file import Sentence, read_lines
+
+logger = logging.getLogger("gec_corpus")
+Pair = Tuple[str, str]
+
+
+def corrected(sentence: Sentence) -> str:
+    """The source with the edits of its first annotator, each with its first correction."""
+    tokens = list(sentence.source)
+    edits = sentence.edits[min(sentence.edits)]
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
+        tokens[edit.start : edit.end] = edit.corrections[0].split()
+    return " ".join(tokens)
+
+
+def to_m2(pair: Pair) -> str:
+    """One sentence of a gold file, with the plainest edits between the two sides."""
+    source, target = (text.split() for text in pair)
+    lines = ["S " + " ".join(source)]
+    matcher = difflib.SequenceMatcher(None, source, target, autojunk=False)
+    for kind, i, k, j, m in matcher.get_opcodes():
+        if kind != "equal":
+            text = " ".join(target[j:m]) or "-NONE-"
+            lines.append(f"A {i} {k}|||UNK|||{text}|||REQUIRED|||-NONE-|||0")
+    if len(lines) == 1:
+        lines.append("A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0")
+    return "\n".join(lines) + "\n"
+
+
+def to_characters(text: str) -> str:
+    """Every character beyond ASCII stands alone, as subwords of Chinese begin from."""
+    return " ".join("".join(c if ord(c) < 128 else f" {c} " for c in text).split())
+
+
+def read(path: str) -> Iterator[Pair]:
+    """The pairs of one input.
+
+    Raises:
+        ValueError: the two sides have another number of lines, or the M2 file is damaged.
+    """
+    if path.endswith(".m2"):
+        for sentence in m2_file.read(path):
+            yield " ".join(sentence.source), corrected(sentence)
+        return
+    source, target = (read_lines(f"{path}.{side}") for side in ("src", "tgt"))
+    if len(source) != len(target):
+        raise ValueError(f"{path}: {len(source)} lines of .src, {len(target)} of .tgt")
+    for pair in zip(source, target):
+        yield " ".join(pair[0].split()), " ".join(pair[1].split())
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("prefix", help="of the files to write")
+    parser.add_argument("inputs", nargs="+", help="an .m2 file, or the prefix of .src and .tgt")
+    parser.add_argument("--gold", type=pathlib.Path, help="gold file to write, of one input")
+    parser.add_argument(
+        "--characters", action="store_true", help="let each character beyond ASCII be a token"
+    )
+    options = parser.parse_args(arguments)
+    if options.gold and len(options.inputs) != 1:
+        parser.error("--gold is of one input")
+    pairs: List[Pair] = []
+    try:
+        for path in options.inputs:
+            found = list(read(path))
+            kept = found if options.gold else [pair for pair in found if all(pair)]
+            changed = sum(source != target for source, target in kept)
+            logger.info("%s: %d pairs, %d with errors", path, len(kept), changed)
+            pairs += kept
+        if not pairs:
+            raise ValueError(f"{', '.join(options.inputs)}: hold no pair")
+        if options.gold and options.inputs[0].endswith(".m2"):
+            write_lines(options.gold, read_lines(options.inputs[0]))
+        elif options.gold:
+            write_lines(options.gold, map(to_m2, pairs))
+    except (OSError, ValueError) as error:
+        logger.error("gec_corpus: %s", error)
+        return 1
+    for side, name in enumerate(("src", "tgt")):
+        lines = (to_characters(pair[side]) if options.characters else pair[side] for pair in pairs)
+        write_lines(f"{options.prefix}.{name}", lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

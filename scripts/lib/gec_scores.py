@@ -1,0 +1,112 @@
+"""M2 and ERRANT of fairseq-generate's outputs, as paper_table.py reads them.
+
+An output is called SET.SYSTEM.out; systems.tsv says which split a set decodes, and the folder
+--gold holds SPLIT.m2. --segmenter names a command that turns raw text on its input, a sentence a
+line, into words between blanks, for languages whose scores are of words.
+"""
+
+import argparse
+import logging
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Dict, List, Optional, Sequence
+
+from atomic import read_lines, write_json, write_lines
+from gpt2_subwords import decode
+from progress import log_to_stderr
+
+from fairseq_specdec.scoring import cli
+
+logger = logging.getLogger("gec_scores")
+
+
+def splits(systems: pathlib.Path) -> Dict[str, str]:
+    """The split of each set, by systems.tsv."""
+    rows = [line.split("\t") for line in read_lines(systems) if line and line[0] != "#"]
+    return {row[1]: row[2] for row in rows}
+
+
+def segment(command: str, lines: Sequence[str]) -> List[str]:
+    """Words between blanks, by a command of the user's.
+
+    Raises:
+        ValueError: it fails, or answers with another number of lines.
+    """
+    text = "".join(line + "\n" for line in lines)
+    try:
+        done = subprocess.run(
+            shlex.split(command), input=text, capture_output=True, encoding="utf-8"
+        )
+    except OSError as error:
+        raise ValueError(f"SEGMENTER: {command} cannot be run ({error.strerror})") from error
+    found = done.stdout.splitlines()
+    if done.returncode or len(found) != len(lines):
+        raise ValueError(
+            f"SEGMENTER: {command} gave {len(found)} lines for {len(lines)}: {done.stderr[-300:]}"
+        )
+    return found
+
+
+def flat(found: Dict[str, Dict[str, float]]) -> Dict[str, float]:
+    """``{"m2": {"f": 1}}`` as ``{"m2_f": 1}``."""
+    result: Dict[str, float] = {}
+    for metric, scores in found.items():
+        if isinstance(scores, dict):
+            result.update({f"{metric}_{name}": value for name, value in scores.items()})
+    return result
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out")
+    parser.add_argument("--systems", type=pathlib.Path, required=True, help="systems.tsv")
+    parser.add_argument("--gold", type=pathlib.Path, required=True, help="folder of SPLIT.m2")
+    parser.add_argument("--metric", choices=("m2", "errant", "both"), default="m2")
+    parser.add_argument("--m2scorer", default="", help="command of the official scorer")
+    parser.add_argument("--segmenter", default="", help="command from lines to words")
+    parser.add_argument(
+        "--characters", action="store_true", help="outputs are characters: join them"
+    )
+    parser.add_argument(
+        "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
+    )
+    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
+    options = parser.parse_args(arguments)
+    words = ["--metric", options.metric, "--m2scorer", options.m2scorer]
+    scores = {}
+    try:
+        split_of = splits(options.systems)
+        with tempfile.TemporaryDirectory() as folder:
+            for path in options.outputs:
+                lines = cli.read_outputs(str(path))
+                if options.gpt2:
+                    lines = [" ".join(decode(line, *options.gpt2).split()) for line in lines]
+                if options.segmenter:
+                    joined = (
+                        [line.replace(" ", "") for line in lines] if options.characters else lines
+                    )
+                    lines = segment(options.segmenter, joined)
+                text = pathlib.Path(folder) / f"{path.stem}.txt"
+                write_lines(text, lines)
+                gold = options.gold / (split_of[path.name.split(".")[0]] + ".m2")
+                found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
+                scores[path.stem] = flat(found[path.stem])
+    except KeyError as error:
+        logger.error("gec_scores: %s names no set %s", options.systems, error)
+        return 1
+    except (OSError, ValueError, RuntimeError) as error:
+        logger.error("gec_scores: %s", error)
+        return 1
+    write_json(options.json, scores)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

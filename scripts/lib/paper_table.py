@@ -1,0 +1,198 @@
+"""The papers' tables with the figures measured here beside the published ones.
+
+A line of paper.tsv is a row of a table: table, direction, row, set, system, figures. ``set`` and
+``system`` name what was measured (``SET.json`` of specdec-bench, its row); ``-`` is a row that
+cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the paper gives none. Keys
+are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
+the time, ``ms_iter.SECTION`` the same for each iteration, and ``text.KEY`` one of scores.json. What
+was not run reads "not run".
+"""
+
+import argparse
+import json
+import logging
+import pathlib
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from atomic import replacing
+from progress import log_to_stderr
+
+from fairseq_specdec.bench import provenance, report
+
+logger = logging.getLogger("paper_table")
+NOTHING = "-"
+NOT_RUN = "not run"
+TITLES = {
+    "bleu": "BLEU",
+    "tok": "Tok.",
+    "iter": "Iter.",
+    "speed_beam5": "speed vs beam 5",
+    "speed_beam1": "speed vs beam 1",
+    "fallback_percent": "fallback %",
+    "rollback_percent": "rollback %",
+    "memory_mb": "MB",
+    "ms_mean": "ms",
+    "text.sacrebleu": "sacreBLEU",
+    "text.bleu_compound": "BLEU, compounds split",
+    "text.bleu_to_greedy": "BLEU to greedy output",
+    "text.comet": "COMET",
+    "text.m2_precision": "M2 P",
+    "text.m2_recall": "M2 R",
+    "text.m2_f": "M2 F0.5",
+    "text.errant_f": "ERRANT F0.5",
+    "text.rouge1": "R-1",
+    "text.rouge2": "R-2",
+    "text.rougeLsum": "R-L",
+    "text.sari": "SARI",
+    "text.bleu": "BLEU",
+}
+
+
+class Row(NamedTuple):
+    """A line of paper.tsv; ``figures`` maps a key to what was published (``""``: nothing)."""
+
+    table: str
+    direction: str
+    name: str
+    set: str
+    system: str
+    figures: Dict[str, str]
+
+
+def read_rows(path: pathlib.Path) -> List[Row]:
+    """The lines of paper.tsv; ``#`` begins a comment.
+
+    Raises:
+        ValueError: naming the line.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if len(fields) != 6 or not all("=" in word for word in fields[5].split()):
+            raise ValueError(f"{path}:{number}: expected 6 fields, the last KEY=FIGURE ...")
+        figures = dict(word.split("=", 1) for word in fields[5].split())
+        rows.append(Row(*fields[:5], figures=figures))
+    return rows
+
+
+class Measured:
+    """What lies in a folder: ``SET.json`` of specdec-bench, and scores.json.
+
+    Attributes:
+        sources: of each set that was used, one line on how it was measured.
+    """
+
+    def __init__(self, folder: pathlib.Path, scores: Optional[pathlib.Path]) -> None:
+        self._folder = folder
+        self._runs: Dict[str, Any] = {}
+        self._scores: Dict[str, Any] = {}
+        if scores is not None and scores.exists():
+            self._scores = json.loads(scores.read_text(encoding="utf-8"))
+        self.sources: Dict[str, str] = {}
+
+    def _run(self, name: str) -> Optional[Dict[str, Any]]:
+        if name not in self._runs:
+            path = self._folder / f"{name}.json"
+            exists = name != NOTHING and path.exists()
+            self._runs[name] = json.loads(path.read_text(encoding="utf-8")) if exists else None
+        run: Optional[Dict[str, Any]] = self._runs[name]
+        return run
+
+    def figure(self, row: Row, key: str) -> Optional[float]:
+        """The figure measured, or None."""
+        if key.startswith("text."):
+            found = self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {})
+            return found.get(key[len("text.") :])
+        run = self._run(row.set)
+        if run is None:
+            return None
+        key, _, size = key.partition("@")
+        for measured in run["runs"]:
+            if measured["batch_size"] != int(size or 1):
+                continue
+            for line in measured["rows"]:
+                if line["system"] == row.system:
+                    self.sources[row.set] = provenance.line(run["provenance"])
+                    kind, _, section = key.partition(".")
+                    if kind in ("ms", "ms_iter"):
+                        spent: Optional[float] = (line["ms_by_section"] or {}).get(section)
+                        steps = line["iter"] if kind == "ms_iter" else 1.0
+                        return spent / steps if spent is not None and steps else None
+                    value: Optional[float] = line.get(key)
+                    return value
+        return None
+
+
+def title(key: str) -> str:
+    """A column's title."""
+    name, _, size = key.partition("@")
+    kind, _, section = name.partition(".")
+    if kind in ("ms", "ms_iter"):
+        return f"ms, {section}" + (", an iteration" if kind == "ms_iter" else "")
+    return TITLES.get(name, name) + (f", batch {size}" if size else "")
+
+
+def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
+    """Rows by table and direction, in their order."""
+    found: Dict[Tuple[str, str], List[Row]] = {}
+    for row in rows:
+        found.setdefault((row.table, row.direction), []).append(row)
+    return found
+
+
+def render(rows: Sequence[Row], measured: Measured) -> str:
+    """One table: for each figure a column measured here and one published."""
+    keys = list(dict.fromkeys(key for row in rows for key in row.figures))
+    head = ["row"]
+    for key in keys:
+        head += [f"{title(key)} here", "paper"]
+    body = []
+    for row in rows:
+        cells = [row.name]
+        for key in keys:
+            value = measured.figure(row, key) if key in row.figures else None
+            absent = NOT_RUN if key in row.figures else NOTHING
+            cells.append(absent if value is None else f"{value:.2f}")
+            cells.append(row.figures.get(key) or NOTHING)
+        body.append(cells)
+    return report.table(head, body)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paper", type=pathlib.Path, help="paper.tsv")
+    parser.add_argument("measured", type=pathlib.Path, help="folder of SET.json files")
+    parser.add_argument("--scores", type=pathlib.Path, help="scores.json")
+    parser.add_argument("--direction", required=True, help="as en-de: rows of this one and of '*'")
+    parser.add_argument("--note", action="append", default=[], help="a line below the tables")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
+    options = parser.parse_args(arguments)
+    try:
+        rows = read_rows(options.paper)
+        measured = Measured(options.measured, options.scores)
+        chosen = [row for row in rows if row.direction in (options.direction, "*")]
+        if not chosen:
+            raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
+        parts = []
+        for (name, _), lines in tables(chosen).items():
+            parts.append(f"{name}, {options.direction}\n\n{render(lines, measured)}")
+        notes = [f"- {note}" for note in options.note]
+        notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
+        parts.append("\n".join(notes))
+    except (OSError, ValueError) as error:
+        logger.error("paper_table: %s", error)
+        return 1
+    with replacing(options.output) as stream:
+        stream.write("\n\n".join(parts) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""Fetched archives -> raw parallel text: {train,valid,test}.{source,target}, one sentence a line.
+
+Reads plain text and the ``<seg>`` lines of SGML and XML test sets, out of .tgz and .zip archives,
+as sources.tsv says. Training text is cleaned as in the recipes that the papers build on:
+punctuation and control characters normalised (Moses), pairs dropped that are empty, longer than
+250 words or more than 1.5 times as long on one side. ``--romanian`` also drops the diacritics (both
+encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test text
+keeps every line.
+"""
+
+import argparse
+import contextlib
+import html
+import io
+import logging
+import pathlib
+import re
+import sys
+import tarfile
+import unicodedata
+import zipfile
+from typing import IO, Callable, Iterator, List, Optional, Sequence, Tuple
+
+from atomic import replacing
+from fetch import Source, SourceError, read_sources
+from progress import Progress, log_to_stderr
+from sacremoses import MosesPunctNormalizer
+
+logger = logging.getLogger("parallel_text")
+SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")
+MARKUP = re.compile(r"\s*<[^>]+>")
+MAX_WORDS = 250
+MAX_RATIO = 1.5
+EVERY = 20000
+DIACRITICS = str.maketrans("ăâîșțşţĂÂÎȘȚŞŢ", "aaiststAAISTST")
+
+Normaliser = Callable[[str], str]
+
+
+def open_member(archive: pathlib.Path, member: str) -> IO[bytes]:
+    """A file of a .tgz or .zip archive.
+
+    Raises:
+        SourceError: the archive has no such file, or is none.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            return zipfile.ZipFile(archive).open(member)
+        stream = tarfile.open(archive).extractfile(member)
+    except (KeyError, tarfile.TarError) as error:
+        raise SourceError(f"{archive}: holds no {member} ({error}); see sources.tsv") from error
+    if stream is None:
+        raise SourceError(f"{archive}: {member} is no file; see sources.tsv")
+    return stream
+
+
+def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Sentences of a file: ``<seg>`` lines of SGML and XML, else every line.
+
+    Training files of IWSLT are plain but for lines of markup, which are left out.
+    """
+    marked = name.endswith((".sgm", ".xml"))
+    tagged = "train.tags." in name
+    # Only a line feed ends a line: Europarl holds other line separators within sentences.
+    for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
+        line = line.strip()
+        if marked:
+            found = SEGMENT.search(line)
+            if found:
+                yield html.unescape(found.group(1)).strip()
+        elif not (tagged and MARKUP.match(line)):
+            yield line
+
+
+def one_line(text: str) -> str:
+    """Without control characters, every run of white space one space."""
+    kept = (" " if c.isspace() else c for c in text if c.isspace() or not is_control(c))
+    return " ".join("".join(kept).split())
+
+
+def is_control(character: str) -> bool:
+    """Whether a character is no text (Unicode categories Cc, Cf, Cs, Co, Cn)."""
+    return unicodedata.category(character).startswith("C")
+
+
+def without_diacritics(text: str) -> str:
+    """Romanian in the letters of ASCII."""
+    return unicodedata.normalize("NFC", text).translate(DIACRITICS)
+
+
+def good_pair(source: str, target: str) -> bool:
+    """Whether a training pair is kept: see the head of this module."""
+    sizes = sorted((len(source.split()), len(target.split())))
+    return 1 <= sizes[0] and sizes[1] <= MAX_WORDS and sizes[1] <= MAX_RATIO * sizes[0]
+
+
+def normaliser(language: str, training: bool, romanian: bool) -> Normaliser:
+    """What becomes of each sentence of one side."""
+    punctuation = MosesPunctNormalizer(language)
+
+    def apply(text: str) -> str:
+        text = one_line(punctuation.normalize(text) if training else text.replace("’", "'"))
+        return without_diacritics(text) if romanian and language == "ro" else text
+
+    return apply
+
+
+def pairs(source: Source, archives: pathlib.Path) -> Iterator[Tuple[str, str]]:
+    """The sentence pairs of one line of sources.tsv.
+
+    Raises:
+        SourceError: its sides are not equally long.
+    """
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for member in source.members:
+            stream = stack.enter_context(open_member(archives / source.name, member))
+            sides.append(sentences(stream, member))
+        left, right = sides
+        for one in left:
+            other = next(right, None)
+            if other is None:
+                raise SourceError(f"{source.url}: {source.members[1]} is shorter than its partner")
+            yield one, other
+        if next(right, None) is not None:
+            raise SourceError(f"{source.url}: {source.members[1]} is longer than its partner")
+
+
+def write_split(
+    split: str,
+    sources: Sequence[Source],
+    archives: pathlib.Path,
+    out: pathlib.Path,
+    suffixes: Sequence[str],
+    romanian: bool,
+) -> None:
+    """Write one split, and log how many pairs it holds and how many were dropped."""
+    training = split == "train"
+    first, second = (normaliser(suffix, training, romanian) for suffix in suffixes)
+    progress = Progress()
+    kept = dropped = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(replacing(out / f"{split}.{s}")) for s in suffixes]
+        for source in sources:
+            for pair in pairs(source, archives):
+                left, right = first(pair[0]), second(pair[1])
+                if training and not good_pair(left, right):
+                    dropped += 1
+                    continue
+                kept += 1
+                files[0].write(left + "\n")
+                files[1].write(right + "\n")
+                if kept % EVERY == 0:
+                    progress.update(f"{split}: {kept} pairs")
+    progress.close()
+    logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
+    parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
+    parser.add_argument("out", type=pathlib.Path, help="folder to write")
+    parser.add_argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER"))
+    parser.add_argument("--romanian", action="store_true", help="drop Romanian's diacritics")
+    options = parser.parse_args(arguments)
+    try:
+        sources: List[Source] = read_sources(options.sources)
+        for split in ("train", "valid", "test"):
+            if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
+                chosen = [source for source in sources if source.split == split]
+                write_split(
+                    split, chosen, options.archives, options.out, options.pair, options.romanian
+                )
+    except (SourceError, OSError, ValueError) as error:
+        logger.error("parallel_text: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""A pretrained BART with the embeddings of another dictionary, row by row by symbol.
+
+fairseq's bart.base and bart.large come with dictionaries that differ in how many unused symbols
+fill them up, and both keep a last row for <mask>. Models that verify, draft and teach must share
+one dictionary: the rows of its symbols are taken, all else is left out. Symbols that only fill up
+(madeupword...) get the row of <unk>; they occur in no text. Heads for classification are left out.
+"""
+
+import argparse
+import logging
+import pathlib
+import shutil
+import sys
+import tarfile
+import tempfile
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from atomic import replacing
+from average_checkpoints import UNNEEDED, load
+from fairseq.data import Dictionary
+from fetch import SourceError, read_sources
+from progress import log_to_stderr
+
+logger = logging.getLogger("pretrained")
+TABLES = (
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "decoder.output_projection.weight",
+)
+HEADS = "classification_heads."
+FILLER = "madeupword"
+
+
+def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
+    """For each symbol of ``wanted``, its number in ``own``.
+
+    Raises:
+        ValueError: naming a symbol that ``own`` lacks.
+    """
+    found = []
+    for symbol in wanted.symbols:
+        if symbol not in own and not symbol.startswith(FILLER):
+            raise ValueError(f"the pretrained model's dictionary lacks {symbol!r}: not BART's own?")
+        found.append(own.index(symbol))
+    return found
+
+
+def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str, Any]:
+    """A checkpoint whose embeddings are those of ``wanted``.
+
+    Args:
+        state: a fairseq checkpoint; changed in place.
+        own: its dictionary, with or without <mask>.
+        wanted: the dictionary of the data.
+
+    Raises:
+        ValueError: the checkpoint's embeddings are not those of its dictionary; see also
+            :func:`rows`.
+    """
+    chosen = torch.tensor(rows(own, wanted))
+    fitted: Dict[int, torch.Tensor] = {}  # tables that are one stay one
+    for name in TABLES:
+        table = state["model"].get(name)
+        if table is None:
+            continue
+        if table.size(0) not in (len(own), len(own) + 1):
+            raise ValueError(f"{name} has {table.size(0)} rows, its dictionary {len(own)} symbols")
+        state["model"][name] = fitted.setdefault(table.data_ptr(), table[chosen])
+    for name in [name for name in state["model"] if name.startswith(HEADS)]:
+        del state["model"][name]
+    for name in UNNEEDED:
+        state.pop(name, None)
+    return state
+
+
+def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: pathlib.Path) -> None:
+    """Checkpoint and dictionary of a fetched archive, as ``model.pt`` and ``dict.txt``.
+
+    Raises:
+        SourceError: the archive is none, or lacks them.
+    """
+    (source,) = (source for source in read_sources(sources) if source.split == name)
+    archive = downloads / source.name
+    try:
+        with tarfile.open(str(archive)) as files:
+            for member, plain in zip(source.members, ("model.pt", "dict.txt")):
+                stream = files.extractfile(member)
+                if stream is None:
+                    raise SourceError(f"{archive}: {member} is no file; see {sources}")
+                with open(into / plain, "wb") as copy:
+                    shutil.copyfileobj(stream, copy)
+    except (KeyError, tarfile.TarError) as error:
+        raise SourceError(f"{archive}: {error}; see {sources}") from error
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS"))
+    parser.add_argument("--checkpoint", type=pathlib.Path, help="in place of --archive")
+    parser.add_argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt")
+    parser.add_argument("--dict", type=pathlib.Path, required=True, help="dict.txt of the data")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
+    options = parser.parse_args(arguments)
+    if bool(options.archive) == bool(options.checkpoint and options.checkpoint_dict):
+        parser.error("give --archive, or --checkpoint with --checkpoint-dict")
+    try:
+        with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
+            if options.archive:
+                sources, name, downloads = options.archive
+                into = pathlib.Path(scratch)
+                unpack(pathlib.Path(sources), name, pathlib.Path(downloads), into)
+                options.checkpoint, options.checkpoint_dict = into / "model.pt", into / "dict.txt"
+            own, wanted = (
+                Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
+            )
+            state = fit(load(options.checkpoint), own, wanted)
+            with replacing(options.output, "wb") as stream:
+                torch.save(state, stream)
+    except (SourceError, OSError, ValueError) as error:
+        logger.error("pretrained: %s", error)
+        return 1
+    logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Overrides that fit a hydra configuration to this machine; batches stay as large as the paper's.
+
+A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x update-freq sentences).
+The configuration says what the paper had; this recomputes update-freq, and says so on stderr. The
+overrides go to stdout, one a line.
+"""
+
+import argparse
+import pathlib
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import yaml
+
+# What PROFILE=smoke shrinks: shapes by the end of their name, and drafters, whose shape is a name.
+SMOKE_SHAPE = {
+    "encoder_layers": 1,
+    "decoder_layers": 2,  # an early exit needs two
+    "embed_dim": 32,
+    "input_dim": 32,
+    "output_dim": 32,
+    "ffn_embed_dim": 64,
+    "attention_heads": 2,
+}
+DRAFTERS = ("nar_drafter_", "spec_drafter_")
+SMOKE_DRAFTER = "spec_drafter_tiny"
+
+
+class Batch(NamedTuple):
+    """What one update sees.
+
+    Attributes:
+        gpus: processes that train together.
+        each: tokens or sentences of a process at a time (at most).
+        update_freq: passes that are added up.
+    """
+
+    gpus: int
+    each: int
+    update_freq: int
+
+    @property
+    def total(self) -> int:
+        """Tokens or sentences of one update (at most)."""
+        return self.gpus * self.each * self.update_freq
+
+
+def rebatch(paper: Batch, gpus: int, each: Optional[int] = None) -> Batch:
+    """The batch on other GPUs that comes nearest to the paper's.
+
+    Args:
+        paper: as published.
+        gpus: at hand, 1 or more.
+        each: what fits into one of them; default: as in the paper, less where so many GPUs would
+            make the batch larger than the paper's.
+
+    Raises:
+        ValueError: nothing would fit.
+    """
+    if gpus < 1 or (each is not None and each < 1):
+        raise ValueError(f"{gpus} GPUs with {each} each: both must be 1 or more")
+    if each is None:
+        each = min(paper.each, max(1, paper.total // gpus))
+    return Batch(gpus, each, max(1, round(paper.total / (gpus * each))))
+
+
+def explain(paper: Batch, here: Batch, unit: str) -> str:
+    """One line for the log."""
+    return (
+        f"{here.gpus} GPUs x {here.each} {unit} x update-freq {here.update_freq} = {here.total} "
+        f"{unit} a batch (paper: {paper.gpus} x {paper.each} x {paper.update_freq} = {paper.total})"
+    )
+
+
+def smoke(config: Dict[str, Any], updates: int) -> List[str]:
+    """Overrides that make any of the configurations train in seconds."""
+    found = [f"optimization.max_update={updates}", "checkpoint.save_interval_updates=1"]
+    found += ["dataset.num_workers=0", "dataset.data_buffer_size=0", "common.log_interval=1"]
+    if "warmup_updates" in config["lr_scheduler"]:
+        found.append("lr_scheduler.warmup_updates=2")
+    model = config["model"]
+    if str(model["_name"]).startswith(DRAFTERS):
+        found.append(f"model._name={SMOKE_DRAFTER}")
+        # A shape of its own would not be the tiny one's.
+        found += [f"~model.{name}" for name in model if name.endswith("embed_dim")]
+        return found
+    for name in model:
+        ends = [end for end in SMOKE_SHAPE if name.endswith(end)]
+        if ends:
+            found.append(f"model.{name}={SMOKE_SHAPE[max(ends, key=len)]}")
+    return found
+
+
+def read(path: pathlib.Path) -> Dict[str, Any]:
+    """A configuration with what is needed here.
+
+    Raises:
+        ValueError: naming the file and the setting.
+    """
+    config: Dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for room, names in (
+        ("distributed_training", ("distributed_world_size",)),
+        ("optimization", ("update_freq", "max_update")),
+        ("model", ("_name",)),
+    ):
+        for name in names:
+            if name not in config.get(room, {}):
+                raise ValueError(f"{path}: says nothing of {room}.{name}; add it")
+    if not {"max_tokens", "batch_size"} & set(config.get("dataset", {})):
+        raise ValueError(f"{path}: has neither dataset.max_tokens nor dataset.batch_size; add one")
+    return config
+
+
+def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int]) -> List[str]:
+    """Overrides for so many GPUs; says on stderr what they come to."""
+    name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
+    paper = Batch(
+        config["distributed_training"]["distributed_world_size"],
+        config["dataset"][name],
+        config["optimization"]["update_freq"][0],
+    )
+    here = rebatch(paper, gpus, each if name == "max_tokens" else None)
+    print(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"), file=sys.stderr)
+    return [
+        f"distributed_training.distributed_world_size={gpus}",
+        f"dataset.{name}={here.each}",
+        f"optimization.update_freq=[{here.update_freq}]",
+    ]
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", type=pathlib.Path, help="the YAML")
+    parser.add_argument("--gpus", type=int, required=True, help="processes that train together")
+    parser.add_argument("--max-tokens", type=int, help="what fits into one (default: the YAML's)")
+    parser.add_argument("--smoke", type=int, metavar="UPDATES", help="a tiny model, a few updates")
+    options = parser.parse_args(arguments)
+    try:
+        config = read(options.config)
+        if options.smoke is None:
+            found = batch_overrides(config, options.gpus, options.max_tokens)
+        else:
+            found = [f"distributed_training.distributed_world_size={options.gpus}"]
+            found += ["optimization.update_freq=[1]"]
+            if "max_tokens" in config["dataset"]:
+                found.append(f"dataset.max_tokens={options.max_tokens or 1000}")
+            found += smoke(config, options.smoke)
+    except (OSError, ValueError) as error:
+        print(f"recipe_config: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

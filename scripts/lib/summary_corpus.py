@@ -1,0 +1,174 @@
+"""Fetched archives -> {train,valid,test}.{source,target}: an article and its summary a line.
+
+- ``cnndm``: the stories of CNN and the Daily Mail, split by the lists of See et al. 2017, neither
+  tokenised nor anonymised. Lines without an end get a full stop, as there.
+- ``xsum``: BBC articles and their first sentence (Narayan et al. 2018), without the lines that the
+  web page adds.
+
+sources.tsv says what is read: lines whose split is ``articles`` are archives, those called train,
+valid, test or ``splits`` say which article belongs where.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import pathlib
+import sys
+import tarfile
+from typing import Dict, Iterator, Optional, Sequence, Tuple
+
+from atomic import read_lines, replacing
+from fetch import Source, SourceError, read_sources
+from progress import Progress, log_to_stderr
+
+logger = logging.getLogger("summary_corpus")
+SPLITS = ("train", "valid", "test")
+EVERY = 2000
+ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
+HIGHLIGHT = "@highlight"
+# What the web page says around a BBC article.
+PAGE = frozenset(
+    (
+        "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp",
+        "Linkedin", "LinkedIn", "Copy this link",
+        "These are external links and will open in a new window",
+    )
+)  # fmt: skip
+
+Pair = Tuple[str, str]
+
+
+def one_line(text: str) -> str:
+    """Every run of white space one space."""
+    return " ".join(text.split())
+
+
+def ended(line: str) -> str:
+    """A line with a full stop if it has no end: captions would run into the next sentence."""
+    return line if line.startswith(HIGHLIGHT) or line.endswith(ENDS) else line + " ."
+
+
+def story_pair(text: str) -> Pair:
+    """Article and highlights of a .story file, each on one line; ``""`` for what it lacks."""
+    lines = [ended(line) for line in map(one_line, text.splitlines()) if line]
+    at = next((i for i, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
+    highlights = [line for line in lines[at:] if not line.startswith(HIGHLIGHT)]
+    return " ".join(lines[:at]), " ".join(highlights)
+
+
+def bbc_pair(text: str) -> Pair:
+    """Body and first sentence of a .summary file, each on one line; ``""`` for what it lacks."""
+    parts: Dict[str, str] = {}
+    pieces = text.split("[SN]")
+    for name, body in zip(pieces[1::2], pieces[2::2]):
+        kept = (line for line in body.splitlines() if line.strip() not in PAGE)
+        parts[name] = one_line(" ".join(kept))
+    return parts.get("RESTBODY", ""), parts.get("FIRST-SENTENCE", "")
+
+
+def members(archive: pathlib.Path, end: str) -> Iterator[Tuple[str, str]]:
+    """Name without ``end`` and text of the files of a .tgz archive that end so, in its order.
+
+    Raises:
+        SourceError: it is no complete archive.
+    """
+    try:
+        with tarfile.open(str(archive)) as files:
+            for member in files:
+                name = pathlib.PurePosixPath(member.name).name
+                stream = files.extractfile(member) if name.endswith(end) else None
+                if stream is not None:
+                    reader = io.TextIOWrapper(stream, encoding="utf-8", errors="replace")
+                    yield name[: -len(end)], reader.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise SourceError(f"{archive}: cannot be read ({error}); delete it, fetch again") from error
+
+
+def url_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:
+    """The split of each story by its name, which is the SHA-1 of its address."""
+    found = {}
+    for source in sources:
+        if source.split in SPLITS:
+            for url in read_lines(folder / source.name):
+                found[hashlib.sha1(url.strip().encode("utf-8")).hexdigest()] = source.split
+    return found
+
+
+def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, str]:
+    """The split of each BBC article by its number."""
+    (path,) = (folder / source.name for source in sources if source.split == "splits")
+    lists = json.loads(path.read_text(encoding="utf-8"))
+    names = {"train": "train", "validation": "valid", "test": "test"}
+    return {str(name): names[split] for split, ids in lists.items() for name in ids}
+
+
+KINDS = {
+    "cnndm": (url_splits, ".story", story_pair),
+    "xsum": (json_splits, ".summary", bbc_pair),
+}
+
+
+def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathlib.Path) -> None:
+    """All splits of a corpus, each article once, in the order of the archives.
+
+    Raises:
+        SourceError: a split would be empty, or an archive cannot be read.
+    """
+    split_of, end, pair_of = KINDS[kind]
+    wanted = split_of(sources, folder)
+    counts = dict.fromkeys(SPLITS, 0)
+    empty = 0
+    progress = Progress()
+    with contextlib.ExitStack() as stack:
+        files = {
+            (split, side): stack.enter_context(replacing(out / f"{split}.{side}"))
+            for split in SPLITS
+            for side in ("source", "target")
+        }
+        archives = dict.fromkeys(s.name for s in sources if s.split == "articles")
+        for archive in archives:
+            for name, text in members(folder / archive, end):
+                split = wanted.pop(name, None)
+                if split is None:
+                    continue
+                pair = pair_of(text)
+                if not all(pair):
+                    empty += 1
+                    continue
+                for side, line in zip(("source", "target"), pair):
+                    files[split, side].write(line + "\n")
+                counts[split] += 1
+                if sum(counts.values()) % EVERY == 0:
+                    progress.update(f"{archive}: {sum(counts.values())} articles")
+        progress.close()
+        if not all(counts.values()):
+            raise SourceError(f"{folder}: {counts} articles; its lists and archives do not agree")
+    logger.info(
+        "%s; %d without text or summary, %d of the lists in no archive", counts, empty, len(wanted)
+    )
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
+    parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
+    parser.add_argument("out", type=pathlib.Path, help="folder to write")
+    options = parser.parse_args(arguments)
+    try:
+        write(options.kind, read_sources(options.sources), options.archives, options.out)
+    except (SourceError, OSError, ValueError) as error:
+        logger.error("summary_corpus: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

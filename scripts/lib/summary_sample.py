@@ -1,0 +1,156 @@
+"""A small real summarisation corpus: {train,valid,test}.{source,target}, a text a line.
+
+- ``apt``: Debian's package descriptions; the long one is summarised by the synopsis. Read from the
+  package index by a private apt, or from --index.
+- ``python``: docstrings of Python's own library; what follows the first line is summarised by it.
+  Nothing is fetched.
+"""
+
+import argparse
+import ast
+import hashlib
+import logging
+import pathlib
+import re
+import sys
+import sysconfig
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from atomic import write_lines
+from corpus import apt, descriptions
+from corpus.text import normalise
+from progress import log_to_stderr
+
+logger = logging.getLogger("summary_sample")
+SUITES = "bookworm"
+# Packages without text of their own.
+EMPTY = re.compile(r"transitional|dummy|meta-?package|debug(ging)? symbols", re.I)
+LEFT_OUT = ("test", "tests", "idlelib", "site-packages", "dist-packages", "lib2to3")
+SUMMARY_WORDS = (3, 25)
+MIN_WORDS = 15
+OPENING = 25  # words: texts that begin alike are near copies
+
+Pair = Tuple[str, str]
+
+
+def description_pairs(found: Iterable[descriptions.Description]) -> Iterator[Pair]:
+    """Running text of the long description, and the synopsis."""
+    for synopsis, lines in found:
+        if EMPTY.search(" ".join([synopsis, *lines[:3]])):
+            continue
+        kept = (text for kind, text in descriptions.paragraphs(lines) if kind != "verb")
+        yield normalise(" ".join(kept)), normalise(synopsis)
+
+
+def docstring_pairs(source: str) -> Iterator[Pair]:
+    """What follows the first paragraph of each docstring in a Python file, and that paragraph.
+
+    A first paragraph of several lines is no summary line (PEP 257) and is left out.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first, _, rest = (ast.get_docstring(node) or "").partition("\n\n")
+            if first.strip() and "\n" not in first.strip():
+                yield normalise(rest), normalise(first)
+
+
+def library_pairs(folder: pathlib.Path) -> Iterator[Pair]:
+    """The pairs of all files of Python's library that parse."""
+    for path in sorted(folder.rglob("*.py")):
+        if not set(path.relative_to(folder).parts) & set(LEFT_OUT):
+            try:
+                yield from docstring_pairs(path.read_text(encoding="utf-8"))
+            except (SyntaxError, UnicodeDecodeError, ValueError):
+                logger.info("%s: left out, does not parse", path)
+
+
+def clean(pairs: Iterable[Pair], max_words: int) -> List[Pair]:
+    """Pairs of fitting length, each summary and each opening once."""
+    kept: List[Pair] = []
+    seen = set()
+    for text, summary in pairs:
+        words, short = text.split(), summary.split()
+        if not MIN_WORDS <= len(words) <= max_words:
+            continue
+        if not SUMMARY_WORDS[0] <= len(short) <= SUMMARY_WORDS[1]:
+            continue
+        keys = {" ".join(re.findall(r"[a-z]+", " ".join(words[:OPENING]).lower())), summary.lower()}
+        if not keys & seen:
+            seen |= keys
+            kept.append((text, summary))
+    return kept
+
+
+def split(pairs: Sequence[Pair], count: int) -> Dict[str, List[Pair]]:
+    """At most ``count`` pairs in an order that depends on their text alone; a tenth of them each
+    for validation and test.
+
+    Raises:
+        ValueError: there are fewer than 30.
+    """
+    if len(pairs) < 30:
+        raise ValueError(f"only {len(pairs)} pairs were found: give SAMPLE=PREFIX of your own")
+    ordered = sorted(pairs, key=lambda pair: hashlib.md5(pair[0].encode("utf-8")).hexdigest())
+    ordered = ordered[:count]
+    part = len(ordered) // 10
+    return {
+        "test": ordered[:part], "valid": ordered[part : 2 * part], "train": ordered[2 * part :],
+    }  # fmt: skip
+
+
+def read_index(options: argparse.Namespace) -> List[descriptions.Description]:
+    """Descriptions of --index, or of Debian's index.
+
+    Raises:
+        apt.FetchError: the index cannot be fetched.
+    """
+    if options.index:
+        text = options.index.read_text(encoding="utf-8", errors="replace")
+        return list(descriptions.parse_index(text, "en").values())
+    try:
+        options.work.mkdir(parents=True, exist_ok=True)
+        private = apt.PrivateApt(options.work, options.suites, ("en",))
+    except apt.FetchError as error:
+        raise apt.FetchError(
+            f"{str(error).split(apt.OWN_TEXT)[0].rstrip(' ;')}; SAMPLE=python needs neither apt "
+            "nor a network"
+        ) from error
+    return list(descriptions.load(private.lists, "en", private.read_index).values())
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=("apt", "python"))
+    parser.add_argument("out", type=pathlib.Path, help="folder to write")
+    parser.add_argument("--work", type=pathlib.Path, help="apt: where the index is kept")
+    parser.add_argument("--suites", default=SUITES, help=f"apt: Debian suites ({SUITES})")
+    parser.add_argument("--index", type=pathlib.Path, help="apt: a Translation-en file instead")
+    parser.add_argument("--pairs", type=int, default=1000, help="how many in all (default: 1000)")
+    parser.add_argument(
+        "--max-words", type=int, default=120, help="longer texts are left out (default: 120)"
+    )
+    options = parser.parse_args(arguments)
+    if options.kind == "apt" and not (options.index or options.work):
+        parser.error("apt needs --work or --index")
+    try:
+        if options.kind == "apt":
+            found: Iterable[Pair] = description_pairs(read_index(options))
+        else:
+            found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
+        parts = split(clean(found, options.max_words), options.pairs)
+    except (apt.FetchError, OSError, ValueError) as error:
+        logger.error("summary_sample: %s", error)
+        return 1
+    for name, pairs in parts.items():
+        for side, suffix in enumerate(("source", "target")):
+            write_lines(options.out / f"{name}.{suffix}", (pair[side] for pair in pairs))
+    logger.info("%s", ", ".join(f"{name}: {len(pairs)} pairs" for name, pairs in parts.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

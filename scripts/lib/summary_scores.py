@@ -1,0 +1,129 @@
+"""ROUGE of fairseq-generate's output (SET.SYSTEM.out), as paper_table.py reads it.
+
+rouge1, rouge2, rougeL and rougeLsum are F1 in percent, with Porter's stemmer, by the package
+rouge-score. rougeL takes a text as one sequence; rougeLsum is the summary-level ROUGE-L of
+ROUGE-1.5.5, over sentences, which here end at a full stop, exclamation or question mark before a
+blank. Papers on CNN-DM report the latter as R-L.
+"""
+
+import argparse
+import json
+import logging
+import pathlib
+import re
+import sys
+from importlib import metadata
+from typing import Any, Callable, Dict, Optional, Sequence
+
+from atomic import read_lines, write_json
+from progress import log_to_stderr
+from sacremoses import MosesDetokenizer
+from translation_scores import Output, read_output
+
+logger = logging.getLogger("summary_scores")
+KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")
+
+
+def make_scorer() -> Any:
+    """The package's scorer.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        from rouge_score import rouge_scorer
+    except ImportError as error:
+        raise ValueError(
+            "ROUGE needs the package rouge-score: pip install 'fairseq-specdec[rouge]'"
+        ) from error
+    return rouge_scorer.RougeScorer(list(KINDS), use_stemmer=True)
+
+
+def variant() -> str:
+    """What was computed, in one line."""
+    return (
+        f"rouge-score {metadata.version('rouge-score')}, F1, Porter stemmer; rougeLsum: sentences "
+        "end at . ! ?"
+    )
+
+
+def by_sentence(text: str) -> str:
+    """A sentence a line."""
+    return END.sub(r"\1\n", text.strip())
+
+
+def scores(
+    output: Output, wanted: Sequence[str], to_text: Callable[[str], str], scorer: Any
+) -> Dict[str, Any]:
+    """The means over all sentences of one system.
+
+    Args:
+        output: of fairseq-generate.
+        wanted: summaries of the test set, in its order.
+        to_text: from subwords to text.
+        scorer: of :func:`make_scorer`.
+
+    Raises:
+        ValueError: the test set has fewer summaries than the output.
+    """
+    numbers = sorted(output.hypotheses)
+    if len(wanted) <= numbers[-1]:
+        raise ValueError(f"the references have no line {numbers[-1]}: not this test set's")
+    sums = dict.fromkeys(KINDS, 0.0)
+    for number in numbers:
+        found = scorer.score(
+            by_sentence(wanted[number]), by_sentence(to_text(output.hypotheses[number]))
+        )
+        for kind in KINDS:
+            sums[kind] += found[kind].fmeasure
+    return {"sentences": len(numbers), **{k: 100 * sums[k] / len(numbers) for k in KINDS}}
+
+
+def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]:
+    """From fairseq's output to text: GPT-2's numbers, or Moses tokens whose subwords are joined."""
+    if gpt2:
+        import gpt2_subwords  # brings in fairseq, whose import takes seconds
+
+        encoder_json, vocab_bpe = gpt2
+        return lambda line: gpt2_subwords.decode(line, encoder_json, vocab_bpe)
+    detokenizer = MosesDetokenizer(language)
+    return lambda line: str(detokenizer.detokenize(line.split()))
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("outputs", nargs="*", type=pathlib.Path, help="SET.SYSTEM.out")
+    parser.add_argument("--check", action="store_true", help="only see that ROUGE is there")
+    parser.add_argument("--raw", type=pathlib.Path, help="summaries of the test set, as text")
+    parser.add_argument(
+        "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
+    )
+    parser.add_argument("--lang", default="en", help="of the text (default: en)")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write")
+    options = parser.parse_args(arguments)
+    found: Dict[str, Any] = {}
+    try:
+        scorer = make_scorer()
+        if options.check:
+            return 0
+        if not (options.outputs and options.raw and options.json):
+            parser.error("give outputs, --raw and --json")
+        wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
+        for path in options.outputs:
+            found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
+            found[path.stem]["rouge_variant"] = variant()
+            logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
+    except (OSError, ValueError) as error:
+        logger.error("summary_scores: %s", error)
+        return 1
+    write_json(options.json, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Scores of fairseq-generate's output: tokenised BLEU, sacreBLEU, and COMET if asked for.
+
+- ``bleu``: on tokens, subwords joined (what multi-bleu and fairseq-score give).
+- ``bleu_compound``: the same with every hyphenated word split on both sides, as in papers that
+  follow Vaswani et al. 2017; text tokenised with aggressive dashes is split already.
+- ``sacrebleu``: detokenised output against the raw reference, with its signature.
+- ``bleu_to_greedy``: tokenised, against stock greedy output of the same set (004 Table 6).
+- ``comet``: of the model named by --comet; needs the package unbabel-comet.
+"""
+
+import argparse
+import json
+import logging
+import pathlib
+import re
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from atomic import read_lines, write_json
+from progress import log_to_stderr
+from sacrebleu.metrics import BLEU
+from sacremoses import MosesDetokenizer
+
+logger = logging.getLogger("translation_scores")
+HYPHEN = re.compile(r"(\S)-(\S)")
+GREEDY = ".fairseq_beam_1.out"  # after the name of the set
+
+
+class Output(NamedTuple):
+    """What fairseq-generate wrote, by sentence id: tokens of output and reference, as text."""
+
+    hypotheses: Dict[int, str]
+    references: Dict[int, str]
+
+
+def read_output(path: pathlib.Path) -> Output:
+    """The H and T lines of a log of fairseq-generate.
+
+    Raises:
+        ValueError: there are none, or an output has no reference.
+    """
+    found = Output({}, {})
+    for line in read_lines(path):
+        kind, dash, rest = line.partition("-")
+        if dash and kind in ("H", "T"):
+            fields = rest.split("\t")
+            if fields[0].isdigit():
+                kept = found.hypotheses if kind == "H" else found.references
+                kept[int(fields[0])] = fields[-1]
+    if not found.hypotheses or set(found.hypotheses) - set(found.references):
+        raise ValueError(f"{path}: holds no sentence, or one without its reference; decode again")
+    return found
+
+
+def split_compounds(text: str) -> str:
+    """Every hyphen between two characters stands alone."""
+    return HYPHEN.sub(r"\1 ##AT##-##AT## \2", text)
+
+
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of text that is tokenised already."""
+    bleu = BLEU(tokenize="none", force=True)
+    return float(bleu.corpus_score(list(hypotheses), [list(references)]).score)
+
+
+def comet(name: str, sources: List[str], outputs: List[str], references: List[str]) -> float:
+    """COMET, times 100 as the papers print it.
+
+    Raises:
+        ValueError: the package is not installed.
+    """
+    try:
+        from comet import download_model, load_from_checkpoint
+    except ImportError as error:
+        raise ValueError(
+            "--comet: needs the package: pip install unbabel-comet (in an environment of its own, "
+            "if it disagrees with fairseq)"
+        ) from error
+    model: Any = load_from_checkpoint(download_model(name))
+    rows = [dict(src=s, mt=o, ref=r) for s, o, r in zip(sources, outputs, references)]
+    return 100 * float(model.predict(rows, batch_size=64).system_score)
+
+
+def scores(
+    output: Output,
+    raw: Sequence[pathlib.Path],
+    language: str,
+    comet_model: Optional[str] = None,
+    greedy: Optional[Output] = None,
+) -> Dict[str, Any]:
+    """All scores of one system.
+
+    Args:
+        output: of fairseq-generate.
+        raw: raw source and reference, a sentence a line, in the order of the test set.
+        language: of the target.
+        comet_model: as ``wmt20-comet-da``.
+        greedy: the verifier's own greedy output of these sentences.
+
+    Raises:
+        ValueError: the raw text has fewer sentences than the output, or ``greedy`` has others; see
+            also :func:`comet`.
+    """
+    numbers = sorted(output.hypotheses)
+    sources, wanted = (read_lines(path) for path in raw)
+    if min(len(sources), len(wanted)) <= numbers[-1]:
+        raise ValueError(f"{raw[1]}: has no sentence {numbers[-1]}; it is not this test set")
+    hypotheses = [output.hypotheses[n] for n in numbers]
+    references = [output.references[n] for n in numbers]
+    detokenizer = MosesDetokenizer(language)
+    plain = [detokenizer.detokenize(text.split()) for text in hypotheses]
+    sacre = BLEU()
+    found = {
+        "sentences": len(numbers),
+        "bleu": tokenised_bleu(hypotheses, references),
+        "bleu_compound": tokenised_bleu(
+            [split_compounds(text) for text in hypotheses],
+            [split_compounds(text) for text in references],
+        ),
+        "sacrebleu": float(sacre.corpus_score(plain, [[wanted[n] for n in numbers]]).score),
+        "sacrebleu_signature": str(sacre.get_signature()),
+    }
+    if greedy is not None:
+        if set(greedy.hypotheses) != set(numbers):
+            raise ValueError("the greedy output has other sentences; decode again")
+        found["bleu_to_greedy"] = tokenised_bleu(
+            hypotheses, [greedy.hypotheses[n] for n in numbers]
+        )
+    if comet_model:
+        found["comet"] = comet(
+            comet_model, [sources[n] for n in numbers], plain, [wanted[n] for n in numbers]
+        )
+        found["comet_model"] = comet_model
+    return found
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    log_to_stderr()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "outputs", nargs="+", type=pathlib.Path, help="NAME.out of fairseq-generate"
+    )
+    parser.add_argument("--raw", nargs=2, type=pathlib.Path, required=True, metavar="FILE")
+    parser.add_argument("--lang", required=True, help="language of the target")
+    parser.add_argument("--comet", metavar="MODEL", help="also COMET, as wmt20-comet-da")
+    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
+    options = parser.parse_args(arguments)
+    found = {}
+    try:
+        for path in options.outputs:
+            output = read_output(path)
+            beside = path.with_name(path.stem.split(".")[0] + GREEDY)
+            greedy = read_output(beside) if beside in options.outputs else None
+            found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
+            logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
+    except (OSError, ValueError) as error:
+        logger.error("translation_scores: %s", error)
+        return 1
+    write_json(options.json, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Distillation of a recipe as a Slurm array: the elements share the sentences, and whoever finishes last
+# publishes the corpus. An element that was stopped goes on where it was when it is sent again.
+#   sbatch --array 0-15 --gres gpu:1 scripts/slurm/distill.sh wmt14_ende
+# The recipe's settings come from the environment, which sbatch hands on; REPO: as in train.sh.
+#SBATCH --ntasks=1
+#SBATCH --requeue
+#SBATCH --open-mode=append
+set -euo pipefail
+[[ $# -eq 1 ]] || {
+    printf 'usage: sbatch --array 0-N scripts/slurm/distill.sh RECIPE\n' >&2
+    exit 1
+}
+: "${REPO:=${SLURM_SUBMIT_DIR:-$PWD}}"
+[[ -f $REPO/scripts/$1/run_all.sh ]] || {
+    printf 'distill: %s has no scripts/%s/run_all.sh; call sbatch in the checkout, or set REPO\n' \
+        "$REPO" "$1" >&2
+    exit 1
+}
+STEPS=03_distill bash "$REPO/scripts/$1/run_all.sh"

@@ -1,0 +1,195 @@
+"""The recipes for error correction: their corpora, stages, scores and mistakes."""
+
+import json
+import re
+import sys
+
+import gec_bytes
+import gpt2_subwords
+import pytest
+import torch
+import yaml
+from conftest import REPO
+from gec_corpus import corrected, main, to_characters, to_m2
+from gec_scores import segment
+from recipe_config import read
+
+from fairseq_specdec.scoring.m2 import score
+from fairseq_specdec.scoring.m2_file import parse
+
+RECIPES = ("gec_conll14", "gec_conll14_bart", "gec_nlpcc18")
+GOLD = (
+    "S He go home .\nA 1 2|||V|||went||goes|||R|||-|||0\nA 3 3|||ADV|||yesterday|||R|||-|||0\n"
+    "A 1 2|||V|||goes|||R|||-|||1\n\nS Fine .\nA -1 -1|||noop|||-NONE-|||R|||-|||0\n\n"
+)
+
+
+def rows(recipe, name):
+    lines = (REPO / "scripts" / recipe / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def test_corrections_are_applied_and_found_again():
+    first, second = parse(GOLD)
+    assert corrected(first) == "He went home yesterday ." and corrected(second) == "Fine ."
+    pairs = [("He go to home .", "He went home now ."), ("a b", "a b"), ("a", "a b")]
+    gold = parse("\n".join(map(to_m2, pairs)))
+    counts = score([target for _, target in pairs], gold)
+    assert counts.correct == counts.proposed == counts.gold == 3
+    assert to_characters("我 去ABC 12") == "我 去 ABC 12"
+
+
+def test_training_text_and_gold_of_corpora(tmp_path):
+    (tmp_path / "a.m2").write_text(GOLD, encoding="utf-8")
+    (tmp_path / "b.src").write_text("one  two\n\nthree\n")
+    (tmp_path / "b.tgt").write_text("one\ntwo\nthree\n")
+    assert main([f"{tmp_path}/train", f"{tmp_path}/a.m2", f"{tmp_path}/b"]) == 0
+    assert (tmp_path / "train.src").read_text() == "He go home .\nFine .\none two\nthree\n"
+    assert (tmp_path / "train.tgt").read_text().splitlines()[0] == "He went home yesterday ."
+    for name, count in (("a.m2", 2), ("b", 3)):
+        prefix, gold = f"{tmp_path}/test", tmp_path / "gold.m2"
+        assert main([prefix, f"{tmp_path}/{name}", "--gold", str(gold)]) == 0
+        sentences = parse(gold.read_text())
+        sources = (tmp_path / "test.src").read_text().splitlines()
+        assert [" ".join(one.source) for one in sentences] == sources and len(sources) == count
+    assert (tmp_path / "gold.m2").read_text() != GOLD
+    (tmp_path / "b.tgt").write_text("one\n")
+    assert main([f"{tmp_path}/train", f"{tmp_path}/b"]) == 1
+
+
+def test_bytes_stand_in_for_the_subwords_of_gpt2(tmp_path):
+    assert gec_bytes.main([str(tmp_path)]) == 0
+    files = [str(tmp_path / name) for name in ("encoder.json", "vocab.bpe")]
+    text = "He go , 我 home ."
+    numbers = gpt2_subwords.encode(text, *files, most=100)
+    assert gpt2_subwords.decode(numbers, *files) == text
+    symbols = {line.split()[0] for line in (tmp_path / "dict.txt").read_text().splitlines()}
+    assert set(numbers.split()) < symbols and len(symbols) == 256
+
+
+def test_a_segmenter_answers_line_by_line():
+    command = f"{sys.executable} -c 'import sys; [print(*line.strip()) for line in sys.stdin]'"
+    assert segment(command, ["ab", "", "c"]) == ["a b", "", "c"]
+    for bad in (f"{sys.executable} -c 'print(1)'", "/nowhere"):
+        with pytest.raises(ValueError, match="SEGMENTER"):
+            segment(bad, ["a", "b"])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_tables_agree_with_one_another(recipe):
+    models = {row[0]: row for row in rows(recipe, "models.tsv")}
+    configs = {row[2] for row in models.values()} - {"-"}
+    assert all((REPO / "configs" / f"{name}.yaml").is_file() for name in configs)
+    known = set()
+    for _, name, _, verifier, system, needs, flags in rows(recipe, "systems.tsv"):
+        known |= {(name, one) for one in (system, "fairseq beam 5", "fairseq beam 1")}
+        used = set(re.findall(r"\{(\w+)\}", flags))
+        assert verifier in models and used == set(needs.split()) - {"-"} <= set(models)
+    for _, _, _, name, system, _ in rows(recipe, "paper.tsv"):
+        assert (name, system) in known | {("-", "-")}
+    if recipe == "gec_conll14_bart":
+        recipe = "gec_conll14"  # whose corpora it has
+    for row in models.values():
+        assert set(re.findall(r"\{(\w+)\}", row[4])) <= set(models)
+    settings = (REPO / "scripts" / recipe / "settings.sh").read_text()
+    named = {row[0] for row in rows(recipe, "sources.tsv")}
+    for setting in ("TRAIN_DATA", "FINETUNE_DATA", "VALID_DATA", "TEST_DATA"):
+        found = re.search(rf'{setting}="?([A-Z0-9_ ]*)', settings)
+        assert set(found.group(1).split()) - {"FINETUNE_DATA", "TEST_DATA"} <= named
+
+
+@pytest.mark.parametrize(
+    "stage, update_freq, epochs, lr, warmup",
+    [
+        ("scratch", 4, 60, 0.0005, 4000),
+        ("pretrain", 16, 10, 0.0003, 8000),
+        ("finetune", 4, 60, 0.0003, 4000),
+    ],
+)
+def test_stages_are_those_of_the_paper(stage, update_freq, epochs, lr, warmup):
+    paths = [REPO / "configs" / f"gec_{stage}_{model}.yaml" for model in ("big", "12_2")]
+    path, *others = [path for path in paths if path.exists()]
+    config = yaml.safe_load(path.read_text())
+    assert read(path)
+    for other in others:  # the model differs, and nothing else
+        cut = yaml.safe_load(other.read_text())
+        assert (cut["model"]["encoder_layers"], cut["model"]["decoder_layers"]) == (12, 2)
+        cut["checkpoint"].pop("finetune_from_model")
+        cut["model"] = config["model"]
+        config["checkpoint"].pop("finetune_from_model", None)
+        assert cut == config
+    assert len(others) == (stage != "scratch")
+    assert config["optimization"]["update_freq"] == [update_freq]
+    assert config["optimization"]["max_epoch"] == epochs and config["optimization"]["lr"] == [lr]
+    assert config["lr_scheduler"]["warmup_updates"] == warmup
+    assert config["dataset"]["max_tokens"] == 5120 and config["model"]["dropout"] == 0.3
+    assert config["distributed_training"]["distributed_world_size"] == 4
+    assert config["optimizer"]["adam_betas"] == "(0.9,0.98)"
+    assert config["criterion"]["label_smoothing"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "settings, why",
+    [
+        ({}, "LANG8: set it to the path of your copy"),
+        ({"LANG8": "/nowhere"}, "LANG8: neither /nowhere nor /nowhere.src exists"),
+        ({"PROFILE": "large"}, "PROFILE: large"),
+        ({"SUBWORDS": "gpt2"}, "BART: set it to the path of your copy"),
+    ],
+)
+def test_missing_corpora_are_asked_for(run_recipe, settings, why):
+    done = run_recipe("gec_conll14", "01_prepare", check=False, DEVICE="cpu", **settings)
+    assert done.returncode != 0 and why in done.stderr
+    if not settings:
+        assert "by application" in done.stderr and "https://" in done.stderr
+
+
+def test_from_corpora_to_the_table(run_recipe, tmp_path):
+    settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 1, "AVERAGE": 1, "SENTENCES": 1}
+    settings.update(MODELS="scratch", LENGTH_FLAGS="--max-len-b 8")
+    settings["STEPS"] = "01_prepare 02_train 05_decode 06_table"
+    done = run_recipe("gec_nlpcc18", "run_all", **settings)
+    assert re.search(r"Transformer \(IAD\) +\| +\d+\.\d\d \| +29.4 \|", done.stdout)
+    assert re.search(r"Transformer \(GAD\) +\| +not run \| +- \|", done.stdout)
+    home = tmp_path / "work/gec_nlpcc18.smoke"
+    scores = json.loads((home / "src-tgt/decoded/scores.json").read_text())
+    assert scores["nlpcc18.iad"]["m2_gold"] > 10
+    # What is decoded is what stock fairseq decodes.
+    outputs = [
+        re.findall(r"^D-.*\t(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path in (home / "src-tgt/decoded").glob("nlpcc18.*.out")
+        if "beam_5" not in path.name
+    ]
+    assert len(outputs) == 2 and len(outputs[0]) > 20 and outputs[0] == outputs[1]
+
+
+@pytest.mark.slow
+def test_all_steps_run_and_resume(run_recipe, tmp_path):
+    settings = {
+        "PROFILE": "smoke",
+        "SMOKE_UPDATES": 3,
+        "AVERAGE": 2,
+        "SENTENCES": 4,
+        "MODELS": "all",
+    }
+    done = run_recipe("gec_conll14", "run_all", **settings)
+    home = tmp_path / "work/gec_conll14.smoke"
+    scores = json.loads((home / "src-tgt/decoded/scores.json").read_text())
+    assert {"conll13.iad", "conll14.gad++", "conll14_staged.iad"} <= set(scores)
+    assert all("m2_f" in one for one in scores.values())
+    table = (home / "src-tgt/tables.md").read_text(encoding="utf-8")
+    assert "44.91" in table and "M2 F0.5 here" in table and "not run" in table
+    assert "66.4" in done.stdout  # the table is printed
+    again = run_recipe("gec_conll14", "run_all", **settings)
+    assert again.stderr.count("done before") >= 8
+
+
+@pytest.mark.slow
+def test_a_model_cut_out_of_bart(run_recipe, tmp_path):
+    settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 2, "AVERAGE": 1, "SENTENCES": 2}
+    done = run_recipe("gec_conll14_bart", "run_all", **settings)
+    assert re.search(r"12\+2 BART-Init \(IAD\) +\| +\d+\.\d\d \| +66.4 \|", done.stdout)
+    out = tmp_path / "work/gec_conll14_bart.smoke/src-tgt"
+    start = torch.load(str(out / "models/start/model.pt"), map_location="cpu")
+    assert start["layer_selection"]["decoder_layers"] == [0, 3]
+    assert json.loads((out / "decoded/scores.json").read_text())["conll14.iad"]["m2_gold"] > 10

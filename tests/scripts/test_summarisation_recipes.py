@@ -1,0 +1,404 @@
+"""The recipes for summarisation and simplification: tables, corpora, weights, scores, mistakes."""
+
+import argparse
+import io
+import json
+import re
+import shlex
+import sys
+import tarfile
+
+import paper_table
+import pretrained
+import pytest
+import recipe_config
+import simplification_corpus
+import simplification_scores
+import summary_corpus
+import summary_sample
+import summary_scores
+import torch
+from conftest import REPO
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from fetch import read_sources
+from gpt2_subwords import decode, encode
+from translation_scores import Output
+
+from fairseq_specdec.bench.systems import make_plan
+
+BENCHMARKS = ("cnndm", "xsum", "wikilarge")
+STOCK = ("fairseq beam 5", "fairseq beam 1")
+
+
+def rows(benchmark, name):
+    """The lines of a benchmark's table, their fields apart."""
+    path = REPO / "scripts" / benchmark / name
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_tables_agree_with_one_another_and_the_programs(benchmark, tmp_path, monkeypatch):
+    known = {row[0] for row in rows(benchmark, "pretrained.tsv")}
+    for name, step, config, corpus, overrides in rows(benchmark, "models.tsv"):
+        assert name not in known and step in ("teacher", "train", "drafter")
+        assert corpus in ("raw", "distilled")
+        settings = recipe_config.read(REPO / "configs" / f"{config}.yaml")
+        for word in overrides.split():
+            room, setting = word.split("=")[0].split(".")
+            assert setting in settings[room], word  # hydra 1.0 overrides only what is there
+        assert set(re.findall(r"{(\w+)}", overrides)) <= known
+        known.add(name)
+    monkeypatch.chdir(tmp_path)
+    for name in known:
+        (tmp_path / f"{name}.pt").touch()
+    measured, verifiers = {}, {}
+    for _, group, _, verifier, system, needs, flags in rows(benchmark, "systems.tsv"):
+        assert set(re.findall(r"{(\w+)}", flags)) == set(needs.split()) - {"-"} <= known
+        shared = argparse.Namespace(beam=1, path=f"{verifier}.pt")
+        make_plan(system, shlex.split(re.sub(r"{(\w+)}", r"\1.pt", flags)), shared)
+        measured.setdefault(group, set(STOCK)).add(system)
+        assert verifiers.setdefault(group, verifier) == verifier  # a set is one run
+    for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv"):
+        assert (row.set, row.system) == ("-", "-") or row.system in measured[row.set], row
+    settings = (REPO / "scripts" / benchmark / "settings.sh").read_text(encoding="utf-8")
+    decoded = set(re.search(r'DECODE_SETS="([^"]*)"', settings).group(1).split())
+    assert decoded | {"memory"} >= set(measured) >= decoded
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_sources_say_where_on_what_terms_and_how_to_check(benchmark):
+    for name in ("sources.tsv", "pretrained.tsv"):
+        path = REPO / "scripts" / benchmark / name
+        for source in read_sources(path) if path.exists() else ():
+            assert source.url.startswith("https://") and len(source.licence) > 3
+            assert re.fullmatch(r"-|sha256:[0-9a-f]{64}", source.checksum)
+
+
+def test_published_figures_of_the_main_rows():
+    wanted = {
+        ("cnndm", "000 Table 10", "gad"): "14.0 43.00 20.28 39.96 3.0",
+        ("cnndm", "000 Table 10", "gad++ top-5 tau=3"): "7.9 42.02 19.42 38.66 4.8",
+        ("cnndm", "004 Table 5", "specdec k=25"): "43.11 20.43 40.19 5.1",
+        ("cnndm", "004 Table 9", "specdec"): "1264.6",
+        ("cnndm", "003 Table 1", "bild aligned speed"): "40.96 2.12",
+        ("xsum", "003 Table 1", "bild aligned quality"): "35.05 1.50",
+        ("xsum", "003 Table 4", "sps"): "35.00 1.25 36.84 24.24",
+        ("wikilarge", "000 Table 4", "iad"): "36.1 90.7 8.8",
+    }
+    for (benchmark, table, system), figures in wanted.items():
+        (found,) = (
+            row
+            for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv")
+            if (row.table, row.system) == (table, system)
+        )
+        assert list(found.figures.values()) == figures.split(), found
+
+
+@pytest.mark.parametrize("name", ["sum_nar_drafter", "sum_spec_drafter"])
+def test_drafters_have_the_verifiers_shape_and_the_published_hyperparameters(name):
+    drafter, verifier = (
+        recipe_config.read(REPO / "configs" / f"{one}.yaml") for one in (name, "sum_bart_base")
+    )
+    for key, value in verifier["model"].items():
+        if key not in ("_name", "attention_dropout", "activation_dropout", "decoder_layers"):
+            assert drafter["model"][key] == value, key
+    assert drafter["model"]["decoder_layers"] == (2 if name == "sum_spec_drafter" else 6)
+    assert drafter["model"]["block_size"] == 25 and drafter["optimization"]["lr"] == [0.0005]
+    assert drafter["optimization"]["max_update"] == 300000
+
+
+def archive(path, files):
+    """A .tgz or .tar.bz2 of these texts."""
+    mode = "w:bz2" if path.name.endswith("bz2") else "w:gz"
+    with tarfile.open(str(path), mode) as out:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            content = text.encode("utf-8")
+            info.size = len(content)
+            out.addfile(info, io.BytesIO(content))
+
+
+def sources_file(folder, lines):
+    """A sources.tsv, and the name that each address has in the folder of downloads."""
+    path = folder / "sources.tsv"
+    path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    return path, [source.name for source in read_sources(path)]
+
+
+STORY = (
+    "Lead line\n\n(CNN) -- It  rained.\n\n@highlight\n\nRain fell\n\n@highlight\n\nIt was wet.\n"
+)
+ARTICLE = (
+    "[SN]URL[SN]\nhttp://x\n\n[SN]TITLE[SN]\nT\n\n[SN]FIRST-SENTENCE[SN]\n\nIt rained.\n\n"
+    "[SN]RESTBODY[SN]\nShare this with\nEmail\nA lot of\nrain fell.\n"
+)
+
+
+def test_stories_and_articles_become_pairs():
+    lead = "Lead line . (CNN) -- It rained."
+    assert summary_corpus.story_pair(STORY) == (lead, "Rain fell . It was wet.")
+    assert summary_corpus.story_pair("only text") == ("only text .", "")
+    assert summary_corpus.bbc_pair(ARTICLE) == ("A lot of rain fell.", "It rained.")
+
+
+def test_cnndm_is_split_by_the_hash_of_its_addresses(tmp_path):
+    urls = {split: f"http://{split}" for split in ("train", "valid", "test")}
+    lines = [("articles", "https://a.org/s.tgz", "-", "free", "-", "-")]
+    lines += [(split, f"https://a.org/{split}.txt", "-", "free", "-", "-") for split in urls]
+    table, names = sources_file(tmp_path, lines)
+    hashes = {split: summary_corpus.hashlib.sha1(url.encode()).hexdigest()
+              for split, url in urls.items()}  # fmt: skip
+    stories = {f"s/{hashes[split]}.story": STORY.replace("Lead", split) for split in urls}
+    archive(tmp_path / names[0], {**stories, "s/other.story": STORY})
+    for url, name in zip(urls.values(), names[1:]):
+        (tmp_path / name).write_text(f"{url}\n")
+    out = tmp_path / "raw"
+    assert summary_corpus.main(["cnndm", str(table), str(tmp_path), str(out)]) == 0
+    for split in urls:
+        assert (out / f"{split}.source").read_text().startswith(f"{split} line .")
+        assert (out / f"{split}.target").read_text() == "Rain fell . It was wet.\n"
+    (tmp_path / names[1]).write_text("http://elsewhere\n")
+    assert summary_corpus.main(["cnndm", str(table), str(tmp_path), str(tmp_path / "no")]) == 1
+    assert not (tmp_path / "no" / "train.source").exists()
+
+
+def test_xsum_is_split_by_its_list(tmp_path):
+    table, names = sources_file(
+        tmp_path,
+        [("articles", "https://a.org/x.tgz", "-", "free", "-", "-"),
+         ("splits", "https://a.org/x.json", "-", "free", "-", "-")],
+    )  # fmt: skip
+    archive(tmp_path / names[0], {f"b/{n}.summary": ARTICLE for n in (1, 2, 3)})
+    (tmp_path / names[1]).write_text('{"train": ["2"], "validation": ["1"], "test": ["3", "4"]}')
+    assert summary_corpus.main(["xsum", str(table), str(tmp_path), str(tmp_path / "raw")]) == 0
+    assert (tmp_path / "raw/valid.target").read_text() == "It rained.\n"
+    (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:40])
+    assert summary_corpus.main(["xsum", str(table), str(tmp_path), str(tmp_path / "no")]) == 1
+
+
+def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
+    url = "https://a.org/w.tar.bz2"
+    lines = [(s, url, "-", "free", f"{s}.src", f"{s}.dst") for s in ("train", "valid", "test")]
+    lines += [("reference", f"https://a.org/t.{n}", "-", "free", "-", "-") for n in (0, 1)]
+    table, names = sources_file(tmp_path, lines)
+    texts = {"train": ("A  b\n\nc\n", "A\nd\nc\n"), "valid": ("v\n", "v\n"),
+             "test": ("T u\nw\n", "T\nw\n")}  # fmt: skip
+    sides = {f"{s}.{end}": text for s, both in texts.items()
+             for end, text in zip(("src", "dst"), both)}  # fmt: skip
+    archive(tmp_path / names[0], sides)
+    for number in (0, 1):
+        (tmp_path / names[3 + number]).write_text(f"t {number}\nw\n")
+    out = tmp_path / "out"
+    assert simplification_corpus.main([str(table), str(tmp_path), str(out)]) == 0
+    assert (out / "train.tok.source").read_text() == "A b\nc\n"
+    assert (out / "test.tok.source").read_text() == "T u\nw\n"
+    assert (out / "reference.1").read_text() == "t 1\nw\n"
+    (tmp_path / names[4]).write_text("t\n")
+    assert simplification_corpus.main([str(table), str(tmp_path), str(out)]) == 1
+
+
+def test_simplifications_are_scored_in_lower_case_against_all_references():
+    output = Output({0: "About 95 Species are now agreed .", 1: "same"}, {0: "", 1: ""})
+    references = [
+        ["about 95 species are currently known .", "same"],
+        ["about 95 species are now accepted .", "same"],
+        ["95 species are now accepted .", "other"],
+    ]
+    sources = ["about 95 species are currently accepted .", "same"]
+    found = simplification_scores.scores(output, sources, references)
+    one = simplification_scores.scores(Output({0: output.hypotheses[0]}, {}), sources, references)
+    assert one["sari"] == pytest.approx(58.89995423074248)  # the authors' example
+    assert found["sentences"] == 2 and 0 < found["bleu"] <= 100
+    assert "nrefs:3|case:lc" in found["bleu_signature"]
+    with pytest.raises(ValueError, match="has no line 1"):
+        simplification_scores.scores(output, sources[:1], references)
+
+
+@pytest.fixture
+def gpt2(tmp_path):
+    """Files of a tiny byte-pair encoding in GPT-2's form: bytes, and one merge."""
+    symbols = [*bytes_to_unicode().values(), "th"]
+    paths = str(tmp_path / "encoder.json"), str(tmp_path / "vocab.bpe")
+    (tmp_path / "encoder.json").write_text(json.dumps({s: n for n, s in enumerate(symbols)}))
+    (tmp_path / "vocab.bpe").write_text("#version\nt h\n", encoding="utf-8")
+    return paths
+
+
+def test_gpt2_subwords_come_back_as_text_and_are_cut(gpt2):
+    numbers = encode("the äpfel", *gpt2, most=1000)
+    assert "256" in numbers.split() and decode(numbers, *gpt2) == "the äpfel"
+    assert len(encode("the äpfel", *gpt2, most=3).split()) == 3
+    assert decode(f"<unk> {numbers} <pad> 99999", *gpt2) == "the äpfel"
+
+
+def dictionary(*symbols):
+    made = Dictionary()
+    for symbol in symbols:
+        made.add_symbol(symbol)
+    return made
+
+
+@pytest.mark.parametrize("mask", [0, 1])
+def test_pretrained_embeddings_follow_their_symbols(mask):
+    own, wanted = dictionary("a", "b", "c", "madeupword0001"), dictionary("c", "a", "madeupword0")
+    table = torch.arange(len(own) + mask).float().unsqueeze(1)
+    model = {name: table.clone() for name in pretrained.TABLES}
+    model["classification_heads.x.dense.weight"] = table
+    state = {"model": model, "last_optimizer_state": {}}
+    pretrained.fit(state, own, wanted)
+    assert set(state["model"]) == set(pretrained.TABLES) and "last_optimizer_state" not in state
+    for name in pretrained.TABLES:
+        assert state["model"][name].flatten().tolist() == [0, 1, 2, 3, 6, 4, own.unk()]
+
+
+def test_a_dictionary_that_is_not_the_models_is_refused():
+    with pytest.raises(ValueError, match="lacks 'z'"):
+        pretrained.rows(dictionary("a"), dictionary("z"))
+    state = {"model": {pretrained.TABLES[0]: torch.zeros(9, 1)}}
+    with pytest.raises(ValueError, match="has 9 rows, its dictionary 5"):
+        pretrained.fit(state, dictionary("a"), dictionary("a"))
+
+
+INDEX = """Package: {0}
+Description-md5: {1}
+Description-en: tool {0} for reading many files
+ This tool reads files {0} and shows them, one after the other, in a window that
+ can be moved.
+ .
+   verbatim {0}
+ .
+  * {0} items, of which there are a few
+"""
+
+
+def test_descriptions_are_summarised_by_their_synopsis(tmp_path):
+    words = [f"{a}{b}x" for a in "abcdefgh" for b in "ijklmnop"]
+    blocks = [INDEX.format(word, f"{n:032x}") for n, word in enumerate(words)]
+    blocks.append(INDEX.format("dummy transitional", "f" * 32))
+    (tmp_path / "index").write_text("\n".join(blocks), encoding="utf-8")
+    out = tmp_path / "out"
+    call = ["apt", str(out), "--index", str(tmp_path / "index"), "--pairs", "50"]
+    assert summary_sample.main(call) == 0
+    counts = {s: len((out / f"{s}.target").read_text().splitlines())
+              for s in ("train", "valid", "test")}  # fmt: skip
+    assert counts == {"train": 40, "valid": 5, "test": 5}
+    first = (out / "train.source").read_text().splitlines()[0]
+    assert "window that can be moved." in first and "items" in first and "verbatim" not in first
+    before = (out / "train.source").read_bytes()
+    assert summary_sample.main(call) == 0 and (out / "train.source").read_bytes() == before
+
+
+def test_docstrings_are_summarised_by_their_first_line():
+    source = 'def f():\n    """Do it.\n\n    With care.\n    """\n'
+    source += '\ndef g():\n    """Two\n    lines."""\n'
+    assert list(summary_sample.docstring_pairs(source)) == [("With care.", "Do it.")]
+    with pytest.raises(ValueError, match="only 1 pairs"):
+        summary_sample.split([("a", "b")], 10)
+
+
+def test_sentences_end_at_marks_before_a_blank():
+    text = 'Version 2.0 is out. "Is it?" Yes! '
+    assert summary_scores.by_sentence(text).splitlines() == ["Version 2.0 is out.", '"Is it?"',
+                                                             "Yes!"]  # fmt: skip
+
+
+def test_rouge_of_the_package(tmp_path):
+    pytest.importorskip("rouge_score")
+    scorer = summary_scores.make_scorer()
+    output = Output({0: "rain fell . it was wet .", 1: "no"}, {0: "", 1: ""})
+    wanted = ["It was wet. Rain falls.", "something else"]
+    found = summary_scores.scores(output, wanted, summary_scores.reader(None, "en"), scorer)
+    assert found["sentences"] == 2
+    # Of the first, stems agree but for "fell"; whole sentences may change places for rougeLsum.
+    assert found["rouge1"] == pytest.approx(50 * 0.8)
+    assert found["rougeL"] == pytest.approx(50 * 0.6)
+    assert found["rougeLsum"] == pytest.approx(50 * 0.8)
+    assert re.match(r"rouge-score [\d.]+, F1, Porter stemmer; rougeLsum", summary_scores.variant())
+    with pytest.raises(ValueError, match="no line 1"):
+        summary_scores.scores(output, wanted[:1], str, scorer)
+
+
+def test_without_the_package_the_remedy_is_named(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    assert summary_scores.main(["--check"]) == 1
+    assert "pip install 'fairseq-specdec[rouge]'" in caplog.text
+
+
+@pytest.fixture
+def with_rouge(tmp_path):
+    """A setting that lets the steps find a stand-in of the scorer."""
+    folder = tmp_path / "packages" / "rouge_score"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "rouge_scorer.py").write_text("RougeScorer = lambda *a, **k: None\n")
+    return {"PYTHONPATH": str(folder.parent)}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "step", "settings", "remedy"),
+    [
+        ("cnndm", "01_prepare", {"PROFILE": "large"}, "PROFILE: large"),
+        ("cnndm", "01_prepare", {"PROFILE": "smoke", "SAMPLE": "/none"}, "no file /none.source"),
+        ("xsum", "04_train", {"MODELS": "smal"}, "MODELS: smal is no model"),
+        ("wikilarge", "01_prepare", {"TOKENISED": "/none"}, "TOKENISED: no file /none"),
+        ("wikilarge", "04_train_drafter", {"PROFILE": "smoke"}, "run the step that makes it"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_with_their_remedy(
+    run_recipe, with_rouge, benchmark, step, settings, remedy
+):
+    done = run_recipe(benchmark, step, check=False, DEVICE="cpu", **with_rouge, **settings)
+    assert done.returncode != 0 and remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_samples_become_corpora(run_recipe, with_rouge, tmp_path):
+    (tmp_path / "own.source").write_text("".join(f"long text number {n}\n" for n in range(40)))
+    (tmp_path / "own.target").write_text("".join(f"text {n}\n" for n in range(40)))
+    settings = {
+        "PROFILE": "smoke", "SAMPLE": tmp_path / "own", "SMOKE_MERGES": 20, "MODELS": "small",
+        **with_rouge,
+    }  # fmt: skip
+    run_recipe("xsum", "01_prepare", **settings)
+    home = tmp_path / "work/xsum.smoke"
+    assert (home / "bin/test.source-target.target.bin").exists()
+    assert len((home / "raw/test.target").read_text().splitlines()) == 4
+    assert (home / "source-target/models/bart_base/model.pt").exists()
+    assert not (home / "source-target/models/bart_large").exists()  # no chosen model needs it
+    again = run_recipe("xsum", "01_prepare", **settings)
+    assert again.stderr.count("done before") == 2
+    run_recipe("wikilarge", "01_prepare", PROFILE="smoke", SMOKE_MERGES=50)
+    prepared = tmp_path / "work/wikilarge.smoke/prepared"
+    assert (prepared / "reference.0").read_text() == (prepared / "test.tok.target").read_text()
+
+
+@pytest.mark.slow
+def test_all_steps_of_simplification_run_and_resume(run_recipe, tmp_path):
+    settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 3, "AVERAGE": 2, "SENTENCES": 3}
+    done = run_recipe("wikilarge", "run_all", **settings)
+    out = tmp_path / "work/wikilarge.smoke/source-target"
+    scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
+    assert scores["wikilarge.iad"] == scores["wikilarge.gad"]
+    assert scores["wikilarge.iad"] == scores["wikilarge.fairseq_beam_1"]
+    assert "000 Table 4" in done.stdout and "36.1" in done.stdout
+    assert run_recipe("wikilarge", "run_all", **settings).stderr.count("done before") >= 6
+
+
+@pytest.mark.slow
+def test_all_steps_of_summarisation_run_and_resume(run_recipe, tmp_path):
+    pytest.importorskip("rouge_score")
+    settings = {
+        "PROFILE": "smoke", "SAMPLE": "python", "SMOKE_UPDATES": 3, "AVERAGE": 2, "SENTENCES": 3,
+        "MODELS": "teacher verifier nar_drafter spec_drafter", "TABLE_SETS": "base",
+    }  # fmt: skip
+    done = run_recipe("cnndm", "run_all", **settings)
+    out = tmp_path / "work/cnndm.smoke/source-target"
+    scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
+    assert scores["base.gad"] == scores["base.fairseq_beam_1"]
+    assert "Porter stemmer" in scores["base.specdec_k=25"]["rouge_variant"]
+    assert "004 Table 5" in done.stdout and "not run" in done.stdout
+    log = (out / "models/spec_drafter/train.log").read_text(encoding="utf-8")
+    assert "copied encoder.embed_tokens" in log and "encoder.embed_positions" in log
+    assert run_recipe("cnndm", "run_all", **settings).stderr.count("done before") >= 7

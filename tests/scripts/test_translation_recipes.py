@@ -1,0 +1,378 @@
+"""The translation benchmarks: their tables agree with one another, the papers and the programs."""
+
+import argparse
+import collections
+import json
+import os
+import re
+import shlex
+import subprocess
+
+import average_checkpoints
+import paper_table
+import pytest
+import recipe_config
+from conftest import REPO, STAND_IN
+from fetch import read_sources
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_specdec.bench.systems import make_plan
+
+BENCHMARKS = ("wmt14_ende", "wmt16_enro", "iwslt17_deen")
+STOCK = ("fairseq beam 5", "fairseq beam 1")
+Model = collections.namedtuple("Model", "name step config corpus overrides")
+System = collections.namedtuple("System", "direction set split verifier name needs flags")
+
+
+def rows(benchmark, name, kind):
+    """The lines of a benchmark's table."""
+    lines = (REPO / "scripts" / benchmark / name).read_text(encoding="utf-8").splitlines()
+    return [kind(*line.split("\t")) for line in lines if not line.startswith("#")]
+
+
+def config(name):
+    return recipe_config.read(REPO / "configs" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_models_name_configs_and_models_before_them(benchmark):
+    known = set()
+    for model in rows(benchmark, "models.tsv", Model):
+        assert model.name not in known and model.step in ("teacher", "train", "drafter")
+        assert model.corpus in ("raw", "distilled")
+        settings = config(model.config)
+        for word in model.overrides.split():
+            room, name = word.split("=")[0].split(".")
+            assert name in settings[room], word  # hydra 1.0 overrides only what is there
+        assert set(re.findall(r"{(\w+)}", model.overrides)) <= known
+        known.add(model.name)
+    assert {"teacher"} < known
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_systems_ask_for_trained_models_and_flags_that_exist(benchmark, tmp_path, monkeypatch):
+    models = {model.name for model in rows(benchmark, "models.tsv", Model)}
+    monkeypatch.chdir(tmp_path)
+    for name in models:
+        (tmp_path / f"{name}.pt").touch()
+    shared = argparse.Namespace(beam=1, path="teacher.pt")
+    splits = {}
+    for system in rows(benchmark, "systems.tsv", System):
+        needs = {name for name in system.needs.split() if name != "-"}
+        assert needs | {system.verifier} <= models
+        assert set(re.findall(r"{(\w+)}", system.flags)) == needs
+        words = shlex.split(re.sub(r"{(\w+)}", r"\1.pt", system.flags))
+        make_plan(system.name, words, shared)
+        # A set is one run of specdec-bench.
+        assert splits.setdefault(system.set, system[2:4]) == system[2:4]
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_published_row_is_measured_or_said_not_to_be(benchmark):
+    systems = rows(benchmark, "systems.tsv", System)
+    for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv"):
+        if (row.set, row.system) == ("-", "-"):
+            continue
+        here = [s for s in systems if s.set == row.set and s.direction in ("*", row.direction)]
+        assert row.system in {*STOCK, *(s.name for s in here)} and here, row
+        if "dev" in row.name or row.table in ("000 Table 6", "000 Table 7", "004 Table 4"):
+            assert here[0].split == "valid", row
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_sources_are_complete(benchmark):
+    sources = read_sources(REPO / "scripts" / benchmark / "sources.tsv")
+    assert [s for s in dict.fromkeys(source.split for source in sources)] == [
+        "train", "valid", "test",
+    ]  # fmt: skip
+    for source in sources:
+        assert source.url.startswith("https://") and len(source.licence) > 3
+        assert re.fullmatch(r"-|md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", source.checksum)
+
+
+# Ge et al. 2022, Table 13, and Xia et al. 2023, Table 7.
+VERIFIER = {
+    "dataset.max_tokens": 20000, "optimization.lr": [0.001], "optimizer.adam_betas": "(0.9,0.99)",
+    "optimizer.weight_decay": 1e-5, "optimization.clip_norm": 3.0,
+    "lr_scheduler.warmup_updates": 4000, "optimization.max_update": 100000,
+    "optimization.max_epoch": 1000,
+}  # fmt: skip
+DRAFTER = {
+    "dataset.max_tokens": 4096, "optimization.lr": [0.0005],
+    "optimizer.adam_betas": "(0.9,0.999)", "optimizer.adam_eps": 1e-6,
+    "optimizer.weight_decay": 0.01, "optimization.clip_norm": 5.0,
+    "lr_scheduler.warmup_updates": 10000, "optimization.max_update": 300000,
+}  # fmt: skip
+BOTH = {
+    "distributed_training.distributed_world_size": 8, "optimization.update_freq": [4],
+    "criterion.label_smoothing": 0.1, "lr_scheduler._name": "inverse_sqrt",
+    "checkpoint.keep_interval_updates": 10, "common.fp16": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("mt_verifier_base", VERIFIER),
+        ("mt_verifier_12_2", VERIFIER),
+        ("mt_nar_drafter_base", DRAFTER),
+        ("mt_nar_drafter_big", DRAFTER),
+        ("mt_spec_drafter_base", dict(DRAFTER, **{"lr_scheduler.warmup_init_lr": 1e-7})),
+        ("mt_spec_drafter_small", DRAFTER),
+    ],
+)
+def test_configs_hold_the_published_hyperparameters(name, published):
+    settings = config(name)
+    for key, value in {**BOTH, **published}.items():
+        room, setting = key.split(".")
+        assert settings[room][setting] == value, key
+
+
+def test_enough_checkpoints_are_kept_to_average():
+    names = {m.config for benchmark in BENCHMARKS for m in rows(benchmark, "models.tsv", Model)}
+    for name in names:
+        settings = config(name)
+        kept = settings["checkpoint"]["keep_interval_updates"]
+        assert kept == 10  # as the papers average
+        every = settings["checkpoint"]["save_interval_updates"]
+        assert settings["optimization"]["max_update"] >= kept * every, name
+
+
+@pytest.mark.parametrize(
+    ("gpus", "each", "expected"),
+    [(8, None, (4096, 4)), (1, None, (4096, 32)), (2, 2048, (2048, 32)), (64, None, (2048, 1)),
+     (3, None, (4096, 11))],
+)  # fmt: skip
+def test_the_batch_stays_as_large_on_other_gpus(gpus, each, expected):
+    here = recipe_config.rebatch(recipe_config.Batch(8, 4096, 4), gpus, each)
+    assert (here.each, here.update_freq) == expected
+
+
+@given(
+    st.builds(recipe_config.Batch, st.integers(1, 64), st.integers(1, 9000), st.integers(1, 64)),
+    st.integers(1, 512),
+)
+def test_any_batch_is_met_to_half_a_pass(paper, gpus):
+    here = recipe_config.rebatch(paper, gpus)
+    assert here.update_freq >= 1 and 1 <= here.each <= paper.each
+    if gpus <= paper.total:
+        assert abs(here.total - paper.total) <= gpus * max(here.each / 2, 1)
+
+
+def test_sentences_are_counted_where_the_paper_counts_them(capsys):
+    found = recipe_config.batch_overrides(config("bild_small"), 4, 4096)
+    assert "dataset.batch_size=4" in found and "optimization.update_freq=[1]" in found
+    assert "4 GPUs x 4 sentences x update-freq 1 = 16" in capsys.readouterr().err
+
+
+@pytest.fixture
+def dry(dry_run):
+    """A dry run of a benchmark whose corpora, teacher and verifiers seem to be there."""
+    tools = dry_run.run.keywords["PYTHON"].parent
+    (tools / "torchrun").write_text(STAND_IN)
+    (tools / "torchrun").chmod(0o755)
+    names = ["dict.en.txt", "dict.de.txt", "train.en-de.en.bin", "train.en-de.de.bin"]
+    for home in ("bin", "en-de/distilled", "de-en/distilled"):
+        dry_run.add(*(f"wmt14_ende/{home}/{name}" for name in names))
+    dry_run.add("wmt14_ende/en-de/models/verifier/model.pt")
+    return dry_run
+
+
+def training(words):
+    """torchrun's flags and the overrides of the training that a call describes."""
+    assert words[0] == "torchrun" and words[4].endswith("hydra_train.py")
+    return words[1:4], dict(word.split("=", 1) for word in words[5:] if "=" in word)
+
+
+def test_training_runs_under_torchrun_with_the_batch_of_the_paper(dry):
+    settings = {"MODELS": "spec_drafter", "GPUS": 2, "PRECISION": "fp32", "DEVICE": "gpu"}
+    done = dry.run("wmt14_ende", "05_train_drafter", **settings)
+    flags, overrides = training(dry.calls()[0])
+    assert flags == ["--standalone", "--nproc_per_node", "2"]
+    assert overrides["optimization.update_freq"] == "[16]"
+    assert overrides["dataset.max_tokens"] == "4096"
+    assert overrides["common.fp16"] == "false"  # as the papers on a P100
+    assert overrides["task.data"] == "'$WORK/wmt14_ende/en-de/distilled'"
+    assert "2 GPUs x 4096 tokens x update-freq 16 = 131072" in done.stderr
+    again = dry.run("wmt14_ende", "05_train_drafter", **settings)
+    assert "done before" in again.stderr and dry.calls() == []
+    model = (dry.work / "wmt14_ende/en-de/models/spec_drafter/model.pt").read_text()
+    assert "--last 10" in model  # the stand-in notes its words
+
+
+def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
+    nodes = {"NODES": 2, "GPUS": 4, "PRECISION": "fp16", "DEVICE": "gpu", "NODE_RANK": 1,
+             "TORCHRUN_FLAGS": "--nnodes 2"}  # fmt: skip
+    asked = {"MODELS": "kd_tuned_4", "DIRECTION": "en-de", "AWAIT": 0, "check": False}
+    done = dry.run("wmt14_ende", "04_train", **asked, **nodes)
+    assert done.returncode != 0 and "the first node has not made" in done.stderr
+    (words,) = dry.calls()
+    assert words[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
+    overrides = dict(word.split("=", 1) for word in words if "=" in word)
+    assert overrides["distributed_training.distributed_world_size"] == "8"
+    assert "common.fp16" not in overrides  # as in the YAML
+    assert overrides["model.init_from"] == "'$WORK/wmt14_ende/en-de/models/verifier/model.pt'"
+    assert overrides["model.freeze_base"] == "false"
+    assert not (dry.work / "wmt14_ende/en-de/models/kd_tuned_4/provenance.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "remedy"),
+    [
+        ("01_prepare", {"PROFILE": "large"}, "PROFILE"),
+        ("01_prepare", {"DIRECTION": "en-fr"}, "DIRECTION: en-fr"),
+        ("02_train_teacher", {"MODELS": "teachr"}, "MODELS: teachr"),
+        ("02_train_teacher", {"GPUS": "0"}, "GPUS"),
+        ("02_train_teacher", {"PRECISION": "fp8"}, "PRECISION"),
+        ("04_train", {"MODELS": "verifier", "DIRECTION": "de-en", "PROFILE": "smoke"},
+         "run the step that makes it first"),
+        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_with_their_remedy(dry, step, settings, remedy):
+    done = dry.run("wmt14_ende", step, check=False, **settings)
+    assert done.returncode != 0
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(run_recipe, tmp_path):
+    sources = tmp_path / "sources.tsv"
+    absent = (tmp_path / "absent.tgz").as_uri()
+    sources.write_text(f"train\t{absent}\t-\tfree\ta.en\ta.de\n", encoding="utf-8")
+    for settings in ({"SOURCES": sources}, {"TOKENISED": tmp_path / "absent"}):
+        done = run_recipe("wmt14_ende", "01_prepare", check=False, **settings)
+        assert done.returncode != 0 and "Traceback" not in done.stderr
+        if "SOURCES" in settings:
+            assert f"{absent} cannot be fetched" in done.stderr
+            assert "or fetch the file by other means" in done.stderr
+            assert "RAW or TOKENISED takes a copy of your own" in done.stderr
+        else:
+            assert "absent/train.bpe.en" in done.stderr and "is missing" in done.stderr
+
+
+def test_big_little_decoder_has_the_papers_other_corpus(run_recipe):
+    done = run_recipe("iwslt17_deen", "07_table", CORPUS="wmt14", PROFILE="smoke")
+    assert "003 Table 1, WMT 2014, de-en" in done.stdout and "31.38" in done.stdout
+    assert "40.32" not in done.stdout and "not run" in done.stdout
+    done = run_recipe("iwslt17_deen", "01_prepare", check=False, CORPUS="wmt15")
+    assert done.returncode != 0 and "CORPUS: wmt15 is neither" in done.stderr
+
+
+SLURM = {
+    "srun": """#!/usr/bin/env bash
+[[ $1 == --kill-on-bad-exit=1 ]] || exit 1
+shift
+for SLURM_NODEID in 0 1; do
+    export SLURM_NODEID
+    "$@"
+done
+""",
+    "scontrol": "#!/usr/bin/env bash\nprintf 'first\\nsecond\\n'\n",
+}
+
+
+@pytest.fixture
+def slurm(dry, tmp_path, monkeypatch):
+    """A dry run in which Slurm's commands are there: two nodes, one after the other."""
+    for name, text in SLURM.items():
+        path = tmp_path / "tools" / name
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{os.environ['PATH']}")
+    monkeypatch.setenv("WORK", str(dry.work))
+
+    def run(script, *words, **settings):
+        environment = dict(os.environ, REPO=str(REPO), PYTHON=str(tmp_path / "tools" / "python"),
+                           CALLS=str(tmp_path / "calls"), THREADS="1", DEVICE="gpu", GPUS="4",
+                           PRECISION="fp16", AWAIT="2")  # fmt: skip
+        environment.update({name: str(value) for name, value in settings.items()})
+        command = ["bash", str(REPO / "scripts" / "slurm" / script), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_slurm_trains_one_model_on_all_nodes(slurm, dry):
+    job = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": 2, "SLURM_JOB_ID": 7}
+    done = slurm("train.sh", "wmt14_ende", "05_train_drafter", MODELS="spec_drafter", **job)
+    assert done.returncode == 0, done.stderr
+    (words,) = dry.calls()  # the second finds it done: here they run in turn
+    assert words[:9] == ["torchrun", "--nnodes", "2", "--rdzv_id", "7", "--rdzv_backend", "c10d",
+                         "--rdzv_endpoint", "first:29500"]  # fmt: skip
+    assert words[9:11] == ["--nproc_per_node", "4"]
+    assert "distributed_training.distributed_world_size=8" in words
+    assert "8 GPUs x 4096 tokens x update-freq 4 = 131072" in done.stderr
+    assert "[05_train_drafter] done before" in done.stderr
+
+
+def test_slurm_shares_distillation_over_an_array(slurm, dry):
+    dry.add("wmt14_ende/en-de/models/teacher/model.pt")
+    done = slurm("distill.sh", "wmt14_ende", SLURM_ARRAY_TASK_ID=1, SLURM_ARRAY_TASK_COUNT=2)
+    assert done.returncode == 0, done.stderr
+    (words,) = dry.calls()
+    assert words[:6] == ["torchrun", "--standalone", "--nproc_per_node", "4", "-m",
+                         "fairseq_specdec.data.distill"]  # fmt: skip
+    assert "--shard" not in words  # which is the array's to say
+
+
+@pytest.mark.parametrize("script", ["train.sh", "distill.sh"])
+def test_slurm_names_a_recipe_that_is_not_there(slurm, script):
+    done = slurm(script, "wmt15", *(["01_x"] if script == "train.sh" else []))
+    assert done.returncode != 0 and "has no scripts/wmt15/run_all.sh" in done.stderr
+    done = slurm(script)
+    assert done.returncode != 0 and "usage: sbatch" in done.stderr
+
+
+def test_more_systems_are_measured_and_the_others_kept(dry):
+    """A model that is trained later joins its set; sets without it are not measured again."""
+    for name in ("teacher", "nar_drafter"):
+        dry.add(f"wmt14_ende/en-de/models/{name}/model.pt")
+    dry.add("wmt14_ende/bin/test.en-de.en.bin", "wmt14_ende/bin/valid.en-de.en.bin")
+    settings = {"TABLE_SETS": "teacher base", "SENTENCES": 7, "check": False}
+    dry.run("wmt14_ende", "07_table", **settings)
+    first = [words for words in dry.calls() if words[0] == "specdec-bench"]
+    assert [words[words.index("--path") + 1].split("/")[-2] for words in first] == [
+        "teacher", "verifier",
+    ]  # fmt: skip
+    assert sum(word.startswith("specdec k=") for word in first[1]) == 0
+    dry.add("wmt14_ende/en-de/models/spec_drafter/model.pt")
+    done = dry.run("wmt14_ende", "07_table", **settings)
+    (words,) = [words for words in dry.calls() if words[0] == "specdec-bench"]
+    assert sum(word.startswith("specdec k=") for word in words) == 2
+    assert "other systems than before: measuring base again" in done.stderr
+
+
+def test_smoke_from_raw_text_to_a_table(run_recipe, tmp_path):
+    settings = {
+        "PROFILE": "smoke", "STEPS": "01_prepare 02_train_teacher 07_table", "MODELS": "teacher",
+        "TABLE_SETS": "teacher", "SENTENCES": 2, "SMOKE_UPDATES": 2, "AVERAGE": 2,
+        "SMOKE_MERGES": 200, "LENGTH_FLAGS": "--max-len-b 5", "BENCH_FLAGS": "--repeats 1",
+    }  # fmt: skip
+    done = run_recipe("wmt14_ende", "run_all", **settings)
+    out = tmp_path / "work/wmt14_ende.smoke/en-de"
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| Teacher  ")]
+    iterations, speed, bleu = row.split("|")[2:8:2]
+    assert 1 <= float(iterations) <= 6 and float(speed) == 1 and float(bleu) >= 0
+    assert "29.31" in row and "not run" in done.stdout
+    assert done.stdout == (out / "tables.md").read_text(encoding="utf-8")
+    assert "- PROFILE=smoke: " in done.stdout and "- teacher: device " in done.stdout
+    assert json.loads((out / "tables.provenance.json").read_text(encoding="utf-8"))["outputs"]
+
+
+@pytest.mark.slow
+def test_smoke_of_a_whole_recipe_with_two_processes(run_recipe, tmp_path):
+    settings = {
+        "PROFILE": "smoke", "MODELS": "teacher verifier spec_drafter", "GPUS": 2, "SENTENCES": 3,
+        "SMOKE_UPDATES": 10, "TABLE_SETS": "base",
+    }  # fmt: skip
+    done = run_recipe("wmt14_ende", "run_all", **settings)
+    out = tmp_path / "work/wmt14_ende.smoke/en-de"
+    state = average_checkpoints.load(out / "models/spec_drafter/model.pt")
+    assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
+    scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
+    assert "base.specdec_k=25" in scores or "base.specdec_k=10" in scores
+    assert "004 Table 1, en-de" in done.stdout and "not run" in done.stdout
+    again = run_recipe("wmt14_ende", "run_all", **settings)
+    assert again.stderr.count("done before") >= 6
