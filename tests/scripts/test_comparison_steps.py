@@ -11,11 +11,7 @@ import pytest
 from fairseq_specdec.bench import session
 
 TRAINED = [
-    *(
-        f"blockwise/{c}/{w}"
-        for c in ("original", "distilled")
-        for w in ("frozen_4", "tuned_4")
-    ),
+    *(f"blockwise/{c}/{w}" for c in ("original", "distilled") for w in ("frozen_4", "tuned_4")),
     *(f"bild/{name}" for name in ("small", "aligned", "early_exit")),
 ]
 
