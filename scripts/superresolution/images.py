@@ -20,6 +20,7 @@ PHOTOS = (
     "moon", "rocket",
 )  # fmt: skip
 LARGEST_SCALE = 6.0
+LEAST_CONTRAST = 0.06  # standard deviation; flat patches teach to repeat the pixel before
 NATIVE = 24  # of a face, less the pixel by which it may be moved
 
 Picture = np.ndarray
@@ -78,15 +79,18 @@ def variants(face: Picture, side: int) -> Iterator[Picture]:
 def patches(
     photos: Sequence[Picture], count: int, side: int, rng: np.random.Generator
 ) -> Iterator[Picture]:
-    """Random squares of the photos, from ``side`` pixels to several times as large."""
-    for _ in range(count):
+    """Random squares of the photos with something in them, some several times reduced."""
+    made = 0
+    while made < count:
         photo = photos[rng.integers(len(photos))]
         largest = min(min(photo.shape), int(side * LARGEST_SCALE))
         size = int(rng.integers(side, largest + 1))
         top = int(rng.integers(photo.shape[0] - size + 1))
         left = int(rng.integers(photo.shape[1] - size + 1))
-        part = photo[top : top + size, left : left + size]
-        yield quantise(resized(part[:, :: rng.choice((-1, 1))], side))
+        part = resized(photo[top : top + size, left : left + size], side)
+        if part.std() >= LEAST_CONTRAST:
+            made += 1
+            yield quantise(part[:, :: rng.choice((-1, 1))])
 
 
 def load() -> Tuple[List[Picture], List[Picture]]:

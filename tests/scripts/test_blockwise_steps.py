@@ -9,6 +9,8 @@ DEFAULT = [
     "original/tuned_4",
     "distilled/frozen_4",
     "distilled/tuned_4",
+    "distilled/frozen_8",
+    "distilled/tuned_8",
 ]
 
 

@@ -12,6 +12,7 @@ from fairseq_specdec.bench import session
 
 TRAINED = [
     *(f"blockwise/{c}/{w}" for c in ("original", "distilled") for w in ("frozen_4", "tuned_4")),
+    *(f"blockwise/distilled/{w}" for w in ("frozen_8", "tuned_8")),
     *(f"bild/{name}" for name in ("small", "aligned", "early_exit")),
 ]
 
@@ -63,6 +64,14 @@ def test_the_table_has_a_row_for_every_system(trained):
         "blockwise k=4 tuned distilled": {
             "--strategy": "blockwise",
             "--path": heads("distilled/tuned_4"),
+        },
+        "blockwise k=8 frozen distilled": {
+            "--strategy": "blockwise",
+            "--path": heads("distilled/frozen_8"),
+        },
+        "blockwise k=8 tuned distilled": {
+            "--strategy": "blockwise",
+            "--path": heads("distilled/tuned_8"),
         },
         "bild unaligned": {
             "--strategy": "bild",
