@@ -50,7 +50,7 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
-    package_data={"fairseq_specdec": ["py.typed", "trace/page.*"]},
+    package_data={"fairseq_specdec": ["py.typed", "demo/page.*", "trace/page.*"]},
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
     python_requires=">=3.8,<3.14",
     # torch is not pinned: the right one depends on the card.
@@ -91,6 +91,7 @@ setup(
         "console_scripts": [
             "specdec-bench = fairseq_specdec.bench.cli:cli_main",
             "specdec-convert = fairseq_specdec.convert:cli_main",
+            "specdec-demo = fairseq_specdec.demo.cli:cli_main",
             "specdec-distill = fairseq_specdec.data.distill:cli_main",
             "specdec-noise = fairseq_specdec.noise.cli:cli_main",
             "specdec-trace = fairseq_specdec.trace.cli:cli_main",

@@ -15,6 +15,7 @@ from fairseq_specdec.bench import quickstart, session
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.data import distill
+from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.generation.builder import REFUSED, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
 from fairseq_specdec.noise import cli as noise_cli
@@ -29,13 +30,14 @@ PARSERS = {
     "fairseq-generate": options.get_generation_parser,
     "fairseq-interactive": options.get_interactive_generation_parser,
     "specdec-convert": convert.get_parser,
+    "specdec-demo": demo_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
     "specdec-noise": noise_cli.get_parser,
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
-PLAIN = {"fairseq-preprocess", "specdec-convert", "specdec-noise", "specdec-trace"}
+PLAIN = {"fairseq-preprocess", "specdec-convert", "specdec-demo", "specdec-noise", "specdec-trace"}
 DISTILL_MODULE = ["-m", "fairseq_specdec.data.distill"]
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra.
 FOREIGN = {

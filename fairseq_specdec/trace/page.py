@@ -47,7 +47,7 @@ def _part(name: str) -> str:
     return data.decode("utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """As Content-Security-Policy names an inline script or style: nothing else may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
@@ -87,7 +87,7 @@ def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) 
         "sentences": [_sentence(number, systems) for number in ids],
     }
     style, script = _part("page.css"), _part("page.js")
-    policy = f"style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
+    policy = f"style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'"
     return TEMPLATE.format(
         title=html.escape(title),
         policy=policy + "; form-action 'none'",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Small pictures from the faces and photos of scikit-image, as sequences of pixels: $OUT/bin.
-# SIDE=24 (width of the large picture), FACTOR=2 (times the width of the small one), PATCHES=12000 (of
+# SIDE=16 (width of the large picture), FACTOR=2 (times the width of the small one), PATCHES=12000 (of
 # photos), TEST=24 (faces); PROFILE=smoke.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train the base model, pixel after pixel: $OUT/base/model.pt.
-# BASE_UPDATES=4000, WIDTH=256, LAYERS=4, TOKENS=6000; PROFILE=smoke for minutes. It resumes.
+# BASE_UPDATES=5000, WIDTH=64, LAYERS=2, TOKENS=4000; PROFILE=smoke for minutes. It resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"

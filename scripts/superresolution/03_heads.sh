@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Put k heads on the base model, for each k: $OUT/heads/{frozen,tuned}_k/model.pt (section 6.1).
-# HEAD_UPDATES=1000, KS="1 2 4 6 8 10", FIRST_HEAD=learned; PROFILE=smoke for minutes. It resumes.
+# HEAD_UPDATES=300, KS="1 2 4 6 8 10", FIRST_HEAD=learned; PROFILE=smoke for minutes. It resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
 source "$(dirname "$0")/../lib/demo.sh"

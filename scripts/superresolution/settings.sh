@@ -11,9 +11,9 @@ source "$LIB/train.sh"
 : "${FIRST_HEAD:=learned}"   # as in the paper; identity keeps the base model's output
 case ${PROFILE:=full} in
     full)
-        : "${SIDE:=24}" "${FACTOR:=2}" "${PATCHES:=12000}"
-        : "${BASE_UPDATES:=4000}" "${HEAD_UPDATES:=1000}"
-        : "${WIDTH:=256}" "${LAYERS:=4}" "${TOKENS:=6000}" "${TEST:=24}"
+        : "${SIDE:=16}" "${FACTOR:=2}" "${PATCHES:=12000}"
+        : "${BASE_UPDATES:=5000}" "${HEAD_UPDATES:=300}"
+        : "${WIDTH:=64}" "${LAYERS:=2}" "${TOKENS:=4000}" "${TEST:=24}"
         ;;
     # Minutes: shows that every step runs, not how well the models do.
     smoke)

@@ -1,0 +1,1 @@
+"""A local page on which strategies race on a sentence (``specdec-demo``)."""

@@ -1,0 +1,191 @@
+"""``specdec-demo``: type a sentence in the browser and watch strategies race on it.
+
+The page is served on 127.0.0.1 only, for this machine. Strategies share one verifier in memory and
+decode one after another, so that each is timed alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import re
+import sys
+from typing import Any, Dict, List, Optional, Sequence
+
+import fairseq_specdec
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.hub.loading import DEMOS, DTYPES
+
+from .racers import Pair, load_racers
+from .server import ADDRESS, DemoServer
+
+PORT = 8642
+REPEATS = 3
+# Decoding flags of fairseq-generate that are flags here too, with what they are made of.
+DECODING: Dict[str, Any] = {
+    "block_size": int,
+    "draft_confidence": float,
+    "top_beta": int,
+    "tau": float,
+    "alpha_fb": float,
+    "alpha_rb": float,
+}
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="specdec-demo", description=__doc__)
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=PORT,
+        help=f"port on {ADDRESS}, from 0 to 65535; 0 picks a free one (default: %(default)s)",
+    )
+    which = parser.add_argument_group("models")
+    which.add_argument(
+        "--pair",
+        choices=sorted(DEMOS),
+        help="a demo pair (default: demo_ende, without --path)",
+    )
+    which.add_argument(
+        "--path", help="the verifier: a checkpoint, or several joined by a colon for an ensemble"
+    )
+    which.add_argument(
+        "--drafter-path",
+        help="block drafter of gad, gad++ and specdec (default: drafter.pt of the pair)",
+    )
+    which.add_argument(
+        "--small-path", help="small Transformer of sps and bild (default: none, they do not race)"
+    )
+    which.add_argument(
+        "--data",
+        help="folder of the dictionaries (default: beside --path, or where it was trained)",
+    )
+    for flag in ("--source-lang", "--target-lang"):
+        which.add_argument(flag, help="language (default: the checkpoint's)")
+    which.add_argument(
+        "--tokenizer",
+        default="auto",
+        help="fairseq's --tokenizer, or none (default: the checkpoint's)",
+    )
+    which.add_argument(
+        "--bpe", default="auto", help="fairseq's --bpe, or none (default: the checkpoint's)"
+    )
+    which.add_argument("--bpe-codes", help="file of subword-nmt's codes (default: looked for)")
+    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
+    which.add_argument(
+        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
+    )
+    racing = parser.add_argument_group("race")
+    racing.add_argument(
+        "--strategies",
+        nargs="+",
+        metavar="STRATEGY",
+        help=f"who races: {', '.join(STRATEGIES)} (default: greedy, and what the models allow: "
+        "gad and gad++ with a block drafter, sps and bild with --small-path; iad if there is "
+        "neither and the dictionaries are joined)",
+    )
+    racing.add_argument(
+        "--repeats",
+        type=int,
+        default=REPEATS,
+        help="timed runs of each strategy in a race, 0 or more; the page shows their median "
+        "(default: %(default)s)",
+    )
+    decoding = parser.add_argument_group(
+        "decoding", "Each goes to the strategies that heed it, as with fairseq-generate."
+    )
+    fields = {field.name: field for field in dataclasses.fields(TranslationSpecDecConfig)}
+    for name, kind in DECODING.items():
+        words = str(fields[name].metadata["help"])
+        if "default" not in words and fields[name].default is not None:
+            words += f" (default: {fields[name].default})"
+        decoding.add_argument("--" + name.replace("_", "-"), type=kind, help=words)
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def at_the_prompt(message: str) -> str:
+    """An error of the Python call in the words of the command line."""
+    message = re.sub(r"^verifier\b", "--path", message)
+    words = "data|source_lang|target_lang|tokenizer|bpe|bpe_codes|device|dtype|block_size"
+    words += "|draft_confidence|top_beta|tau|alpha_fb|alpha_rb"
+
+    def flag(found: Any) -> str:
+        return "--" + found.group(1).replace("_", "-")
+
+    message = re.sub(rf"^({words})\b", flag, message)
+    return re.sub(rf"\b({words})=\.\.\.", flag, message)
+
+
+def start(words: Sequence[str]) -> DemoServer:
+    """A server with its models loaded, ready for ``serve_forever``.
+
+    Args:
+        words: the command line.
+
+    Raises:
+        ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
+    """
+    args = get_parser().parse_args(list(words))
+    if args.repeats < 0:
+        raise ValueError(f"--repeats {args.repeats}: must be 0 or more")
+    if args.pair is not None and args.path is not None:
+        raise ValueError("--pair and --path: choose one of them")
+    path = args.path if args.path is not None else args.pair or "demo_ende"
+    pair = Pair(
+        path,
+        args.drafter_path,
+        args.small_path,
+        args.data,
+        args.source_lang,
+        args.target_lang,
+        None if args.tokenizer == "none" else args.tokenizer,
+        None if args.bpe == "none" else args.bpe,
+        args.bpe_codes,
+        args.device,
+        args.dtype,
+    )
+    # The port first: nobody wants to load models to learn that it is taken.
+    server = DemoServer(args.port, args.repeats)
+    try:
+        racers = load_racers(
+            pair, args.strategies, {name: getattr(args, name) for name in DECODING}
+        )
+        for translator in racers.translators.values():
+            # The first decoding sets things up; no race should pay for it.
+            translator.translate(racers.examples[:1] or ["."])
+        server.enter(racers)
+    except BaseException:
+        server.server_close()
+        raise
+    return server
+
+
+def cli_main(arguments: Optional[List[str]] = None) -> None:
+    """The console script ``specdec-demo``."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    try:
+        server = start(sys.argv[1:] if arguments is None else arguments)
+    except (ValueError, OSError, TypeError) as error:
+        raise SystemExit(f"specdec-demo: error: {at_the_prompt(str(error))}") from error
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    assert server.racers is not None
+    names = ", ".join(server.racers.translators)
+    sys.stdout.write(f"{names} race at {server.url} (Ctrl-C ends it)\n")
+    sys.stdout.flush()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+    finally:
+        server.server_close()
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,338 @@
+// Asks for a race and draws it. Whatever was typed or decoded only ever becomes text nodes.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: "\u00b7" };
+  const SAID = {
+    own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
+    rejected: "rejected", unseen: "not looked at", verifier: "verifier's own",
+  };
+  const $ = (id) => document.getElementById(id);
+  let lanes = new Map();
+  let running = null; // AbortController of the race
+  let timers = [];
+
+  function make(tag, settings, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(settings || {})) {
+      if (name === "class") element.className = value;
+      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  }
+
+  function token(word, kind, other) {
+    const mark = kind === "verifier" ? ">" : MARKS[kind];
+    const meaning = kind === "verifier" ? "the verifier's own token" : data.verdicts[kind];
+    const box = make("span", { class: "token " + kind, title: meaning },
+      make("span", { class: "mark", "aria-hidden": "true" }, mark),
+      make("span", { class: "word" }, word));
+    if (other !== undefined) {
+      box.append(make("span", { class: "other" }, " (" + other + ")"));
+      box.title += "; the verifier's choice: " + other;
+    }
+    box.append(make("span", { class: "hidden" }, " (" + SAID[kind] + ") "));
+    return box;
+  }
+
+  function block(part) {
+    const boxes = part.draft.map((word, i) => {
+      const verdict = part.verdicts[i];
+      const other = verdict === "relaxed" || verdict === "drawn" ? part.choices[i] : undefined;
+      return token(word, verdict, other);
+    });
+    if (part.own !== null) boxes.push(token(part.own, "verifier"));
+    const time = part.ms.toFixed(1) + " ms (drafter " + part.drafter_ms.toFixed(1) +
+      ", verifier " + part.verifier_ms.toFixed(1) + ")";
+    return make("span", { class: "block", title: time }, ...boxes);
+  }
+
+  function plural(number, word) {
+    return number + " " + word + (number === 1 ? "" : "s");
+  }
+
+  function addLane(name) {
+    const settings = data.strategies.find((s) => s.name === name).settings;
+    const lane = {
+      name, events: [], done: null, times: [],
+      facts: make("span", { class: "facts quiet" }), blocks: make("div", { class: "blocks" }),
+      bar: make("span", {}), text: make("p", { class: "text" }),
+    };
+    lane.box = make("section", { class: "lane", "aria-label": name },
+      lane.facts, make("h2", {}, name), " ", make("span", { class: "quiet" }, settings),
+      make("div", { class: "track", "aria-hidden": "true" }, lane.bar), lane.blocks, lane.text);
+    lanes.set(name, lane);
+    $("lanes").append(lane.box);
+  }
+
+  function clear(lane) {
+    lane.blocks.replaceChildren();
+    lane.text.textContent = "";
+    lane.facts.textContent = "";
+    lane.shown = 0;
+  }
+
+  function longest() {
+    return Math.max(1, ...[...lanes.values()].map((lane) => lane.timed !== undefined ? lane.timed :
+      lane.done ? lane.done.ms : lane.events.length ? lane.events[lane.events.length - 1].at_ms : 0));
+  }
+
+  function place(lane, ms) {
+    lane.ms = ms;
+    const end = longest();
+    for (const other of lanes.values()) other.bar.style.width = 100 * (other.ms || 0) / end + "%";
+  }
+
+  // Showing a race slows it: its blocks are laid on the time that it takes unwatched, if known.
+  function moment(lane, ms) {
+    return lane.timed === undefined || !lane.done.ms ? ms : ms * lane.timed / lane.done.ms;
+  }
+
+  function draw(lane, event) {
+    const ms = moment(lane, event.at_ms);
+    lane.blocks.append(block(event.iteration));
+    lane.text.append(event.text);
+    lane.shown += 1;
+    lane.facts.textContent = plural(lane.shown, "iteration") + ", " + ms.toFixed(1) + " ms";
+    place(lane, ms);
+  }
+
+  function drawEnd(lane) {
+    const done = lane.done;
+    lane.text.textContent = done.text;
+    const watched = done.ms.toFixed(1) + " ms while watched";
+    lane.facts.textContent = plural(done.iterations, "iteration") + ", " +
+      (lane.timed === undefined ? watched : lane.timed.toFixed(1) + " ms (" + watched + ")");
+    place(lane, lane.timed === undefined ? done.ms : lane.timed);
+  }
+
+  function table(medians) {
+    const base = medians.greedy;
+    const first = lanes.get("greedy");
+    const rows = [];
+    for (const lane of lanes.values()) {
+      const done = lane.done;
+      const ms = medians[lane.name];
+      const speed = base === undefined || ms === undefined ? "\u2013" :
+        (base / ms).toFixed(2) + "\u00d7";
+      const same = !first ? "\u2013" : lane === first ? "\u2013" :
+        done.text === first.done.text ? "as greedy" : "differs from greedy";
+      const share = done.drafted ? Math.round(100 * done.accepted / done.drafted) + " %" : "\u2013";
+      rows.push(make("tr", {}, make("th", { scope: "row" }, lane.name),
+        make("td", {}, ms === undefined ? "\u2013" : ms.toFixed(1) + " ms"), make("td", {}, speed),
+        make("td", {}, String(done.iterations)), make("td", {}, String(done.tokens)),
+        make("td", {}, done.mean_accepted_tokens.toFixed(2)), make("td", {}, share),
+        make("td", {}, same)));
+    }
+    $("rows").replaceChildren(...rows);
+    $("caption").textContent = "Time: median of " + plural(data.repeats, "run") +
+      " from text to text, in turns, with nothing shown meanwhile. Speed: greedy's time by this one.";
+    $("results").hidden = false;
+  }
+
+  function say(words) {
+    $("status").textContent = words;
+  }
+
+  function complain(words) {
+    $("problem").textContent = words;
+    $("problem").hidden = words === "";
+  }
+
+  const EVENTS = {
+    waiting: () => say("Another race is running; this one waits for its end."),
+    start: (event) => event.names.forEach(addLane),
+    go: (event) => {
+      const lane = lanes.get(event.name);
+      clear(lane);
+      lane.box.classList.add("now");
+      say(event.name + " decodes.");
+    },
+    block: (event) => {
+      const lane = lanes.get(event.name);
+      lane.events.push(event);
+      draw(lane, event);
+    },
+    finish: (event) => {
+      const lane = lanes.get(event.name);
+      lane.done = event;
+      lane.box.classList.remove("now");
+      drawEnd(lane);
+    },
+    timed: (event) => say("Timing, run " + event.turn + " of " + data.repeats + ": " +
+      event.name + " " + event.ms.toFixed(1) + " ms."),
+    end: (event) => {
+      for (const [name, ms] of Object.entries(event.ms)) lanes.get(name).timed = ms;
+      lanes.forEach(drawEnd);
+      table(event.ms);
+      const ranks = Object.entries(event.ms).sort((a, b) => a[1] - b[1]);
+      say(ranks.length ? "Done. Fastest: " + ranks[0][0] + ", " + ranks[0][1].toFixed(1) + " ms." :
+        "Done.");
+      return true;
+    },
+    error: (event) => {
+      complain(event.message);
+      say("");
+      return true;
+    },
+  };
+
+  async function listen(response) {
+    const reader = response.body.getReader();
+    const decoder = new TextDecoder();
+    let rest = "";
+    let ended = false;
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      rest += decoder.decode(value, { stream: true });
+      const lines = rest.split("\n");
+      rest = lines.pop();
+      for (const line of lines) {
+        const event = JSON.parse(line);
+        if (EVENTS[event.event](event)) ended = true;
+      }
+    }
+    if (!ended) throw new Error("the answer ended early");
+  }
+
+  function busy(on) {
+    $("run").disabled = on;
+    $("stop").disabled = !on && timers.length === 0;
+    $("replay").disabled = on || ![...lanes.values()].length ||
+      [...lanes.values()].some((lane) => !lane.done);
+    document.body.setAttribute("aria-busy", String(on));
+  }
+
+  async function run() {
+    if (running) return;
+    stopReplay();
+    complain("");
+    const strategies = [...document.querySelectorAll("#strategies input:checked")]
+      .map((box) => box.value);
+    $("results").hidden = true;
+    $("lanes").replaceChildren();
+    lanes = new Map();
+    const focused = document.activeElement;
+    running = new AbortController();
+    busy(true);
+    say("Asking.");
+    try {
+      const response = await fetch("/race", {
+        method: "POST", headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ text: $("text").value, strategies }), signal: running.signal,
+      });
+      if (response.ok) {
+        await listen(response);
+      } else {
+        complain((await response.json()).error);
+        say("");
+        $("text").focus();
+      }
+    } catch (error) {
+      if (error.name === "AbortError") say("Stopped.");
+      else {
+        complain("The server does not answer (" + error.message + "): is specdec-demo running?");
+        say("");
+      }
+    }
+    for (const lane of lanes.values()) lane.box.classList.remove("now");
+    running = null;
+    busy(false);
+    // A disabled button lost the focus.
+    if (document.activeElement === document.body && focused) focused.focus();
+    document.body.dataset.races = String(Number(document.body.dataset.races || 0) + 1);
+  }
+
+  function stopReplay() {
+    timers.forEach(clearTimeout);
+    if (timers.length) {
+      for (const lane of lanes.values()) {
+        clear(lane);
+        lane.events.forEach((event) => draw(lane, event));
+        drawEnd(lane);
+      }
+    }
+    timers = [];
+  }
+
+  // All start at once; each block comes when it came, so many times slower.
+  function replay() {
+    stopReplay();
+    const slower = Number($("slower").value);
+    let left = 0;
+    for (const lane of lanes.values()) {
+      clear(lane);
+      place(lane, 0);
+      const later = (act, ms) => {
+        left += 1;
+        timers.push(setTimeout(() => {
+          act();
+          left -= 1;
+          if (left === 0) {
+            timers = [];
+            say("Replay done.");
+            busy(false);
+          }
+        }, ms * slower));
+      };
+      lane.events.forEach((event) => later(() => draw(lane, event), moment(lane, event.at_ms)));
+      later(() => drawEnd(lane), moment(lane, lane.done.ms));
+    }
+    say("Replay, " + (slower === 1 ? "in measured time." : slower + " times slower."));
+    $("stop").disabled = false;
+  }
+
+  function stop() {
+    if (running) running.abort();
+    if (timers.length) {
+      stopReplay();
+      say("Stopped.");
+      busy(false);
+    }
+  }
+
+  $("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    run();
+  });
+  $("stop").addEventListener("click", stop);
+  $("replay").addEventListener("click", replay);
+  $("drafts").addEventListener("change", () => {
+    document.body.classList.toggle("drafts", $("drafts").checked);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") stop();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      run();
+    }
+  });
+
+  const asked = new URLSearchParams(location.search);
+  const wanted = asked.has("strategies") ? asked.get("strategies").split(",") : null;
+  for (const strategy of data.strategies) {
+    const box = make("input", { type: "checkbox", value: strategy.name });
+    box.checked = !wanted || wanted.includes(strategy.name);
+    $("strategies").append(make("label", { title: strategy.settings }, box, strategy.name));
+  }
+  data.examples.forEach((example) => $("examples").append(make("button", {
+    type: "button", onclick: () => {
+      $("text").value = example;
+      $("text").focus();
+    },
+  }, example)));
+  for (const kind of Object.keys(MARKS)) {
+    if (kind === "drawn") continue; // nobody samples here
+    $("legend").append(make("span", {}, token("token", kind), data.verdicts[kind]));
+  }
+  $("legend").append(make("span", {}, token("token", "verifier"), "the verifier's own token"));
+  $("text").value = (asked.get("text") || data.examples[0] || "").slice(0, data.characters);
+  if (asked.get("drafts") === "1") {
+    $("drafts").checked = true;
+    document.body.classList.add("drafts");
+  }
+  if (asked.get("run") === "1") run();
+})();

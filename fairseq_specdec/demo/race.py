@@ -1,0 +1,139 @@
+"""A race: strategies decode one sentence, one after the other, so that each is timed alone."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
+
+from fairseq_specdec.hub import SpeculativeTranslator
+
+CHARACTERS = 2000
+
+
+class UnfitError(ValueError):
+    """A request that cannot be raced; says what to do, in the words of the page."""
+
+
+def check_text(text: Any, translators: Mapping[str, SpeculativeTranslator]) -> str:
+    """The sentence, if it can be decoded.
+
+    Raises:
+        UnfitError: no string, nothing visible in it, or too long.
+    """
+    if not isinstance(text, str):
+        raise UnfitError("The text must be a string.")
+    if len(text) > CHARACTERS:
+        raise UnfitError(
+            f"The text has {len(text)} characters, and at most {CHARACTERS} are taken."
+        )
+    first = next(iter(translators.values()))
+    tokens = len(first.codec.encode(text))
+    if not tokens:
+        raise UnfitError("There is nothing to translate: type a sentence.")
+    if tokens > first.longest_source:
+        raise UnfitError(
+            f"The text has {tokens} tokens, and the verifier reads {first.longest_source}: split "
+            "it into sentences."
+        )
+    return text
+
+
+def check_names(names: Any, translators: Mapping[str, SpeculativeTranslator]) -> List[str]:
+    """The strategies to race, in the order in which they were loaded; None is all of them.
+
+    Raises:
+        UnfitError: none, or one that is not loaded.
+    """
+    if names is None:
+        return list(translators)
+    if not isinstance(names, list) or not names:
+        raise UnfitError("Choose at least one strategy.")
+    for name in names:
+        if not isinstance(name, str) or name not in translators:
+            raise UnfitError(
+                f"Strategy {str(name)[:40]!r} is not loaded; there are {', '.join(translators)}. "
+                "Start specdec-demo with it in --strategies."
+            )
+    return [name for name in translators if name in names]
+
+
+def _since(began: float) -> float:
+    return round(1000 * (time.perf_counter() - began), 3)
+
+
+def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator[Dict[str, Any]]:
+    """One strategy's decoding: ``block`` for each iteration, then ``finish``.
+
+    ``at_ms`` counts from the beginning, tokenizing and encoding included. Handing the blocks on
+    costs a little time that ``timed`` runs do not have.
+    """
+    yield {"event": "go", "name": name}
+    emitted = drafted = accepted = iterations = 0
+    pieces: List[str] = []
+    began = time.perf_counter()
+    with contextlib.closing(translator.translate_stream(text, return_trace=True)) as stream:  # type: ignore[type-var]
+        for piece in stream:
+            at = _since(began)
+            pieces.append(piece.text)
+            part = piece.iteration
+            if part is None:
+                continue
+            iterations += 1
+            emitted += len(part.emitted)
+            drafted += len(part.draft)
+            accepted += part.accepted
+            told = dict(dataclasses.asdict(part), accepted=part.accepted)
+            yield {
+                "event": "block",
+                "name": name,
+                "at_ms": at,
+                "text": piece.text,
+                "iteration": told,
+            }
+    yield {
+        "event": "finish",
+        "name": name,
+        "ms": _since(began),
+        "text": "".join(pieces),
+        "iterations": iterations,
+        "tokens": emitted,
+        "drafted": drafted,
+        "accepted": accepted,
+        # Tok. of the papers: the verifier's own token counts.
+        "mean_accepted_tokens": round(emitted / iterations, 4) if iterations else 0.0,
+    }
+
+
+def race(
+    translators: Mapping[str, SpeculativeTranslator],
+    text: str,
+    names: Sequence[str],
+    repeats: int,
+) -> Iterator[Dict[str, Any]]:
+    """Events of a race, ready for JSON.
+
+    Every strategy decodes once while it is watched (``go``, ``block`` ..., ``finish``). Then they
+    take turns, ``repeats`` times, with nothing streamed and no other of them running: ``timed``
+    tells each of these times, ``end`` their medians.
+
+    Args:
+        translators: by strategy.
+        text: from ``check_text``.
+        names: from ``check_names``.
+        repeats: timed runs of each; 0 for none.
+    """
+    yield {"event": "start", "names": list(names), "repeats": repeats}
+    for name in names:
+        yield from watched(name, translators[name], text)
+    times: Dict[str, List[float]] = {name: [] for name in names}
+    for turn in range(1, repeats + 1):
+        for name in names:
+            began = time.perf_counter()
+            translators[name].translate(text)
+            times[name].append(_since(began))
+            yield {"event": "timed", "name": name, "turn": turn, "ms": times[name][-1]}
+    medians = {name: round(statistics.median(ms), 3) for name, ms in times.items() if ms}
+    yield {"event": "end", "ms": medians}

@@ -1,0 +1,182 @@
+"""Several strategies ready to decode, on one verifier in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from fairseq_specdec.generation.builder import build_generator, check_dictionaries, check_settings
+from fairseq_specdec.generation.stats import DecodingStats
+from fairseq_specdec.generation.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
+from fairseq_specdec.hub import SpeculativeTranslator, loading
+from fairseq_specdec.hub.choices import Choice, choose_codec
+from fairseq_specdec.hub.flags import split_flags
+from fairseq_specdec.trace.recorder import settings_of
+
+EXAMPLES = 3
+# Characters of an example: long enough to see blocks, short enough for one line.
+EXAMPLE_LENGTHS = (50, 120)
+
+
+class Pair(NamedTuple):
+    """What decodes, as the flags say.
+
+    Attributes:
+        path: a checkpoint, several joined by a colon, a folder or a demo pair's name.
+        drafter: block drafter's checkpoint (default: ``drafter.pt`` in the folder, if it is there).
+        small: small model's checkpoint.
+        data: folder of the dictionaries (default: looked for).
+        source_lang, target_lang: languages (default: the checkpoint's).
+        tokenizer, bpe, bpe_codes: as in ``SpeculativeTranslator.from_pretrained``.
+        device, dtype: where and in which number format.
+    """
+
+    path: str
+    drafter: Optional[str] = None
+    small: Optional[str] = None
+    data: Optional[str] = None
+    source_lang: Optional[str] = None
+    target_lang: Optional[str] = None
+    tokenizer: Choice = "auto"
+    bpe: Choice = "auto"
+    bpe_codes: Optional[str] = None
+    device: Any = None
+    dtype: str = "fp32"
+
+
+class Racers(NamedTuple):
+    """Strategies on one verifier.
+
+    Attributes:
+        translators: by strategy.
+        languages: source and target.
+        examples: sentences to try.
+    """
+
+    translators: Dict[str, SpeculativeTranslator]
+    languages: Tuple[str, str]
+    examples: List[str]
+
+
+def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
+    """The strategy's ``--drafter-path``.
+
+    Raises:
+        ValueError: it needs one, and none is given or it is no file.
+    """
+    if not STRATEGIES[name].needs_drafter:
+        return None
+    block = name in BLOCK_DRAFTED
+    flag, path = ("--drafter-path", beside) if block else ("--small-path", pair.small)
+    if path is None:
+        kind = "block drafter" if block else "small Transformer"
+        raise ValueError(
+            f"--strategies {name}: needs a {kind}; name its checkpoint with {flag}, or leave "
+            f"{name} out"
+        )
+    if not os.path.isfile(path):
+        raise ValueError(f"{flag} {path}: no such file")
+    return path
+
+
+def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
+    """Those of the decoding flags that a strategy heeds."""
+    kept = {}
+    for flag, value in flags.items():
+        owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if other != "greedy"])
+        if value is not None and name in owners:
+            kept[flag] = value
+    return kept
+
+
+def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[str]:
+    """What can be raced without asking for more.
+
+    Args:
+        pair: the flags.
+        beside: the block drafter, or None.
+        joined: source and target dictionaries are the same.
+    """
+    names = ["greedy"]
+    if beside is not None:
+        names += ["gad", "gad++"]
+    if pair.small is not None:
+        names += ["sps", "bild"]
+    return names if len(names) > 1 or not joined else [*names, "iad"]
+
+
+def _sharing(read_once: Dict[Tuple[str, Any], Any]) -> Callable:
+    """Reads a drafter from a file, or gives the one that another strategy has read."""
+
+    def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+        if (path, read) not in read_once:
+            read_once[path, read] = read(path, src_dict, tgt_dict)
+        return read_once[path, read]
+
+    return load
+
+
+def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -> Racers:
+    """Load the verifier once, each drafter once, and make a translator of every strategy.
+
+    Args:
+        pair: what decodes.
+        names: strategies; None for ``default_strategies``.
+        flags: decoding flags by field name; each goes to the strategies that heed it; None is left
+            out.
+
+    Raises:
+        ValueError: a strategy, flag or file that cannot be honoured, by name.
+        FileNotFoundError: nothing is where the pair should be.
+    """
+    for name in names or ():
+        if name not in STRATEGIES:
+            raise ValueError(f"--strategies {name}: unknown; choose of {', '.join(STRATEGIES)}")
+    device = loading.chosen_device(pair.device)
+    dtype = loading.chosen_dtype(pair.dtype, device)
+    place = loading.find(pair.path, pair.drafter, pair.data, "gad")
+
+    def asked(name: str) -> Tuple[Any, Any]:
+        drafter = _drafter_of(name, pair, place.drafter)
+        settings, args = split_flags(name, drafter, own_flags(name, flags))
+        check_settings(settings)
+        return settings, args
+
+    for name in names or ():  # all that needs no model, before any is loaded
+        asked(name)
+    loaded = loading.load(place.verifiers, place.data, (pair.source_lang, pair.target_lang))
+    task = loaded.task
+    words = (task.source_dictionary, task.target_dictionary)
+    if names is None:
+        joined = words[0].symbols == words[1].symbols
+        names = default_strategies(pair, place.drafter, joined)
+    codec = choose_codec(loaded, place, pair.tokenizer, pair.bpe, pair.bpe_codes)
+    for model in loaded.models:
+        model.to(device=device, dtype=dtype)
+    read_once: Dict[Tuple[str, Any], Any] = {}
+    translators = {}
+    for name in dict.fromkeys(names):
+        settings, args = asked(name)
+        check_dictionaries(name, *words, settings)
+        generator = build_generator(
+            loaded.models, *words, args, settings, stats=DecodingStats(), load=_sharing(read_once)
+        )
+        generator.keep_trace = True
+        facts = settings_of(settings, args, generator)
+        translators[name] = SpeculativeTranslator(
+            loaded, codec, generator, name, facts, 1, 1, "refuse", None
+        )
+    languages = (task.cfg.source_lang, task.cfg.target_lang)
+    return Racers(translators, languages, _examples(task.cfg.data, languages[0]))
+
+
+def _examples(folder: str, language: str) -> List[str]:
+    """The first fitting sentences of the demo pair's held-out text; [] without such a file."""
+    path = os.path.join(folder, f"heldout.{language}")
+    if not os.path.isfile(path):
+        return []
+    shortest, longest = EXAMPLE_LENGTHS
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        fitting = (line.strip() for line in lines if shortest <= len(line.strip()) <= longest)
+        return list(itertools.islice(fitting, EXAMPLES))

@@ -1,0 +1,139 @@
+"""The page in headless Chromium: type, race, see the accepted blocks, take a screenshot."""
+
+import json
+
+import pytest
+from chromium_pipe import browser, chromium
+from toy_pair import text_of
+from toy_translation import sentences
+
+from fairseq_specdec.demo.race import race
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium() is None, reason="no chromium, chromium-browser, google-chrome"),
+]
+
+CTRL = 2
+
+
+@pytest.fixture
+def page(server, tmp_path):
+    with browser(tmp_path / "profile") as found:
+        yield found
+        troubles = [
+            event
+            for event in found.heard
+            if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")
+            # A refused request is logged too; it is what some tests ask for.
+            and "status of 4" not in json.dumps(event)
+        ]
+        assert troubles == []
+
+
+def focus(page):
+    return page.run("document.activeElement.id || document.activeElement.value")
+
+
+def shown(page, name, kind):
+    """The words of a lane's tokens of one kind."""
+    return page.run(
+        f"[...document.querySelectorAll('section[aria-label=\"{name}\"] .{kind} .word')]"
+        ".map((word) => word.textContent)"
+    )
+
+
+def test_type_race_and_see_the_blocks(page, server, racers, tmp_path):
+    text = text_of(sentences(30, seed=9)[17])
+    page.open(server.url)
+    assert focus(page) == "text"
+    page.type(text)
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.getElementById('problem').hidden")
+    names = list(racers.translators)
+    expected = list(race(racers.translators, text, names, 0))
+    for name in names:
+        parts = [e["iteration"] for e in expected if e["event"] == "block" and e["name"] == name]
+        for kind in ("own", "relaxed", "rejected", "unseen"):
+            words = [w for p in parts for w, v in zip(p["draft"], p["verdicts"]) if v == kind]
+            assert shown(page, name, kind) == words
+        assert shown(page, name, "verifier") == [p["own"] for p in parts if p["own"] is not None]
+        lane = f'document.querySelector(\'section[aria-label="{name}"]'
+        assert (
+            page.run(f"{lane} .text').textContent") == racers.translators[name].translate(text).text
+        )
+        assert page.run(f"{lane} .facts').textContent").startswith(f"{len(parts)} iteration")
+    assert shown(page, "gad", "own") and shown(page, "gad++", "relaxed")
+    rows = page.run("[...document.querySelectorAll('#rows tr')].map((row) => row.innerText)")
+    assert [row.split("\t")[0] for row in rows] == names and "as greedy" in rows[1]
+    # Told apart without colour: by sign, by border, and by words for those who listen.
+    looks = page.run(
+        "['own', 'relaxed', 'verifier'].map((kind) => {"
+        "const box = document.querySelector('#legend .' + kind);"
+        "return [box.querySelector('.mark').textContent, getComputedStyle(box).borderTopStyle,"
+        "box.querySelector('.hidden').textContent]; })"
+    )
+    assert all(len(set(column)) == 3 for column in zip(*looks))
+    picture = page.screenshot()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 20000
+
+
+def test_keys_alone(page, server):
+    page.open(server.url + "?text=w1%20w2%20w3&strategies=gad")
+    seen = []
+    for _ in range(5):
+        seen.append(focus(page))
+        page.press("Tab", 9)
+    assert seen == ["text", "greedy", "gad", "gad++", "run"]
+    checked = "[...document.querySelectorAll('#strategies input')].map((box) => box.checked)"
+    assert page.run(checked) == [False, True, False]
+    for _ in range(4):
+        page.press("Tab", 9, 8)
+    page.press(" ", 32)
+    assert focus(page) == "greedy" and page.run(checked) == [True, True, False]
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.querySelectorAll('.lane').length") == 2
+    assert focus(page) == "greedy"
+    page.run("document.getElementById('replay').click()")
+    page.wait_for("document.getElementById('status').textContent.startsWith('Replay')")
+    page.press("Escape", 27)
+    assert page.run("document.getElementById('status').textContent") == "Stopped."
+    assert page.run("document.getElementById('replay').disabled") is False
+
+
+def test_markup_stays_text(page, server):
+    text = "<img src=x onerror=document.title='owned'> </script><b>w1</b>"
+    page.open(server.url)
+    page.type(text)
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.title") == "Strategies race: src to tgt"
+    assert page.run("document.querySelectorAll('main img, main b').length") == 0
+    assert page.run("document.querySelectorAll('.lane').length") == 3
+
+
+def test_problems_are_told(page, server):
+    page.open(server.url)
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    told = page.run("document.getElementById('problem').innerText")
+    assert "type a sentence" in told and focus(page) == "text"
+    page.type("w1 w2")
+    page.run(
+        "document.querySelectorAll('#strategies input').forEach((b) => { b.checked = false; })"
+    )
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '2'")
+    assert "at least one" in page.run("document.getElementById('problem').innerText")
+
+
+def test_stop_ends_a_waiting_race(page, server):
+    with server.turn:
+        page.open(server.url + "?text=w1%20w2&run=1")
+        page.wait_for("document.getElementById('status').textContent.includes('waits')")
+        page.press("Escape", 27)
+        page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.getElementById('status').textContent") == "Stopped."
+    assert page.run("document.getElementById('run').disabled") is False

@@ -1,0 +1,91 @@
+"""The events of a race."""
+
+import json
+
+import pytest
+from toy_pair import text_of
+from toy_translation import sentences
+
+from fairseq_specdec.demo.race import CHARACTERS, UnfitError, check_names, check_text, race
+
+TEXTS = [text_of(line) for line in sentences(6, seed=8)]
+
+
+def test_blocks_make_the_translation(racers):
+    told = 0
+    for text in TEXTS:
+        events = list(race(racers.translators, text, ["greedy", "gad", "gad++"], 0))
+        assert json.loads(json.dumps(events, allow_nan=False)) == events
+        for name, translator in racers.translators.items():
+            mine = [event for event in events if event.get("name") == name]
+            assert [e["event"] for e in mine] == ["go", *["block"] * (len(mine) - 2), "finish"]
+            blocks, finish = mine[1:-1], mine[-1]
+            result = translator.translate(text)
+            assert finish["text"] == result.text
+            assert finish["text"].startswith("".join(block["text"] for block in blocks))
+            assert finish["iterations"] == len(blocks) == result.iterations
+            assert [b["iteration"]["accepted"] for b in blocks] == result.accepted
+            assert finish["tokens"] == len(result.tokens) + 1  # </s>
+            assert finish["accepted"] == sum(result.accepted)
+            assert finish["drafted"] == sum(result.drafted)
+            mean = (len(result.tokens) + 1) / len(blocks)
+            assert finish["mean_accepted_tokens"] == pytest.approx(mean, abs=1e-4)
+            times = [block["at_ms"] for block in blocks]
+            assert times == sorted(times) and 0 < times[0] and times[-1] <= finish["ms"]
+            assert sum(b["iteration"]["ms"] for b in blocks) <= finish["ms"]
+            told += sum(result.accepted)
+    assert told > 0
+
+
+def test_one_after_another_and_then_in_turns(racers):
+    events = list(race(racers.translators, TEXTS[0], ["gad", "greedy"], 3))
+    order = [(e["event"], e.get("name")) for e in events if e["event"] not in ("block",)]
+    assert order == [
+        ("start", None),
+        *[("go", "gad"), ("finish", "gad"), ("go", "greedy"), ("finish", "greedy")],
+        *[("timed", "gad"), ("timed", "greedy")] * 3,
+        ("end", None),
+    ]
+    for name in ("gad", "greedy"):
+        times = [e["ms"] for e in events if e["event"] == "timed" and e["name"] == name]
+        assert events[-1]["ms"][name] == sorted(times)[1] > 0
+
+
+def test_an_abandoned_race_ends(racers):
+    events = race(racers.translators, TEXTS[0], ["greedy"], 1)
+    assert [next(events)["event"] for _ in range(3)] == ["start", "go", "block"]
+    events.close()
+    assert not racers.translators["greedy"]._turn.locked()
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "nothing to translate: type a sentence"),
+        (" \n\u2003", "nothing to translate"),
+        (None, "must be a string"),
+        ("w1 " * CHARACTERS, f"has {3 * CHARACTERS} characters, and at most {CHARACTERS}"),
+    ],
+)
+def test_unfit_texts(racers, text, said):
+    with pytest.raises(UnfitError, match=said):
+        check_text(text, racers.translators)
+
+
+def test_a_text_of_too_many_tokens(racers, monkeypatch):
+    first = next(iter(racers.translators.values()))
+    monkeypatch.setattr(type(first), "longest_source", property(lambda self: 4))
+    with pytest.raises(UnfitError, match="has 5 tokens, and the verifier reads 4: split"):
+        check_text("w1 w2 w3 w4", racers.translators)
+    assert check_text("w1 w2 w3", racers.translators) == "w1 w2 w3"
+
+
+@pytest.mark.parametrize("names", [[], "gad", ["sps"], [["gad"]], [{}], [1]])
+def test_unfit_names(racers, names):
+    with pytest.raises(UnfitError, match="Choose at least one|is not loaded; there are greedy"):
+        check_names(names, racers.translators)
+
+
+def test_names_in_the_order_of_loading(racers):
+    assert check_names(["gad++", "greedy", "gad++"], racers.translators) == ["greedy", "gad++"]
+    assert check_names(None, racers.translators) == ["greedy", "gad", "gad++"]
