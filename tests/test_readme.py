@@ -11,7 +11,7 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_specdec import compat, convert
-from fairseq_specdec.bench import quickstart, session
+from fairseq_specdec.bench import quickstart, replay_flags, session
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.data import distill
@@ -80,8 +80,9 @@ OURS = [tuple(words) for words in commands() if words[0] in PARSERS]
 @functools.lru_cache(maxsize=None)
 def flags_of(words):
     """Parse a command (a tuple) as its program does; return all flags that it may have."""
-    parser = PARSERS[words[0]]()
-    if words[0] in PLAIN:
+    replayed = "--replay" in words
+    parser = replay_flags.get_parser() if replayed else PARSERS[words[0]]()
+    if replayed or words[0] in PLAIN:
         parser.parse_args(list(words[1:]))
     else:
         options.parse_args_and_arch(parser, input_args=list(words[1:]))

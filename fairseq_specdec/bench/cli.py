@@ -2,7 +2,8 @@
 
 ``specdec-bench DATA --path VERIFIER --system 'NAME: FLAGS' ...`` decodes the same sentences with
 stock fairseq (beam 5 and beam 1) and with every system named, in turn, one batch at a time, checks
-their outputs against stock beam 1, and prints tables. See README.md, "Benchmark".
+their outputs against stock beam 1, and prints tables. ``specdec-bench --replay SIZE ...`` measures
+the engine with random models of a paper's size instead. See README.md, "Benchmark".
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from . import figures, memory, plots, provenance, session, tables
+from . import figures, memory, plots, provenance, replay_cli, session, tables
 from .outputs import write_bytes, write_json, write_text
 from .page import page
 from .session import Session
@@ -267,8 +268,9 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr, force=True)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    replayed = any(word.partition("=")[0] == "--replay" for word in words)
     try:
-        main(words, sys.stdout.write)
+        (replay_cli.main if replayed else main)(words, sys.stdout.write)
     except (BenchError, OSError) as error:
         raise SystemExit(f"specdec-bench: error: {error}") from error
 

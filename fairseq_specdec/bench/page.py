@@ -49,20 +49,19 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
         run: what ``--json`` writes.
         pictures: of it.
     """
-    settings = run["settings"]
-    title = escape(
-        f"specdec-bench: {settings['source_lang']}-{settings['target_lang']}, "
-        f"{settings['subset']}, {settings['sentences']} sentences"
-    )
+    title = escape(tables.title(run))
     parts: List[str] = [f"<h1>{title}</h1>"]
+    if "replay" in run:
+        parts.append(f'<p class="warning">{escape(run["replay"]["notice"])}</p>')
     parts += [f'<p class="warning">{escape(text)}</p>' for text in run["warnings"]]
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")
-        parts.append(_table(tables.SPEED, part["rows"]))
+        parts.append(_table(tables.speed(run), part["rows"]))
         parts.append(_table(tables.TIME, part["rows"]))
     parts.append("<ul>" + "".join(f"<li>{escape(x)}</li>" for x in tables.legend(run)) + "</ul>")
     parts += [_image(picture) for picture in pictures]
-    facts = {key: run[key] for key in ("settings", "provenance", "systems")}
+    kept = ("replay", "settings", "provenance", "systems")
+    facts = {key: run[key] for key in kept if key in run}
     parts.append("<h2>How it was measured</h2>")
     parts.append(f"<pre>{escape(run['provenance']['command'])}</pre>")
     parts.append(f"<pre>{escape(json.dumps(facts, indent=1, ensure_ascii=False))}</pre>")

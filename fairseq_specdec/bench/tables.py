@@ -61,6 +61,36 @@ TIME = [
     Column("rollback", _figure("rollback_percent", "{:.1f}%")),
 ]
 
+# Columns that say nothing of a replay, whose outputs mean nothing.
+NOT_REPLAYED = ("BLEU", "identical", "MB")
+
+
+def speed(run: Dict[str, Any]) -> List[Column]:
+    """The columns of the first table.
+
+    Args:
+        run: the command's results.
+    """
+    return [column for column in SPEED if "replay" not in run or column.title not in NOT_REPLAYED]
+
+
+def title(run: Dict[str, Any]) -> str:
+    """What was measured, in a line (argument as for ``speed``)."""
+    settings = run["settings"]
+    if "replay" in run:
+        drafter = run["replay"]["drafter"]
+        return (
+            f"specdec-bench REPLAY: {run['replay']['verifier']}, "
+            + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
+            + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
+            f"{settings['length']} tokens, batch {settings['batch_size']}, median of "
+            f"{settings['repeats']}"
+        )
+    return (
+        f"specdec-bench: {settings['source_lang']}-{settings['target_lang']}, "
+        f"{settings['subset']}, {settings['sentences']} sentences"
+    )
+
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
     """Head and body."""
@@ -89,6 +119,12 @@ def legend(run: Dict[str, Any]) -> List[str]:
         "encoder, drafter, verifier, rest: ms a sentence; accepted: share of the drafted tokens; "
         "fallback, rollback: shares of all steps, as in paper 003's Table 4.",
     ]
+    if "replay" in run:
+        lines[0] = lines[0][lines[0].index("Tok.:") :]
+        for name, what in run["replay"]["acceptance"].items():
+            lines.append(
+                f"{name}: replays {what['tok']:.2f} tokens an iteration; {what['distribution']}."
+            )
     quality = run["quality"]
     if quality:
         lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")

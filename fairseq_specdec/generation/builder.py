@@ -14,6 +14,7 @@ from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 from fairseq_specdec.verifier.verifier import Verifier
 
+from .allocator import keep_freed_memory
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
@@ -222,6 +223,8 @@ def build_generator(
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
     )
+    if not next(models[0].parameters()).is_cuda:
+        keep_freed_memory()
     return SpeculativeGenerator(
         Verifier(models, getattr(args, "temperature", 1.0), drafter.read_layers),
         drafter,

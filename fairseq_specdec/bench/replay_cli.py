@@ -1,0 +1,256 @@
+"""``specdec-bench --replay SIZE``: the engine at the papers' scale, without their training.
+
+Models of a paper's size with random weights decode random sentences; how many tokens an iteration
+keeps is replayed from a distribution. See ``replay`` and README.md, "Benchmark".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from tqdm import tqdm
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.drafters import Drafter, NarBlockDrafter, NoDrafter
+from fairseq_specdec.generation.builder import build_generator
+from fairseq_specdec.generation.stats import DecodingStats
+from fairseq_specdec.generation.strategies import DRAFTER_DTYPES, STRATEGIES, follow
+
+from . import accepted_sizes, figures, paper_sizes, peers, plots, provenance, tables
+from .outputs import write_bytes, write_json, write_text
+from .page import page
+from .replay import NOTICE, AlignedCopy, Replay, Script
+from .replay_flags import BLOCK_ROWS, Asked, read
+from .systems import Plan
+from .timing import System, generation_flags, run_paired, stock
+
+logger = logging.getLogger("fairseq_specdec.bench")
+
+# Say nothing of outputs that mean nothing.
+MEANINGLESS = ("bleu", "identical_percent", "unsteady_sentences")
+
+
+class ReplayBench:
+    """A run of the command.
+
+    Args:
+        asked: the command line.
+        words: its words.
+        folder: temporary, for other engines.
+    """
+
+    def __init__(self, asked: Asked, words: Sequence[str], folder: str) -> None:
+        args = asked.args
+        self.asked = asked
+        self.folder = folder
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        self.models = paper_sizes.RandomModels(
+            asked.size, args.vocabulary, args.seed, asked.cuda, args.fp16, folder
+        )
+        self.sizes = {
+            name: accepted_sizes.draw(asked.weights[name], args.length, args.sentences, args.seed)
+            for name in asked.strategies
+        }
+        self.block_drafter: Any = None
+        if set(asked.strategies) & set(BLOCK_ROWS):
+            self.block_drafter = self.models.drafter(
+                str(asked.arch), args.block_size, args.bidirectional_prefix
+            )
+        self.systems = self._systems()
+        self.run: Dict[str, Any] = {
+            "replay": self._described(),
+            "provenance": provenance.record("specdec-bench", words, [], asked.cuda),
+            "settings": {key: value for key, value in vars(args).items() if value is not None},
+            "systems": [{"name": system.name} for system in self.systems],
+            "quality": None,
+            "memory": None,
+            "warnings": [],
+            "runs": [],
+        }
+
+    def _described(self) -> Dict[str, Any]:
+        """What is replayed; histograms count the iterations of one pass by their tokens."""
+        found = {}
+        for name, sizes in self.sizes.items():
+            flat = [size for each in sizes for size in each]
+            found[name] = {
+                "distribution": self.asked.shapes[name],
+                "tok": sum(flat) / len(flat),
+                "histogram": {str(size): flat.count(size) for size in sorted(set(flat))},
+            }
+        drafter = self.asked.arch if self.block_drafter is not None else None
+        return {
+            "notice": NOTICE,
+            "verifier": self.asked.size.title,
+            "drafter": drafter,
+            "acceptance": found,
+        }
+
+    def _drafter(self, strategy: str, stats: DecodingStats) -> Drafter:
+        words = self.models.task.target_dictionary
+        args = self.asked.args
+        if strategy == "greedy":
+            return NoDrafter()
+        if strategy == "iad":
+            return AlignedCopy(words.pad(), words.eos())
+        drafter = NarBlockDrafter(
+            self.block_drafter,
+            args.block_size,
+            words.pad(),
+            stats.stopwatch,
+            DRAFTER_DTYPES[args.drafter_dtype],
+        )
+        follow(drafter, self.models.verifier)
+        return drafter
+
+    def _ours(self, strategy: str) -> System:
+        words = self.models.task.target_dictionary
+        stats = DecodingStats()
+        generator = build_generator(
+            [self.models.verifier],
+            words,
+            words,
+            generation_flags(beam=1),
+            decoding_settings(),
+            drafter=self._drafter(strategy, stats),
+            stats=stats,
+        )
+        generator.strategy = strategy
+        generator.rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
+        script = Script(dict(enumerate(self.sizes[strategy])), self.asked.args.length)
+        replay = Replay(generator, script, words.nspecial)
+        return System(f"{strategy} (replay)", replay, [self.models.verifier], stats)
+
+    def _peers(self) -> List[System]:
+        words = self.models.task.target_dictionary
+        for side in ("src", "tgt"):
+            words.save(os.path.join(self.folder, f"dict.{side}.txt"))
+        path = os.path.join(self.folder, "verifier.pt")
+        self.models.save(path)
+        length = self.asked.args.length  # of its steps: the engine does not count </s> apart
+        plan = Plan("", (), {}, {"min_len": length, "max_len_b": length}, (path,), {}, "")
+        made = peers.makers(plan, self.asked.args.fp16)
+        found: List[System] = [make(self.models) for _, make in made]
+        os.remove(path)
+        for system, (named, _) in zip(found, made):
+            system.name = named.name
+        return found
+
+    def _systems(self) -> List[System]:
+        last = self.asked.args.length - 1
+        task, verifier = self.models.task, self.models.verifier
+        found = [
+            stock(task, [verifier], beam, min_len=last, max_len_b=last, max_len_a=0)
+            for beam in (5, 1)
+        ]
+        if self.asked.args.peers:
+            found += self._peers()
+        return found + [self._ours(name) for name in self.asked.strategies]
+
+    def measure(self) -> None:
+        """Run every system, and add the figures."""
+        args = self.asked.args
+        batches = self.models.batches(args.sentences, args.length, args.batch_size)
+        quiet = not sys.stderr.isatty()
+
+        def bar(items: List[Any]) -> Any:
+            return tqdm(items, desc="replay", file=sys.stderr, disable=quiet)
+
+        run_paired(self.systems, batches, args.warmup, args.repeats, bar)
+        beam, greedy = self.systems[:2]
+        rows = []
+        for system in self.systems:
+            # Another engine's words come back with an </s> that took no step.
+            system.tokens = {n: out[: args.length] for n, out in system.tokens.items()}
+            strategy = system.name[: -len(" (replay)")] if system.stats else None
+            row = figures.row(system, strategy, figures.Context(beam, greedy, system, None))
+            row = {key: value for key, value in row.items() if key not in MEANINGLESS}
+            rows.append(dict(row, sweep={}, base=system.name))
+            self._check(system, strategy)
+        ups = {}
+        if args.batch_size == 1:
+            ups = {s.name: [round(x, 4) for x in figures.speed_ups(s, beam)] for s in self.systems}
+        self.run["runs"].append(
+            {
+                "batch_size": args.batch_size,
+                "rows": rows,
+                "ms_by_batch": {
+                    s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems
+                },
+                "seconds_by_pass": {
+                    s.name: [round(sum(passes), 6) for passes in zip(*s.times)]
+                    for s in self.systems
+                },
+                "speed_ups": ups,
+                "by_edit_ratio": {},
+            }
+        )
+
+    def _check(self, system: System, strategy: Optional[str]) -> None:
+        """Whether the row did what it was to replay; what it did not is said loudly."""
+        wrong = [n for n, out in system.tokens.items() if len(out) != self.asked.args.length]
+        if wrong:
+            self._warn(f"{system.name}: {len(wrong)} outputs are of another length")
+        if strategy is not None and system.stats is not None:
+            asked = self.run["replay"]["acceptance"][strategy]["tok"]
+            got = system.stats.mean_accepted_tokens
+            if abs(got - asked) > 0.005 * asked:
+                self._warn(f"{system.name}: {got:.2f} tokens an iteration, not {asked:.2f}")
+
+    def _warn(self, text: str) -> None:
+        self.run["warnings"].append(text)
+        logger.warning("WARNING: %s", text)
+
+    def markdown(self) -> str:
+        """The tables under the notice, and what they were measured on."""
+        part, facts = self.run["runs"][0], self.run["provenance"]
+        parts = [tables.title(self.run), NOTICE]
+        parts += [tables.markdown(tables.speed(self.run), part["rows"])]
+        parts += [tables.markdown(tables.TIME, part["rows"])]
+        parts += [f"WARNING: {text}" for text in self.run["warnings"]]
+        parts.append("\n".join(f"- {line}" for line in tables.legend(self.run)))
+        parts.append(f"{provenance.line(facts)}\n\n    {facts['command']}")
+        return "\n\n".join(parts) + "\n"
+
+    def write(self) -> None:
+        """Write the files asked for."""
+        args = self.asked.args
+        if args.json:
+            write_json(args.json, self.run)
+        if args.markdown:
+            write_text(args.markdown, self.markdown())
+        pictures = plots.draw(self.run) if args.plots or args.html else []
+        pictures = [p._replace(caption=f"Replay. {p.caption}") for p in pictures]
+        for picture in pictures if args.plots else []:
+            write_bytes(os.path.join(args.plots, f"replay_{picture.name}.png"), picture.png)
+        if args.html:
+            write_text(args.html, page(self.run, pictures))
+
+
+def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
+    """Run the replay.
+
+    Args:
+        words: the command line.
+        say: prints text.
+
+    Returns:
+        what ``--json`` writes.
+
+    Raises:
+        BenchError: naming the flag.
+    """
+    asked = read(words)
+    logger.warning("%s", NOTICE)
+    with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
+        bench = ReplayBench(asked, words, folder)
+        bench.measure()
+    bench.write()
+    say(bench.markdown())
+    return bench.run

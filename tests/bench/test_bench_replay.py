@@ -1,0 +1,241 @@
+"""``specdec-bench --replay`` on tiny random models, and what it replays."""
+
+import collections
+import importlib.util
+import json
+import logging
+
+import pytest
+import torch
+
+from fairseq_specdec.bench import accepted_sizes, cli, paper_sizes, replay_cli, replay_flags
+from fairseq_specdec.bench.accepted_sizes import alike, draw, mean_emitted, mean_size, tilted_to
+from fairseq_specdec.bench.replay import NOTICE
+from fairseq_specdec.bench.workload import BenchError
+from fairseq_specdec.trace.files import write_traces
+from fairseq_specdec.trace.record import OWN, REJECTED, Trace, TracedIteration
+
+TINY = ["--vocabulary", 40, "--sentences", 6, "--length", 12, "--block-size", 5, "--warmup", 1]
+MEAN = ["--mean-accepted", 3]
+
+
+@pytest.fixture
+def replay(monkeypatch):
+    """Run the command on tiny models: (its results, what it printed)."""
+    threads = torch.get_num_threads()
+    level = logging.getLogger().level
+    tiny = paper_sizes.Size("tiny, 1+1 layers", (1, 1), 64, 64, 2, "spec_drafter_tiny")
+    monkeypatch.setitem(paper_sizes.SIZES, "base", tiny)
+    monkeypatch.setitem(paper_sizes.SIZES, "gec", tiny._replace(drafter=None))
+
+    def run(*words, size="base"):
+        printed = []
+        line = ["--replay", size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
+        logging.getLogger().setLevel(logging.WARNING)
+        result = replay_cli.main([str(word) for word in line], printed.append)
+        return result, "".join(printed)
+
+    yield run
+    torch.set_num_threads(threads)
+    logging.getLogger().setLevel(level)
+
+
+def rows_of(result):
+    return {row["system"]: row for row in result["runs"][0]["rows"]}
+
+
+def test_both_families_have_the_mean_that_was_asked_for():
+    for mean, largest, length in ((8.23, 26, 27), (1.5, 26, 60), (4, 4, 40), (1, 26, 27)):
+        shares = alike(largest, mean, length, "--x")
+        assert mean_emitted(shares, length) == pytest.approx(mean, abs=1e-3)
+        assert sum(shares) == pytest.approx(1)
+        weights = tilted_to([1.0] * largest, mean, length, "--x")
+        assert mean_emitted(weights, length) == pytest.approx(mean, abs=1e-3)
+    for reach in (alike, lambda largest, *more: tilted_to([1.0] * largest, *more)):
+        with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
+            reach(26, 14, 27, "--x")
+
+
+def test_alike_means_that_one_probability_holds_at_every_draft_token():
+    shares = alike(6, 3, 1000, "--x")
+    survivors = [sum(shares[i:]) for i in range(6)]
+    for before, after in zip(survivors, survivors[1:]):
+        assert after / before == pytest.approx(survivors[1])
+
+
+def test_sentences_ends_cut_the_mean():
+    assert mean_size([1, 0, 3]) == 2.5
+    assert mean_emitted([0, 0, 0, 1], 8) == 4
+    assert mean_emitted([0, 0, 0, 1], 9) == 3
+    assert mean_emitted([1, 1], 2) == pytest.approx(2 / 1.5)
+
+
+def test_drawn_sizes_fill_every_sentence_and_keep_the_mean():
+    weights = alike(26, 8.23, 27, "--x")
+    for sentences in (3, 8, 50):
+        drawn = draw(weights, 27, sentences, seed=4)
+        assert [sum(sizes) for sizes in drawn] == [27] * sentences
+        assert abs(sum(map(len, drawn)) - 27 * sentences / 8.23) <= 0.5
+    assert draw(weights, 27, 8, 4) == draw(weights, 27, 8, 4) != draw(weights, 27, 8, 5)
+
+
+def test_a_given_distribution_is_drawn_as_it_is():
+    weights = accepted_sizes.parse("2=1,5=3", 6, "--accepted")
+    drawn = collections.Counter(size for sizes in draw(weights, 5000, 1, 1) for size in sizes[:-1])
+    assert set(drawn) == {2, 5}
+    assert drawn[5] / sum(drawn.values()) == pytest.approx(0.75, abs=0.05)
+
+
+def test_every_row_emits_what_was_drawn(replay):
+    result, printed = replay(*MEAN, "--mean-copied", 4, "--repeats", 2)
+    rows = rows_of(result)
+    names = ["greedy", "gad", "gad++", "iad"]
+    ours = [f"{name} (replay)" for name in names]
+    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", *ours]
+    assert result["warnings"] == []
+    for row in rows.values():
+        assert row["output_tokens"] == 6 * 12, "all systems emit equally many tokens"
+    for name, row, tok in zip(names, ours, (1, 3, 3, 4)):
+        counters, played = rows[row]["counters"], result["replay"]["acceptance"][name]
+        histogram = {int(size): count for size, count in played["histogram"].items()}
+        assert sum(size * count for size, count in histogram.items()) == 72
+        assert counters["iterations"] == 2 * sum(histogram.values())
+        assert counters["emitted_tokens"] == 2 * 72
+        assert rows[row]["tok"] == played["tok"] == pytest.approx(tok, rel=0.05)
+    assert result["replay"]["acceptance"]["gad"] == result["replay"]["acceptance"]["gad++"]
+    # Whole blocks are drafted up to the end, as where the end is not known beforehand.
+    assert rows["gad (replay)"]["counters"]["drafted_tokens"] == 5 * counters_of(rows, "gad")
+    assert sum(rows["gad (replay)"]["ms_by_section"].values()) > 0
+
+
+def counters_of(rows, name):
+    return rows[f"{name} (replay)"]["counters"]["iterations"]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_each_sentence_follows_its_own_list_at_any_batch_size(replay, size, monkeypatch):
+    kept = []
+    monkeypatch.setattr(replay_cli.ReplayBench, "write", lambda self: kept.append(self))
+    replay(*MEAN, "--batch-size", size, "--strategies", "gad")
+    (bench,) = kept
+    system = bench.systems[-1]
+    generator = system.generator.generator
+    generator.keep_trace = True
+    batches = bench.models.batches(6, 12, size)
+    for batch in batches:
+        found = system.generator.generate(system.models, batch)
+        for sentence, (hypothesis,) in zip(batch["id"].tolist(), found):
+            emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
+            assert emitted == bench.sizes["gad"][sentence]
+            tokens = hypothesis["tokens"].tolist()
+            assert tokens[-1] == 2 and 2 not in tokens[:-1] and 1 not in tokens
+
+
+def test_same_seed_same_replay(replay):
+    first, again, other = (replay(*MEAN, "--seed", seed)[0] for seed in (3, 3, 4))
+    assert first["replay"] == again["replay"] != other["replay"]
+
+
+def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(replay, tmp_path, caplog):
+    files = {"--json": tmp_path / "x.json", "--markdown": tmp_path / "x.md"}
+    if importlib.util.find_spec("matplotlib") is not None:
+        files["--html"] = tmp_path / "x.html"
+    result, printed = replay(*MEAN, *(word for item in files.items() for word in item))
+    assert NOTICE.startswith("REPLAY") and "random weights" in NOTICE
+    assert NOTICE in caplog.text and NOTICE in printed and "REPLAY: tiny" in printed
+    assert files["--markdown"].read_text() == printed
+    assert json.loads(files["--json"].read_text()) == result
+    assert result["replay"]["notice"] == NOTICE
+    for row in result["runs"][0]["rows"]:
+        assert not {"bleu", "identical_percent", "lossless"} & set(row)
+    page = files["--html"].read_text() if "--html" in files else printed
+    assert NOTICE.split(",")[0] in page
+    for text in (printed, page):
+        assert "BLEU" not in text and "identical" not in text
+
+
+def trace(sizes):
+    """A sentence whose iterations emitted so many tokens."""
+    rounds = [
+        TracedIteration(0, ["a"] * 5, [OWN] * (n - 1) + [REJECTED] * (6 - n), ["a"] * n, "b")
+        for n in sizes
+    ]
+    return Trace(0, "gad", {}, ["s"], ["a"] * sum(sizes), 0.0, rounds)
+
+
+def test_a_recorded_trace_gives_distribution_and_mean(replay, tmp_path):
+    path = str(tmp_path / "t.jsonl")
+    write_traces(path, [trace([1, 3, 3]), trace([3, 5])])
+    assert accepted_sizes.recorded(path, 6, "--accepted-from") == [1, 0, 3, 0, 1, 0]
+    result, _ = replay("--accepted-from", path, "--strategies", "gad")
+    played = result["replay"]["acceptance"]["gad"]
+    assert played["tok"] == pytest.approx(3, rel=0.05) and path in played["distribution"]
+    assert rows_of(result)["gad (replay)"]["tok"] == played["tok"]
+    with pytest.raises(BenchError, match="has an iteration of 5 tokens.*--block-size"):
+        replay("--accepted-from", path, "--block-size", 3)
+
+
+def test_error_correction_has_no_drafter(replay):
+    result, _ = replay("--mean-copied", 6, size="gec")
+    assert list(rows_of(result))[2:] == ["greedy (replay)", "iad (replay)"]
+    assert result["replay"]["drafter"] is None and result["warnings"] == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers")
+def test_peers_decode_the_same_verifier(replay):
+    result, _ = replay(*MEAN, "--peers", "--strategies", "gad")
+    rows = rows_of(result)
+    assert len(rows) == 7 and result["warnings"] == []
+    assert rows["CTranslate2 int8 beam 1"]["output_tokens"] == 72
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "--mean-accepted: gad and gad++ need it"),
+        (["--mean-accepted", 7], "--mean-accepted 7: .* from 1.00 to 6.00"),
+        (["--mean-accepted", 0.5], "--mean-accepted 0.5"),
+        (["--mean-copied", 13, *MEAN], "--mean-copied 13: "),
+        (["--accepted", "1=2,8=1"], "--accepted '8=1': an iteration emits at most 6 tokens"),
+        (["--accepted", "1:2"], "--accepted '1:2': expected TOKENS=WEIGHT"),
+        (["--accepted", "1=-2"], "--accepted '1=-2': expected TOKENS=WEIGHT"),
+        (["--accepted", "1=2", "--accepted-from", "x"], "--accepted and --accepted-from: choose"),
+        (["--accepted-from", "no.jsonl"], "--accepted-from no.jsonl"),
+        (["--strategies", "bild", *MEAN], "--strategies bild: choose"),
+        (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
+        (["--strategies", "greedy", *MEAN], "--mean-accepted: is for gad and gad"),
+        (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
+        (["--drafter-arch", "transformer", *MEAN], "--drafter-arch transformer: choose"),
+        (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
+        (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
+        (["--length", 1, *MEAN], "--length 1: expected 2 or more"),
+        (["--length", 500, *MEAN], "--length 500: at most 200"),
+        (["--system", "a: --strategy iad", *MEAN], "unrecognized arguments: --system"),
+        (["--replay", "huge", *MEAN], "--replay: argument --replay: invalid choice: 'huge'"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_built(replay, words, message, monkeypatch):
+    monkeypatch.setattr(paper_sizes, "RandomModels", None)
+    with pytest.raises(BenchError, match=message.replace("++", r"\+\+")):
+        replay(*words)
+
+
+def test_no_drafter_is_asked_for_by_name(replay):
+    with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; .*-arch"):
+        replay("--strategies", "gad", *MEAN, size="gec")
+
+
+def test_the_console_script_knows_the_mode(monkeypatch):
+    with pytest.raises(SystemExit, match="specdec-bench: error: --repeats 0: expected 1"):
+        cli.cli_main(["--replay=base", "--repeats", "0", "--mean-accepted", "3"])
+
+
+def test_the_papers_sizes_are_theirs():
+    flags = paper_sizes.verifier_flags(paper_sizes.SIZES["big"])
+    assert (flags.encoder_layers, flags.decoder_layers, flags.decoder_embed_dim) == (6, 6, 1024)
+    assert (flags.decoder_ffn_embed_dim, flags.encoder_attention_heads) == (4096, 16)
+    flags = paper_sizes.verifier_flags(paper_sizes.SIZES["12+2"])
+    assert (flags.encoder_layers, flags.decoder_layers, flags.encoder_embed_dim) == (12, 2, 512)
+    assert replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"]).arch == (
+        "spec_drafter_base"
+    )
