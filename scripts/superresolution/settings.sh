@@ -12,13 +12,13 @@ source "$LIB/train.sh"
 case ${PROFILE:=full} in
     full)
         : "${SIDE:=16}" "${FACTOR:=2}" "${PATCHES:=12000}"
-        : "${BASE_UPDATES:=5000}" "${HEAD_UPDATES:=300}"
+        : "${BASE_UPDATES:=5000}" "${HEAD_UPDATES:=300}" "${TUNED_UPDATES:=800}"
         : "${WIDTH:=64}" "${LAYERS:=2}" "${TOKENS:=4000}" "${TEST:=24}"
         ;;
     # Minutes: shows that every step runs, not how well the models do.
     smoke)
         : "${SIDE:=8}" "${FACTOR:=2}" "${PATCHES:=100}"
-        : "${BASE_UPDATES:=20}" "${HEAD_UPDATES:=10}"
+        : "${BASE_UPDATES:=20}" "${HEAD_UPDATES:=10}" "${TUNED_UPDATES:=10}"
         : "${WIDTH:=32}" "${LAYERS:=1}" "${TOKENS:=2000}" "${TEST:=4}"
         ;;
     *) fail "PROFILE: $PROFILE is neither full nor smoke" ;;

@@ -13,15 +13,10 @@ import resource, sys, torch
 from fairseq_specdec.generation.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
-def use():
-    x = torch.empty(1 << 20).fill_(1.0)
-    y = torch.log_softmax(x.view(4, -1), 1)
-    return float(y[0, 0])
-for _ in range(3):
-    use()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(50):
-    use()
+# Each block is larger than all before: by default each comes from the system, and goes back.
+for megabytes in range(5, 31):
+    torch.empty(megabytes << 18).fill_(1.0)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
@@ -38,7 +33,7 @@ def faults(how):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_pages_are_not_fetched_again():
     plain, kept = faults("plain"), faults("keep")
-    assert kept < 500 and kept < plain / 4
+    assert 0 < kept < plain / 5  # the largest block's pages once, not every block's
 
 
 def test_what_the_user_set_is_left_alone(monkeypatch):
