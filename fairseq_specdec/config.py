@@ -60,6 +60,17 @@ class TranslationSpecDecConfig(TranslationConfig):
             "always draft k; gad stays exact)"
         },
     )
+    draft_budget: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "iad, gad, sps, and blockwise with exact acceptance, where it changes nothing "
+            "but the time: draft tokens of all sentences together, 0 or more, that one "
+            "verification may be expected to read in vain, by the acceptance so far; drafts "
+            "shorten to fit, the more sentences the shorter, and none is made for some "
+            "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
+            "GPU; 0: always draft k, as the papers do)"
+        },
+    )
     top_beta: int = field(
         default=3,
         metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},

@@ -110,7 +110,7 @@ def make_generator(case, args=None, models=None, lossless=True, **settings):
     if own.drafter is not None:
         given["drafter_path"] = __file__  # any file: `load` reads none
     words = make_task().tgt_dict
-    return build_generator(
+    generator = build_generator(
         models or [own.verifier()],
         words,
         words,
@@ -118,6 +118,9 @@ def make_generator(case, args=None, models=None, lossless=True, **settings):
         decoding_settings(**given),
         load=lambda *_: copy.deepcopy(own.drafter()),
     )
+    if "draft_budget" not in settings:  # whole drafts, however many rows
+        generator.spare_rows, generator.gives_up = None, False
+    return generator
 
 
 def decode(generator, sample, prefix=None):

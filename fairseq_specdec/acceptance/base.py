@@ -26,10 +26,12 @@ class AcceptanceRule:
 
     Class attributes:
         lossless: the output equals what the verifier alone would have produced.
+        any_draft: what comes out, or its distribution, does not depend on what is drafted.
         needs_draft_probabilities: the rule asks for ``draft_log_probs``.
     """
 
     lossless = False
+    any_draft = False
     needs_draft_probabilities = False
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ class ExactRule(AcceptanceRule):
     """
 
     lossless = True
+    any_draft = True
 
     def accept(
         self,

@@ -30,6 +30,7 @@ class MinimumBlockRule(AcceptanceRule):
         self.rule = rule
         self.minimum = minimum
         self.lossless = rule.lossless and minimum == 1
+        self.any_draft = rule.any_draft and minimum == 1
         self.needs_draft_probabilities = rule.needs_draft_probabilities
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:

@@ -100,6 +100,7 @@ class SamplingRule(AcceptanceRule):
 
     # The distribution is the verifier's; no single output is.
     lossless = False
+    any_draft = True
     needs_draft_probabilities = True
 
     def __init__(self, sampler: Sampler) -> None:

@@ -75,6 +75,7 @@ class ReplayedDrafter(Drafter):
         self.script = script
         self.eos, self.filler = eos, filler
         self.read_layers = drafter.read_layers
+        self.adaptive = False  # the script decides, and counts every iteration
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         self.drafter.start(net_input, max_len, encoder_out)

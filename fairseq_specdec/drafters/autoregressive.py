@@ -87,10 +87,16 @@ class AutoregressiveDrafter(Drafter):
         room = [0]
         if not self.silent:
             self._roll_back(lengths, host_lengths)
-            room = [max(0, min(self.window, self.last - have)) for have in host_lengths]
+            window = self.window if self.most is None else min(self.window, self.most)
+            room = [max(0, min(window, self.last - have)) for have in host_lengths]
         if max(room) == 0:
             return Draft(tokens.new_zeros(tokens.size(0), 0), torch.zeros_like(lengths))
         return self._draft(tokens, lengths, host_lengths, max(room))
+
+    def stand_by(self, lengths: Tensor, host_lengths: List[int]) -> None:
+        # Now, while it can be told which of the drafts last fed were accepted.
+        if not self.silent:
+            self._roll_back(lengths, host_lengths)
 
     def _roll_back(self, lengths: Tensor, host_lengths: List[int]) -> None:
         """Forget drafts that were not accepted.

@@ -23,6 +23,13 @@ class Draft(NamedTuple):
     log_probs: Optional[Tensor] = None
     steps: int = 0
 
+    def cut(self, most: int) -> Draft:
+        """The first ``most`` tokens of every row."""
+        if self.tokens.size(1) <= most:
+            return self
+        log_probs = None if self.log_probs is None else self.log_probs[:, :most]
+        return Draft(self.tokens[:, :most], self.lengths.clamp(max=most), log_probs, self.steps)
+
 
 class Drafter:
     """Proposes tokens for all live rows of a batch; one instance serves one batch at a time.
@@ -30,9 +37,16 @@ class Drafter:
     Class attributes:
         read_layers: the verifier's decoder layers, counted from 1, whose states ``observe`` wants;
             empty for a drafter that reads none.
+        adaptive: it may be left out of an iteration, and asked for fewer tokens than it can draft.
+
+    Attributes:
+        most: tokens that the loop can use of the next draft, 1 or more; None for any number. A
+            drafter may draft more, in vain.
     """
 
     read_layers: Sequence[int] = ()
+    adaptive = True
+    most: Optional[int] = None
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         """Begin a batch.
@@ -61,6 +75,9 @@ class Drafter:
             host_lengths: the same numbers as Python ints.
         """
         raise NotImplementedError
+
+    def stand_by(self, lengths: Tensor, host_lengths: List[int]) -> None:
+        """This iteration drafts nothing (arguments as for ``propose``, which is not called)."""
 
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""

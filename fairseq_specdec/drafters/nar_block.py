@@ -92,7 +92,8 @@ class NarBlockDrafter(Drafter):
         self.sampler = sampler
         self.stack: Optional[DecoderStack] = None
         self.read_layers = getattr(model.encoder, "read_layers", ())
-        self.states: Optional[Tensor] = None
+        self.observed: List[Any] = []  # since the last draft: (states, sizes), or the rows kept
+        self.adaptive = not self.decoder.whole_blocks
         self.first = int(self.decoder.start_symbol)  # where the first token stands
         self.limit = learned_limit(self.decoder.embed_positions, self.decoder.padding_idx)
 
@@ -117,8 +118,7 @@ class NarBlockDrafter(Drafter):
                 return
             with self.stopwatch("encoder"):
                 encoder_out = self.encode(net_input)
-        else:
-            self.states = None
+        self.observed = []
         masks = encoder_out["encoder_padding_mask"]
         self.stack.start(
             encoder_out["encoder_out"][0].to(self.decoder.output_projection.weight.dtype),
@@ -130,8 +130,32 @@ class NarBlockDrafter(Drafter):
         )
 
     def observe(self, states: Tensor, sizes: Tensor) -> None:
-        self.states = states.to(self.decoder.output_projection.weight.dtype)
-        self.sizes = sizes
+        self.observed.append((states, sizes))
+
+    def _states(self) -> Optional[Tuple[Tensor, Tensor]]:
+        """All that was observed since the last draft: [B, W, n C], and how many count, long [B].
+
+        Iterations without a draft leave their states unread; they are put side by side here.
+        """
+        found: List[Tuple[Tensor, Tensor]] = []
+        rows: Optional[Tensor] = None
+        for event in reversed(self.observed):
+            if isinstance(event, Tensor):
+                rows = event if rows is None else event[rows]
+            else:
+                found.append(event if rows is None else tuple(x[rows] for x in event))
+        self.observed = []
+        if not found:
+            return None
+        states, sizes = found.pop()
+        if found:
+            width = sum(more.size(1) for more, _ in found)
+            states = torch.nn.functional.pad(states, (0, 0, 0, width))
+        for more, size in reversed(found):
+            columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
+            states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
+            sizes = sizes + size
+        return states.to(self.decoder.output_projection.weight.dtype), sizes
 
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
         assert self.stack is not None
@@ -141,6 +165,8 @@ class NarBlockDrafter(Drafter):
         if self.limit is not None:
             room = min(room, self.limit - longest - self.first)
         masks = max(0, min(self.block_size, room))
+        if self.most is not None:
+            masks = min(masks, self.most)
         if masks > 0 and self.decoder.whole_blocks:
             masks = self.block_size
         # Once without room, states went by unread: a reading drafter stays silent.
@@ -174,8 +200,12 @@ class NarBlockDrafter(Drafter):
                 token_at = token_at.clamp(max=self.limit - 1)
         cache.aim(mask_at if even else torch.cat([slot, mask_at], 1), cached[0] if even else None)
         read = last = None
-        if self.states is not None:
-            read, last = self.read_states(self.states[:, :fresh], self.sizes)
+        observed = self._states()
+        if observed is not None:
+            states, sizes = observed
+            read, last = self.read_states(states[:, :fresh], sizes)
+            if cached[0] == 0 and self.first == 1:  # nothing predicted the start symbol
+                read = torch.nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
         column = token_at if self.first == 1 else token_at + 1  # column 0 is the start symbol
         x, again = self.decoder.embed_block(
             tokens.gather(1, column), token_at, mask_at, self.source, read, last
@@ -218,8 +248,7 @@ class NarBlockDrafter(Drafter):
         if self.silent:
             return
         self.stack.prune(keep, host_keep)
-        if self.states is not None:
-            self.states = self.states.index_select(0, keep)
-            self.sizes = self.sizes.index_select(0, keep)
+        if self.observed:
+            self.observed.append(keep)
         if self.source is not None:
             self.source = tuple(x.index_select(0, keep) for x in self.source)

@@ -15,6 +15,7 @@ from fairseq_specdec.trace.files import check_path
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .allocator import keep_freed_memory
+from .draft_budget import CPU_SPARE
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
@@ -116,6 +117,8 @@ def check_settings(settings: Any) -> None:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
     if not 0 <= settings.draft_confidence <= 1:
         raise ValueError(f"--draft-confidence {settings.draft_confidence}: must be from 0 to 1")
+    if settings.draft_budget is not None and settings.draft_budget < 0:
+        raise ValueError(f"--draft-budget {settings.draft_budget}: must be 0 or more")
     if settings.drafter_dtype not in DRAFTER_DTYPES:
         raise ValueError(
             f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
@@ -223,8 +226,12 @@ def build_generator(
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
     )
-    if not next(models[0].parameters()).is_cuda:
+    on_cpu = not next(models[0].parameters()).is_cuda
+    if on_cpu:
         keep_freed_memory()
+    spare = settings.draft_budget
+    if spare is None and on_cpu:
+        spare = CPU_SPARE
     return SpeculativeGenerator(
         Verifier(models, getattr(args, "temperature", 1.0), drafter.read_layers),
         drafter,
@@ -238,4 +245,6 @@ def build_generator(
         keep_trace=bool(getattr(args, "retain_iter_history", False)),
         strategy=settings.strategy,
         stats=stats,
+        spare_rows=spare or None,
+        gives_up=settings.draft_budget != 0,
     )

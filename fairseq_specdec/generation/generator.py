@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafters import Drafter
+from fairseq_specdec.drafters import Draft, Drafter
 from fairseq_specdec.verifier.verifier import Verifier
 
+from .draft_budget import DraftBudget
 from .hypotheses import Iteration, hypothesis
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
@@ -34,6 +35,10 @@ class SpeculativeGenerator(nn.Module):
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
         strategy: name for the log.
         stats: counters to add to.
+        spare_rows: draft tokens of all rows that a verification may be expected to read in vain;
+            None for no limit.
+        gives_up: draft seldom where drafts keep failing. Both are heeded only where it changes
+            nothing but the time.
     """
 
     def __init__(
@@ -50,6 +55,8 @@ class SpeculativeGenerator(nn.Module):
         keep_trace: bool,
         strategy: str,
         stats: DecodingStats,
+        spare_rows: Optional[int] = None,
+        gives_up: bool = False,
     ) -> None:
         super().__init__()
         self.verifier = verifier
@@ -64,6 +71,8 @@ class SpeculativeGenerator(nn.Module):
         self.keep_trace = keep_trace
         self.strategy = strategy
         self.stats = stats
+        self.spare_rows = spare_rows
+        self.gives_up = gives_up
         self.recorder: Any = None  # the task's, for --trace-path
         # fairseq's command lines ask the generator which symbols to hide.
         self.symbols_to_strip_from_output = {policy.eos}
@@ -72,6 +81,12 @@ class SpeculativeGenerator(nn.Module):
         """The models' weights changed: read them again at the next batch."""
         self.verifier.refresh()
         self.drafter.refresh()
+
+    def draft_budget(self) -> DraftBudget:
+        """How much to draft, for one batch."""
+        if self.rule.any_draft and self.drafter.adaptive:
+            return DraftBudget(self.spare_rows, self.gives_up)
+        return DraftBudget(None, False)
 
     def length_limit(self, source_width: int) -> int:
         """Most tokens before </s> for a batch of this padded source width.
@@ -166,6 +181,7 @@ class Batch:
         self.max_len = owner.length_limit(source_width)
         with stopwatch("encoder"):
             encoder_outs = owner.verifier.encode(net_input)
+        self.budget = owner.draft_budget()
         owner.verifier.start(encoder_outs, self.max_len, 32)
         owner.drafter.start(net_input, self.max_len, encoder_outs[0])
         self.prefix = prefix
@@ -181,6 +197,17 @@ class Batch:
         self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
         self.finished: List[Any] = [None] * rows
 
+    def _draft(self) -> Draft:
+        """What the drafter proposes, within the budget."""
+        most = self.budget.most(len(self.host_lengths))
+        drafter = self.owner.drafter
+        if most == 0:
+            drafter.stand_by(self.lengths, self.host_lengths)
+            return Draft(self.tokens[:, :0], torch.zeros_like(self.lengths))
+        drafter.most = most
+        draft = drafter.propose(self.tokens, self.lengths, self.host_lengths)
+        return draft if most is None else draft.cut(most)
+
     def _room(self, width: int) -> None:
         """Let a block of ``width`` tokens be written behind the longest row."""
         missing = max(self.host_lengths) + 1 + width - self.tokens.size(1)
@@ -194,10 +221,9 @@ class Batch:
         owner, stats = self.owner, self.stats
         before = stats.stopwatch.lap() if owner.keep_trace else None
         with stats.stopwatch("drafter"):
-            draft = owner.drafter.propose(self.tokens, self.lengths, self.host_lengths)
+            draft = self._draft()
         # A draft may reach the length limit, not pass it: there only </s> can follow.
-        most = self.max_len - min(self.host_lengths)
-        drafted = draft.tokens[:, :most]
+        drafted = draft.tokens[:, : self.max_len - min(self.host_lengths)]
         width = drafted.size(1)
         lengths = torch.minimum(draft.lengths, self.max_len - self.lengths).clamp(max=width)
         self._room(width + 1)
@@ -259,6 +285,7 @@ class Batch:
             now = stats.stopwatch.lap()
             seconds = (now[0] - before[0], now[1] - before[1], now[2] - before[2])
         keep = []
+        tried = kept = cut = 0
         for row, (size, done, accepted, proposed, broken, *trace) in enumerate(host):
             if broken:
                 self._refuse(row, size)
@@ -267,9 +294,13 @@ class Batch:
             self.host_lengths[row] += size
             stats.emitted += size
             stats.accepted += accepted
+            tried += int(proposed > 0)
+            kept += accepted
             stats.drafted += proposed
             # A row that emitted no more than it accepted ended inside its draft.
-            stats.rollbacks += int(accepted < min(proposed, size))
+            rolled_back = int(accepted < min(proposed, size))
+            stats.rollbacks += rolled_back
+            cut += rolled_back
             if owner.keep_trace:
                 draft, emitted = trace[:proposed], trace[width : width + size]
                 best = trace[2 * width + 1 :][:size]
@@ -281,6 +312,7 @@ class Batch:
             else:
                 keep.append(row)
         stats.iterations += len(host)
+        self.budget.learn(tried, kept, cut)
         if not keep:
             self.host_lengths = []
         elif len(keep) < len(host):

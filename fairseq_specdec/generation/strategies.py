@@ -59,6 +59,7 @@ OWN_FLAGS = {
     "drafter_dtype": (*BLOCK_DRAFTED, "sps", "bild"),
     "collapse_repeats": BLOCK_DRAFTED,
     "draft_confidence": BLOCK_DRAFTED,
+    "draft_budget": ("iad", "gad", "sps", "blockwise"),
     "top_beta": ("gad++", "specdec"),
     "tau": ("gad++", "specdec"),
     "accept_top_k": ("blockwise",),

@@ -96,6 +96,8 @@ class AcceptedTokens:
             ),
             stats=stats,
         )
+        # Whole blocks, however many sentences there are: they are what is measured.
+        generator.spare_rows, generator.gives_up = None, False
         batch = {key: net_input[key][:wanted] for key in ("src_tokens", "src_lengths")}
         generator.generate([self.verifier], {"net_input": batch})
         return {"n_emitted": stats.emitted, "n_iterations": stats.iterations}

@@ -7,7 +7,7 @@ and values fused into one product) and run over [cached prefix + block].
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -61,11 +61,9 @@ class _Layer:
         self.final_norm = Norm(layer.final_layer_norm)
 
 
-def _split(keys_values: Tensor, heads: int) -> Tuple[Tensor, Tensor]:
-    """[B, T, 2C] -> keys and values, each [B, T, H, C/H], as views."""
-    rows, slots, width = keys_values.shape
-    both = keys_values.view(rows, slots, 2, heads, width // (2 * heads))
-    return both[:, :, 0], both[:, :, 1]
+def _by_heads(keys_values: Tensor, heads: int) -> Tensor:
+    """[B, T, 2C] -> keys and values [2, B, H, T, C/H], in one piece."""
+    return keys_values.unflatten(2, (2, heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
 
 
 class DecoderStack:
@@ -96,14 +94,15 @@ class DecoderStack:
         self.project_out = decoder.project_out_dim
         self.vocabulary = Linear.of(decoder.output_projection)
         # A blockwise model's output is that of its head 1.
-        heads = getattr(decoder, "block_heads", None)
-        learned = heads is not None and heads.first_is_learned
-        self.first_head = PackedHeads(heads, 1, 1) if learned else None
+        outputs = getattr(decoder, "block_heads", None)
+        learned = outputs is not None and outputs.first_is_learned
+        self.first_head = PackedHeads(outputs, 1, 1) if learned else None
         self.width = self.layers[0].out.weight.size(0)
-        self.cache = KVCache(len(self.layers), 2 * self.width)
+        heads = self.layers[0].heads
+        self.cache = KVCache(len(self.layers), heads, self.width // heads)
         self.read_layers = set(read_layers)
         self.read: Optional[Tensor] = None
-        self.cross: List[Tuple[Tensor, Tensor]] = []
+        self.cross: List[Tensor] = []  # per layer keys and values [2, B, H, S, D]
         self.cross_mask: Optional[Tensor] = None
 
     def start(self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int) -> None:
@@ -115,7 +114,7 @@ class DecoderStack:
             capacity: cache slots to prepare.
         """
         source = encoder_out.transpose(0, 1).contiguous()
-        self.cross = [_split(x.cross_key_value(source), x.heads) for x in self.layers]
+        self.cross = [_by_heads(x.cross_key_value(source), x.heads) for x in self.layers]
         self.cross_mask = None
         if padding_mask is not None and bool(padding_mask.any()):
             self.cross_mask = ~padding_mask[:, None, None, :]
@@ -151,7 +150,7 @@ class DecoderStack:
             if layer.pre_norm:
                 x = layer.self_norm(x)
             fused = layer.qkv(x)
-            keys, values = _split(self.cache.write(i, fused[..., size:], upto), layer.heads)
+            keys, values = self.cache.write(i, fused[..., size:], upto)
             if last is not None and i + 1 == len(self.layers):
                 fused, residual = fused[:, -last:], residual[:, -last:]
                 mask = None if mask is None else mask[:, :, -last:]
@@ -164,8 +163,7 @@ class DecoderStack:
             if layer.pre_norm:
                 x = layer.cross_norm(x)
             query = layer.cross_query(x).unflatten(2, (layer.heads, -1))
-            keys, values = self.cross[i]
-            x = residual + layer.cross_out(attend(query, keys, values, self.cross_mask))
+            x = residual + layer.cross_out(attend(query, *self.cross[i], self.cross_mask))
             if not layer.pre_norm:
                 x = layer.cross_norm(x)
 
@@ -192,6 +190,6 @@ class DecoderStack:
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         """Keep only these rows."""
         self.cache.prune(keep, host_keep)
-        self.cross = [(k.index_select(0, keep), v.index_select(0, keep)) for k, v in self.cross]
+        self.cross = [both.index_select(1, keep) for both in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask.index_select(0, keep)

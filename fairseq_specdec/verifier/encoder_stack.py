@@ -34,7 +34,7 @@ class _Layer:
         if self.pre_norm:
             x = self.self_norm(x)
         query, key, value = self.qkv(x).unflatten(2, (3, self.heads, -1)).unbind(2)
-        x = residual + self.out(attend(query, key, value, mask))
+        x = residual + self.out(attend(query, key.transpose(1, 2), value.transpose(1, 2), mask))
         if not self.pre_norm:
             x = self.self_norm(x)
         residual = x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -16,17 +16,20 @@ class KVCache:
     rejected draft is only a smaller ``lengths[b]``. Stale slots are finite numbers (never
     uninitialised memory), because a masked NaN would still poison the attention.
 
-    The buffers outlive a batch: ``start`` reuses them when they are large enough.
+    The buffers outlive a batch: ``start`` reuses them when they are large enough. Each head's slots
+    lie side by side, so that all heads of all rows are one batch of products to attention.
 
     Args:
         layers: decoder layers.
-        width: size of one slot, keys and values side by side (2 C).
+        heads: H, attention heads of a layer.
+        dim: D, size of a key of one head.
     """
 
-    def __init__(self, layers: int, width: int) -> None:
+    def __init__(self, layers: int, heads: int, dim: int) -> None:
         self.layers = layers
-        self.width = width
-        self.slots: List[Tensor] = []  # per layer [rows, capacity, width]
+        self.heads = heads
+        self.dim = dim
+        self.slots: List[Tensor] = []  # per layer keys and values [2, rows, H, capacity, D]
         self.lengths = torch.zeros(0, dtype=torch.long)
         self.host_lengths: List[int] = []
         self._flat: Optional[Tensor] = None
@@ -37,7 +40,7 @@ class KVCache:
 
     @property
     def capacity(self) -> int:
-        return self.slots[0].size(1) if self.slots else 0
+        return self.slots[0].size(3) if self.slots else 0
 
     def nbytes(self) -> int:
         """Bytes held by the buffers."""
@@ -53,13 +56,13 @@ class KVCache:
         """
         fits = (
             len(self.slots) == self.layers
-            and self.slots[0].size(0) >= rows
-            and self.slots[0].size(1) >= capacity
+            and self.slots[0].size(1) >= rows
+            and self.slots[0].size(3) >= capacity
             and self.slots[0].dtype == like.dtype
             and self.slots[0].device == like.device
         )
         if not fits:
-            shape = (rows, max(capacity, self.capacity), self.width)
+            shape = (2, rows, self.heads, max(capacity, self.capacity), self.dim)
             self.slots = [like.new_zeros(shape) for _ in range(self.layers)]
         self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
         self.host_lengths = [0] * rows
@@ -71,8 +74,8 @@ class KVCache:
             return
         grown = max(slots, 2 * old)
         for i, buffer in enumerate(self.slots):
-            larger = buffer.new_zeros(buffer.size(0), grown, self.width)
-            larger[:, :old] = buffer
+            larger = buffer.new_zeros(*buffer.shape[:3], grown, self.dim)
+            larger[:, :, :, :old] = buffer
             self.slots[i] = larger
 
     def aim(self, slot: Tensor, contiguous_from: Optional[int]) -> None:
@@ -85,29 +88,33 @@ class KVCache:
         """
         self._from = contiguous_from
         if contiguous_from is None:
-            base = torch.arange(slot.size(0), device=slot.device) * self.capacity
-            self._flat = (slot + base.unsqueeze(1)).view(-1)
+            _, rows, heads, capacity, _ = self.slots[0].shape
+            first = torch.arange(2 * rows * heads, device=slot.device) * capacity
+            first = first.view(2, rows, heads, 1)[:, : slot.size(0)]
+            self._flat = (first + slot.unsqueeze(1)).view(-1)
 
-    def write(self, layer: int, entries: Tensor, upto: int) -> Tensor:
+    def write(self, layer: int, entries: Tensor, upto: int) -> Tuple[Tensor, Tensor]:
         """Store keys and values where ``aim`` said, and return what attention reads.
 
         Args:
             layer: index of the layer.
-            entries: [B, W, 2C].
+            entries: [B, W, 2 H D], keys of all heads, then values.
             upto: slots to return, T.
 
         Returns:
-            [B, T, 2C], a view of the buffer.
+            Keys and values, each [B, H, T, D], views of the buffer.
         """
         buffer = self.slots[layer]
         rows, width = entries.size(0), entries.size(1)
+        entries = entries.unflatten(2, (2, self.heads, self.dim)).permute(2, 0, 3, 1, 4)
         if self._from is not None:
-            buffer[:rows, self._from : self._from + width] = entries
+            buffer[:, :rows, :, self._from : self._from + width] = entries
         else:
             assert self._flat is not None
-            flat = buffer.view(-1, self.width)
-            flat.index_copy_(0, self._flat, entries.reshape(-1, self.width))
-        return buffer[:rows, :upto]
+            flat = buffer.view(-1, self.dim)
+            flat.index_copy_(0, self._flat, entries.reshape(-1, self.dim))
+        seen = buffer[:, :rows, :, :upto]
+        return seen[0], seen[1]
 
     def commit(self, lengths: Tensor, host_lengths: List[int]) -> None:
         """Set the committed lengths: the rollback.
@@ -128,6 +135,7 @@ class KVCache:
         """
         live = max((self.host_lengths[r] for r in host_keep), default=0)
         for buffer in self.slots:
-            buffer[: len(host_keep), :live] = buffer[:, :live].index_select(0, keep)
+            kept = buffer[:, :, :, :live].index_select(1, keep)
+            buffer[:, : len(host_keep), :, :live] = kept
         self.lengths = self.lengths.index_select(0, keep)
         self.host_lengths = [self.host_lengths[r] for r in host_keep]

@@ -180,7 +180,7 @@ def generator_for(strategy, args, tmp_path, **settings):
     if DRAFTERS[strategy] is not None:
         settings = dict(settings, drafter_path=str(path), block_size=2)
     given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)
-    return build_generator(
+    generator = build_generator(
         [VERIFIER],
         words(),
         words(),
@@ -188,6 +188,8 @@ def generator_for(strategy, args, tmp_path, **settings):
         decoding_settings(strategy=strategy, **settings),
         load=lambda *_: copy.deepcopy(DRAFTERS[strategy]),
     )
+    generator.spare_rows = None  # thousands of rows would leave nothing to draft
+    return generator
 
 
 def draw(generator, samples=SAMPLES, seed=0):

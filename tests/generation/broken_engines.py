@@ -35,7 +35,7 @@ def leave_neighbours_sources(monkeypatch):
 
     def prune(self, keep, host_keep):
         self.cache.prune(keep, host_keep)
-        self.cross = [(k[: len(host_keep)], v[: len(host_keep)]) for k, v in self.cross]
+        self.cross = [both[:, : len(host_keep)] for both in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask[: len(host_keep)]
 

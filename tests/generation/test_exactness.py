@@ -103,7 +103,7 @@ def block_drafter(verifier, kind):
     return NarBlockDrafter(model, 4, PAD, Stopwatch(), dtype, kind == "gad-collapsed", confidence)
 
 
-def decode(models, sample, strategy, args, outputs=(), prefix=None):
+def decode(models, sample, strategy, args, outputs=(), prefix=None, budget=(None, False)):
     words = make_task().tgt_dict
     drafter = None
     if strategy in KINDS:
@@ -114,6 +114,7 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None):
     generator = build_generator(
         models, words, words, args, decoding_settings(strategy=name), drafter=drafter
     )
+    generator.spare_rows, generator.gives_up = budget
     return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)], generator
 
 
@@ -130,11 +131,11 @@ def check(ours, reference):
         assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
 
 
-def compare(models, strategy, args, left=True, prefix=None, chosen=SENTENCES):
+def compare(models, strategy, args, left=True, prefix=None, chosen=SENTENCES, budget=(None, False)):
     sample = make_sample(chosen, left)
     reference = stock(models, sample, args, prefix)
     outputs = [h["tokens"].tolist() for h in reference]
-    ours, generator = decode(models, sample, strategy, args, outputs, prefix)
+    ours, generator = decode(models, sample, strategy, args, outputs, prefix, budget)
     check(ours, reference)
     return outputs, generator.stats
 

@@ -11,12 +11,14 @@ def entries(rows, width, value):
 
 
 def write(cache, start, width, value):
-    """Write a block at a start per row, as the verifier does; returns what attention reads."""
+    """Write a block at a start per row, as the verifier does; returns the keys of head 0."""
     slot = causal_horizon(torch.tensor(start), width)
     even = len(set(start)) == 1
     cache.reserve(max(start) + width)
     cache.aim(slot, start[0] if even else None)
-    return cache.write(0, entries(len(start), width, value), max(start) + width)
+    keys, values = cache.write(0, entries(len(start), width, value), max(start) + width)
+    assert torch.equal(keys, values)
+    return keys[:, 0]
 
 
 def commit(cache, lengths):
@@ -24,7 +26,7 @@ def commit(cache, lengths):
 
 
 def test_rejected_tokens_are_overwritten():
-    cache = KVCache(1, 4)
+    cache = KVCache(1, 2, 1)
     cache.start(2, 8, LIKE)
     write(cache, [0, 0], 4, 1.0)
     commit(cache, [2, 1])  # rolled back
@@ -34,7 +36,7 @@ def test_rejected_tokens_are_overwritten():
 
 
 def test_grows_without_losing_anything():
-    cache = KVCache(1, 4)
+    cache = KVCache(1, 2, 1)
     cache.start(2, 2, LIKE)
     write(cache, [0, 0], 2, 1.0)
     seen = write(cache, [2, 1], 5, 2.0)
@@ -44,7 +46,7 @@ def test_grows_without_losing_anything():
 
 
 def test_pruned_rows_keep_their_own_past():
-    cache = KVCache(1, 4)
+    cache = KVCache(1, 2, 1)
     cache.start(3, 8, LIKE)
     cache.aim(causal_horizon(torch.zeros(3, dtype=torch.long), 2), 0)
     cache.write(0, torch.arange(3.0).view(3, 1, 1).expand(3, 2, 4), 2)
@@ -56,7 +58,7 @@ def test_pruned_rows_keep_their_own_past():
 
 
 def test_a_smaller_batch_reuses_the_buffers():
-    cache = KVCache(2, 4)
+    cache = KVCache(2, 2, 1)
     cache.start(4, 8, LIKE)
     before = [buffer.data_ptr() for buffer in cache.slots]
     cache.start(2, 4, LIKE)
@@ -71,3 +73,22 @@ def test_each_query_sees_its_own_past_only():
         [[1, 1, 1, 0], [1, 1, 1, 1]],
         [[1, 0, 0, 0], [1, 1, 0, 0]],
     ]
+
+
+def test_every_head_gets_its_own_part():
+    """Keys of all heads come first, then values; even and ragged writes agree."""
+    heads, dim, width = 3, 2, 4
+    block = torch.randn(2, width, 2 * heads * dim)
+    wanted = block.view(2, width, 2, heads, dim)
+    for start in ([1, 1], [0, 2]):
+        cache = KVCache(1, heads, dim)
+        cache.start(5, 8, LIKE)
+        cache.start(2, 8, LIKE)  # fewer rows than the buffers have
+        cache.aim(
+            causal_horizon(torch.tensor(start), width), start[0] if len(set(start)) == 1 else None
+        )
+        keys, values = cache.write(0, block, 7)
+        assert keys.shape == values.shape == (2, heads, 7, dim)
+        for row, first in enumerate(start):
+            got = torch.stack([keys[row], values[row]])[:, :, first : first + width]
+            assert torch.equal(got, wanted[row].permute(1, 2, 0, 3))
