@@ -55,7 +55,8 @@ class Linear:
     @classmethod
     def of(cls, *modules: nn.Module) -> Linear:
         """One product for several nn.Linear of the same input, outputs side by side."""
-        weight = torch.cat([m.weight.detach() for m in modules])  # type: ignore[misc]
+        weights: List[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc]
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0]  # one alone needs no copy
         biases: List[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
         if biases and len(biases) != len(modules):
             raise ValueError("projections of one attention, some with and some without bias")
