@@ -48,6 +48,8 @@ def stock(models, sample, args):
 
 def decode(models, sample, args=None, strategy="blockwise", words=None, **settings):
     words = words or make_task().tgt_dict
+    if strategy == "blockwise":  # whole blocks, as the slow version drafts them
+        settings.setdefault("draft_budget", 0)
     generator = build_generator(
         models, words, words, args or flags(), decoding_settings(strategy=strategy, **settings)
     )
