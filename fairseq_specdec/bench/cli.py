@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from . import figures, memory, plots, provenance, replay_cli, session, tables
+from . import figures, memory, peers, plots, provenance, replay_cli, session, tables
 from .outputs import write_bytes, write_json, write_text
 from .page import page
 from .session import Session
@@ -51,7 +51,11 @@ class Bench:
         self.beam, self.greedy = (self.systems[asked.beams.index(width)] for width in (5, 1))
         self.run: Dict[str, Any] = {
             "provenance": provenance.record(
-                "specdec-bench", self.words, self._checkpoints(), self.workload.cuda
+                "specdec-bench",
+                self.words,
+                self._checkpoints(),
+                self.workload.cuda,
+                peers.versions(self.systems),
             ),
             "settings": self._settings(),
             "systems": [self._described(s, p) for s, p in zip(self.systems, self.plans)],
@@ -140,6 +144,7 @@ class Bench:
             "batch_size": size,
             "rows": rows,
             "sentences": self.greedy.sentences,
+            "load_average": provenance.load(),
             "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems},
             "seconds_by_pass": {
                 s.name: [round(sum(passes), 6) for passes in zip(*s.times)] for s in self.systems
@@ -193,14 +198,13 @@ class Bench:
         """Add every system's peak memory, measured in a process of its own."""
         found = {}
         for index, system in enumerate(_bar("memory")(self.systems)):
-            # Another engine's process would hold fairseq's copy of the model too.
-            engine = system.stats is None and system.steps_of_stock is None
-            found[system.name] = None if engine else memory.measure(index, self.words)
+            found[system.name] = memory.measure(index, self.words)
         for measured in self.run["runs"]:
             for row in measured["rows"]:
                 peaks = found[row["system"]]
-                if peaks is not None:
-                    row["memory_mb"] = peaks["peaks"][str(measured["batch_size"])] / 2**20
+                peak = peaks and peaks["peaks"][str(measured["batch_size"])]
+                if peaks and peak is not None:
+                    row["memory_mb"] = peak / 2**20
                     row["memory_before_mb"] = peaks["before"] / 2**20
         self.run["memory"] = memory.NOTE_GPU if self.workload.cuda else memory.NOTE_CPU
 
@@ -252,9 +256,12 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     """
     asked = session.read(words)
     bench = Bench(asked, words)
-    for size in asked.sizes:
-        bench.measure(size)
-        bench.write()  # so that a kill costs one batch size
+    try:
+        for size in asked.sizes:
+            bench.measure(size)
+            bench.write()  # so that a kill costs one batch size
+    finally:
+        peers.close(bench.systems)
     if not asked.args.no_memory:
         bench.measure_memory()
         bench.write()

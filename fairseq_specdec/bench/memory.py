@@ -8,41 +8,27 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import resource
 import subprocess
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-import torch
-
 from . import session
+from .peer_process import PeerSystem
+from .resident import peak, peak_resident
 
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
 LONGEST = 3
 
 NOTE_CPU = (
     "peak resident memory of a process that loads this system alone and decodes the longest "
-    "sentences, Python and its libraries included; not measured for other engines"
+    "sentences, Python and its libraries included"
 )
 NOTE_GPU = (
     "peak GPU memory allocated by a process that loads this system alone and decodes the longest "
-    "sentences; not measured for other engines"
+    "sentences; CTranslate2 does not tell"
 )
 
 logger = logging.getLogger(__name__)
-
-
-def peak_resident() -> int:
-    """Bytes: the most that this process has had in memory."""
-    if os.path.exists("/proc/self/status"):
-        # Not ru_maxrss, which a process inherits from the one that started it.
-        with open("/proc/self/status", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
@@ -56,13 +42,17 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     plan, make = asked.makers()[index]
     workload = asked.workload(plan.paths)
     system = make(workload)
-    peaks = {}
+    peaks: Dict[str, Optional[int]] = {}
     # Ascending: the peak so far is that of the largest batches so far.
     for size in sorted(asked.sizes):
         for sample in workload.batches(size)[-LONGEST:]:
             system.decode(sample, None, asked.config.common.seed if system.sampled else None)
-        on_gpu = workload.cuda
-        peaks[str(size)] = torch.cuda.max_memory_allocated() if on_gpu else peak_resident()
+        if isinstance(system, PeerSystem):
+            peaks[str(size)] = system.worker.peak
+        else:
+            peaks[str(size)] = peak(workload.cuda)
+    if isinstance(system, PeerSystem):
+        before = system.worker.before
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 

@@ -1,167 +1,155 @@
-"""Other engines on the same checkpoint (the extra ``peers``): CTranslate2."""
+"""Other engines on the same checkpoint (the extra ``peers``), each in a process of its own."""
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import importlib.util
-import os
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
-from fairseq import checkpoint_utils
-from torch import Tensor
 
+from .peer_process import PeerSystem, Worker
 from .systems import Plan
 from .timing import System
 from .workload import BenchError, Workload
 
-BEAMS = (5, 1)
 FLAG = "--peers"
+# Module of this package by the engine's Python package.
+ENGINES = {"ctranslate2": "peer_ctranslate2", "transformers": "peer_transformers"}
 
 
-def require(plan: Plan) -> None:
-    """Refuse what CTranslate2 cannot be measured with; no model is loaded.
+def _module(engine: str) -> Any:
+    return importlib.import_module(f"fairseq_specdec.bench.{ENGINES[engine]}")
+
+
+def engines(chosen: Optional[str]) -> List[str]:
+    """The engines to measure.
+
+    Args:
+        chosen: names joined by commas; None for all that are installed.
+
+    Raises:
+        BenchError: one is unknown or not installed, or none is.
+    """
+    installed = [name for name in ENGINES if importlib.util.find_spec(name) is not None]
+    names = installed if chosen is None else chosen.split(",")
+    for name in names:
+        if name not in ENGINES or names.count(name) > 1:
+            raise BenchError(
+                f"--peer-engines {chosen}: choose different ones of {', '.join(ENGINES)}"
+            )
+        if name not in installed:
+            raise BenchError(
+                f"--peer-engines {chosen}: {name} is not installed; install it with pip install "
+                "fairseq_specdec[peers], or leave it out"
+            )
+    if not names:
+        raise BenchError(
+            f"{FLAG}: needs {' or '.join(ENGINES)}; install them with pip install "
+            "fairseq_specdec[peers], or leave the flag out"
+        )
+    return names
+
+
+def require(plan: Plan, chosen: Optional[str]) -> List[str]:
+    """Refuse what other engines cannot be measured with; no model is loaded.
 
     Args:
         plan: stock decoding of ``--path``.
+        chosen: see ``engines``.
+
+    Returns:
+        the engines to measure.
 
     Raises:
-        BenchError: it is not installed, or a flag has no counterpart there.
+        BenchError: none is installed, or a flag has no counterpart there.
     """
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise BenchError(
-            f"{FLAG}: needs ctranslate2; install it with pip install fairseq_specdec[peers], or "
-            "leave the flag out"
-        )
+    names = engines(chosen)
+    titles = " and ".join(_module(name).TITLE for name in names)
     if len(plan.paths) > 1:
-        raise BenchError(f"{FLAG}: CTranslate2 decodes no ensembles; give one checkpoint to --path")
+        raise BenchError(f"{FLAG}: {titles} decode no ensembles; give one checkpoint to --path")
     unused = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
     for name, value in unused.items():
         if plan.generation.get(name, value) != value:
             flag = "--" + name.replace("_", "-")
-            raise BenchError(f"{FLAG}: {flag} has no counterpart in CTranslate2; leave one out")
+            raise BenchError(f"{FLAG}: {flag} has no counterpart in {titles}; leave one out")
+    return names
 
 
-class Peer:
-    """CTranslate2 behind the interface of fairseq's generators.
-
-    Args:
-        translator: ``ctranslate2.Translator``.
-        task: holds the dictionaries.
-        beam: width.
-        generation: fairseq's generation flags by field name.
-        folder: of the converted model; kept as long as this object.
-    """
-
-    def __init__(
-        self, translator: Any, task: Any, beam: int, generation: Dict[str, Any], folder: Any
-    ) -> None:
-        self.translator = translator
-        self.source, self.target = task.source_dictionary, task.target_dictionary
-        self.beam = beam
-        self.generation = generation
-        self.folder = folder
-
-    def generate(
-        self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
-    ) -> List[List[Dict[str, Any]]]:
-        """One hypothesis a sentence, ``tokens`` only; its models are not ``models``.
-
-        The engine takes words; turning numbers into words and back is part of the time.
-        """
-        rows = sample["net_input"]["src_tokens"]
-        hidden = (self.source.pad(), self.source.eos())
-        words = [[self.source[t] for t in row if t not in hidden] for row in rows.tolist()]
-        flags = self.generation
-        limit = flags.get("max_len_a", 0) * rows.size(1) + flags.get("max_len_b", 200)
-        found = self.translator.translate_batch(
-            words,
-            beam_size=self.beam,
-            length_penalty=flags.get("lenpen", 1),
-            max_input_length=0,
-            max_decoding_length=int(limit),
-            min_decoding_length=flags.get("min_len", 1),
-            no_repeat_ngram_size=flags.get("no_repeat_ngram_size", 0),
-        )
-        eos = self.target.eos()
-        return [
-            [{"tokens": torch.tensor([*map(self.target.index, one.hypotheses[0]), eos])}]
-            for one in found
-        ]
+def asked(args: Any, plan: Plan) -> List[str]:
+    """What ``--peers`` and ``--peer-engines`` ask for; arguments and errors as of ``require``."""
+    if args.peers:
+        return require(plan, args.peer_engines)
+    if args.peer_engines is not None:
+        raise BenchError(f"--peer-engines {args.peer_engines}: belongs to {FLAG}; give both")
+    return []
 
 
-def _legible(path: str, folder: str) -> str:
-    """A copy of a checkpoint's weights and settings, as fairseq 0.9 laid them out.
-
-    The converter asks for the name of the task, and for the settings as a Namespace; neither is in
-    every checkpoint.
-    """
-    state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    settings = state.get("args") or state["cfg"]["model"]
-    given = dict(vars(settings) if isinstance(settings, argparse.Namespace) else settings)
-    given.update(task="translation", arch=given.get("arch") or given["_name"])
-    copy = os.path.join(folder, "checkpoint.pt")
-    torch.save({"args": argparse.Namespace(**given), "model": state["model"]}, copy)
-    return copy
-
-
-def _converted(workload: Workload, path: str) -> Any:
-    """A temporary folder with the checkpoint in CTranslate2's format, under ``model``."""
-    from ctranslate2.converters import FairseqConverter
-
+def _converted(engine: str, workload: Any, path: str) -> Any:
+    """A temporary folder with the checkpoint as the engine takes it."""
+    module = _module(engine)
     folder = tempfile.TemporaryDirectory(prefix="specdec-bench-")
-    cfg = workload.task.cfg
-    data = cfg.data.split(os.pathsep)[0]
     try:
-        copy = _legible(path, folder.name)
-        converter = FairseqConverter(copy, data, cfg.source_lang, cfg.target_lang)
-        converter.convert(os.path.join(folder.name, "model"))
-        os.remove(copy)
-    except Exception as error:  # its own errors, and torch's or fairseq's under it
+        module.convert(workload, path, folder.name)
+    except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
         folder.cleanup()
+        others = ",".join(name for name in ENGINES if name != engine)
         raise BenchError(
-            f"{FLAG}: CTranslate2 cannot convert {path} ({type(error).__name__}: "
-            f"{str(error)[:300]}); leave the flag out"
+            f"{FLAG}: {module.TITLE} cannot represent {path} ({type(error).__name__}: "
+            f"{str(error)[:300]}); leave the flag out, or choose --peer-engines {others}"
         ) from error
     return folder
 
 
-def makers(plan: Plan, fp16: bool) -> List[Tuple[Plan, Callable[[Workload], System]]]:
+Maker = Callable[[Workload], System]
+
+
+def makers(plan: Plan, fp16: bool, names: Sequence[str]) -> List[Tuple[Plan, Maker]]:
     """A (plan, function) for every row, as ``Session.makers`` gives them.
 
     Args:
         plan: stock decoding of ``--path``.
-        fp16: measure the two half-precision formats instead.
+        fp16: measure the half-precision formats instead.
+        names: from ``require``.
     """
-    # One conversion for all rows of a workload.
-    folders: Dict[int, Any] = {}
+    # One process for all rows of an engine's format and a workload.
+    workers: Dict[Tuple[str, str, int], Worker] = {}
 
-    def of(name: str, kind: str, beam: int) -> Callable[[Workload], System]:
+    def of(engine: str, kind: str, name: str, row: Dict[str, Any]) -> Maker:
         def make(workload: Workload) -> System:
-            import ctranslate2
-
-            if id(workload) not in folders:
-                folders[id(workload)] = _converted(workload, plan.paths[0])
-            folder = folders[id(workload)]
-            try:
-                translator = ctranslate2.Translator(
-                    os.path.join(folder.name, "model"),
-                    device="cuda" if workload.cuda else "cpu",
-                    compute_type=kind,
-                    inter_threads=1,
-                    intra_threads=torch.get_num_threads(),
-                )
-            except (RuntimeError, ValueError) as error:
-                raise BenchError(f"{FLAG}: {name}: {error}; leave the flag out") from error
-            peer = Peer(translator, workload.task, beam, plan.generation, folder)
-            return System(name, peer, ())
+            key = (engine, kind, id(workload))
+            if key not in workers:
+                folder = _converted(engine, workload, plan.paths[0])
+                settings = {
+                    "folder": folder.name,
+                    "kind": kind,
+                    "cuda": workload.cuda,
+                    "threads": torch.get_num_threads(),
+                    "generation": plan.generation,
+                }
+                title = f"{_module(engine).TITLE} {kind}"
+                workers[key] = Worker(ENGINES[engine], title, settings, folder)
+            return PeerSystem(name, workers[key], row, workload.task, plan.generation)
 
         return make
 
-    rows = []
-    for kind in ("float16", "int8_float16") if fp16 else ("float32", "int8"):
-        for beam in BEAMS:
-            name = f"CTranslate2 {kind} beam {beam}"
-            rows.append((plan._replace(name=name, base=name), of(name, kind, beam)))
-    return rows
+    return [
+        (plan._replace(name=name, base=name), of(engine, kind, name, row))
+        for engine in names
+        for kind in _module(engine).kinds(fp16)
+        for name, row in _module(engine).rows(kind).items()
+    ]
+
+
+def versions(systems: Sequence[System]) -> Dict[str, str]:
+    """Releases of the engines among the systems."""
+    found = [system.worker for system in systems if isinstance(system, PeerSystem)]
+    return {worker.title.split()[0].lower(): worker.version for worker in found}
+
+
+def close(systems: Sequence[System]) -> None:
+    """End the engines' processes."""
+    for system in systems:
+        if isinstance(system, PeerSystem):
+            system.worker.close()

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
@@ -104,13 +104,15 @@ def versions() -> Dict[str, str]:
     }
     for name in ("fairseq", "numpy", "sacrebleu"):
         found[name] = str(getattr(importlib.import_module(name), "__version__", "unknown"))
-    if "ctranslate2" in sys.modules:
-        found["ctranslate2"] = sys.modules["ctranslate2"].__version__
     return found
 
 
 def record(
-    program: str, words: Sequence[str], checkpoints: Sequence[str], cuda: bool
+    program: str,
+    words: Sequence[str],
+    checkpoints: Sequence[str],
+    cuda: bool,
+    engines: Optional[Dict[str, str]] = None,
 ) -> Dict[str, Any]:
     """All that a figure depends on and that another run could differ in.
 
@@ -119,6 +121,7 @@ def record(
         words: its command line.
         checkpoints: files whose checksums are taken.
         cuda: whether a GPU did the work.
+        engines: releases of other engines that took part.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
     return {
@@ -126,11 +129,20 @@ def record(
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": commit(),
         "machine": machine(cuda),
-        "versions": versions(),
+        "versions": dict(versions(), **(engines or {})),
+        "load_average": load(),
         "threads": torch.get_num_threads(),
         "environment": {name: os.environ[name] for name in names if name in os.environ},
         "checkpoints": {path: "sha256:" + sha256(path) for path in sorted(set(checkpoints))},
     }
+
+
+def load() -> Optional[List[float]]:
+    """The machine's load averages over 1, 5 and 15 minutes; None where it does not tell."""
+    try:
+        return [round(each, 2) for each in os.getloadavg()]
+    except (AttributeError, OSError):
+        return None
 
 
 def line(facts: Dict[str, Any]) -> str:

@@ -65,7 +65,9 @@ class ReplayBench:
         self.systems = self._systems()
         self.run: Dict[str, Any] = {
             "replay": self._described(),
-            "provenance": provenance.record("specdec-bench", words, [], asked.cuda),
+            "provenance": provenance.record(
+                "specdec-bench", words, [], asked.cuda, peers.versions(self.systems)
+            ),
             "settings": {key: value for key, value in vars(args).items() if value is not None},
             "systems": [{"name": system.name} for system in self.systems],
             "quality": None,
@@ -135,11 +137,9 @@ class ReplayBench:
         self.models.save(path)
         length = self.asked.args.length  # of its steps: the engine does not count </s> apart
         plan = Plan("", (), {}, {"min_len": length, "max_len_b": length}, (path,), {}, "")
-        made = peers.makers(plan, self.asked.args.fp16)
+        made = peers.makers(plan, self.asked.args.fp16, self.asked.engines)
         found: List[System] = [make(self.models) for _, make in made]
         os.remove(path)
-        for system, (named, _) in zip(found, made):
-            system.name = named.name
         return found
 
     def _systems(self) -> List[System]:
@@ -149,7 +149,7 @@ class ReplayBench:
             stock(task, [verifier], beam, min_len=last, max_len_b=last, max_len_a=0)
             for beam in (5, 1)
         ]
-        if self.asked.args.peers:
+        if self.asked.engines:
             found += self._peers()
         return found + [self._ours(name) for name in self.asked.strategies]
 
@@ -250,7 +250,10 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     logger.warning("%s", NOTICE)
     with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
         bench = ReplayBench(asked, words, folder)
-        bench.measure()
+        try:
+            bench.measure()
+        finally:
+            peers.close(bench.systems)
     bench.write()
     say(bench.markdown())
     return bench.run

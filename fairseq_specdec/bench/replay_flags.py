@@ -89,7 +89,12 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--peers",
         action="store_true",
-        help="also measure CTranslate2 on the same random verifier; needs the extra peers",
+        help="also measure other engines on the same random verifier; needs the extra peers",
+    )
+    add(
+        "--peer-engines",
+        metavar="NAME[,NAME]",
+        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
     add("--json", metavar="FILE", help="write all figures here")
     add("--markdown", metavar="FILE", help="write the tables here")
@@ -108,6 +113,7 @@ class Asked(NamedTuple):
         strategies: rows beside stock.
         weights: for every strategy, of the sizes of its iterations from 1.
         shapes: where each came from, in words.
+        engines: of ``--peers``.
     """
 
     args: argparse.Namespace
@@ -116,6 +122,7 @@ class Asked(NamedTuple):
     strategies: List[str]
     weights: Dict[str, List[float]]
     shapes: Dict[str, str]
+    engines: List[str]
 
     @property
     def cuda(self) -> bool:
@@ -197,8 +204,7 @@ def read(words: Sequence[str]) -> Asked:
     for name in ("plots", "html"):
         if getattr(args, name):
             plots.require("--" + name)
-    if args.peers:
-        peers.require(Plan("", (), {}, {}, ("",), {}, ""))
+    engines = peers.asked(args, Plan("", (), {}, {}, ("",), {}, ""))
     size = paper_sizes.SIZES[args.replay]
     arch = _drafter_arch(args, size)
     strategies = _strategies(args, arch)
@@ -227,4 +233,4 @@ def read(words: Sequence[str]) -> Asked:
         shapes["iad"] = (
             f"every copied token right alike, {args.mean_copied:g} tokens an iteration asked"
         )
-    return Asked(args, size, arch, strategies, weights, shapes)
+    return Asked(args, size, arch, strategies, weights, shapes, engines)

@@ -91,8 +91,14 @@ def get_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--peers",
         action="store_true",
-        help="also measure CTranslate2 on the same checkpoint (float32 and int8, beam 5 and 1; "
-        "with --fp16 float16 and int8_float16); needs the extra peers",
+        help="also measure other engines on the same checkpoint, each in a process of its own: "
+        "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
+        "transformers (beam 5 and 1, prompt lookup); needs the extra peers",
+    )
+    group.add_argument(
+        "--peer-engines",
+        metavar="NAME[,NAME]",
+        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
     group.add_argument("--json", metavar="FILE", help="write all figures here")
     group.add_argument("--markdown", metavar="FILE", help="write the tables here")
@@ -151,6 +157,7 @@ class Session(NamedTuple):
         beams: widths of stock beam search.
         main: stock decoding of ``--path``.
         plans: the systems asked for.
+        engines: of ``--peers``.
     """
 
     args: argparse.Namespace
@@ -159,6 +166,7 @@ class Session(NamedTuple):
     beams: List[int]
     main: Plan
     plans: List[Plan]
+    engines: List[str]
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
@@ -176,8 +184,7 @@ class Session(NamedTuple):
             return lambda workload: build(plan, workload)
 
         rows: List[Any] = [(self.main, of_stock(beam)) for beam in self.beams]
-        if self.args.peers:
-            rows += peers.makers(self.main, self.config.common.fp16)
+        rows += peers.makers(self.main, self.config.common.fp16, self.engines)
         return rows + [(plan, of_plan(plan)) for plan in self.plans]
 
     def systems(self, workload: Workload) -> List[System]:
@@ -200,9 +207,8 @@ def read(words: Sequence[str]) -> Session:
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
     main = Plan("fairseq", (), {}, dict(generation, beam=1), paths, {}, "fairseq")
-    if args.peers:
-        peers.require(main)
+    engines = peers.asked(args, main)
     plans = make_plans(args.system, args.sweep, args)
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
-    return Session(args, convert_namespace_to_omegaconf(args), sizes, beams, main, plans)
+    return Session(args, convert_namespace_to_omegaconf(args), sizes, beams, main, plans, engines)

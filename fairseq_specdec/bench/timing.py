@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -80,6 +80,18 @@ class System:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
+    def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float]:
+        """Hypotheses of one batch, and the seconds that they took."""
+        on_gpu = sample["net_input"]["src_tokens"].is_cuda
+        prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
+        if on_gpu:
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
+        if on_gpu:
+            torch.cuda.synchronize()
+        return hypotheses, time.perf_counter() - started
+
     def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
         """Decode one batch.
 
@@ -88,17 +100,9 @@ class System:
             batch: its number; None for a warm-up, of which nothing is kept.
             seed: set beforehand; None leaves torch's generator alone.
         """
-        on_gpu = sample["net_input"]["src_tokens"].is_cuda
-        prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
         if seed is not None:
             torch.manual_seed(seed)
-        if on_gpu:
-            torch.cuda.synchronize()
-        started = time.perf_counter()
-        hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        if on_gpu:
-            torch.cuda.synchronize()
-        spent = time.perf_counter() - started
+        hypotheses, spent = self.timed(sample)
         if batch is None:
             return
         numbers = sample["id"].tolist()
