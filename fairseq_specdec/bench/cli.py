@@ -16,9 +16,10 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from . import figures, memory, peers, plots, provenance, replay_cli, session, tables
+from . import energy, figures, memory, peers, plots, provenance, replay_cli, session, tables
 from .outputs import write_bytes, write_json, write_text
 from .page import page
+from .resume import earlier
 from .session import Session
 from .systems import Plan, build_stock, lossless, reference_key
 from .text import Texts
@@ -61,9 +62,22 @@ class Bench:
             "systems": [self._described(s, p) for s, p in zip(self.systems, self.plans)],
             "quality": None,
             "memory": None,
+            "energy": None,
             "warnings": [],
             "runs": [],
         }
+        self.meter = None if asked.args.no_energy else energy.find(self.workload.cuda)
+        before = earlier(asked.args.json, self.run) if asked.args.resume else None
+        if before is not None:
+            times = [*before["provenance"].get("resumed", []), self.run["provenance"]["time"]]
+            before["provenance"]["resumed"] = times
+            self.run = before
+
+    @property
+    def left(self) -> List[int]:
+        """Batch sizes still to measure."""
+        done = {part["batch_size"] for part in self.run["runs"]}
+        return [size for size in self.asked.sizes if size not in done]
 
     def _checkpoints(self) -> List[str]:
         drafters = [plan.settings.get("drafter_path") for plan in self.asked.plans]
@@ -127,6 +141,12 @@ class Bench:
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
             self.run["quality"] = {"on": quality.on, "signature": quality.signature}
+        joules: Dict[str, float] = {}
+        if self.meter is not None:
+            self.run["energy"] = self.meter.what
+            joules = energy.a_sentence(
+                self.systems, batches, self.meter, self.asked.config.common.seed
+            )
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
             scores = quality.score if quality else None
@@ -136,6 +156,7 @@ class Bench:
                 self._check(system, reference, size),
                 sweep=plan.sweep,
                 base=plan.base if system.stats is not None else system.name,
+                energy_j=joules.get(system.name),
                 identical_to="fairseq beam 1"
                 + ("" if reference is self.greedy else f" of {':'.join(plan.paths)}"),
             )
@@ -257,12 +278,12 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     asked = session.read(words)
     bench = Bench(asked, words)
     try:
-        for size in asked.sizes:
+        for size in bench.left:
             bench.measure(size)
             bench.write()  # so that a kill costs one batch size
     finally:
         peers.close(bench.systems)
-    if not asked.args.no_memory:
+    if not asked.args.no_memory and bench.run["memory"] is None:
         bench.measure_memory()
         bench.write()
     say(bench.markdown())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -142,6 +142,10 @@ class RandomModels:
             sample = {"id": numbers, "nsentences": len(numbers), "net_input": net_input}
             found.append(utils.move_to_cuda(sample) if self.cuda else sample)
         return found
+
+    def models(self, paths: Sequence[str]) -> List[Any]:
+        """The verifier, as ``Workload.models`` gives it; ``paths`` name its saved copy."""
+        return [self.verifier]
 
     def save(self, path: str) -> None:
         """Write the verifier's checkpoint, with what loading needs."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 from typing import Any, Dict, List
 
 import torch
@@ -14,6 +16,12 @@ from .resident import peak_resident
 
 BEAMS = (5, 1)
 TITLE = "CTranslate2"
+
+# In a process of its own: the engine's library shall not be loaded beside what is measured.
+CONVERT = (
+    "import sys; from ctranslate2.converters import FairseqConverter\n"
+    "FairseqConverter(*sys.argv[1:5]).convert(sys.argv[5])"
+)
 
 
 def version() -> str:
@@ -52,16 +60,16 @@ def convert(workload: Any, path: str, folder: str) -> None:
     """Write the converted model and the dictionaries under ``folder``.
 
     Raises:
-        Exception: whatever the converter raises for what it does not know.
+        ValueError: the converter's last word, for what it does not know.
     """
-    from ctranslate2.converters import FairseqConverter
-
     cfg = workload.task.cfg
     copy = _legible(path, folder)
     data = cfg.data.split(os.pathsep)[0]
-    converter = FairseqConverter(copy, data, cfg.source_lang, cfg.target_lang)
-    converter.convert(os.path.join(folder, "model"))
+    words = [copy, data, cfg.source_lang, cfg.target_lang, os.path.join(folder, "model")]
+    done = subprocess.run([sys.executable, "-c", CONVERT, *words], capture_output=True, text=True)
     os.remove(copy)
+    if done.returncode != 0:
+        raise ValueError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
     workload.task.source_dictionary.save(os.path.join(folder, "source.txt"))
     workload.task.target_dictionary.save(os.path.join(folder, "target.txt"))
 

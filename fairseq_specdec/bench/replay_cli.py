@@ -21,7 +21,7 @@ from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import DecodingStats
 from fairseq_specdec.generation.strategies import DRAFTER_DTYPES, STRATEGIES, follow
 
-from . import accepted_sizes, figures, paper_sizes, peers, plots, provenance, tables
+from . import accepted_sizes, energy, figures, paper_sizes, peers, plots, provenance, tables
 from .outputs import write_bytes, write_json, write_text
 from .page import page
 from .replay import NOTICE, AlignedCopy, Replay, Script
@@ -72,6 +72,7 @@ class ReplayBench:
             "systems": [{"name": system.name} for system in self.systems],
             "quality": None,
             "memory": None,
+            "energy": None,
             "warnings": [],
             "runs": [],
         }
@@ -164,6 +165,11 @@ class ReplayBench:
 
         run_paired(self.systems, batches, args.warmup, args.repeats, bar)
         beam, greedy = self.systems[:2]
+        meter = None if args.no_energy else energy.find(self.asked.cuda)
+        joules: Dict[str, float] = {}
+        if meter is not None:
+            self.run["energy"] = meter.what
+            joules = energy.a_sentence(self.systems, batches, meter, args.seed)
         rows = []
         for system in self.systems:
             # Another engine's words come back with an </s> that took no step.
@@ -171,7 +177,7 @@ class ReplayBench:
             strategy = system.name[: -len(" (replay)")] if system.stats else None
             row = figures.row(system, strategy, figures.Context(beam, greedy, system, None))
             row = {key: value for key, value in row.items() if key not in MEANINGLESS}
-            rows.append(dict(row, sweep={}, base=system.name))
+            rows.append(dict(row, sweep={}, base=system.name, energy_j=joules.get(system.name)))
             self._check(system, strategy)
         ups = {}
         if args.batch_size == 1:

@@ -96,6 +96,7 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="NAME[,NAME]",
         help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
+    add("--no-energy", action="store_true", help="do not measure energy")
     add("--json", metavar="FILE", help="write all figures here")
     add("--markdown", metavar="FILE", help="write the tables here")
     add("--plots", metavar="FOLDER", help="write pictures here; needs the extra plots")

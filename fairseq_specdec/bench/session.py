@@ -100,7 +100,18 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="NAME[,NAME]",
         help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
+    group.add_argument(
+        "--no-energy",
+        action="store_true",
+        help="do not measure energy, for which each system decodes all sentences once more",
+    )
     group.add_argument("--json", metavar="FILE", help="write all figures here")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a run that was stopped: batch sizes that --json holds are not measured "
+        "again",
+    )
     group.add_argument("--markdown", metavar="FILE", help="write the tables here")
     group.add_argument(
         "--plots", metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots"
@@ -138,6 +149,8 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag}: has no meaning here; leave it out")
+    if args.resume and not args.json:
+        raise BenchError("--resume: goes on from what --json holds; give it too")
     for flag in ("plots", "html"):
         if getattr(args, flag):
             plots.require("--" + flag)

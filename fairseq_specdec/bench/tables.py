@@ -51,6 +51,7 @@ SPEED = [
     Column("vs beam 5", _figure("speed_beam5", "{:.2f}x")),
     Column("vs beam 1", _figure("speed_beam1", "{:.2f}x")),
     Column("tokens/s", _figure("tokens_per_second", "{:.0f}")),
+    Column("J", _figure("energy_j", "{:.2f}")),
     Column("MB", _figure("memory_mb", "{:.0f}")),
 ]
 TIME = [
@@ -128,6 +129,11 @@ def legend(run: Dict[str, Any]) -> List[str]:
     quality = run["quality"]
     if quality:
         lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")
+    if run["energy"]:
+        lines.append(
+            f"J: energy of {run['energy']} a sentence, over passes of this system alone; what the "
+            "device takes when idle, and for whatever else runs, is in it."
+        )
     if run["memory"]:
         lines.append(f"MB: {run['memory']}.")
     return lines

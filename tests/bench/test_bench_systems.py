@@ -88,7 +88,8 @@ def results(name="gad", **row):
     """Results of two systems at two batch sizes, as small as they can be."""
     base = {
         "strategy": "gad", "bleu": 20.0, "ms_median": 3.0, "tokens_per_second": 90.0,
-        "speed_beam5": 2.0, "ms_by_section": dict.fromkeys(plots.SECTIONS, 1.0),
+        "speed_beam5": 2.0, "tok": 3.0, "ms_mean": 3.0, "sentences_per_second": 9.0,
+        "ms_by_section": dict.fromkeys(plots.SECTIONS, 1.0),
         "sweep": {}, "base": name,
     }  # fmt: skip
     rows = [dict(base, system="fairseq beam 5"), dict(base, system=name, **row)]
@@ -105,6 +106,7 @@ def results(name="gad", **row):
         "warnings": [],
         "quality": None,
         "memory": None,
+        "energy": None,
         "runs": [dict(part, batch_size=1, **one), dict(part, batch_size=8)],
     }
 
@@ -139,14 +141,19 @@ def test_every_picture_is_a_png():
     run = results("$weird_{")
     rows = run["runs"][0]["rows"]
     for value in ("5", "10"):
-        for tau in ("0", "1"):
+        for tau in ("0", "1", "inf"):
             sweep = {"block_size": value, "tau": tau}
             rows.append(dict(rows[1], system=f"s {value} {tau}", base="s", sweep=sweep))
+    for value in ("fp32", "bf16"):
+        sweep = {"drafter_dtype": value}
+        rows.append(dict(rows[1], system=f"t {value}", base="t", sweep=sweep, tok=None, bleu=None))
     run["runs"][1]["rows"] = rows
     found = {picture.name: picture for picture in plots.draw(run)}
     assert list(found) == [
-        "latency_throughput", "speed_up_distribution", "speed_up_by_edits", "time_split", "sweep_1",
+        "latency_throughput", "speed_by_batch", "speed_up_distribution", "speed_up_by_edits",
+        "time_split", "sweep_1_block_size", "sweep_1_tau", "trade_off_1", "sweep_2",
     ]  # fmt: skip
+    assert "(k)" in found["sweep_1_block_size"].caption
     for picture in found.values():
         assert picture.png[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.png) > 5000
 
@@ -158,11 +165,11 @@ def test_plots_and_page_are_written(bench, pair, tmp_path):
         "--plots", tmp_path / "p", "--html", tmp_path / "x.html", "--json", tmp_path / "x.json",
     )  # fmt: skip
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
-        "latency_throughput.png", "speed_up_distribution.png", "speed_up_by_edits.png",
-        "time_split.png",
+        "latency_throughput.png", "speed_by_batch.png", "speed_up_distribution.png",
+        "speed_up_by_edits.png", "time_split.png",
     }  # fmt: skip
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 4
+    assert text.count("data:image/png;base64,") == 5
     points = json.loads((tmp_path / "x.json").read_text())["runs"][0]["by_edit_ratio"]["copy"]
     assert len(points["edit_ratio"]) == len(points["speed_up"]) == 4
     assert all(0 <= x and math.isfinite(x) for x in points["edit_ratio"])

@@ -1,0 +1,73 @@
+"""What every picture of ``specdec-bench`` is drawn on."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from typing import Any, Dict, NamedTuple
+
+from .workload import BenchError
+
+WIDTH, HEIGHT = 7.0, 4.2  # inches
+
+
+class Picture(NamedTuple):
+    """A picture.
+
+    Attributes:
+        name: of its file, without the ending.
+        caption: what it shows, in words.
+        png: the file's content.
+    """
+
+    name: str
+    caption: str
+    png: bytes
+
+
+def require(flag: str) -> None:
+    """Refuse to go on without matplotlib.
+
+    Raises:
+        BenchError: naming the flag and the remedy.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BenchError(
+            f"{flag}: needs matplotlib; install it with pip install fairseq_specdec[plots], or "
+            "leave the flag out"
+        )
+
+
+def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
+    """A figure of one panel a row, of so many inches, and its axes."""
+    from matplotlib.figure import Figure
+
+    # No pyplot: nothing global is set and no window system is asked for.
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    return figure, figure.subplots(rows)
+
+
+def png(figure: Any) -> bytes:
+    """The figure as a file's content."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib shows as it is."""
+    return text.replace("$", r"\$")  # matplotlib would read mathematics
+
+
+def look(line: int) -> Dict[str, Any]:
+    """Colour and stroke of a line, different for the first forty."""
+    return {"color": f"C{line % 10}", "linestyle": ("-", "--", ":", "-.")[line // 10 % 4]}
+
+
+def legend(axes: Any) -> None:
+    """Beside the axes where it would hide them."""
+    names = axes.get_legend_handles_labels()[1]
+    many = len(names) > 6
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+    if names:
+        axes.legend(fontsize=6 if many else 7, **(beside if many else {}))

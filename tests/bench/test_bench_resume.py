@@ -1,0 +1,82 @@
+"""``--resume``, and result files that a kill leaves whole."""
+
+import json
+
+import pytest
+
+from fairseq_specdec.bench import cli, energy
+from fairseq_specdec.bench.workload import BenchError
+
+WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
+
+
+class Killed(BaseException):
+    """As a signal: nothing in between may catch it."""
+
+
+def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    honest, measured = cli.Bench.measure, []
+
+    def measure(self, size):
+        measured.append(size)
+        if len(measured) == 2:
+            raise Killed
+        honest(self, size)
+
+    monkeypatch.setattr(cli.Bench, "measure", measure)
+    with pytest.raises(Killed):
+        bench(*WORDS, "--json", path)
+    first = json.loads(path.read_text())
+    assert [part["batch_size"] for part in first["runs"]] == [1]
+    result, printed = bench(*WORDS, "--json", path, "--resume")
+    assert measured == [1, 2, 2]
+    assert [part["batch_size"] for part in result["runs"]] == [1, 2]
+    assert result["runs"][0] == first["runs"][0]
+    assert len(result["provenance"]["resumed"]) == 1
+    assert result == json.loads(path.read_text())
+    assert "batch 1," in printed and "batch 2," in printed
+    bench(*WORDS, "--json", path, "--resume")
+    assert measured == [1, 2, 2], "nothing is left"
+    for mine, why in ((["--repeats", 2], "command"), (["--threads", 2], "command, threads")):
+        with pytest.raises(BenchError, match=f"another run \\({why} differ\\)"):
+            bench(*WORDS, *mine, "--json", path, "--resume")
+    assert json.loads(path.read_text())["runs"] == result["runs"], "a refused run spoils nothing"
+
+
+def test_what_cannot_be_resumed_is_named(bench, tmp_path):
+    with pytest.raises(BenchError, match="--resume: goes on from what --json holds"):
+        bench(*WORDS, "--resume")
+    path = tmp_path / "x.json"
+    for text in ("{", "[]", '{"runs": []}'):
+        path.write_text(text)
+        with pytest.raises(BenchError, match="x.json is no result of specdec-bench"):
+            bench(*WORDS, "--json", path, "--resume")
+
+
+def test_a_run_with_nothing_before_it_begins(bench, tmp_path):
+    result, _ = bench(*WORDS, "--json", tmp_path / "x.json", "--resume")
+    assert len(result["runs"]) == 2 and "resumed" not in result["provenance"]
+
+
+def test_energy_has_its_column_where_there_is_a_meter(bench, monkeypatch):
+    monkeypatch.setattr(energy, "find", lambda cuda: None)
+    result, printed = bench(*WORDS)
+    assert result["energy"] is None and result["runs"][0]["rows"][0]["energy_j"] is None
+    spent = []
+    meter = energy.Meter("a made-up device", lambda: float(len(spent)))
+    monkeypatch.setattr(energy, "find", lambda cuda: meter)
+    monkeypatch.setattr(energy, "SHORTEST", 0.0)
+    honest = cli.System.decode
+
+    def decode(self, *args):
+        spent.append(0)
+        return honest(self, *args)
+
+    monkeypatch.setattr(cli.System, "decode", decode)
+    result, printed = bench(*WORDS)
+    for part, batches in zip(result["runs"], (3, 2)):
+        assert [row["energy_j"] for row in part["rows"]] == pytest.approx([batches / 3] * 3)
+    assert "J: energy of a made-up device" in printed
+    result, _ = bench(*WORDS, "--no-energy")
+    assert result["energy"] is None
