@@ -39,12 +39,12 @@ def require(flag: str) -> None:
 
 
 def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
-    """A figure of one panel a row, of so many inches, and its axes."""
+    """A figure of one panel a row, of so many inches, and the list of their axes."""
     from matplotlib.figure import Figure
 
     # No pyplot: nothing global is set and no window system is asked for.
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
-    return figure, figure.subplots(rows)
+    return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
 
 
 def png(figure: Any) -> bytes:

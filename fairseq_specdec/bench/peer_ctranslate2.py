@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from typing import Any, Dict, List
@@ -12,14 +13,16 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 
+from .peer_process import environment
 from .resident import peak_resident
 
 BEAMS = (5, 1)
 TITLE = "CTranslate2"
 
 # In a process of its own: the engine's library shall not be loaded beside what is measured.
+# fairseq_specdec lets torch load what fairseq saved.
 CONVERT = (
-    "import sys; from ctranslate2.converters import FairseqConverter\n"
+    "import sys, fairseq_specdec; from ctranslate2.converters import FairseqConverter\n"
     "FairseqConverter(*sys.argv[1:5]).convert(sys.argv[5])"
 )
 
@@ -56,6 +59,11 @@ def _legible(path: str, folder: str) -> str:
     return copy
 
 
+def _reason(traceback: str) -> str:
+    """What was raised, which stands behind the last line of code."""
+    return " ".join(re.split(r"\n  .*\n", traceback)[-1].split())[:300]
+
+
 def convert(workload: Any, path: str, folder: str) -> None:
     """Write the converted model and the dictionaries under ``folder``.
 
@@ -66,10 +74,12 @@ def convert(workload: Any, path: str, folder: str) -> None:
     copy = _legible(path, folder)
     data = cfg.data.split(os.pathsep)[0]
     words = [copy, data, cfg.source_lang, cfg.target_lang, os.path.join(folder, "model")]
-    done = subprocess.run([sys.executable, "-c", CONVERT, *words], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, *words], capture_output=True, text=True, env=environment()
+    )
     os.remove(copy)
     if done.returncode != 0:
-        raise ValueError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
+        raise ValueError(_reason(done.stderr))
     workload.task.source_dictionary.save(os.path.join(folder, "source.txt"))
     workload.task.target_dictionary.save(os.path.join(folder, "target.txt"))
 

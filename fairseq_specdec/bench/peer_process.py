@@ -32,7 +32,8 @@ START = (
 )
 
 
-def _environment() -> Dict[str, str]:
+def environment() -> Dict[str, str]:
+    """For a process that is to import this very package."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)))
     path = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"KMP_BLOCKTIME": SPIN_MS, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
@@ -79,7 +80,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self.log,
             encoding="utf-8",
-            env=_environment(),
+            env=environment(),
         )
         self.close = weakref.finalize(self, _end, self.process, self.log, folder)
         ready = self.ask({"engine": engine, "settings": settings})

@@ -12,6 +12,7 @@ from .canvas import Picture, figure_of, legend, look, plain, png, require
 
 __all__ = ["Picture", "draw", "require"]
 BINS = 30
+MOST = 15  # lines that one picture bears
 
 
 def _medians(xs: List[float], ys: List[float]) -> Tuple[List[float], List[float]]:
@@ -30,15 +31,21 @@ def _series(run: Dict[str, Any], system: str, key: str) -> List[float]:
     return [row[key] for row in rows]
 
 
+def _shown(run: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Rows to draw together; where they are many, the swept ones have pictures of their own."""
+    rows: List[Dict[str, Any]] = run["runs"][0]["rows"]
+    return rows if len(rows) <= MOST else [row for row in rows if not row["sweep"]]
+
+
 def _names(run: Dict[str, Any]) -> List[str]:
-    return [row["system"] for row in run["runs"][0]["rows"]]
+    return [row["system"] for row in _shown(run)]
 
 
 def latency_and_throughput(run: Dict[str, Any]) -> Optional[Picture]:
     """A line a system, a point a batch size (paper 004, Figure 5); None for one batch size."""
     if len(run["runs"]) < 2:
         return None
-    figure, axes = figure_of()
+    figure, (axes,) = figure_of()
     for line, name in enumerate(_names(run)):
         speed, wait = (_series(run, name, k) for k in ("tokens_per_second", "ms_median"))
         axes.plot(speed, wait, marker="o", markersize=4, label=plain(name), **look(line))
@@ -59,7 +66,7 @@ def speed_by_batch(run: Dict[str, Any]) -> Optional[Picture]:
     order = sorted(range(len(run["runs"])), key=lambda i: run["runs"][i]["batch_size"])
     sizes = [run["runs"][i]["batch_size"] for i in order]
     base = _series(run, "fairseq beam 5", "sentences_per_second")[order[-1]]
-    figure, axes = figure_of()
+    figure, (axes,) = figure_of()
     for line, name in enumerate(_names(run)):
         speed = _series(run, name, "sentences_per_second")
         axes.plot(
@@ -83,21 +90,26 @@ def speed_up_distribution(run: Dict[str, Any]) -> Optional[Picture]:
     speed_ups = [part["speed_ups"] for part in run["runs"] if part["speed_ups"]]
     if not speed_ups:
         return None
-    figure, axes = figure_of()
-    shown = {n: v for n, v in speed_ups[0].items() if not n.startswith("fairseq beam 5")}
+    names = [name for name in _names(run) if name != "fairseq beam 5"]
+    shown = {name: speed_ups[0][name] for name in names if name in speed_ups[0]}
+    if not shown:
+        return None
+    figure, panels = figure_of(rows=len(shown), height=1.05)
     most = max(max(values) for values in shown.values())
-    for line, (name, values) in enumerate(shown.items()):
-        stroke = look(line)
-        axes.hist(
-            values, BINS, (0, most), histtype="step", linewidth=1.4, label=plain(name), **stroke
-        )
-        axes.axvline(statistics.median(values), ymax=0.03, linewidth=2.5, **stroke)
-    axes.axvline(1, color="0.7", linewidth=0.8, zorder=0)
-    axes.set(xlabel="speed-up over stock beam 5, sentence by sentence", ylabel="sentences")
-    legend(axes)
+    for axes, (line, (name, values)) in zip(panels, enumerate(shown.items())):
+        axes.hist(values, BINS, (0, most), color=look(line)["color"], alpha=0.6)
+        axes.axvline(statistics.median(values), color="0.2", linewidth=1.2)
+        axes.axvline(1, color="0.7", linewidth=0.8, zorder=0)
+        axes.set_title(plain(name), fontsize=8, loc="left", pad=2)
+        axes.tick_params(labelsize=7)
+        if axes is not panels[-1]:
+            axes.sharex(panels[-1])
+        axes.tick_params(axis="x", labelbottom=axes is panels[-1])
+    panels[-1].set_xlabel("speed-up over stock beam 5, sentence by sentence")
+    figure.supylabel("sentences", fontsize=9)
     caption = (
-        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1; a short "
-        "bar at the bottom is a system's median."
+        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1; the "
+        "dark line is a system's median."
     )
     return Picture("speed_up_distribution", caption, png(figure))
 
@@ -111,7 +123,7 @@ def speed_up_by_edits(run: Dict[str, Any]) -> Optional[Picture]:
     }
     if not found:
         return None
-    figure, axes = figure_of()
+    figure, (axes,) = figure_of()
     for line, (name, (ratios, speeds)) in enumerate(found.items()):
         colour = f"C{line % 10}"
         axes.scatter(ratios, speeds, s=10, alpha=0.5, color=colour, label=plain(name))
@@ -131,8 +143,8 @@ def speed_up_by_edits(run: Dict[str, Any]) -> Optional[Picture]:
 def time_split(run: Dict[str, Any]) -> Optional[Picture]:
     """Where the time of a sentence goes (paper 000, Table 15), at the first batch size."""
     part = run["runs"][0]
-    rows = [row for row in part["rows"] if row["ms_by_section"]][::-1]
-    figure, axes = figure_of()
+    rows = [row for row in _shown(run) if row["ms_by_section"]][::-1]
+    figure, (axes,) = figure_of()
     names = [plain(row["system"]) for row in rows]
     left = [0.0] * len(rows)
     for section in SECTIONS:

@@ -52,11 +52,13 @@ def _over_a_flag(rows: List[Dict[str, Any]], first: str) -> Any:
         if all(row.get(key) is not None for row in rows)
     ]
     figure, panels = figure_of(rows=len(shown), height=3.0)
-    for axes, (key, label) in zip([panels] if len(shown) == 1 else panels, shown):
+    for axes, (key, label) in zip(panels, shown):
         for number, (name, members) in enumerate(_lines(rows, first).items()):
             places = _places([row["sweep"][first] for row in members])
             heights = [row[key] for row in members]
             axes.plot(places, heights, marker="o", markersize=4, label=plain(name), **look(number))
+            if not isinstance(places[0], str):
+                axes.set_xticks(sorted(set(places)), labels=[f"{x:g}" for x in sorted(set(places))])
         axes.set(xlabel=_named(first), ylabel=label)
         if any(_lines(rows, first)):
             legend(axes)
@@ -66,7 +68,7 @@ def _over_a_flag(rows: List[Dict[str, Any]], first: str) -> Any:
 def _trade_off(rows: List[Dict[str, Any]], first: str) -> Any:
     """BLEU against time, a curve for each value of the other flags, larger points for later values
     of the first (paper 003, Figure 10)."""
-    figure, axes = figure_of()
+    figure, (axes,) = figure_of()
     for number, (name, members) in enumerate(_lines(rows, first).items()):
         times = [row["ms_mean"] for row in members]
         scores = [row["bleu"] for row in members]
