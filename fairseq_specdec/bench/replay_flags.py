@@ -11,7 +11,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 import fairseq_specdec.tasks  # noqa: F401  (registers the drafters' architectures)
 from fairseq_specdec.generation.strategies import DRAFTER_DTYPES
 
-from . import accepted_sizes, paper_sizes, peers, plots
+from . import accepted_sizes, outputs, paper_sizes, peers, plots
 from .replay import NOTICE
 from .systems import Plan
 from .workload import BenchError
@@ -194,6 +194,7 @@ def read(words: Sequence[str]) -> Asked:
         if value is not None and value < lowest:
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag} {value}: expected {lowest} or more")
+    outputs.check(args)
     if args.length > 200:
         raise BenchError(f"--length {args.length}: at most 200, fairseq's default limit")
     if args.drafter_dtype not in DRAFTER_DTYPES:

@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 
-from . import peers, plots
+from . import outputs, peers, plots
 from .systems import GENERATION, Plan, build, build_stock, make_plans
 from .timing import System
 from .workload import BenchError, Workload, split_paths
@@ -149,6 +149,7 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag}: has no meaning here; leave it out")
+    outputs.check(args)
     if args.resume and not args.json:
         raise BenchError("--resume: goes on from what --json holds; give it too")
     for flag in ("plots", "html"):

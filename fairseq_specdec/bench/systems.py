@@ -166,6 +166,13 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
             raise BenchError(f"--sweep {text!r}: no --system {name!r}")
         if field not in fields:
             raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
+        if field == "beam":
+            raise BenchError(
+                f"--sweep {text!r}: strategies decode with beam 1; wider stock beams are measured "
+                "by --stock-beams"
+            )
+        if len(set(values.split(","))) < len(values.split(",")):
+            raise BenchError(f"--sweep {text!r}: a value stands there twice")
         if field in found.setdefault(name, {}):
             raise BenchError(f"--sweep {text!r}: {field} is swept already")
         found[name][field] = values.split(",")
@@ -203,6 +210,8 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
         for chosen in itertools.product(*fields.values()):
             sweep = dict(zip(fields, chosen))
             label = " ".join([name, *(f"{field}={value}" for field, value in sweep.items())])
+            if sweep and (label in systems or any(plan.name == label for plan in plans)):
+                raise BenchError(f"--system {label!r}: --sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
             plans.append(make_plan(label, [*words, *more], shared, sweep, name))
     return plans

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_specdec.bench import cli, energy
+from fairseq_specdec.bench import cli, energy, replay_cli
 from fairseq_specdec.bench.workload import BenchError
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
@@ -52,6 +52,22 @@ def test_what_cannot_be_resumed_is_named(bench, tmp_path):
         path.write_text(text)
         with pytest.raises(BenchError, match="x.json is no result of specdec-bench"):
             bench(*WORDS, "--json", path, "--resume")
+
+
+def test_names_that_cannot_be_written_to_are_refused_beforehand(bench, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(cli, "Bench", None)
+    for words, message in (
+        (["--json", tmp_path], f"--json {tmp_path}: is a folder"),
+        (["--html", tmp_path / "file" / "x.html"], "file is no folder that can be written to"),
+        (["--plots", tmp_path / "file"], "file is no folder that can be written to"),
+    ):
+        with pytest.raises(BenchError, match=message):
+            bench(*words)
+    with pytest.raises(BenchError, match="--markdown .*: is a folder"):
+        replay_cli.main(
+            ["--replay", "base", "--mean-accepted", "3", "--markdown", str(tmp_path)], None
+        )
 
 
 def test_a_run_with_nothing_before_it_begins(bench, tmp_path):

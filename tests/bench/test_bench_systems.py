@@ -65,6 +65,12 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
         (["--sweep", "colour=5"], "no decoding flag 'colour'"),
         (["--sweep", "block_size=5", "--sweep", "block-size=6"], "swept already"),
         (["--sweep", "block_size=0"], "--system 'a block_size=0': --block-size 0"),
+        (["--sweep", "block_size=5,7,5"], "a value stands there twice"),
+        (["--sweep", "beam=1,5"], "--stock-beams"),
+        (
+            ["--sweep", "a:block_size=5", "--system", "a block_size=5: --strategy iad"],
+            "--system 'a block_size=5': --sweep makes a row of this name too",
+        ),
         (["--sweep", "collapse_repeats=2"], "expected true or false"),
         (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; say which"),
     ],
