@@ -1,7 +1,9 @@
 """The near side of ``peer_worker``: another engine, in a process of its own, as a system.
 
-In one process two engines' thread pools spin against each other: measured with CTranslate2 beside
-this project's decoding, two threads, two cores, an iteration took more than twice as long.
+In one process engines pay for each other: CTranslate2 and torch both use GNU's OpenMP, which stops
+spinning between two regions of work once it manages more threads than there are cores. Measured on
+two cores with two threads each, an iteration of this project's decoding took more than twice as
+long beside four CTranslate2 models.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from .rest import until_at_rest
 from .timing import System
 from .workload import BenchError
 
-# How long Intel's OpenMP, which CTranslate2 brings along, lets idle threads spin; by default 200.
+# How long Intel's OpenMP, where an engine was built with that, lets idle threads spin; by default
+# 200, which every turn would wait for.
 SPIN_MS = "10"
 
 # What a library prints while it is imported must not mix with the answers.

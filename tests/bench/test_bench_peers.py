@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fairseq_specdec.bench import peer_process
+from fairseq_specdec.bench import memory, peer_process
 from fairseq_specdec.bench.peer_process import Worker
 from fairseq_specdec.bench.rest import until_at_rest
 from fairseq_specdec.bench.workload import BenchError
@@ -47,6 +47,14 @@ def test_the_converted_checkpoint_decodes_alike(bench, sizes):
         assert all(row["ms_mean"] > 0 for row in rows.values())
     assert "ctranslate2" in result["provenance"]["versions"]
     assert result["warnings"] == []
+
+
+@needs_ctranslate2
+def test_the_memory_of_an_engine_is_its_own_process(pair):
+    words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
+    words += ["--peers", "--peer-engines", "ctranslate2"]
+    found = memory.measure(3, words)
+    assert 2**20 < found["before"] < found["peaks"]["1"]
 
 
 @needs_transformers
