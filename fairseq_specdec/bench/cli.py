@@ -19,7 +19,7 @@ from tqdm import tqdm
 from . import energy, figures, memory, peers, plots, provenance, replay_cli, session, tables
 from .outputs import write_bytes, write_json, write_text
 from .page import page
-from .resume import earlier
+from .resume import continued
 from .session import Session
 from .systems import Plan, build_stock, lossless, reference_key
 from .text import Texts
@@ -67,11 +67,8 @@ class Bench:
             "runs": [],
         }
         self.meter = None if asked.args.no_energy else energy.find(self.workload.cuda)
-        before = earlier(asked.args.json, self.run) if asked.args.resume else None
-        if before is not None:
-            times = [*before["provenance"].get("resumed", []), self.run["provenance"]["time"]]
-            before["provenance"]["resumed"] = times
-            self.run = before
+        if asked.args.resume:
+            self.run = continued(asked.args.json, self.run)
 
     @property
     def left(self) -> List[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from .workload import BenchError
 
@@ -18,8 +18,8 @@ def _words(command: str) -> List[str]:
     return [word for word in shlex.split(command) if word != FLAG]
 
 
-def earlier(path: str, run: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """The results of the run that is to go on; None where it had not come to any.
+def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
+    """The results of the run that is to go on, or the new ones where it had not come to any.
 
     Args:
         path: ``--json``.
@@ -29,7 +29,7 @@ def earlier(path: str, run: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         BenchError: what it holds is no part of this run.
     """
     if not os.path.exists(path):
-        return None
+        return run
     try:
         with open(path, encoding="utf-8") as stream:
             before: Dict[str, Any] = json.load(stream)
@@ -44,4 +44,5 @@ def earlier(path: str, run: Dict[str, Any]) -> Optional[Dict[str, Any]]:
             f"{FLAG}: {path} holds another run ({', '.join(unlike)} differ); name another --json "
             "or leave the flag out"
         )
+    facts["resumed"] = [*facts.get("resumed", []), run["provenance"]["time"]]
     return before
