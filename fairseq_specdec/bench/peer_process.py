@@ -133,8 +133,8 @@ class PeerSystem(System):
         self.pad = task.source_dictionary.pad()
         self.generation = generation
 
-    def timed(self, sample: Dict[str, Any]) -> Tuple[List[Any], float]:
-        """One hypothesis a sentence, ``tokens`` only, and the seconds that the worker took."""
+    def timed(self, sample: Dict[str, Any]) -> Tuple[List[Any], float, float]:
+        """One hypothesis a sentence, ``tokens`` only, and the two times as the worker took them."""
         tokens = sample["net_input"]["src_tokens"]
         rows = [[t for t in row if t != self.pad] for row in tokens.tolist()]
         flags = self.generation
@@ -142,4 +142,5 @@ class PeerSystem(System):
         until_at_rest()  # the threads of what was decoded here before
         answer = self.worker.ask({"rows": rows, "limit": limit, "row": self.row})
         self.worker.peak = answer["peak"]
-        return [[{"tokens": torch.tensor(out)}] for out in answer["tokens"]], answer["seconds"]
+        found = [[{"tokens": torch.tensor(out)}] for out in answer["tokens"]]
+        return found, answer["seconds"], answer["cpu"]

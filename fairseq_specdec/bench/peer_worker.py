@@ -30,11 +30,11 @@ def _decode(engine: Any, order: Dict[str, Any]) -> Dict[str, Any]:
     """Decode a batch; what leads from numbers to the engine's own input and back is not timed."""
     batch = engine.prepare(order["rows"])
     engine.synchronise()
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     found = engine.decode(batch, order["limit"], **order["row"])
     engine.synchronise()
-    seconds = time.perf_counter() - started
-    answer = {"seconds": seconds, "tokens": engine.tokens(found), "peak": engine.peak()}
+    answer = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - used}
+    answer.update({"tokens": engine.tokens(found), "peak": engine.peak()})
     until_at_rest()  # whoever decodes next shall not pay for threads that spin here
     return answer
 

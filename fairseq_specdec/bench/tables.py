@@ -45,6 +45,7 @@ SPEED = [
     Column("Iter.", _figure("iter", "{:.2f}")),
     Column("calls", _figure("verifier_calls", "{:.2f}")),
     Column("ms", _figure("ms_mean", "{:.2f}")),
+    Column("CPU", _figure("cpu_ms_mean", "{:.2f}")),
     Column("median", _figure("ms_median", "{:.2f}")),
     Column("p95", _figure("ms_p95", "{:.2f}")),
     Column("p99", _figure("ms_p99", "{:.2f}")),
@@ -115,7 +116,8 @@ def legend(run: Dict[str, Any]) -> List[str]:
         "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
         "checkpoint and constraints; Tok.: tokens an iteration; Iter.: iterations a sentence; "
         "calls: passes of the verifier's decoder a sentence, a batch's shared by its sentences.",
-        "ms: total time over sentences; median, p95, p99: of the time until a sentence's batch is "
+        "ms: total time over sentences; CPU: the same in processor time, all threads and their "
+        "spinning; median, p95, p99: of the time until a sentence's batch is "
         "done; vs: ratio of total times; tokens/s: output tokens, </s> included.",
         "encoder, drafter, verifier, rest: ms a sentence; accepted: share of the drafted tokens; "
         "fallback, rollback: shares of all steps, as in paper 003's Table 4.",
@@ -129,6 +131,14 @@ def legend(run: Dict[str, Any]) -> List[str]:
     quality = run["quality"]
     if quality:
         lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")
+    threads = run["provenance"].get("threads")
+    loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
+    if threads and loads and max(loads) > threads + 1:
+        lines.append(
+            f"The machine was busy (load average {max(loads):.0f}): a process that has slept is "
+            "served first, so other engines, each in a process that mostly waits, look faster "
+            "here than they are. CPU depends less on that, with one thread."
+        )
     if run["energy"]:
         lines.append(
             f"J: energy of {run['energy']} a sentence, over passes of this system alone; what the "

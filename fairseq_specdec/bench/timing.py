@@ -36,6 +36,7 @@ class System:
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
+        cpu: seconds of processor time, of all threads, summed over all passes.
         unsteady: sentences of which a later pass gave another output.
     """
 
@@ -65,6 +66,7 @@ class System:
         self.history: Dict[int, List[Any]] = {}
         self.sentences: List[List[int]] = []
         self.steps = 0
+        self.cpu = 0.0
         self.unsteady: Set[int] = set()
         if self.steps_of_stock is not None:
             self.steps_of_stock.reset()
@@ -80,17 +82,17 @@ class System:
         """Wall time of each batch, in their order: the median of its passes."""
         return [statistics.median(passes) for passes in self.times]
 
-    def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float]:
-        """Hypotheses of one batch, and the seconds that they took."""
+    def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float, float]:
+        """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         on_gpu = sample["net_input"]["src_tokens"].is_cuda
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
         if on_gpu:
             torch.cuda.synchronize()
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
         if on_gpu:
             torch.cuda.synchronize()
-        return hypotheses, time.perf_counter() - started
+        return hypotheses, time.perf_counter() - started, time.process_time() - used
 
     def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
         """Decode one batch.
@@ -102,9 +104,10 @@ class System:
         """
         if seed is not None:
             torch.manual_seed(seed)
-        hypotheses, spent = self.timed(sample)
+        hypotheses, spent, used = self.timed(sample)
         if batch is None:
             return
+        self.cpu += used
         numbers = sample["id"].tolist()
         outputs = [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
         if batch == len(self.times):

@@ -137,6 +137,15 @@ def test_missing_figures_are_dashes():
     assert cells[1:5] == [tables.NOTHING] * 4
 
 
+def test_a_busy_machine_is_spoken_of():
+    run = results()
+    run["provenance"]["threads"] = 2
+    run["runs"][1]["load_average"] = [2.5, 1.0, 1.0]
+    assert not any("busy" in line for line in tables.legend(run))
+    run["runs"][0]["load_average"] = [7.0, 1.0, 1.0]
+    assert any("busy (load average 7)" in line for line in tables.legend(run))
+
+
 def test_bars_in_names_do_not_break_the_table():
     text = tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
     assert text.splitlines()[-1] == r"| a\|b   |"
