@@ -135,9 +135,9 @@ def legend(run: Dict[str, Any]) -> List[str]:
     loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
     if threads and loads and max(loads) > threads + 1:
         lines.append(
-            f"The machine was busy (load average {max(loads):.0f}): a process that has slept is "
-            "served first, so other engines, each in a process that mostly waits, look faster "
-            "here than they are. CPU depends less on that, with one thread."
+            f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
+            "when, and on how the system shares its processors among processes. With one thread, "
+            "CPU depends less on that. Measure again on a quiet machine."
         )
     if run["energy"]:
         lines.append(
