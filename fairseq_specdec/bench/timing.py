@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
@@ -15,6 +15,7 @@ from fairseq.tasks import FairseqTask
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import DecodingStats, Stopwatch
+from fairseq_specdec.progress import bar
 
 
 class System:
@@ -209,7 +210,7 @@ def run_paired(
     batches: List[Dict[str, Any]],
     warm_up: int = 3,
     repeats: int = 1,
-    progress: Optional[Callable[[List[Any]], Iterator[Any]]] = None,
+    title: Optional[str] = None,
     seed: int = 1,
 ) -> None:
     """Decode every batch with every system in turn, so that a drift of the machine hits all.
@@ -219,19 +220,23 @@ def run_paired(
         batches: fairseq samples.
         warm_up: batches decoded beforehand by every system, not counted.
         repeats: passes over the batches; the time of a batch is the median of its passes.
-        progress: wraps the list of batches, for a progress bar.
+        title: of a progress bar.
         seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
     """
-    for sample in batches[:warm_up]:
+    first = batches[:warm_up]
+    with bar(title=title, total=len(first) + repeats * len(batches), unit="batch") as shown:
+        for sample in first:
+            for system in systems:
+                system.decode(sample, None, seed if system.sampled else None)
+            shown.update()
         for system in systems:
-            system.decode(sample, None, seed if system.sampled else None)
-    for system in systems:
-        system.reset()
-    turn = 0
-    for _ in range(repeats):
-        for i, sample in enumerate(progress(batches) if progress else batches):
-            # The order turns: nobody always runs on caches that another warmed.
-            for j in range(len(systems)):
-                system = systems[(turn + j) % len(systems)]
-                system.decode(sample, i, seed + turn if system.sampled else None)
-            turn += 1
+            system.reset()
+        turn = 0
+        for _ in range(repeats):
+            for i, sample in enumerate(batches):
+                # The order turns: nobody always runs on caches that another warmed.
+                for j in range(len(systems)):
+                    system = systems[(turn + j) % len(systems)]
+                    system.decode(sample, i, seed + turn if system.sampled else None)
+                turn += 1
+                shown.update()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
+from ..progress import bar
 from .corpus import Corpus, Sentences
 from .files import DistillError, own_suffix, read_json, sha256, sync, write_json
 from .parts import Hypotheses, Parts
@@ -79,7 +80,7 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     lengths = np.zeros(plan.total, dtype=np.int32)
     at_limit = np.zeros(plan.total, dtype=bool)
     seen, seconds, pieces = [], 0.0, []
-    for chunk in range(len(plan.chunk_ends)):
+    for chunk in bar(range(len(plan.chunk_ends)), "gathering", unit="chunk"):
         piece, spent = parts.read(chunk)
         lengths[piece.indices], at_limit[piece.indices] = piece.lengths, piece.at_limit
         seen.append(piece.indices)
@@ -244,7 +245,7 @@ def _write_pair(
         )
         tokens[language] = 0
     starts = np.cumsum(hypotheses.lengths, dtype=np.int64) - hypotheses.lengths
-    for row in np.flatnonzero(keep).tolist():
+    for row in bar(np.flatnonzero(keep).tolist(), "writing", unit="sentence"):
         begin, length = int(starts[row]), int(hypotheses.lengths[row])
         sentence = hypotheses.tokens[begin : begin + length]
         pair = {

@@ -11,16 +11,14 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
-from tqdm import tqdm
 
+from ..progress import Counter
 from .files import DistillError
 from .parts import Hypotheses, Parts, pack
 from .plan import Plan, Shard
 from .settings import teacher_paths
 
 logger = logging.getLogger(__name__)
-
-LOG_EVERY = 60.0  # seconds between progress lines where there is no terminal
 
 
 class Teacher:
@@ -144,22 +142,14 @@ def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shar
     logger.info(
         "shard %d/%d: %d of %d sentences to decode", shard.rank, shard.world, planned, everything
     )
-    began = said = time.monotonic()
     decoded = 0
-    with tqdm(
-        total=everything, initial=everything - planned, unit="sent", disable=None
-    ) as progress:
+    with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
         for chunk, hypotheses, seconds in _decoded(teacher, dataset, plan, todo):
             if not np.array_equal(hypotheses.indices, plan.indices(chunk)):
                 raise DistillError(f"chunk {chunk}: other sentences came back than sent")
             parts.write(chunk, hypotheses, seconds)
             decoded += sizes[chunk]
-            progress.update(sizes[chunk])
-            now = time.monotonic()
-            if progress.disable and now - said > LOG_EVERY:
-                said = now
-                speed = decoded / (now - began)
-                logger.info("%d of %d sentences, %.1f per second", decoded, planned, speed)
+            progress.add(sizes[chunk])
     return decoded
 
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..data.files import DistillError, own_suffix, read_json, sha256, sync, write_json, write_whole
 from ..data.parts import Parts
+from ..progress import bar
 
 REPORT = "noise.json"
 
@@ -118,7 +119,8 @@ class Chunks(Parts):
         faulty_path, clean_path = (os.path.join(building, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
         with open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
-            for chunk, lines in self.clean_lines(list(range(self.count))):
+            everything = self.clean_lines(list(range(self.count)))
+            for chunk, lines in bar(everything, "joining", total=self.count, unit="chunk"):
                 noised = self._read(chunk, len(lines))
                 for (_, line), noisy in zip(lines, noised):
                     tidy = " ".join(line.split())

@@ -15,22 +15,19 @@ import contextlib
 import logging
 import os
 import sys
-import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
-
-from tqdm import tqdm
 
 import fairseq_specdec
 
 from ..data.files import DistillError, digest_of, read_json, sha256
 from ..data.plan import resolve_shard
 from ..data.settings import provenance, refuse
+from ..progress import Counter
 from .chunks import REPORT, Chunks, completed, count_lines, noise_chunks
 from .confusion import SIZE, ConfusionFile, SpellChecker, describe
 from .operations import Confusions, NoiseSettings, noise_line
 
 logger = logging.getLogger("fairseq_specdec.noise")
-LOG_EVERY = 60.0  # seconds between progress lines where there is no terminal
 PAPER = NoiseSettings()
 # What the corpus depends on beside its text and the confusion sets.
 RECORDED = (
@@ -238,25 +235,12 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
     planned = sum(
         min(job.chunks.size, job.chunks.total - chunk * job.chunks.size) for chunk in mine
     )
-    began = said = time.monotonic()
-    finished = 0
-    with tqdm(total=planned, unit="line", disable=None) as bar:
-
-        def tell(lines: int) -> None:
-            nonlocal said, finished
-            bar.update(lines)
-            finished += lines
-            now = time.monotonic()
-            if bar.disable and now - said > LOG_EVERY:
-                said = now
-                speed = finished / (now - began)
-                logger.info("%d of %d lines, %.0f per second", finished, planned, speed)
-
+    with Counter(planned, "line", logger) as progress:
         noise_chunks(
             job.chunks,
             mine,
             lambda line, number: noise_line(line, number, args.seed, job.noise, confusions),
-            tell,
+            progress.add,
         )
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Sequence
 
+from ..progress import bar
 from .m2 import Counts
 from .m2_file import Sentence
 
@@ -43,7 +44,8 @@ def annotate(sentences: Sequence[Sentence], outputs: Sequence[str], tool: Any) -
         tool: see :func:`annotator`.
     """
     blocks: List[str] = []
-    for sentence, output in zip(sentences, outputs):
+    paired = zip(sentences, outputs)
+    for sentence, output in bar(paired, "ERRANT", total=len(sentences), unit="sentence"):
         source = " ".join(sentence.source)
         lines = ["S " + source]
         edits = []

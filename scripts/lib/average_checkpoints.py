@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from atomic import replacing
-from progress import log_to_stderr
+from progress import bar, log_to_stderr
 
 import fairseq_specdec  # noqa: F401  (lets torch.load read fairseq's types without running code)
 
@@ -84,7 +84,7 @@ def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
     newest = load(paths[-1])
     model: Dict[str, torch.Tensor] = newest["model"]
     sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
-    for path in paths[:-1]:
+    for path in bar(paths[:-1], "averaging", unit="checkpoint"):
         other = load(path)["model"]
         if {n: v.shape for n, v in other.items()} != {n: v.shape for n, v in model.items()}:
             raise ValueError(f"{path} and {paths[-1]} hold different parameters; average one run")

@@ -18,7 +18,7 @@ import urllib.request
 from typing import List, NamedTuple, Optional, Sequence
 
 from atomic import replacing
-from progress import Progress, log_to_stderr
+from progress import bar, log_to_stderr
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20
@@ -76,9 +76,11 @@ def read_sources(path: pathlib.Path) -> List[Source]:
 def digest(path: pathlib.Path, algorithm: str) -> str:
     """``algorithm:digits`` of a file."""
     found = hashlib.new(algorithm)
-    with open(path, "rb") as stream:
+    size = path.stat().st_size
+    with open(path, "rb") as stream, bar(title="checking", total=size, unit="B") as shown:
         for chunk in iter(lambda: stream.read(CHUNK), b""):
             found.update(chunk)
+            shown.update(len(chunk))
     return f"{algorithm}:{found.hexdigest()}"
 
 
@@ -93,18 +95,20 @@ def download(url: str, path: pathlib.Path) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "fairseq-specdec"})
     if have:
         request.add_header("Range", f"bytes={have}-")
-    progress = Progress()
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             goes_on = answer.status == 206
             if have and not goes_on:
                 have = 0  # the server sends all of it again
-            with open(partial, "ab" if goes_on else "wb") as stream:
+            expected = answer.headers.get("Content-Length")
+            total = have + int(expected) if expected else None
+            with open(partial, "ab" if goes_on else "wb") as stream, bar(
+                title=path.name[-40:], total=total, initial=have, unit="B"
+            ) as shown:
                 for chunk in iter(lambda: answer.read(CHUNK), b""):
                     stream.write(chunk)
                     have += len(chunk)
-                    progress.update(f"{url}: {have >> 20} MB")
-            expected = answer.headers.get("Content-Length")
+                    shown.update(len(chunk))
             if expected and not goes_on and have != int(expected):
                 raise SourceError(
                     f"{url}: broke off after {have} of {expected} bytes; run it again"
@@ -117,8 +121,6 @@ def download(url: str, path: pathlib.Path) -> None:
                 f"{url} cannot be fetched ({error}); run it again, or fetch the file by other "
                 f"means and put it at {path}"
             ) from error
-    finally:
-        progress.close()
     partial.replace(path)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Iterator, Optional, Sequence
 
 from atomic import read_lines, write_lines
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-from progress import Progress, log_to_stderr
+from progress import bar, log_to_stderr
 
 logger = logging.getLogger("gpt2_subwords")
 CHUNK = 200
@@ -52,7 +52,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--max-subwords", type=int, default=1000, help="(default: 1000)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    progress = Progress()
     try:
         lines = read_lines(options.input)
         work = functools.partial(
@@ -65,17 +64,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
         def encoded() -> Iterator[str]:
             with multiprocessing.Pool(options.workers) as pool:
-                for number, text in enumerate(pool.imap(work, lines, CHUNK)):
-                    if number % 1000 == 0:
-                        progress.update(f"{options.input}: {100 * number // len(lines)}%")
-                    yield text
+                yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines))
 
         write_lines(options.output, encoded())
     except (OSError, ValueError) as error:
         logger.error("gpt2_subwords: %s", error)
         return 1
-    finally:
-        progress.close()
     logger.info("%s: %d lines", pathlib.Path(options.output).name, len(lines))
     return 0
 

@@ -23,7 +23,7 @@ from typing import IO, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from atomic import replacing
 from fetch import Source, SourceError, read_sources
-from progress import Progress, log_to_stderr
+from progress import bar, log_to_stderr
 from sacremoses import MosesPunctNormalizer
 
 logger = logging.getLogger("parallel_text")
@@ -31,7 +31,6 @@ SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")
 MARKUP = re.compile(r"\s*<[^>]+>")
 MAX_WORDS = 250
 MAX_RATIO = 1.5
-EVERY = 20000
 DIACRITICS = str.maketrans("ăâîșțşţĂÂÎȘȚŞŢ", "aaiststAAISTST")
 
 Normaliser = Callable[[str], str]
@@ -137,12 +136,12 @@ def write_split(
     """Write one split, and log how many pairs it holds and how many were dropped."""
     training = split == "train"
     first, second = (normaliser(suffix, training, romanian) for suffix in suffixes)
-    progress = Progress()
     kept = dropped = 0
-    with contextlib.ExitStack() as stack:
+    with bar(title=split, unit="pair") as shown, contextlib.ExitStack() as stack:
         files = [stack.enter_context(replacing(out / f"{split}.{s}")) for s in suffixes]
         for source in sources:
             for pair in pairs(source, archives):
+                shown.update()
                 left, right = first(pair[0]), second(pair[1])
                 if training and not good_pair(left, right):
                     dropped += 1
@@ -150,9 +149,6 @@ def write_split(
                 kept += 1
                 files[0].write(left + "\n")
                 files[1].write(right + "\n")
-                if kept % EVERY == 0:
-                    progress.update(f"{split}: {kept} pairs")
-    progress.close()
     logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
 
 

@@ -7,9 +7,9 @@ one dictionary: the rows of its symbols are taken, all else is left out. Symbols
 """
 
 import argparse
+import functools
 import logging
 import pathlib
-import shutil
 import sys
 import tarfile
 import tempfile
@@ -19,8 +19,8 @@ import torch
 from atomic import replacing
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
-from fetch import SourceError, read_sources
-from progress import log_to_stderr
+from fetch import CHUNK, SourceError, read_sources
+from progress import bar, log_to_stderr
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -88,8 +88,13 @@ def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: path
                 stream = files.extractfile(member)
                 if stream is None:
                     raise SourceError(f"{archive}: {member} is no file; see {sources}")
-                with open(into / plain, "wb") as copy:
-                    shutil.copyfileobj(stream, copy)
+                size = files.getmember(member).size
+                with open(into / plain, "wb") as copy, bar(
+                    title=f"unpacking {plain}", total=size, unit="B"
+                ) as shown:
+                    for chunk in iter(functools.partial(stream.read, CHUNK), b""):
+                        copy.write(chunk)
+                        shown.update(len(chunk))
     except (KeyError, tarfile.TarError) as error:
         raise SourceError(f"{archive}: {error}; see {sources}") from error
 

@@ -1,8 +1,10 @@
-"""Progress on stderr: one line that changes on a terminal, milestones only elsewhere."""
+"""Progress on stderr: a bar on a terminal; elsewhere log lines only."""
 
 import logging
 import sys
-from typing import IO, Optional
+from typing import Any, Iterable, Optional
+
+from tqdm import tqdm
 
 
 def log_to_stderr() -> None:
@@ -10,19 +12,35 @@ def log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-class Progress:
-    """A line on a terminal that each `update` overwrites; silent if `stream` is no terminal."""
+def bar(
+    items: Optional[Iterable[Any]] = None,
+    title: Optional[str] = None,
+    total: Optional[int] = None,
+    initial: int = 0,
+    unit: str = "line",
+) -> Any:
+    """A bar that is shown only where stderr is a terminal, and erased when it is closed.
 
-    def __init__(self, stream: Optional[IO[str]] = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._shown = self._stream.isatty()
+    The package has the same in ``fairseq_specdec.progress``, but importing it takes seconds.
 
-    def update(self, text: str) -> None:
-        """Show `text` in place of what was shown before."""
-        if self._shown:
-            self._stream.write("\r\x1b[K" + text[:100])
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Erase the line."""
-        self.update("")
+    Args:
+        items: what to iterate over; None to call ``update``, in a ``with`` block.
+        title: said before the bar.
+        total: how much there is; by default the length of ``items``.
+        initial: how much of it is done already.
+        unit: what is counted; ``B`` for bytes.
+    """
+    in_bytes = unit == "B"
+    return tqdm(
+        items,
+        desc=title,
+        total=total,
+        initial=initial,
+        unit=unit if in_bytes else " " + unit,
+        unit_scale=in_bytes,
+        unit_divisor=1024 if in_bytes else 1000,
+        file=sys.stderr,
+        disable=None,  # where the file is no terminal
+        dynamic_ncols=True,
+        leave=False,
+    )

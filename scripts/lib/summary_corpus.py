@@ -10,7 +10,6 @@ valid, test or ``splits`` say which article belongs where.
 """
 
 import argparse
-import contextlib
 import hashlib
 import io
 import json
@@ -18,15 +17,15 @@ import logging
 import pathlib
 import sys
 import tarfile
+from contextlib import ExitStack
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from atomic import read_lines, replacing
 from fetch import Source, SourceError, read_sources
-from progress import Progress, log_to_stderr
+from progress import bar, log_to_stderr
 
 logger = logging.getLogger("summary_corpus")
 SPLITS = ("train", "valid", "test")
-EVERY = 2000
 ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 HIGHLIGHT = "@highlight"
 # What the web page says around a BBC article.
@@ -121,8 +120,7 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
     wanted = split_of(sources, folder)
     counts = dict.fromkeys(SPLITS, 0)
     empty = 0
-    progress = Progress()
-    with contextlib.ExitStack() as stack:
+    with bar(title=kind, total=len(wanted), unit="article") as shown, ExitStack() as stack:
         files = {
             (split, side): stack.enter_context(replacing(out / f"{split}.{side}"))
             for split in SPLITS
@@ -141,9 +139,7 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
                 for side, line in zip(("source", "target"), pair):
                     files[split, side].write(line + "\n")
                 counts[split] += 1
-                if sum(counts.values()) % EVERY == 0:
-                    progress.update(f"{archive}: {sum(counts.values())} articles")
-        progress.close()
+                shown.update()
         if not all(counts.values()):
             raise SourceError(f"{folder}: {counts} articles; its lists and archives do not agree")
     logger.info(

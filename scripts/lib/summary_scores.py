@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from atomic import read_lines, write_json
-from progress import log_to_stderr
+from progress import bar, log_to_stderr
 from sacremoses import MosesDetokenizer
 from translation_scores import Output, read_output
 
@@ -71,7 +71,7 @@ def scores(
     if len(wanted) <= numbers[-1]:
         raise ValueError(f"the references have no line {numbers[-1]}: not this test set's")
     sums = dict.fromkeys(KINDS, 0.0)
-    for number in numbers:
+    for number in bar(numbers, "ROUGE", unit="summary"):
         found = scorer.score(
             by_sentence(wanted[number]), by_sentence(to_text(output.hypotheses[number]))
         )

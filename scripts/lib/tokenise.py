@@ -5,10 +5,8 @@ import sys
 from typing import Optional, Sequence
 
 from atomic import read_lines, write_lines
-from progress import Progress
+from progress import bar
 from sacremoses import MosesTokenizer
-
-EVERY = 5000
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -19,19 +17,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("output", help="file to write")
     options = parser.parse_args(arguments)
     tokenizer = MosesTokenizer(options.lang)
-    progress = Progress()
     lines = read_lines(options.input)
 
     def tokenised():
-        for number, line in enumerate(lines):
-            if number % EVERY == 0:
-                progress.update(f"tokenising {options.input}: {100 * number // len(lines)}%")
+        for line in bar(lines, "tokenising"):
             yield tokenizer.tokenize(
                 line.strip(), aggressive_dash_splits=True, return_str=True, escape=True
             )
 
     write_lines(options.output, tokenised())
-    progress.close()
     return 0
 
 

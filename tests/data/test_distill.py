@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from distilling import DECODING, KEEP, SIZE, Killed, kill_at, same_corpus
+from terminals import terminal_on_stderr
 
 import fairseq_specdec
 from fairseq_specdec.data import files, merge, parts
@@ -302,3 +303,14 @@ def test_half_precision_and_ensembles(
     assert report["counts"]["kept"] == SIZE
     pairs = zip(read_corpus(tmp_path / "out").target, read_corpus(undisturbed).target)
     assert sum(one == other for one, other in pairs) > 0.7 * SIZE
+
+
+def test_a_bar_on_a_terminal_and_none_in_a_pipe(reversal_data, teacher, distill, tmp_path, capfd):
+    flags = [*KEEP, "--beam", 1, "--limit", 40]
+    with terminal_on_stderr() as shown:
+        distill(reversal_data, tmp_path / "shown", teacher, *flags)
+    assert "40/40" in shown.text and "writing: 100%" in shown.text, shown.text
+    assert capfd.readouterr().out == ""
+    distill(reversal_data, tmp_path / "quiet", teacher, *flags)
+    printed = capfd.readouterr()
+    assert printed.out == "" and "\r" not in printed.err and "40/40" not in printed.err

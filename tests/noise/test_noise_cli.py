@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from terminals import terminal_on_stderr
 
 from fairseq_specdec.noise import chunks as chunks_module
 from fairseq_specdec.noise.cli import cli_main
@@ -240,3 +241,13 @@ def test_the_command_is_quiet_without_a_terminal_and_the_same_in_another_process
     assert done.returncode == 0, done.stderr
     assert done.stdout == "" and "\r" not in done.stderr and "it/s" not in done.stderr
     assert corpus(tmp_path / "out") == whole
+
+
+def test_a_bar_on_a_terminal_and_none_in_a_pipe(noise, capfd):
+    with terminal_on_stderr() as shown:
+        noise("out")
+    assert "50/50" in shown.text and "\r" in shown.text, shown.text
+    assert capfd.readouterr().out == ""
+    noise("again")
+    printed = capfd.readouterr()
+    assert printed.out == "" and "\r" not in printed.err and "50/50" not in printed.err

@@ -15,6 +15,7 @@ import parallel_text
 import pytest
 import translation_scores
 from fetch import Source, SourceError
+from terminals import terminal_on_stderr
 
 CONTENT = bytes(range(256)) * 40
 
@@ -281,3 +282,13 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
     ]
     assert cells[7] == ["GAD", "77.00", "519.8", "1.50", "-", "0.30", "0.31", "19.25", "28.2"]
     assert "32.18" not in text and "- base: device a toy" in text and "- toy" in text
+
+
+def test_fetching_shows_a_bar_on_a_terminal_only(server, tmp_path, capfd):
+    address = f"http://127.0.0.1:{server.server_port}"
+    with terminal_on_stderr() as shown:
+        fetch.fetch([source(f"{address}/shown.tgz")], tmp_path)
+    assert "10.0k/10.0k" in shown.text and "shown.tgz: 100%" in shown.text, shown.text
+    assert "checking: 100%" in shown.text
+    fetch.fetch([source(f"{address}/quiet.tgz")], tmp_path)
+    assert capfd.readouterr() == ("", "")

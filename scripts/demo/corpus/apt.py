@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Sequence
 
-from progress import Progress
+from progress import bar
 
 logger = logging.getLogger(__name__)
 
@@ -138,11 +138,8 @@ class PrivateApt:
             if name not in known:
                 logger.warning("%s is in none of the suites; left out", name)
         roots = []
-        progress = Progress()
-        for number, name in enumerate(filter(known.__contains__, names), 1):
-            progress.update(f"package {number} of {len(known)}: {name}")
+        for name in bar([name for name in names if name in known], "fetching", unit="package"):
             roots.append(self._unpack(name, self._download(name)))
-        progress.close()
         return roots
 
     def _known(self, names: Sequence[str]) -> Dict[str, bool]:
