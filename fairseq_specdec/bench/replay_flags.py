@@ -34,7 +34,8 @@ def get_parser() -> argparse.ArgumentParser:
         required=True,
         choices=paper_sizes.SIZES,
         metavar="SIZE",
-        help="; ".join(f"{name}: {size.title}" for name, size in paper_sizes.SIZES.items()),
+        help="required; "
+        + "; ".join(f"{name}: {size.title}" for name, size in paper_sizes.SIZES.items()),
     )
     add(
         "--strategies",
@@ -42,20 +43,26 @@ def get_parser() -> argparse.ArgumentParser:
         help="rows beside stock: greedy, gad, gad++, iad (default: greedy, gad and gad++ where "
         "the size has a drafter, iad where --mean-copied is given)",
     )
-    add("--block-size", type=int, default=25, help="k, tokens drafted at once (default: 25)")
+    add(
+        "--block-size",
+        type=int,
+        default=25,
+        help="k, tokens drafted at once, 1 or more (default: 25)",
+    )
     add(
         "--mean-accepted",
         type=float,
         metavar="TOK",
-        help="tokens an iteration of gad and gad++ emits on average, the verifier's own included "
-        "(Tok. in the papers: 8.23 in paper 004, Table 2); sizes are drawn as if every draft token "
-        "were right with one probability, unless another flag gives their distribution",
+        help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
+        "verifier's own included (Tok. in the papers: 8.23 in paper 004, Table 2); sizes are "
+        "drawn as if every draft token were right with one probability, unless another flag gives "
+        "their distribution; one of the three is required by these rows (default: none)",
     )
     add(
         "--accepted",
         metavar="TOKENS=WEIGHT,...",
         help="the distribution of the tokens an iteration emits, from 1 to k+1, as in 1=2,9=5; "
-        "tilted to --mean-accepted if that is given too",
+        "tilted to --mean-accepted if that is given too (default: none)",
     )
     add(
         "--accepted-from",
@@ -67,40 +74,65 @@ def get_parser() -> argparse.ArgumentParser:
         "--mean-copied",
         type=float,
         metavar="TOK",
-        help="tokens an iteration of iad emits on average",
+        help="tokens an iteration of iad emits on average, from 1 to --length; required by "
+        "that row (default: none)",
     )
     add("--drafter-arch", metavar="ARCH", help="of the drafter (default: the paper's)")
-    add("--drafter-dtype", default="same", help="as for decoding: same, fp32, fp16 or bf16")
+    add(
+        "--drafter-dtype",
+        default="same",
+        help="as for decoding: same (the default), fp32, fp16 or bf16",
+    )
     add(
         "--bidirectional-prefix",
         action="store_true",
-        help="let the drafter's prefix see the block, as in the papers: nothing of it is cached",
+        help="let the drafter's prefix see the block, as in the papers: nothing of it is cached "
+        "(default: off)",
     )
-    add("--vocabulary", type=int, default=32000, help="tokens (default: 32000)")
-    add("--sentences", type=int, default=8, help="how many are decoded (default: 8)")
-    add("--length", type=int, default=27, help="tokens of each, </s> included (default: 27)")
-    add("--batch-size", type=int, default=1, help="sentences at a time (default: 1)")
-    add("--repeats", type=int, default=3, help="passes; a batch's time is the median (default: 3)")
-    add("--warmup", type=int, default=1, help="batches decoded beforehand (default: 1)")
+    add("--vocabulary", type=int, default=32000, help="tokens, 16 or more (default: 32000)")
+    add("--sentences", type=int, default=8, help="how many are decoded, 1 or more (default: 8)")
+    add(
+        "--length",
+        type=int,
+        default=27,
+        help="tokens of each, </s> included, from 2 to 200 (default: 27)",
+    )
+    add("--batch-size", type=int, default=1, help="sentences at a time, 1 or more (default: 1)")
+    add(
+        "--repeats",
+        type=int,
+        default=3,
+        help="passes, 1 or more; a batch's time is the median (default: 3)",
+    )
+    add("--warmup", type=int, default=1, help="batches decoded beforehand, 0 or more (default: 1)")
     add("--seed", type=int, default=1, help="of weights, sentences and sizes (default: 1)")
-    add("--threads", type=int, help="CPU threads (default: torch's choice)")
-    add("--cpu", action="store_true", help="stay off the GPU")
-    add("--fp16", action="store_true", help="half precision, on a GPU")
+    add("--threads", type=int, help="CPU threads, 1 or more (default: torch's choice)")
+    add("--cpu", action="store_true", help="stay off the GPU (default: off)")
+    add("--fp16", action="store_true", help="half precision, on a GPU (default: off)")
     add(
         "--peers",
         action="store_true",
-        help="also measure other engines on the same random verifier; needs the extra peers",
+        help="also measure other engines on the same random verifier; needs the extra peers "
+        "(default: off)",
     )
     add(
         "--peer-engines",
         metavar="NAME[,NAME]",
         help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
-    add("--no-energy", action="store_true", help="do not measure energy")
-    add("--json", metavar="FILE", help="write all figures here")
-    add("--markdown", metavar="FILE", help="write the tables here")
-    add("--plots", metavar="FOLDER", help="write pictures here; needs the extra plots")
-    add("--html", metavar="FILE", help="write one self-contained page; needs the extra plots")
+    add("--no-energy", action="store_true", help="do not measure energy (default: off)")
+    add("--json", metavar="FILE", help="write all figures here (default: do not)")
+    add("--markdown", metavar="FILE", help="write the tables here (default: do not)")
+    add(
+        "--plots",
+        metavar="FOLDER",
+        help="write pictures here; needs the extra plots (default: do not)",
+    )
+    add(
+        "--html",
+        metavar="FILE",
+        help="write one self-contained page; needs the extra plots (default: do not)",
+    )
     return parser
 
 

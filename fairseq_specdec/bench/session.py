@@ -36,7 +36,8 @@ def get_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="'NAME: FLAGS'",
         help="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
-        "of its own among them; flags outside --system hold for every row; may be repeated",
+        "of its own among them; flags outside --system hold for every row; may be repeated "
+        "(default: no row beside stock)",
     )
     group.add_argument(
         "--sweep",
@@ -44,7 +45,7 @@ def get_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="[NAME:]FLAG=V,V",
         help="a row for each value of a system's flag, crossed with its other --sweep; NAME may "
-        "be left out where there is one system",
+        "be left out where there is one system; may be repeated (default: nothing is swept)",
     )
     group.add_argument(
         "--batch-size",
@@ -52,7 +53,7 @@ def get_parser() -> argparse.ArgumentParser:
         dest="batch_sizes",
         default="1",
         metavar="N[,N]",
-        help="sentences at a time; several numbers give a table each (default: 1)",
+        help="sentences at a time, 1 or more; several numbers give a table each (default: 1)",
     )
     group.add_argument(
         "--stock-beams",
@@ -64,36 +65,38 @@ def get_parser() -> argparse.ArgumentParser:
         "--limit",
         type=int,
         metavar="N",
-        help="decode N sentences, spread over all lengths (default: all)",
+        help="decode N sentences, 1 or more, spread over all lengths (default: all)",
     )
     group.add_argument(
         "--repeats",
         type=int,
         default=1,
         metavar="R",
-        help="passes over the sentences; a batch's time is the median of its passes (default: 1)",
+        help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
+        "(default: 1)",
     )
     group.add_argument(
         "--warmup",
         type=int,
         default=3,
         metavar="N",
-        help="batches that every system decodes beforehand, not counted (default: 3)",
+        help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
     )
     group.add_argument(
-        "--threads", type=int, metavar="T", help="CPU threads (default: torch's choice)"
+        "--threads", type=int, metavar="T", help="CPU threads, 1 or more (default: torch's choice)"
     )
     group.add_argument(
         "--no-memory",
         action="store_true",
-        help="do not measure memory, for which each system is loaded in a process of its own",
+        help="do not measure memory, for which each system is loaded in a process of its own "
+        "(default: off)",
     )
     group.add_argument(
         "--peers",
         action="store_true",
         help="also measure other engines on the same checkpoint, each in a process of its own: "
         "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
-        "transformers (beam 5 and 1, prompt lookup); needs the extra peers",
+        "transformers (beam 5 and 1, prompt lookup); needs the extra peers (default: off)",
     )
     group.add_argument(
         "--peer-engines",
@@ -103,23 +106,27 @@ def get_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--no-energy",
         action="store_true",
-        help="do not measure energy, for which each system decodes all sentences once more",
+        help="do not measure energy, for which each system decodes all sentences once more "
+        "(default: off)",
     )
-    group.add_argument("--json", metavar="FILE", help="write all figures here")
+    group.add_argument("--json", metavar="FILE", help="write all figures here (default: do not)")
     group.add_argument(
         "--resume",
         action="store_true",
         help="go on with a run that was stopped: batch sizes that --json holds are not measured "
-        "again",
+        "again (default: off)",
     )
-    group.add_argument("--markdown", metavar="FILE", help="write the tables here")
+    group.add_argument("--markdown", metavar="FILE", help="write the tables here (default: do not)")
     group.add_argument(
-        "--plots", metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots"
+        "--plots",
+        metavar="FOLDER",
+        help="write pictures (PNG) here; needs the extra plots (default: do not)",
     )
     group.add_argument(
         "--html",
         metavar="FILE",
-        help="write tables and pictures as one self-contained page; needs the extra plots",
+        help="write tables and pictures as one self-contained page; needs the extra plots "
+        "(default: do not)",
     )
     return parser
 
@@ -152,6 +159,10 @@ def _check(args: argparse.Namespace) -> None:
     outputs.check(args)
     if args.resume and not args.json:
         raise BenchError("--resume: goes on from what --json holds; give it too")
+    if args.trace_path is not None:
+        raise BenchError(
+            "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
+        )
     for flag in ("plots", "html"):
         if getattr(args, flag):
             plots.require("--" + flag)

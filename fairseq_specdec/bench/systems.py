@@ -109,7 +109,7 @@ def make_plan(
             "beams are measured by --stock-beams"
         )
     settings = {field.name: getattr(args, field.name) for field in DECODING}
-    if settings.get("trace_path"):
+    if settings.get("trace_path") is not None:
         raise BenchError(
             f"--system {name!r}: --trace-path: a trace takes time, which would be measured; use "
             "fairseq-generate for it"

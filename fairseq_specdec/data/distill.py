@@ -41,17 +41,20 @@ def get_parser() -> argparse.ArgumentParser:
     parser.set_defaults(gen_subset="train")
     group = parser.add_argument_group("Sequence-level distillation")
     group.add_argument(
-        "--dest", required=True, metavar="DIR", help="directory of the distilled corpus"
+        "--dest", required=True, metavar="DIR", help="directory of the distilled corpus; required"
     )
     subset = group.add_mutually_exclusive_group()
     subset.add_argument(
-        "--limit", type=int, metavar="N", help="distil a random subset of N sentences (by --seed)"
+        "--limit",
+        type=int,
+        metavar="N",
+        help="distil a random subset of N sentences, 1 or more, by --seed (default: all)",
     )
     subset.add_argument(
         "--fraction",
         type=float,
         metavar="F",
-        help="distil a random share of the sentences, in (0, 1]",
+        help="distil a random share of the sentences, from above 0 to 1, by --seed (default: all)",
     )
     group.add_argument(
         "--on-length-limit",
@@ -65,30 +68,31 @@ def get_parser() -> argparse.ArgumentParser:
         type=float,
         metavar="R",
         help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
-        "at least 1 (default: keep all)",
+        "1 or more (default: keep all)",
     )
     group.add_argument(
         "--chunk-size",
         type=int,
         default=512,
         metavar="N",
-        help="sentences that are saved at once; a kill loses at most so many per process",
+        help="sentences that are saved at once, 1 or more; a kill loses at most so many per "
+        "process (default: 512)",
     )
     group.add_argument(
         "--shard",
         metavar="I/N",
-        help="be process I (from 0) of N; without it torchrun and Slurm arrays are heeded",
+        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
     )
     group.add_argument(
         "--merge",
         action="store_true",
         help="decode nothing, publish what finished processes left (the last one to finish does so "
-        "by itself, unless it was killed in between)",
+        "by itself, unless it was killed in between; default: off)",
     )
     group.add_argument(
         "--overwrite",
         action="store_true",
-        help="give up results at --dest that were made with other settings",
+        help="give up results at --dest that were made with other settings (default: off)",
     )
     return parser
 
@@ -121,6 +125,11 @@ def check(args: argparse.Namespace) -> None:
             raise DistillError(
                 "--{}: has no meaning for distillation; leave it out".format(name.replace("_", "-"))
             )
+    if getattr(args, "trace_path", None) is not None:
+        raise DistillError(
+            "--trace-path: distillation keeps what was decoded, not how; leave it out, and trace "
+            "some sentences with fairseq-generate"
+        )
     if not os.path.isdir(args.data or ""):
         raise DistillError(
             f"{args.data}: is no directory; name one directory written by fairseq-preprocess"

@@ -50,7 +50,9 @@ def get_parser() -> argparse.ArgumentParser:
         help="a demo pair (default: demo_ende, without --path)",
     )
     which.add_argument(
-        "--path", help="the verifier: a checkpoint, or several joined by a colon for an ensemble"
+        "--path",
+        help="the verifier: a checkpoint, or several joined by a colon for an ensemble "
+        "(default: that of --pair)",
     )
     which.add_argument(
         "--drafter-path",

@@ -44,38 +44,49 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", help="clean text in UTF-8, one sentence a line, best tokenised")
-    parser.add_argument("--dest", required=True, metavar="DIR", help="directory of the pairs")
+    parser.add_argument(
+        "--dest", required=True, metavar="DIR", help="directory of the pairs; required"
+    )
     parser.add_argument(
         "--name", default="train", metavar="NAME", help="of the files in DIR (default: train)"
     )
     parser.add_argument("--source-suffix", default="src", help="of the faulty side (default: src)")
     parser.add_argument("--target-suffix", default="tgt", help="of the clean side (default: tgt)")
-    parser.add_argument("--seed", type=int, default=1, help="of the errors (default: 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the errors, a whole number (default: 1)"
+    )
     noise = parser.add_argument_group("Errors (defaults: Grundkiewicz et al. 2019)")
     for flag, default, text in (
-        ("--error-mean", PAPER.mean, "mean share of a sentence's words that are changed, 0 to 1"),
+        ("--error-mean", PAPER.mean, "mean share of a sentence's words that change, from 0 to 1"),
         ("--error-deviation", PAPER.deviation, "its standard deviation, 0 or more"),
-        ("--substitute", PAPER.substitute, "weight of: another word of its confusion set"),
-        ("--delete", PAPER.delete, "weight of: the word left out"),
-        ("--insert", PAPER.insert, "weight of: a random word after it"),
-        ("--swap", PAPER.swap, "weight of: the word exchanged with the next"),
-        ("--spelling", PAPER.spelling, "probability that a word is misspelled, 0 to 1"),
+        ("--substitute", PAPER.substitute, "weight, 0 or more: another of its confusion set"),
+        ("--delete", PAPER.delete, "weight, 0 or more: the word left out"),
+        ("--insert", PAPER.insert, "weight, 0 or more: a random word after it"),
+        ("--swap", PAPER.swap, "weight, 0 or more: the word exchanged with the next"),
+        ("--spelling", PAPER.spelling, "probability that a word is misspelled, from 0 to 1"),
     ):
         noise.add_argument(
             flag, type=float, default=default, metavar="P", help=f"{text} (default: {default})"
         )
     noise.add_argument(
-        "--confusions", type=int, default=SIZE, metavar="N", help="words in a set (default: 20)"
+        "--confusions",
+        type=int,
+        default=SIZE,
+        metavar="N",
+        help="words in a set, 1 or more (default: 20)",
     )
     noise.add_argument(
-        "--dictionary", default="", metavar="FILE", help="'word count' lines for the spell-checker"
+        "--dictionary",
+        default="",
+        metavar="FILE",
+        help="'word count' lines (default: the spell-checker's own English ones)",
     )
     noise.add_argument(
         "--confusion-sets",
         default="",
         metavar="FILE",
         help="lines of a word and, between tabs, what it may be mistaken for, in place of the "
-        "English spell-checker's (for other languages)",
+        "English spell-checker's, for other languages (default: that one's)",
     )
     work = parser.add_argument_group("Work")
     work.add_argument(
@@ -83,20 +94,23 @@ def get_parser() -> argparse.ArgumentParser:
         type=int,
         default=20000,
         metavar="N",
-        help="lines that are saved at once; a kill loses at most so many per process",
+        help="lines that are saved at once, 1 or more; a kill loses at most so many per process "
+        "(default: 20000)",
     )
     work.add_argument(
         "--shard",
         metavar="I/N",
-        help="be process I (from 0) of N; without it torchrun and Slurm arrays are heeded",
+        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
     )
     work.add_argument(
-        "--merge", action="store_true", help="noise nothing, publish what finished processes left"
+        "--merge",
+        action="store_true",
+        help="noise nothing, publish what finished processes left (default: off)",
     )
     work.add_argument(
         "--overwrite",
         action="store_true",
-        help="give up results at --dest that were made with other settings",
+        help="give up results at --dest that were made with other settings (default: off)",
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"

@@ -44,7 +44,9 @@ def get_parser() -> argparse.ArgumentParser:
         description="Write one HTML page that needs nothing else: step through a sentence, "
         "several strategies side by side.",
     )
-    html.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
+    html.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the page to write; required"
+    )
     html.add_argument(
         "--title", default="Draft, verify, accept", help="its title (default: %(default)s)"
     )
@@ -53,14 +55,18 @@ def get_parser() -> argparse.ArgumentParser:
             "files", nargs="+", metavar="FILE", help="written by --trace-path; one system or more"
         )
         command.add_argument(
-            "--id", type=int, action="append", metavar="N", help="this sentence; may be repeated"
+            "--id",
+            type=int,
+            action="append",
+            metavar="N",
+            help="this sentence, 0 or more; may be repeated (default: the first ones)",
         )
         command.add_argument(
             "--limit",
             type=int,
             default=limit,
             metavar="N",
-            help=f"at most so many sentences (default: {limit or 'all'})",
+            help=f"at most so many sentences, 1 or more (default: {limit or 'all'})",
         )
     return parser
 

@@ -164,6 +164,7 @@ def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
             ["--system", "a: --tau 2 --strategy iad", "--system", "a: --strategy iad"],
             "'a': there is another row",
         ),
+        (["--trace-path", "x"], "--trace-path: a trace takes time"),
         (["--system", "a: --trace-path x"], "--system 'a': --trace-path: a trace takes time"),
         (["--batch-size", "1,0"], "--batch-size 1,0: expected"),
         (["--stock-beams", "5"], "--stock-beams 5: 5 and 1"),

@@ -105,6 +105,7 @@ def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_pa
         (["--score-reference"], "--score-reference"),
         (["--upsample-primary", 2], "--upsample-primary"),
         (["--shard", "2/2"], "--shard"),
+        (["--task", "translation_specdec", "--trace-path", "x"], "--trace-path: distillation"),
     ],
 )
 def test_flags_that_cannot_be_honoured(flags, named, reversal_data, teacher, distill, tmp_path):

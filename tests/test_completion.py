@@ -1,0 +1,114 @@
+"""specdec-completion: bash completes the flags, values and files of every command."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_specdec import completion
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# What bash does when TAB is typed, without a terminal.
+TAB = r"""
+source "$1"; shift
+complete_of=$(complete -p "$1" | sed 's/.*-F \([^ ]*\) .*/\1/')
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMPREPLY=()
+"$complete_of" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """The script for all commands."""
+    pytest.importorskip("shtab")
+    path = tmp_path_factory.mktemp("completion") / "specdec.bash"
+    path.write_text(completion.script("bash", list(completion.COMMANDS)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tab(written, tmp_path):
+    """The words that bash offers for the last of a line."""
+
+    def offered(*words):
+        done = subprocess.run(
+            ["bash", "-c", TAB, "bash", str(written), *words],
+            cwd=str(tmp_path), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.split()
+
+    return offered
+
+
+@pytest.mark.parametrize(
+    "words, wanted, unwanted",
+    [
+        ("specdec-bench --re", "--repeats --replay --remove-bpe", "--limit"),
+        ("specdec-bench --replay ", "base big", "--replay"),
+        ("specdec-bench --mean-a", "--mean-accepted", "--mean-copied"),
+        ("specdec-bench --strategy ga", "gad gad++", "greedy"),
+        ("specdec-distill --max-length-r", "--max-length-ratio", ""),
+        ("specdec-distill --on-length-limit ", "drop keep", ""),
+        ("specdec-demo --strategies ", "greedy gad++ bild blockwise", "--port"),
+        ("specdec-demo --alpha-", "--alpha-fb --alpha-rb", "--tau"),
+        ("specdec-noise --error-", "--error-mean --error-deviation", "--swap"),
+        ("specdec-convert --to ", "authors project", ""),
+        ("specdec-trace ", "show html", ""),
+        ("specdec-trace html --ti", "--title", "--color"),
+        ("specdec-trace show --color ", "auto always never", ""),
+        ("specdec-completion zsh specdec-b", "specdec-bench", "specdec-demo"),
+        ("fairseq-generate --drafter-", "--drafter-path --drafter-dtype", ""),
+        ("fairseq-interactive --drafter-dtype ", "same bf16", ""),
+    ],
+)
+def test_flags_and_values(tab, words, wanted, unwanted):
+    found = tab(*words.split(" "))
+    assert set(wanted.split()) <= set(found) and not set(unwanted.split()) & set(found), found
+
+
+def test_files_and_folders(tab, tmp_path):
+    (tmp_path / "model.pt").touch()
+    (tmp_path / "models").mkdir()
+    assert tab("fairseq-generate", "--drafter-path", "mo") == ["model.pt", "models"]
+    assert tab("specdec-bench", "--json", "model.") == ["model.pt"]
+    assert tab("specdec-convert", "mo") == ["model.pt", "models"]
+    assert tab("specdec-distill", "--dest", "mo") == ["models"]
+
+
+def test_every_command_is_known():
+    scripts = re.findall(r'"(specdec-[\w-]+) = ', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    assert len(scripts) > 5
+    assert set(scripts) == {name for name in completion.COMMANDS if name.startswith("specdec-")}
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_the_command_prints_a_script_and_nothing_else(shell, capsys):
+    pytest.importorskip("shtab")
+    completion.cli_main([shell, "specdec-trace"])
+    printed = capsys.readouterr().out
+    assert "--title" in printed and "specdec-bench" not in printed
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=printed, text=True, check=True)
+
+
+def test_without_shtab_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit, match=r"pip install 'fairseq-specdec\[completion\]'"):
+        completion.cli_main(["bash"])
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        completion.cli_main(["bash", "specdec-brew"])
+    assert "specdec-brew" in capsys.readouterr().err
+
+
+def test_starting_a_command_does_not_import_it(run_python):
+    run_python(
+        "import sys, fairseq_specdec.trace.cli, fairseq_specdec.bench.cli\n"
+        "assert not {'shtab', 'fairseq_specdec.completion'} & set(sys.modules)"
+    )
