@@ -1,7 +1,12 @@
 PYTHON ?= python
 SHELL_SCRIPTS = .ci/run $(shell find scripts -name '*.sh')
 
-.PHONY: check test clean
+# The gate's Python and machine; LOCK_INDEX finds the CPU build of torch.
+LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match
+LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
+
+.PHONY: check test matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -11,6 +16,19 @@ check:
 test:
 	$(PYTHON) -m pytest
 
+# All Pythons that are installed, each with its torch and fairseq; needs nox.
+matrix:
+	nox
+
+# Renew the gate's lock files; needs uv.
+lock:
+	$(LOCK) requirements/gate-build.in -o requirements/gate-build.txt
+	$(LOCK) requirements/gate.in setup.py --extra dev -o requirements/gate.txt
+
+# Known faults of what the gate installs; needs pip-audit and its database.
+audit:
+	sed 's/+cpu//' requirements/gate.txt | pip-audit --disable-pip -r /dev/stdin
+
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .mypy_cache .nox .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

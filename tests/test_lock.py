@@ -1,0 +1,78 @@
+"""The gate's lock: whole, pinned, with hashes, and not behind setup.py."""
+
+import pathlib
+import re
+import runpy
+import sys
+from unittest import mock
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FILES = ("gate.txt", "gate-build.txt")
+ENTRY = re.compile(r"(\S+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
+
+
+def entries(text):
+    """Versions by name.
+
+    Raises:
+        ValueError: a line that is not pinned, or has no hash.
+    """
+    found = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        line = " ".join(line.split())
+        if line and not line.startswith("#"):
+            match = ENTRY.fullmatch(line)
+            if match is None:
+                raise ValueError(line)
+            found[match.group(1)] = match.group(2)
+    return found
+
+
+def locked(name):
+    return entries((ROOT / "requirements" / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What setup.py asks of the gate's Python, and its extra dev."""
+    setuptools = pytest.importorskip("setuptools")
+    monkeypatch.setattr(sys, "version_info", (3, 11, 0, "final", 0))
+    with mock.patch.object(setuptools, "setup") as call:
+        runpy.run_path(str(ROOT / "setup.py"))
+    given = call.call_args[1]
+    return given["install_requires"] + given["extras_require"]["dev"]
+
+
+def missing(requirements, names):
+    """The requirements that the lock does not meet."""
+    packaging = pytest.importorskip("packaging.requirements")
+    environment = {"python_version": "3.11", "python_full_version": "3.11.7"}
+    found = []
+    for text in requirements:
+        need = packaging.Requirement(text)
+        if need.marker is None or need.marker.evaluate(environment):
+            version = names.get(re.sub(r"[-_.]+", "-", need.name).lower())
+            if version is None or not need.specifier.contains(version.split("+")[0]):
+                found.append(text)
+    return found
+
+
+def test_the_lock_meets_setup(asked):
+    assert len(asked) > 10
+    assert missing(asked, locked("gate.txt")) == []
+    assert missing([*asked, "attrs", "pytest<3"], locked("gate.txt")) == ["attrs", "pytest<3"]
+
+
+def test_the_lock_and_setup_name_one_torch():
+    torch = locked("gate.txt")["torch"]
+    assert f"torch=={torch}" in (ROOT / "requirements" / "gate.in").read_text(encoding="utf-8")
+    assert f"torch=={torch.split('+')[0]}\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert {"pip", "setuptools", "wheel"} <= set(locked("gate-build.txt"))
+
+
+@pytest.mark.parametrize("line", ["numpy==1.0", "numpy", "numpy>=1.0 --hash=sha256:" + 64 * "0"])
+def test_what_is_not_pinned_with_a_hash_is_found(line):
+    with pytest.raises(ValueError):
+        entries(line + "\n")
