@@ -38,14 +38,14 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal_on_stderr():
-    """``sys.stderr`` is a terminal meanwhile; its text is there afterwards."""
+    """``sys.stderr`` is a terminal meanwhile; its text is there afterwards.
+
+    What logs to older streams, which may be closed, is put aside.
+    """
     terminal = Terminal()
     try:
         with mock.patch.object(sys, "stderr", terminal.stream):
-            yield terminal
+            with mock.patch.object(logging.getLogger(), "handlers", []):
+                yield terminal
     finally:
-        root = logging.getLogger()  # a command may have made it log to the terminal
-        for handler in list(root.handlers):
-            if getattr(handler, "stream", None) is terminal.stream:
-                root.removeHandler(handler)
         terminal.close()

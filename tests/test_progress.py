@@ -50,15 +50,11 @@ def test_without_a_terminal_a_counter_logs_a_line_a_minute(monkeypatch, caplog):
 
 def test_log_records_are_written_above_a_bar():
     with terminal_on_stderr() as shown:
-        handler = logging.StreamHandler(shown.stream)
         root = logging.getLogger()
-        before, root.handlers = root.handlers, [handler]
-        try:
-            with progress.logs_above():
-                for number in progress.bar(range(3), "walking"):
-                    root.warning("record %d", number)
-        finally:
-            root.handlers = before
+        root.addHandler(logging.StreamHandler(shown.stream))
+        with progress.logs_above():
+            for number in progress.bar(range(3), "walking"):
+                root.warning("record %d", number)
     # Each record begins where the bar was erased.
     for number in range(3):
         assert f"\rrecord {number}\r\n" in shown.text.replace(" ", "").replace(
