@@ -36,16 +36,18 @@ class Terminal:
         self.text = b"".join(self._pieces).decode("utf-8")
 
 
+def own_logging():
+    """A context in which the root logger has no handlers but those that a command sets."""
+    return mock.patch.object(logging.getLogger(), "handlers", [])
+
+
 @contextlib.contextmanager
 def terminal_on_stderr():
-    """``sys.stderr`` is a terminal meanwhile; its text is there afterwards.
-
-    What logs to older streams, which may be closed, is put aside.
-    """
+    """``sys.stderr`` is a terminal meanwhile; its text is there afterwards."""
     terminal = Terminal()
     try:
         with mock.patch.object(sys, "stderr", terminal.stream):
-            with mock.patch.object(logging.getLogger(), "handlers", []):
+            with own_logging():
                 yield terminal
     finally:
         terminal.close()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from terminals import terminal_on_stderr
+from terminals import own_logging, terminal_on_stderr
 
 from fairseq_specdec.noise import chunks as chunks_module
 from fairseq_specdec.noise.cli import cli_main
@@ -248,6 +248,7 @@ def test_a_bar_on_a_terminal_and_none_in_a_pipe(noise, capfd):
         noise("out")
     assert "50/50" in shown.text and "\r" in shown.text, shown.text
     assert capfd.readouterr().out == ""
-    noise("again")
+    with own_logging():
+        noise("again")
     printed = capfd.readouterr()
     assert printed.out == "" and "\r" not in printed.err and "50/50" not in printed.err

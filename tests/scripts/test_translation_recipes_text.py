@@ -16,7 +16,7 @@ import parallel_text
 import pytest
 import translation_scores
 from fetch import Source, SourceError
-from terminals import terminal_on_stderr
+from terminals import own_logging, terminal_on_stderr
 
 CONTENT = bytes(range(256)) * 40
 
@@ -292,5 +292,6 @@ def test_fetching_shows_a_bar_on_a_terminal_only(server, tmp_path, capfd):
     for title in ("shown.tgz", "checking"):
         assert re.search(rf"\r\S*{title}: .*/10\.0k ", shown.text), shown.text
     assert shown.text.endswith("\r"), "the bar was not erased"
-    fetch.fetch([source(f"{address}/quiet.tgz")], tmp_path)
+    with own_logging():
+        fetch.fetch([source(f"{address}/quiet.tgz")], tmp_path)
     assert capfd.readouterr() == ("", "")
