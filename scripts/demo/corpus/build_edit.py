@@ -16,7 +16,7 @@ import zipfile
 from typing import List, Optional, Sequence
 
 from atomic import read_lines, replacing, write_lines
-from progress import log_to_stderr
+from progress import bar, log_to_stderr
 
 from . import english
 from .apt import FetchError, PrivateApt, require_tools
@@ -139,7 +139,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     logger.info("%d clean sentences", len(sentences))
     vocabulary = count_words(sentences[:VOCABULARY_SENTENCES])
     injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, options.seed)
-    pairs = [(injector.inject(sentence), sentence) for sentence in sentences]
+    shown = bar(sentences, "making errors", unit="sentence")
+    pairs = [(injector.inject(sentence), sentence) for sentence in shown]
     write_lines(options.out / "clean.en", sentences)
     with replacing(options.out / "misspellings.txt") as stream:
         stream.write(dictionary)

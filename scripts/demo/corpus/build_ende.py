@@ -13,7 +13,7 @@ import sys
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from atomic import read_lines, write_lines
-from progress import log_to_stderr
+from progress import bar, log_to_stderr
 
 from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
 from .apt import FetchError, PrivateApt
@@ -91,7 +91,7 @@ def clean(found: Iterator[Source], min_words: int, max_words: int) -> List[Row]:
     seen: Set[str] = set()
     for source in found:
         before = len(rows)
-        for raw_english, raw_german in source.pairs:
+        for raw_english, raw_german in bar(source.pairs, source.origin, unit="pair"):
             english, german = normalise(raw_english), normalise(raw_german)
             if not min_words <= len(english.split()) <= max_words:
                 continue
