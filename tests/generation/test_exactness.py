@@ -226,6 +226,9 @@ def test_ties_go_where_stock_sends_them(strategy):
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[FIRST_HALF] = weight[SECOND_HALF]
+        logits = torch.nn.functional.linear(torch.randn(8, weight.size(1)), weight)
+    if not torch.equal(logits[:, FIRST_HALF], logits[:, SECOND_HALF]):
+        pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     compare([model], strategy, flags())
 
 
