@@ -8,6 +8,7 @@ import pytest
 import torch
 from broken_engines import MUTANTS
 from fairseq.dataclass.configs import GenerationConfig
+from scripted_drafter import KINDS, ScriptedDrafter
 from toy_translation import (
     EOS,
     PAD,
@@ -23,7 +24,7 @@ from toy_translation import (
 )
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.drafters import Draft, Drafter, NarBlockDrafter
+from fairseq_specdec.drafters import NarBlockDrafter
 from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import Stopwatch
 
@@ -40,45 +41,6 @@ def stock(models, sample, args, prefix=None):
     return [h[0] for h in task.inference_step(generator, models, sample, prefix_tokens=prefix)]
 
 
-class ScriptedDrafter(Drafter):
-    """Drafts from given outputs, right or wrong in a given way: every kind of rejection."""
-
-    def __init__(self, outputs, kind, size=5):
-        self.outputs, self.kind, self.size = outputs, kind, size
-
-    def start(self, net_input, max_len, encoder_out):
-        self.rows = list(range(net_input["src_tokens"].size(0)))
-        self.generator = torch.Generator().manual_seed(3)
-
-    def propose(self, tokens, lengths, host_lengths):
-        size = self.size
-        draft = torch.full((len(self.rows), size), PAD)
-        counts = []
-        for i, (row, done) in enumerate(zip(self.rows, host_lengths)):
-            rest = self.outputs[row][done : done + size]
-            draft[i, : len(rest)] = torch.tensor(rest, dtype=torch.long)
-            counts.append(len(rest))
-        noise = torch.rand(draft.shape, generator=self.generator)
-        random = torch.randint(3, 4 + WORDS, draft.shape, generator=self.generator)
-        full = [size] * len(counts)
-        if self.kind == "noisy":
-            draft = torch.where(noise < 0.3, random, draft)
-        elif self.kind == "random":
-            draft, counts = random, full
-        elif self.kind in ("eos", "pad"):
-            draft = torch.full_like(draft, EOS if self.kind == "eos" else PAD)
-            counts = full
-        elif self.kind == "wrong":
-            draft, counts = (draft - 3) % WORDS + 4, full
-        elif self.kind == "sometimes":
-            counts = [c if torch.rand(1, generator=self.generator) < 0.5 else 0 for c in counts]
-        return Draft(draft, torch.tensor(counts))
-
-    def prune(self, keep, host_keep):
-        self.rows = [self.rows[r] for r in host_keep]
-
-
-KINDS = ["perfect", "noisy", "random", "eos", "pad", "wrong", "sometimes"]
 STRATEGIES = [
     "greedy",
     "iad",
@@ -107,7 +69,7 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None, budget=(None
     words = make_task().tgt_dict
     drafter = None
     if strategy in KINDS:
-        drafter = ScriptedDrafter(outputs, strategy)
+        drafter = ScriptedDrafter(outputs, strategy, WORDS)
     elif strategy.startswith("gad"):
         drafter = block_drafter(models[0], strategy)
     name = strategy if strategy in ("greedy", "iad") else "greedy"
