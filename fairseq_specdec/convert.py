@@ -17,6 +17,7 @@ import torch
 from fairseq import checkpoint_utils
 
 import fairseq_specdec
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.data.files import sha256, write_whole
 from fairseq_specdec.legacy.conversion import ConversionError, equal, to_project, to_released
 
@@ -74,11 +75,11 @@ def _holds(path: str, content: bytes) -> bool:
         if stream.read() == content:
             return True
     try:
-        there = torch.load(path, map_location="cpu")
+        there = load_checkpoint(path)
     except Exception as error:
         logger.info("%s: is no checkpoint (%s)", path, type(error).__name__)
         return False
-    return equal(there, torch.load(io.BytesIO(content), map_location="cpu"))
+    return equal(there, load_checkpoint(io.BytesIO(content)))
 
 
 def main(args: argparse.Namespace) -> None:

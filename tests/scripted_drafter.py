@@ -25,7 +25,8 @@ class ScriptedDrafter(Drafter):
     """Drafts from given outputs.
 
     Args:
-        outputs: token ids of each sentence of the batch, </s> included.
+        outputs: token ids of each sentence of the batch, </s> included; a larger batch begins again
+            with the first.
         kind: one of ``KINDS``: the outputs themselves; with three tokens in ten replaced; random
             tokens; </s>, or padding, only; never the right token; nothing half of the time; right
             and then far past </s> and any length limit; never anything; the outputs of the next
@@ -50,8 +51,8 @@ class ScriptedDrafter(Drafter):
         draft = torch.full((len(self.rows), size), PAD)
         counts = []
         for i, (row, done) in enumerate(zip(self.rows, host_lengths)):
-            source = (row + 1) % len(self.outputs) if self.kind == "a neighbour's" else row
-            rest = self.outputs[source][done : done + size]
+            source = row + 1 if self.kind == "a neighbour's" else row
+            rest = self.outputs[source % len(self.outputs)][done : done + size]
             draft[i, : len(rest)] = torch.tensor(rest, dtype=torch.long)
             counts.append(len(rest))
         noise = torch.rand(draft.shape, generator=self.generator)

@@ -9,9 +9,15 @@ applying it twice changes nothing.
 from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
-from .checkpoints import allow_checkpoint_types, numpy_core_alias, old_meters_alias
+from .checkpoints import (
+    allow_checkpoint_types,
+    check_checkpoints_on_old_torch,
+    numpy_core_alias,
+    old_meters_alias,
+)
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .ngrams import block_ngrams_on_cpu
+from .settings_code import refuse_settings_that_are_programs
 from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
@@ -22,6 +28,7 @@ FIXES = (
     keep_last_batch,
     strip_better_transformer,
     allow_checkpoint_types,
+    check_checkpoints_on_old_torch,
     numpy_core_alias,
     old_meters_alias,
     torchrun_without_gpu,
@@ -31,6 +38,7 @@ FIXES = (
     block_ngrams_on_cpu,
     name_unreadable_checkpoints,
     read_stripped_checkpoints,
+    refuse_settings_that_are_programs,
 )
 
 

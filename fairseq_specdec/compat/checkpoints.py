@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import importlib
 import sys
+import types
 import typing
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 import torch
+
+from .unpickling import allowed, load_checked
 
 
 def checkpoint_types() -> List[Any]:
@@ -65,13 +69,60 @@ def allow_checkpoint_types() -> None:
     global". Versions: every fairseq on torch >= 2.6.
 
     A checkpoint that names anything outside ``checkpoint_types`` is still refused, and runs no
-    code. On torch < 2.6 nothing is changed: fairseq unpickles there without a check, so load only
-    checkpoints from sources you trust.
+    code. On torch < 2.6 see ``check_checkpoints_on_old_torch``.
     """
     # By version: add_safe_globals of 2.4 and 2.5 accepts the (object, name) form and fails later.
-    if torch.__version__ >= (2, 6):  # type: ignore[operator]  # TorchVersion compares with tuples
+    if torch_checks():
         # A set of allowed objects: adding them again changes nothing.
         torch.serialization.add_safe_globals(checkpoint_types())
+
+
+def torch_checks() -> bool:
+    """Whether this torch checks checkpoints itself."""
+    return bool(torch.__version__ >= (2, 6))  # type: ignore[operator]
+
+
+@functools.lru_cache(maxsize=1)
+def _names() -> Dict[str, Any]:
+    return allowed(checkpoint_types())
+
+
+def load_checkpoint(file: Any, map_location: Any = "cpu") -> Any:
+    """``torch.load`` of a path or file that makes and calls nothing but ``checkpoint_types``.
+
+    Raises:
+        UnpicklingError: the file names something else; nothing of it was run.
+    """
+    if torch_checks():
+        return torch.load(file, map_location=map_location, weights_only=True)
+    return load_checked(file, _names(), map_location)
+
+
+class _CheckingTorch(types.ModuleType):
+    """torch, as fairseq's ``checkpoint_utils`` sees it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def load(f: Any, map_location: Any = None) -> Any:
+        """As torch's, by the list."""
+        return load_checkpoint(f, map_location)
+
+
+def check_checkpoints_on_old_torch() -> None:
+    """Read checkpoints by the list of ``checkpoint_types`` on torch < 2.6 too.
+
+    Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file says, so that a
+    checkpoint can run any command. (``weights_only`` is no help there: torch 1.13 has it, and reads
+    no floating-point number in it, let alone a Namespace.) Versions: torch < 2.6.
+
+    Only fairseq's ``checkpoint_utils`` is concerned; ``torch.load`` itself stays as it is.
+    """
+    from fairseq import checkpoint_utils
+
+    if not torch_checks() and not isinstance(checkpoint_utils.torch, _CheckingTorch):
+        checkpoint_utils.torch = _CheckingTorch("torch")
 
 
 def numpy_core_alias() -> None:

@@ -20,6 +20,23 @@ from .stats import DecodingStats
 Lap = Tuple[float, float, float]
 
 
+def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Tensor]:
+    """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.
+
+    Args:
+        emitted: long [B, K+1], accepted tokens, the verifier's own token, then anything.
+        counts: long [B], accepted tokens.
+        eos: </s>.
+
+    Returns:
+        (long [B], 1 .. K+1; bool [B], whether the sentence ended).
+    """
+    columns = torch.arange(emitted.size(1), device=emitted.device)
+    ends = (emitted == eos) & (columns <= counts.unsqueeze(1))
+    done = ends.any(1)
+    return torch.where(done, ends.long().argmax(1) + 1, counts + 1), done
+
+
 class SpeculativeGenerator(nn.Module):
     """Decodes like stock ``SequenceGenerator`` with beam 1, in fewer verifier passes.
 
@@ -254,10 +271,7 @@ class Batch:
 
             emitted = torch.cat([drafted, next_token.unsqueeze(1)], 1)
             emitted = torch.where(columns == counts.unsqueeze(1), next_token.unsqueeze(1), emitted)
-            # </s> may have been accepted inside the draft: the sentence ends there.
-            ends = (emitted == owner.policy.eos) & (columns <= counts.unsqueeze(1))
-            done = ends.any(1)
-            size = torch.where(done, ends.long().argmax(1) + 1, counts + 1)
+            size, done = emitted_sizes(emitted, counts, owner.policy.eos)
             # Columns behind the emitted ones are overwritten by later iterations.
             self.tokens.scatter_(1, at, emitted)
             own = log_probs.gather(2, emitted.unsqueeze(2)).squeeze(2)

@@ -23,7 +23,7 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
-import fairseq_specdec  # noqa: F401  (lets torch.load read fairseq's types without running code)
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.data.files import sha256, write_whole
 
 logger = logging.getLogger(__name__)
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 OUTPUT = "decoder.output_projection.weight"
-# Releases without a list of safe types cannot read a fairseq checkpoint in the safe way.
-SAFE = {"weights_only": True} if hasattr(torch.serialization, "add_safe_globals") else {}
 
 
 # What fairseq reads beside the model: of a model that has not been trained yet.
@@ -240,7 +238,7 @@ def read(path: str) -> Dict[str, Any]:
     if not os.path.isfile(path):
         raise SelectionError(f"{path}: no such file")
     try:
-        state: Any = torch.load(path, map_location="cpu", **SAFE)
+        state: Any = load_checkpoint(path)
     except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SelectionError(f"{path}: cannot be read, it may be truncated: {text}") from error

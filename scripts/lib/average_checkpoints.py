@@ -20,26 +20,24 @@ import torch
 from atomic import replacing
 from progress import bar, log_to_stderr
 
-import fairseq_specdec  # noqa: F401  (lets torch.load read fairseq's types without running code)
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 
 logger = logging.getLogger("average_checkpoints")
 PATH_SETTINGS = frozenset(
     "data finetune_from_model log_file path restore_file save_dir tensorboard_logdir "
     "user_dir".split()
 )
-# Releases without a list of safe types cannot read a fairseq checkpoint in the safe way.
-SAFE = {"weights_only": True} if hasattr(torch.serialization, "add_safe_globals") else {}
 UNNEEDED = ("last_optimizer_state",)
 
 
 def load(path: pathlib.Path) -> Dict[str, Any]:
-    """A fairseq checkpoint on the CPU; where torch can see to it, the file runs no code.
+    """A fairseq checkpoint on the CPU; the file runs no code.
 
     Raises:
         ValueError: the file is no complete fairseq checkpoint.
     """
     try:
-        state = torch.load(str(path), map_location="cpu", **SAFE)
+        state = load_checkpoint(str(path))
     except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
         raise ValueError(f"{path} cannot be read, it may be truncated: {error}") from error
     if not isinstance(state, dict) or "model" not in state:

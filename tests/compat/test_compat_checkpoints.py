@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import sys
+import tarfile
 import types
 import zipfile
 
@@ -19,11 +20,14 @@ from fairseq.logging import meters
 from omegaconf import DictConfig, OmegaConf, _utils
 
 import fairseq_specdec
-from fairseq_specdec.compat.checkpoints import checkpoint_types, numpy_core_alias
-
-safe_loading = pytest.mark.skipif(
-    torch.__version__ < (2, 6), reason="torch < 2.6 unpickles checkpoints without a check"
+from fairseq_specdec.compat.checkpoints import (
+    checkpoint_types,
+    load_checkpoint,
+    numpy_core_alias,
+    torch_checks,
 )
+from fairseq_specdec.compat.settings_code import calls_something
+from fairseq_specdec.compat.unpickling import allowed, load_checked
 
 
 def saved(content, **kwargs):
@@ -33,7 +37,7 @@ def saved(content, **kwargs):
 
 
 def load(data):
-    return torch.load(io.BytesIO(data), map_location="cpu")
+    return load_checkpoint(io.BytesIO(data))
 
 
 def renamed(data, old, new):
@@ -115,7 +119,6 @@ def attacks(canary):
     }
 
 
-@safe_loading
 @pytest.mark.parametrize("attack", sorted(attacks("")))
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_hostile_checkpoint_runs_no_code(attack, zipped, tmp_path):
@@ -127,13 +130,148 @@ def test_a_hostile_checkpoint_runs_no_code(attack, zipped, tmp_path):
     assert not canary.exists()
 
 
-@safe_loading
 def test_the_attacks_work_when_nothing_checks(tmp_path):
     """The test above can fail: unchecked, the same file does run code."""
     canary, path = tmp_path / "canary", tmp_path / "checkpoint.pt"
     torch.save({"args": attacks(canary)["os.system"]}, path)
     torch.load(path, weights_only=False)
     assert canary.exists()
+
+
+@pytest.mark.parametrize("attack", sorted(attacks("")))
+@pytest.mark.parametrize("zipped", [True, False])
+def test_the_check_for_old_torch_holds_on_any(attack, zipped, tmp_path):
+    canary, path = tmp_path / "canary", tmp_path / "checkpoint.pt"
+    evil = attacks(canary)[attack]
+    torch.save({"args": evil, "model": {}}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(pickle.UnpicklingError):
+        load_checked(path, allowed(checkpoint_types()))
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("kind", sorted(samples()))
+@pytest.mark.parametrize("zipped", [True, False])
+def test_the_check_for_old_torch_lets_checkpoints_pass(kind, zipped, tmp_path):
+    data = samples()[kind]
+    if not zipped and "numpy" not in kind and "0.9" not in kind:
+        data = saved(load(data), _use_new_zipfile_serialization=False)
+    state = load_checked(io.BytesIO(data), allowed(checkpoint_types()))
+    assert list(state) == list(load(data))
+
+
+OPCODES = {  # what no pickler writes, but a file may hold
+    "the class itself is changed": b"cargparse\nNamespace\n(N}X\x01\x00\x00\x00aK\x01stb.",
+    "an old-style instance": b"(iargparse\nNamespace\n.",
+    "an object": b"(cargparse\nNamespace\no.",
+    "an extension": b"\x82\x01.",
+    "a text reference": b"Pos\n.",
+    "a reference to no storage": b"X\x01\x00\x00\x00aQ.",
+    "a dotted name": b"\x80\x04\x8c\x08argparse\x8c\x0f_sys.modules.xx\x93.",
+}
+
+
+@pytest.mark.parametrize("what", OPCODES)
+def test_instructions_that_no_checkpoint_needs_are_refused(what, tmp_path):
+    data = zip_with_pickle(OPCODES[what])
+    with pytest.raises((pickle.UnpicklingError, RuntimeError)):
+        load_checked(io.BytesIO(data), allowed(checkpoint_types()))
+    with pytest.raises((pickle.UnpicklingError, RuntimeError)):
+        load(data)
+
+
+def zip_with_pickle(content, edit=lambda pickled: pickled):
+    """A checkpoint whose pickle is another, or what ``edit`` makes of it."""
+    out, made = io.BytesIO(), saved({"model": {"w": torch.ones(4)}})
+    with zipfile.ZipFile(io.BytesIO(made)) as source, zipfile.ZipFile(out, "w") as target:
+        for entry in source.infolist():
+            data = source.read(entry)
+            if entry.filename.endswith("data.pkl"):
+                data = edit(data) if content is None else content
+            target.writestr(entry.filename, data)
+    return out.getvalue()
+
+
+def swell(pickled):
+    """A gigabyte of floats where there are four."""
+    four, many = b"K\x04", b"J" + (2**28).to_bytes(4, "little")
+    at = pickled.index(four, pickled.index(b"cpu"))
+    pickled = pickled[:at] + many + pickled[at + 2 :]
+    at = pickled.index(four + b"\x85")
+    return pickled[:at] + many + pickled[at + 2 :]
+
+
+def test_a_tensor_larger_than_its_file_is_refused():
+    data = zip_with_pickle(None, swell)
+    with pytest.raises(pickle.UnpicklingError, match="1073741824 bytes and holds 16"):
+        load_checked(io.BytesIO(data), allowed(checkpoint_types()))
+    with pytest.raises((pickle.UnpicklingError, RuntimeError)):
+        load(data)
+
+
+def test_other_containers_are_refused(tmp_path):
+    program, archive, bomb = (tmp_path / name for name in ("a.pt", "b.pt", "c.pt"))
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), str(program))
+    with tarfile.open(str(archive), "w") as tar:
+        tar.add(__file__, arcname="storages")
+    with zipfile.ZipFile(str(bomb), "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr("archive/data.pkl", saved({}))
+        target.writestr("archive/data/0", bytes(10**7))
+    for path, said in ((program, "TorchScript"), (archive, "tar file"), (bomb, "compressed")):
+        with pytest.raises(pickle.UnpicklingError, match=said):
+            load_checked(path, allowed(checkpoint_types()))
+
+
+def test_names_that_climb_out_of_the_file_write_nothing(tmp_path):
+    """Records are read where they lie: nothing is unpacked, whatever they are called."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved({"model": {"w": torch.ones(4)}}))) as source:
+        with zipfile.ZipFile(out, "w") as target:
+            for entry in source.infolist():
+                target.writestr(entry.filename, source.read(entry))
+            target.writestr("archive/../../../climbed", b"x")
+            target.writestr("archive/data/../../climbed", b"x")
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    (inside / "c.pt").write_bytes(out.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+    load_checkpoint(inside / "c.pt")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+PROGRAM = "__import__('os').system('touch {}')"
+
+
+@pytest.mark.parametrize("setting", ["adaptive_softmax_cutoff", "xformers_att_config"])
+@pytest.mark.parametrize("where", ["args", "cfg"])
+def test_settings_that_are_programs_are_refused(setting, where, tmp_path):
+    """fairseq passes them to ``eval`` as it builds the model."""
+    canary, path = tmp_path / "canary", tmp_path / "checkpoint.pt"
+    program = PROGRAM.format(canary)
+    settings = argparse.Namespace(
+        arch="transformer", task="translation", data="x", criterion="cross_entropy"
+    )
+    setattr(settings, setting, program)
+    state = {"args": settings, "cfg": None, "model": {}, "optimizer_history": [], "extra_state": {}}
+    if where == "cfg":
+        model = {"_name": "transformer", setting: program}
+        state.update(args=None, cfg={"model": model, "task": {"_name": "translation"}})
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=f"{setting} is a program"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not canary.exists()
+
+
+def test_which_settings_are_programs():
+    for sound in (
+        "(0.9, 0.98)",
+        "[(512, 10, 5)] + [(512, 3, 2)] * 4",
+        "a.pt",
+        "x (1) y",
+        "{'a': 1}",
+    ):
+        assert not calls_something(sound), sound
+    for program in ("f(1)", "[x() for x in y]", "(lambda: 0)()", "1 + ().__class__.mro()[0]"):
+        assert calls_something(program), program
 
 
 def test_a_namespace_checkpoint_loads_through_fairseq(tmp_path):
@@ -158,14 +296,12 @@ def test_a_namespace_checkpoint_loads_through_fairseq(tmp_path):
     assert state["model"]["w"].tolist() == [1.0, 1.0]
 
 
-@safe_loading
 @pytest.mark.parametrize("kind", sorted(samples()))
 def test_every_kind_of_checkpoint_loads(kind):
     state = load(samples()[kind])
     assert state and list(state) == list(dict(state))
 
 
-@safe_loading
 def test_loaded_values_are_those_saved():
     made = samples()
     assert load(made["command line"])["args"].lr == [0.1]
@@ -176,7 +312,7 @@ def test_loaded_values_are_those_saved():
     assert config["model"].layers == 2 and list(config.task.lr) == [0.1, 0.2]
 
 
-@safe_loading
+@pytest.mark.skipif(not torch_checks(), reason="asks torch's own list")
 def test_no_entry_of_the_list_is_without_need():
     """Ablation: without any one entry, a checkpoint of some kind no longer loads."""
     everything = checkpoint_types()

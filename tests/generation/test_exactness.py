@@ -82,6 +82,7 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None, budget=(None
 
 def check(ours, reference):
     for mine, theirs in zip(ours, reference):
+        assert mine is not None
         assert mine["tokens"].tolist() == theirs["tokens"].tolist()
         torch.testing.assert_close(
             mine["positional_scores"].float(),

@@ -3,18 +3,35 @@
 import functools
 
 import pytest
-from broken_engines import MUTANTS, drop_the_mask
+from broken_engines import (
+    MUTANTS,
+    SLOWER,
+    accept_a_token_too_many,
+    decode_past_the_end,
+    drop_the_mask,
+    repeat_the_last_token,
+)
+from scripted_drafter import ScriptedDrafter
 from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
-from toy_translation import make_sample, sentences
+from toy_translation import WORDS, make_sample, sentences
 
 from fairseq_specdec.verifier.kv_cache import KVCache
 
-SENTENCES = sentences(12, seed=7)
+SENTENCES = sentences(24, seed=7)
 
 
 # Mutants that a strategy cannot notice, and why.
+NO_DRAFT = "there is no draft"
+NONE_KEPT = "where it is lossless, it keeps no draft token"
 UNHARMED = {
     ("greedy", drop_the_mask): "a block of one token sees all slots up to its own, mask or not",
+    ("greedy", accept_a_token_too_many): NO_DRAFT,
+    ("greedy", repeat_the_last_token): NO_DRAFT,
+    ("greedy", decode_past_the_end): NO_DRAFT,
+    ("bild", repeat_the_last_token): NONE_KEPT,
+    ("bild", decode_past_the_end): NONE_KEPT,
+    ("bild-early-exit", repeat_the_last_token): NONE_KEPT,
+    ("bild-early-exit", decode_past_the_end): NONE_KEPT,
 }
 
 
@@ -31,8 +48,34 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
         pytest.skip("never lossless")
     assert tokens(decode(make_generator(case), make_sample(SENTENCES))) == expected(case)
     mutant(monkeypatch)
-    found = tokens(decode(make_generator(case), make_sample(SENTENCES)))
+    found = decode(make_generator(case), make_sample(SENTENCES))
+    found = [None if hypothesis is None else hypothesis["tokens"].tolist() for hypothesis in found]
     assert (found == expected(case)) == ((case, mutant) in UNHARMED)
+
+
+def iterations(size):
+    """Of the toy model, for drafts of ``size`` tokens that are always right; and its outputs."""
+    generator = make_generator("greedy")
+    generator.drafter = ScriptedDrafter(expected("greedy"), "perfect", WORDS, size)
+    assert tokens(decode(generator, make_sample(SENTENCES))) == expected("greedy")
+    return generator.stats.iterations
+
+
+def fewest(size):
+    """Each iteration is worth the draft and a token of the verifier's own."""
+    return sum(-(-len(output) // (size + 1)) for output in expected("greedy"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_right_draft_costs_the_fewest_iterations(size):
+    assert iterations(size) == fewest(size)
+
+
+@pytest.mark.parametrize("mutant", SLOWER, ids=lambda mutant: mutant.__name__)
+def test_a_wasteful_engine_is_noticed(mutant, monkeypatch):
+    expected("greedy")
+    mutant(monkeypatch)
+    assert iterations(3) > fewest(3)
 
 
 # Strategies that draft with a cache of their own. Big Little Decoder is lossless only where it

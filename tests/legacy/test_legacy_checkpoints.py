@@ -10,6 +10,7 @@ from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, config
 from fairseq import checkpoint_utils
 from toy_translation import dictionary, make_sample, make_task, sentences, toy_model
 
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.generation import builder, drafter_file
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter, legacy_config, legacy_drafter
@@ -63,7 +64,6 @@ def test_their_task_name_is_known(tmp_path):
     assert type(task).__name__ == "TranslationLevModifiedTask" and task.cfg.strategy == "greedy"
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 6), reason="torch < 2.6 has no check to pass")
 def test_their_pickled_config_passes_the_check_and_a_call_does_not(tmp_path):
     class Call:
         def __reduce__(self):
@@ -71,7 +71,7 @@ def test_their_pickled_config_passes_the_check_and_a_call_does_not(tmp_path):
 
     state = authors_checkpoint(authors_drafter(updates=0))
     path = saved(state, tmp_path)
-    assert torch.load(path, weights_only=True)["cfg"]["model"].arch == "block"
+    assert load_checkpoint(path)["cfg"]["model"].arch == "block"
     path = saved(authors_checkpoint(authors_drafter(updates=0), noise=Call()), tmp_path)
     with pytest.raises(pickle.UnpicklingError):
         checkpoint_utils.load_checkpoint_to_cpu(path)
