@@ -192,4 +192,15 @@ def load_checked(file: Any, names: Dict[str, Any], map_location: Any = None) -> 
     module.Unpickler = unpickler
     module.load = lambda stream, **options: unpickler(stream, **options).load()
     module.UnpicklingError = pickle.UnpicklingError
-    return torch.load(file, map_location=map_location, pickle_module=module)
+    return _load(file, map_location, module, sizes is not None)
+
+
+def _load(file: IO[bytes], map_location: Any, module: Any, zipped: bool) -> Any:
+    """``torch.load`` with a pickle module; torch 1.13 has the argument and ignores it."""
+    if torch.__version__ >= (2, 0):  # type: ignore[operator]  # TorchVersion compares with tuples
+        return torch.load(file, map_location=map_location, pickle_module=module)
+    serialization: Any = torch.serialization
+    if not zipped:
+        return serialization._legacy_load(file, map_location, module, encoding="utf-8")
+    with serialization._open_zipfile_reader(file) as archive:
+        return serialization._load(archive, map_location, module, encoding="utf-8")

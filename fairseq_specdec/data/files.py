@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,13 +51,22 @@ def write_whole(path: str, write: Callable[[IO[bytes]], Any]) -> None:
     Args:
         path: the final name; an existing file is replaced in one step.
         write: is handed the open binary file.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; nothing is left behind.
     """
     temporary = f"{path}.tmp-{own_suffix()}"
-    with open(temporary, "wb") as stream:
-        write(stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        # Half a file would only take up room, where perhaps there is none left.
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
     sync(os.path.dirname(os.path.abspath(path)))
 
 

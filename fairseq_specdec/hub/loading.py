@@ -141,6 +141,22 @@ def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
     )
 
 
+def _task(config: TranslationSpecDecConfig) -> Any:
+    """The task, with its dictionaries.
+
+    Raises:
+        ValueError: they cannot be read; names their folder.
+    """
+    try:
+        return TranslationSpecDecTask.setup_task(config)
+    except Exception as error:  # fairseq raises bare ones
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"data: the dictionaries dict.{config.source_lang}.txt and "
+            f"dict.{config.target_lang}.txt in {config.data} cannot be used ({said[0]})"
+        ) from error
+
+
 def load(
     paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
 ) -> Loaded:
@@ -185,7 +201,7 @@ def load(
         required_seq_len_multiple=1,
         train_subset="train",
     )
-    task = TranslationSpecDecTask.setup_task(config)
+    task = _task(config)
     models: List[Any] = []
     for i, path in enumerate(paths):
         content = state if i == 0 else None
@@ -193,6 +209,11 @@ def load(
             found_models, _ = checkpoint_utils.load_model_ensemble(
                 [path], task=task, **({} if content is None else {"state": content})
             )
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"verifier: {path} holds no model that fairseq can build ({type(error).__name__}: "
+                f"{error}); is the file sound?"
+            ) from error
         except RuntimeError as error:
             raise ValueError(
                 f"verifier: {path} does not fit the dictionaries in {folder} "

@@ -1,0 +1,3 @@
+"""What the load tests measured, for the summary at the end of a run."""
+
+LOAD = []

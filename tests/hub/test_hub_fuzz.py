@@ -1,0 +1,171 @@
+"""Odd text and damaged files: what stock decodes is decoded alike, what is broken is named."""
+
+import random
+import shutil
+from argparse import Namespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_pair import text_of
+from toy_translation import make_task, sentences
+
+from fairseq_specdec.hub import SpeculativeTranslator
+
+LINES = {
+    "nothing": "",
+    "blanks": " \t\u2003\u3000",
+    "one token": "w1",
+    "unknown only": "<unk> <unk> <unk>",
+    "never seen": "not a word of it",
+    "an end inside": "w1 </s> w2 w3",
+    "an end alone": "</s>",
+    "a start": "<s> w1 <s>",
+    "padding inside": "<pad> w1 <pad> w2 <pad>",
+    "padding alone": "<pad>",
+    "all special": "<s> <pad> </s> <unk> w5",
+    "control characters": "w1\x00 w2\x07 \x1b[31m w3 \x7f\x85w4",
+    "line ends": "w1\r\nw2\vw3\fw4\u2028w5\u2029w6",
+    "right to left": "\u202ew3 שלום\u202c مرحبا w4",
+    "Chinese, Japanese, Korean": "你好 世界。 こんにちは 안녕 w6",
+    "a mark, joiners, emoji": "\ufeffw1 \u200bw2 👩\u200d👩\u200d👧 e\u0301",
+    "half a pair": "w1 \ud83d w2",
+    "one long word": "x" * 10_000,
+    "long": "w1 w2 w3 " * 20,
+}
+SYSTEMS = ("greedy", "iad", "gad")
+
+
+@pytest.fixture(scope="module")
+def translators(pair):
+    return {
+        name: SpeculativeTranslator.from_pretrained(
+            pair / "verifier.pt",
+            drafter=pair / "drafter.pt" if name == "gad" else None,
+            strategy=name,
+            device="cpu",
+            batch_size=5,
+        )
+        for name in SYSTEMS
+    }
+
+
+def stock(translator, text):
+    """What fairseq says at beam 1 to the same tokens, as words; [] for no tokens."""
+    ids = translator.codec.encode(text)
+    if not ids:
+        return []
+    task, models = make_task(), translator._models
+    source = torch.tensor([ids])
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([len(ids)])}
+    sample = {"id": torch.tensor([0]), "nsentences": 1, "target": None, "net_input": net_input}
+
+    generator = task.build_generator(models, Namespace(beam=1, max_len_b=200, min_len=1))
+    ((best, *_),) = task.inference_step(generator, models, sample)
+    return translator.codec.words(best["tokens"].tolist())
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_odd_lines_say_what_stock_says(translators, system):
+    translator = translators[system]
+    results = translator.translate(list(LINES.values()))
+    for name, result in zip(LINES, results):
+        assert result.tokens == stock(translator, LINES[name]), name
+    assert results[0].text == results[1].text == ""
+
+
+def test_lines_of_10_000_tokens_are_refused_by_name_or_cut(pair, translators):
+    long = "w1 w2 " * 5000
+    with pytest.raises(ValueError, match="10001|10000|10,00"):
+        translators["gad"].translate(["w1", long])
+    cutting = SpeculativeTranslator.from_pretrained(
+        pair / "verifier.pt", strategy="iad", device="cpu", too_long="truncate"
+    )
+    one, other = cutting.translate(["w1", long])
+    assert one.tokens and other.tokens
+
+
+SYMBOLS = ["</s>", "<s>", "<pad>", "<unk>", "w1", "w2", "w23", "\u2028", "@@", "\x00", "נ", "中"]
+TEXT = st.lists(st.sampled_from(SYMBOLS) | st.text(max_size=6), max_size=12).map(" ".join)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(st.lists(TEXT, min_size=1, max_size=6))
+def test_any_text_is_decoded_alike_by_all(translators, texts):
+    said = [[r.tokens for r in translators[name].translate(texts)] for name in SYSTEMS]
+    assert said[0] == said[1] == said[2]
+
+
+# ---- damaged files -----------------------------------------------------------------------------
+
+
+def attempt(folder, **given):
+    return SpeculativeTranslator.from_pretrained(
+        folder / "verifier.pt", strategy="gad", drafter=folder / "drafter.pt", device="cpu", **given
+    ).translate([text_of(s) for s in sentences(2, seed=3)])
+
+
+@pytest.fixture
+def copied(pair, tmp_path):
+    folder = tmp_path / "pair"
+    shutil.copytree(pair, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["verifier.pt", "drafter.pt"])
+def test_damaged_checkpoints_load_or_are_named(copied, name):
+    """Bits flipped and ends cut off anywhere: an error that names the file, if any."""
+    path = copied / name
+    whole = path.read_bytes()
+    chosen = random.Random(1)
+    refused = 0
+    for trial in range(16):
+        data = bytearray(whole)
+        if trial % 4 == 0:
+            del data[chosen.randrange(len(data)) :]
+        else:
+            # The pickle and the directory of records, not the weights in between.
+            spots = (chosen.randrange(4000), len(data) - 1 - chosen.randrange(4000))
+            for _ in range(chosen.choice([1, 3, 20])):
+                data[chosen.choice(spots)] ^= 1 << chosen.randrange(8)
+        path.write_bytes(bytes(data))
+        try:
+            attempt(copied)
+        except (ValueError, FileNotFoundError) as error:
+            assert name in str(error) or "--path" in str(error), (trial, str(error))
+            refused += 1
+    assert refused >= 4
+
+
+DICTIONARIES = {
+    "cut within a line": lambda text: text[: len(text) - 1 - len(text) // 3].rstrip("0123456789 "),
+    "lines lost": lambda text: "".join(text.splitlines(True)[:-3]),
+    "a line twice": lambda text: text + text.splitlines(True)[0],
+    "no counts": lambda text: text.replace(" 1\n", "\n"),
+    "empty": lambda text: "",
+    "another language's": lambda text: "".join(f"v{i} 1\n" for i in range(31)),
+    "not UTF-8": lambda text: text.encode().replace(b"w3 ", b"\xff\xfe "),
+}
+
+
+@pytest.mark.parametrize("how", DICTIONARIES)
+def test_damaged_dictionaries_are_named(copied, how):
+    for side in ("src", "tgt"):
+        path = copied / f"dict.{side}.txt"
+        changed = DICTIONARIES[how](path.read_text(encoding="utf-8"))
+        path.write_bytes(changed if isinstance(changed, bytes) else changed.encode("utf-8"))
+    with pytest.raises(ValueError, match="dict"):
+        attempt(copied)
+
+
+def test_swapped_and_foreign_files_are_named(copied, tmp_path):
+    (copied / "verifier.pt").rename(copied / "x.pt")
+    (copied / "drafter.pt").rename(copied / "verifier.pt")
+    (copied / "x.pt").rename(copied / "drafter.pt")
+    with pytest.raises(ValueError, match="drafter"):
+        attempt(copied)
+    for content in ({}, [], {"model": 3}, {"state_dict": {}}, torch.ones(2), {"model": {"w": 1}}):
+        torch.save(content, str(copied / "verifier.pt"))
+        with pytest.raises(ValueError, match="verifier.pt"):
+            attempt(copied)
