@@ -37,6 +37,18 @@ def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Te
     return torch.where(done, ends.long().argmax(1) + 1, counts + 1), done
 
 
+def unsound(models: List[Any]) -> str:
+    """Where an ensemble holds NaN or infinity, or what else to look at."""
+    for number, model in enumerate(models, start=1):
+        for name, parameter in model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                return (
+                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
+                    "checkpoint is damaged, or its training diverged"
+                )
+    return "is the checkpoint sound, and does it decode without --fp16?"
+
+
 class SpeculativeGenerator(nn.Module):
     """Decodes like stock ``SequenceGenerator`` with beam 1, in fewer verifier passes.
 
@@ -344,7 +356,7 @@ class Batch:
         if scores[at] != scores[at]:
             raise ValueError(
                 f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
-                "softmax); is the checkpoint sound, and does it decode without --fp16?"
+                f"softmax); {unsound(self.owner.verifier.models)}"
             )
         raise ValueError(
             f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "

@@ -8,6 +8,7 @@ from fairseq_specdec.generation.generator import Batch, SpeculativeGenerator
 from fairseq_specdec.verifier import scorer
 from fairseq_specdec.verifier.decoder_stack import DecoderStack
 from fairseq_specdec.verifier.kv_cache import KVCache
+from fairseq_specdec.verifier.verifier import Verifier
 
 
 def drop_the_mask(monkeypatch):
@@ -46,13 +47,13 @@ def leave_neighbours_sources(monkeypatch):
 
 
 def commit_a_slot_less(monkeypatch):
-    """The cache forgets the last slot of a row that moves up."""
-    commit = KVCache.commit
+    """The verifier's cache forgets the last slot of a row that moves up."""
+    commit = Verifier.commit
 
     def forgetful(self, lengths, host_lengths):
         commit(self, lengths, [max(0, have - 1) for have in host_lengths])
 
-    monkeypatch.setattr(KVCache, "commit", forgetful)
+    monkeypatch.setattr(Verifier, "commit", forgetful)
 
 
 class AlteredRule:

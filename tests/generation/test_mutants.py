@@ -48,7 +48,11 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
         pytest.skip("never lossless")
     assert tokens(decode(make_generator(case), make_sample(SENTENCES))) == expected(case)
     mutant(monkeypatch)
-    found = decode(make_generator(case), make_sample(SENTENCES))
+    try:
+        found = decode(make_generator(case), make_sample(SENTENCES))
+    except ValueError as error:  # the engine stops at a token that has no probability
+        assert "no possible token" in str(error)
+        return
     found = [None if hypothesis is None else hypothesis["tokens"].tolist() for hypothesis in found]
     assert (found == expected(case)) == ((case, mutant) in UNHARMED)
 
