@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
@@ -20,6 +21,25 @@ LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 STOCK_DECODERS = ("TransformerDecoder", "TransformerDecoderBase")
 
 
+@contextlib.contextmanager
+def _named(path: Optional[str]) -> Iterator[None]:
+    """Errors that name no flag, as fairseq's own, name the drafter's file.
+
+    Raises:
+        ValueError: whatever went wrong.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith("--"):
+            raise
+        said = str(error).strip().splitlines() or [""]
+        raise ValueError(
+            f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
+            f"{said[0]}); is the file sound?"
+        ) from error
+
+
 def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     """Load the checkpoint of a block drafter.
 
@@ -27,6 +47,11 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
     state = _read(path)
+    with _named(path):
+        return _block_drafter(path, state, src_dict, tgt_dict)
+
+
+def _block_drafter(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     if not _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
@@ -46,6 +71,11 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
             other dictionaries.
     """
     state = _read(path)
+    with _named(path):
+        return _small_model(path, state, src_dict, tgt_dict)
+
+
+def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     if _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
