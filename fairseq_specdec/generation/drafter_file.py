@@ -13,6 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.models.drafter_config import get_setting
 
 # What a block drafter has and no other model.
 MASK = "decoder.mask_embedding"
@@ -148,7 +149,7 @@ def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
     cfg = (state.get("cfg") or {}).get("task") or state.get("args")
 
     def setting(name: str) -> str:
-        value = cfg.get(name) if hasattr(cfg, "get") else getattr(cfg, name, None)
+        value = cfg.get(name) if isinstance(cfg, dict) else get_setting(cfg, name)
         return str(value or "")
 
     folder = setting("data").split(os.pathsep)[0]
