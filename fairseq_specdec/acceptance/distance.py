@@ -39,7 +39,7 @@ def token_values(symbols: Sequence[str]) -> List[float]:
 
 
 class DistanceRule(AcceptanceRule):
-    """d(draft, best) <= epsilon with d(u, v) = |u - v|: Stern et al. 2018, section 5.2.
+    """``d(draft, best) <= epsilon`` with ``d(u, v) = |u - v|``: Stern et al. 2018, section 5.2.
 
     Tokens without a value (</s>) are kept only where they are the verifier's own choice.
 
