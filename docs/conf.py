@@ -63,6 +63,6 @@ def link_repository(app, page, source):
 
 
 def setup(app):
-    """Equations as MathML, which browsers draw themselves: the pages load nothing from elsewhere."""
+    """Equations as MathML, which browsers draw themselves: pages load nothing from elsewhere."""
     app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))
     app.connect("source-read", link_repository)

@@ -3,7 +3,7 @@
 ``specdec-bench DATA --path VERIFIER --system 'NAME: FLAGS' ...`` decodes the same sentences with
 stock fairseq (beam 5 and beam 1) and with every system named, in turn, one batch at a time, checks
 their outputs against stock beam 1, and prints tables. ``specdec-bench --replay SIZE ...`` measures
-the engine with random models of a paper's size instead. See README.md, "Benchmark".
+the engine with random models of a paper's size instead. See docs/benchmarks.md.
 """
 
 from __future__ import annotations

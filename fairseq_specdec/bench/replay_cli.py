@@ -1,7 +1,7 @@
 """``specdec-bench --replay SIZE``: the engine at the papers' scale, without their training.
 
 Models of a paper's size with random weights decode random sentences; how many tokens an iteration
-keeps is replayed from a distribution. See ``replay`` and README.md, "Benchmark".
+keeps is replayed from a distribution. See ``replay`` and docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""Which commands the pages may show, how each is parsed, and which are run elsewhere."""
+
+import argparse
+import functools
+import re
+import shlex
+
+from doc_pages import commands_in
+from fairseq import options
+
+from fairseq_specdec import convert
+from fairseq_specdec.bench import quickstart, replay_flags, session
+from fairseq_specdec.data import distill
+from fairseq_specdec.demo import cli as demo_cli
+from fairseq_specdec.noise import cli as noise_cli
+from fairseq_specdec.scoring import cli as scoring_cli
+from fairseq_specdec.trace import cli as trace_cli
+
+PARSERS = {
+    "fairseq-preprocess": options.get_preprocessing_parser,
+    "fairseq-train": options.get_training_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-interactive": options.get_interactive_generation_parser,
+    "specdec-convert": convert.get_parser,
+    "specdec-demo": demo_cli.get_parser,
+    "specdec-distill": distill.get_parser,
+    "specdec-bench": session.get_parser,
+    "specdec-noise": noise_cli.get_parser,
+    "specdec-scoring": scoring_cli.get_parser,  # no script: python -m, see ``unwrapped``
+    "specdec-trace": trace_cli.get_parser,
+}
+# Programs whose flags are argparse's alone, not fairseq's.
+PLAIN = {
+    "fairseq-preprocess", "specdec-convert", "specdec-demo", "specdec-noise", "specdec-scoring",
+    "specdec-trace",
+}  # fmt: skip
+MODULES = {
+    "fairseq_specdec.data.distill": "specdec-distill",
+    "fairseq_specdec.scoring.cli": "specdec-scoring",
+}
+# What a block may use besides: it is run, not parsed.
+TOOLS = {"cut", "diff", "echo", "fairseq-hydra-train", "grep", "head"}
+# Commands that a test cannot run as they stand, by their beginning, and the file that runs them.
+ELSEWHERE = {
+    "git clone": ".ci/run",  # a copy of the checkout
+    "cd fairseq_specdec": ".ci/run",
+    "bash scripts/quickstart.sh": "tests/docs/test_docs_run.py",  # what it measures
+    "pip install torch==2.13.0": ".ci/run",
+    "pip install -e .[dev]": ".ci/run",
+    "python -m pytest": ".ci/run",
+    "bash scripts/comparison/run_all.sh": "tests/scripts/test_comparison_steps.py",
+    "bash scripts/wmt14_ende/run_all.sh": "tests/scripts/test_translation_recipes.py",
+}
+# Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
+FOREIGN = {
+    "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
+    "--config-dir", "--config-name", "--src-embedding-copy",
+}  # fmt: skip
+FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w-]*\w)?(?![\w…-])")
+
+
+def unwrapped(words):
+    """A command without its launcher (Slurm, torchrun, python -m)."""
+    if words[0] == "sbatch":
+        return tuple(shlex.split(words[words.index("--wrap") + 1]))
+    if words[0] in ("torchrun", "python") and "-m" in words:
+        start = words.index("-m")
+        program = MODULES.get(words[start + 1])
+        return words if program is None else (program, *words[start + 2 :])
+    return words
+
+
+def place_of(words):
+    """The file that runs a command of ``ELSEWHERE``, or None."""
+    line = " ".join(words)
+    return next((place for start, place in ELSEWHERE.items() if line.startswith(start)), None)
+
+
+def coverage(text):
+    """``run`` for a script that the sandbox runs, ``elsewhere`` for one that something else does.
+
+    Raises:
+        AssertionError: neither, or a mixture; says which command.
+    """
+    found = set()
+    for command in commands_in(text):
+        program = unwrapped(command.words)[0]
+        if program in PARSERS or program in TOOLS:
+            found.add("run")
+        elif place_of(command.words):
+            found.add("elsewhere")
+        else:
+            raise AssertionError(f"no test runs or parses {' '.join(command.words)!r}: see PARSERS")
+    assert len(found) == 1, f"some commands of a block are run, others are not: {text}"
+    return found.pop()
+
+
+@functools.lru_cache(maxsize=None)
+def flags_of(words):
+    """Parse a command (a tuple) as its program does; return all flags that it may have."""
+    replayed = "--replay" in words
+    parser = replay_flags.get_parser() if replayed else PARSERS[words[0]]()
+    if replayed or words[0] in PLAIN:
+        parser.parse_args(list(words[1:]))
+    else:
+        options.parse_args_and_arch(parser, input_args=list(words[1:]))
+    nested = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    parsers = [parser, *(command for choices in nested for command in choices.values())]
+    return frozenset(flag for one in parsers for flag in one._option_string_actions)
+
+
+def known_flags(commands):
+    """Every flag that some of these commands, or a program without a block, has."""
+    own = set(quickstart.get_parser()._option_string_actions) | {"--train"}  # of quickstart.sh
+    return (own | FOREIGN).union(*map(flags_of, commands))

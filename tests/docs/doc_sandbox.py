@@ -1,0 +1,279 @@
+"""A folder in which the pages' commands run: toy models and corpora under the names they use."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import torch
+from doc_pages import ROOT
+from fairseq.data import indexed_dataset
+from toy_blockwise import save_checkpoint, toy_blockwise
+from toy_early_exit import make_args, toy_early_exit
+from toy_pair import text_of, write_pair
+from toy_translation import dictionary, sentences, toy_model, translate
+
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.trace import write_traces
+
+sys.path.insert(0, str(ROOT / "tests" / "legacy"))
+from authors_layout import authors_checkpoint, authors_drafter  # noqa: E402
+
+WARM = str(pathlib.Path(__file__).with_name("warm_programs.py"))
+SIZES = {"train": 200, "valid": 20, "test": 12}
+SHARED = ("fairseq_specdec", "scripts", "configs", "tests")
+DEMOS = {"demo_ende": ("en", "de"), "demo_edit": ("src", "tgt")}
+DEMO_SENTENCES = 6
+SHAPE = " ".join(
+    f"--{side}-{name} {value}"
+    for side in ("encoder", "decoder")
+    for name, value in (
+        ("embed-dim", 32), ("ffn-embed-dim", 64), ("attention-heads", 4), ("layers", 2)
+    )
+)  # fmt: skip
+BRIEF = "--num-workers 0 --data-buffer-size 0"
+# What makes a command small enough, in the order in which it is done.
+SMALLER = [
+    (r"--max-update \d+", f"--max-update 4 {BRIEF}"),
+    (r"--arch (transformer|attached_drafter|early_exit_transformer)(_base)? ", r"--arch \1 SHAPE "),
+    (r"--arch spec_drafter_base ", "--arch spec_drafter_tiny SHAPE "),
+    (r"--arch attached_drafter SHAPE", "--arch attached_drafter_tiny SHAPE"),
+    ("SHAPE", SHAPE),
+    (
+        r"--config-name spec_drafter_base",
+        "--config-name spec_drafter_toy optimization.max_update=4 dataset.data_buffer_size=0",
+    ),
+    (r"--nproc_per_node \d+", "--nproc_per_node 2"),
+    (r"--array=0-15", "--array=0-0"),
+    (r"--repeats 3 ", "--repeats 1 --no-memory "),
+    (
+        r"--replay base (.*)--sentences 8",
+        r"--replay base \1--vocabulary 500 --repeats 1 --sentences 1",
+    ),
+    (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
+]
+PLOTS = (r"--(?:html|plots) \S+", "")
+# Programs as their entry points: whatever is installed, this checkout runs.
+ENTRIES = {
+    **{f"fairseq-{n}": f"fairseq_cli.{n.replace('-', '_')}" for n in (
+        "preprocess", "train", "hydra-train", "generate", "interactive")},
+    "specdec-bench": "fairseq_specdec.bench.cli",
+    "specdec-convert": "fairseq_specdec.convert",
+    "specdec-distill": "fairseq_specdec.data.distill",
+    "specdec-noise": "fairseq_specdec.noise.cli",
+    "specdec-trace": "fairseq_specdec.trace.cli",
+}  # fmt: skip
+# The demo serves until it is interrupted: here until it has shown its page.
+DEMO = """
+import signal, subprocess, sys, urllib.request
+code = "from fairseq_specdec.demo.cli import cli_main; cli_main()"
+words = [sys.executable, "-c", code, "--port", "0", "--device", "cpu", *sys.argv[1:]]
+process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+try:
+    url = process.stdout.readline().split(" at ")[1].split()[0]
+    assert b"Strategies race" in urllib.request.urlopen(url, timeout=120).read()
+    process.send_signal(signal.SIGINT)
+    sys.exit(process.wait(120))
+finally:
+    process.kill()
+"""
+# Slurm runs each element of an array by itself.
+SBATCH = """
+import os, subprocess, sys
+array = next(word for word in sys.argv if word.startswith("--array="))
+first, last = map(int, array.split("=")[1].split("-"))
+for number in range(first, last + 1):
+    names = dict(TASK_ID=number, TASK_COUNT=last - first + 1, TASK_MIN=first)
+    env = {f"SLURM_ARRAY_{name}": str(value) for name, value in names.items()}
+    wrapped = sys.argv[sys.argv.index("--wrap") + 1]
+    subprocess.run(["bash", "-ec", wrapped], env=dict(os.environ, **env), check=True)
+"""
+
+
+def smaller(text):
+    """A script with its numbers and shapes brought down."""
+    drawing = importlib.util.find_spec("matplotlib") is not None
+    for pattern, replacement in SMALLER + ([] if drawing else [PLOTS]):
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+def program(folder, name, *words):
+    """An executable ``name`` that runs this Python with these words and its own."""
+    path = folder / name
+    quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in (sys.executable, *words))
+    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+
+
+def make_programs(folder, line):
+    """The programs that pages call; ``line`` is the socket of ``warm_programs``."""
+    folder.mkdir()
+    program(folder, "python")
+    program(folder, "torchrun", "-m", "torch.distributed.run")
+    for name, module in ENTRIES.items():
+        program(folder, name, "-S", WARM, "call", line, module)
+    program(folder, "specdec-demo", "-c", DEMO)
+    program(folder, "sbatch", "-c", SBATCH)
+
+
+def make_demo(name, languages, folder):
+    """The demo pair with its first sentences only; left out where the checkout has none."""
+    source = ROOT / "data-bin" / name
+    if not (source / "verifier.pt").is_file():
+        return
+    folder.mkdir()
+    split = f"test.{'-'.join(languages)}"
+    for path in source.iterdir():
+        if not path.name.startswith(split + "."):
+            (folder / path.name).symlink_to(path)
+    for language in languages:
+        data = indexed_dataset.make_dataset(str(source / f"{split}.{language}"), "mmap")
+        stem = str(folder / f"{split}.{language}")
+        builder = indexed_dataset.make_builder(stem + ".bin", "mmap", vocab_size=40000)
+        for i in range(DEMO_SENTENCES):
+            builder.add_item(data[i])
+        builder.finalize(stem + ".idx")
+
+
+def make_corpus(folder, run):
+    """Raw text of the toy language in ``corpus``, binarised with the toy models' dictionary."""
+    (folder / "corpus").mkdir()
+    for seed, (split, size) in enumerate(SIZES.items(), start=100):
+        sources = sentences(size, seed)
+        for side, lines in (("en", sources), ("de", map(translate, sources))):
+            text = "".join(text_of(line) + "\n" for line in lines)
+            (folder / "corpus" / f"{split}.bpe.{side}").write_text(text, encoding="utf-8")
+    dictionary().save(str(folder / "dict.txt"))
+    prefixes = " ".join(f"--{split}pref corpus/{split}.bpe" for split in SIZES)
+    run(
+        "fairseq-preprocess -s en -t de --srcdict dict.txt --tgtdict dict.txt --workers 1 "
+        f"{prefixes} --destdir data-bin/corpus"
+    )
+    for name in ("distilled", "authors"):
+        shutil.copytree(str(folder / "data-bin" / "corpus"), str(folder / "data-bin" / name))
+
+
+def save_blockwise(path, model):
+    """A blockwise checkpoint: a plain one whose settings name its heads."""
+    save_checkpoint(path, model)
+    state = torch.load(str(path), weights_only=False)
+    arch = "blockwise_transformer"
+    given = {"init_from": None, "freeze_base": True, "block_size": model.decoder.block_size}
+    for name, value in dict(given, arch=arch, _name=arch).items():
+        setattr(state["args"], name, value)
+    torch.save(state, str(path))
+
+
+def save_early_exit(path, model):
+    save_checkpoint(path, toy_model())
+    state = torch.load(str(path), weights_only=False)
+    args = make_args(exit_layer=1)
+    args._name = args.arch = "early_exit_transformer_tiny"
+    torch.save(dict(state, args=args, model=model.state_dict()), str(path))
+
+
+def make_models(folder):
+    """Every checkpoint that a page names, by that name."""
+    write_pair(folder)
+    for name in ("teacher", "authors_verifier"):
+        shutil.copy(str(folder / "verifier.pt"), str(folder / f"{name}.pt"))
+    for name in ("verifier", "blockwise", "early_exit"):
+        (folder / "checkpoints" / name).mkdir(parents=True)
+    shutil.copy(str(folder / "verifier.pt"), str(folder / "checkpoints" / "verifier.pt"))
+    shutil.copy(str(folder / "other.pt"), str(folder / "checkpoints" / "small.pt"))
+    best = "checkpoint_best.pt"
+    save_checkpoint(folder / "checkpoints" / "verifier" / best, toy_model("pre_norm", updates=100))
+    heads = toy_blockwise(folder / "checkpoints", updates=40, block_size=4, freeze_base=True)
+    save_blockwise(folder / "checkpoints" / "blockwise" / best, heads)
+    save_early_exit(folder / "checkpoints" / "early_exit" / best, toy_early_exit(updates=60))
+    torch.save(
+        authors_checkpoint(authors_drafter(updates=20), data="data"),
+        str(folder / "authors_drafter.pt"),
+    )
+
+
+def make_files(folder):
+    """The other files that pages read."""
+    (folder / "codes").write_text("#version: 0.2\n", encoding="utf-8")
+    (folder / "clean.txt").write_text("we open the file\n" * 20, encoding="utf-8")
+    (folder / "confusions.txt").write_text("open\topens\nfile\tfiles\tfill\n", encoding="utf-8")
+    (folder / "gold.m2").write_text("S a b c\nA 1 2|||R|||d|||REQUIRED|||-NONE-|||0\n\n")
+    (folder / "output.txt").write_text("a d c\n", encoding="utf-8")
+    texts = [text_of(line) for line in sentences(4, seed=7)]
+    pair = {"drafter": str(folder / "drafter.pt"), "data": str(folder / "data-bin" / "corpus")}
+    for name, strategy in (("trace", "gad++"), ("gad", "gad"), ("greedy", "greedy")):
+        given = dict(pair, drafter=None) if strategy == "greedy" else pair
+        translator = SpeculativeTranslator.from_pretrained(
+            str(folder / "verifier.pt"), strategy=strategy, device="cpu", tokenizer=None, bpe=None,
+            **given,
+        )  # fmt: skip
+        traces = [result.trace for result in translator.translate(texts, return_trace=True)]
+        write_traces(str(folder / f"{name}.jsonl"), traces)
+
+
+class Sandbox:
+    """The folder, and how a page's blocks run in a copy of it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.programs = folder.parent / "programs"
+        line = str(folder.parent / "line")
+        make_programs(self.programs, line)
+        self.server = subprocess.Popen(
+            [sys.executable, WARM, "serve", line],
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.server.stdout.readline() == "ready\n"
+        folder.mkdir()
+        for name in SHARED:
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "data-bin").mkdir()
+        for name, languages in DEMOS.items():
+            make_demo(name, languages, folder / "data-bin" / name)
+        make_corpus(folder, lambda text: self.check(text, folder))
+        make_models(folder)
+        make_files(folder)
+
+    def has_demos(self):
+        return all((self.folder / "data-bin" / name).is_dir() for name in DEMOS)
+
+    def environment(self):
+        """For programs: this checkout, one thread, no GPU, no cluster."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("RANK", "WORLD_SIZE") and not name.startswith("SLURM")
+        }
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        single = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return dict(kept, PATH=path, PYTHONPATH=str(ROOT), **single)
+
+    def close(self):
+        self.server.kill()
+        self.server.communicate()
+
+    def check(self, script, folder, words=("bash", "-euo", "pipefail", "-c")):
+        """Run a script in a folder; its output."""
+        done = subprocess.run(
+            [*words, script],
+            cwd=str(folder),
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def copy(self, folder, text):
+        """A copy to run a script in, without what the script makes itself."""
+        shutil.copytree(str(self.folder), str(folder), symlinks=True)
+        for made in re.findall(r"--(?:dest|save-dir) ([^\s\"]+)", text):
+            shutil.rmtree(str(folder / made), ignore_errors=True)
+        return folder

@@ -1,0 +1,42 @@
+"""The documentation builds without a warning, and loads nothing from elsewhere."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from doc_pages import ROOT
+
+BUILDER = ("sphinx", "myst_parser", "furo")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in BUILDER),
+    reason="needs the extra docs: pip install -e '.[docs]'",
+)
+def test_it_builds_without_warnings(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "doctrees"), str(ROOT / "docs"), str(tmp_path / "html")],
+        env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    pages = sorted((tmp_path / "html").rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?:[^\"]+)", text)
+        assert not loaded, page.name
+    gad = (tmp_path / "html" / "strategies" / "gad.html").read_text(encoding="utf-8")
+    assert "<math" in gad and "$$" not in gad
+
+
+def test_make_builds_it_so():
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    command = lines[lines.index("docs:") + 1]
+    assert {"-W", "-E", "docs"} <= set(command.split())

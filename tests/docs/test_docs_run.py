@@ -1,0 +1,60 @@
+"""Every command of README and docs runs: in a sandbox of toy models, small, and exits 0."""
+
+import re
+import sys
+
+import pytest
+from doc_commands import coverage
+from doc_pages import BLOCKS
+
+pytestmark = pytest.mark.slow
+RUN = [
+    block
+    for block in BLOCKS
+    if block.language == "python" or block.language == "bash" and coverage(block.text) == "run"
+]
+# Blocks of a page that go on from one another run in one folder.
+ONE_FOLDER = {"docs/tutorial.md"}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory):
+    from doc_sandbox import Sandbox  # trains the toy models
+
+    made = Sandbox(tmp_path_factory.mktemp("docs") / "site")
+    yield made
+    made.close()
+
+
+def run(sandbox, block, folder):
+    from doc_sandbox import smaller
+
+    if "demo_" in block.text and not sandbox.has_demos():
+        pytest.skip("the demo pairs are not in this checkout")
+    if block.language == "python":
+        return sandbox.check(block.text, folder, words=(sys.executable, "-c"))
+    return sandbox.check(smaller(block.text), folder)
+
+
+@pytest.mark.parametrize("block", [b for b in RUN if b.page not in ONE_FOLDER], ids=str)
+def test_a_block_runs(block, sandbox, tmp_path):
+    out = run(sandbox, block, sandbox.copy(tmp_path / "site", block.text))
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize("page", sorted(ONE_FOLDER))
+def test_a_page_runs_from_top_to_bottom(page, sandbox, tmp_path):
+    blocks = [block for block in RUN if block.page == page]
+    folder = sandbox.copy(tmp_path / "site", "")
+    out = "".join(run(sandbox, block, folder) for block in blocks)
+    assert "the same\n" in out  # stock and gad
+    assert re.search(r"^\| gad ", out, flags=re.M)
+    assert (folder / "both.html").stat().st_size > 10000
+
+
+def test_what_the_quickstart_measures(sandbox, tmp_path):
+    if not sandbox.has_demos():
+        pytest.skip("the demo pairs are not in this checkout")
+    command = "python -m fairseq_specdec.bench.quickstart --limit 4 --show 0 --json quickstart.json"
+    out = sandbox.check(command, sandbox.copy(tmp_path / "site", command))
+    assert "| gad++ " in out and "| iad " in out
