@@ -198,7 +198,7 @@ def make_models(folder):
 
 def make_files(folder):
     """The other files that pages read."""
-    (folder / "codes").write_text("#version: 0.2\n", encoding="utf-8")
+    (folder / "codes").write_text("#version: 0.2\nw 1\n", encoding="utf-8")
     (folder / "clean.txt").write_text("we open the file\n" * 20, encoding="utf-8")
     (folder / "confusions.txt").write_text("open\topens\nfile\tfiles\tfill\n", encoding="utf-8")
     (folder / "gold.m2").write_text("S a b c\nA 1 2|||R|||d|||REQUIRED|||-NONE-|||0\n\n")
@@ -274,6 +274,6 @@ class Sandbox:
     def copy(self, folder, text):
         """A copy to run a script in, without what the script makes itself."""
         shutil.copytree(str(self.folder), str(folder), symlinks=True)
-        for made in re.findall(r"--(?:dest|save-dir) ([^\s\"]+)", text):
+        for made in re.findall(r"--(?:dest|destdir|save-dir) ([^\s\"]+)", text):
             shutil.rmtree(str(folder / made), ignore_errors=True)
         return folder
