@@ -27,7 +27,7 @@ OURS = [(where, words) for where, words in COMMANDS if words[0] in PARSERS]
 # What a block may be besides a script: Python that is run too, and Sphinx's own directives.
 OTHERS = {"python", "{toctree}", "{eval-rst}"}
 PATH = re.compile(
-    r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|data-bin/demo_\w+)"
+    r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|data-bin/demo_\w+)"
     r"(?:/[\w./-]+)?"
 )
 
