@@ -48,7 +48,8 @@ SMALLER = [
     ),
     (r"--nproc_per_node \d+", "--nproc_per_node 2"),
     (r"--array=0-15", "--array=0-0"),
-    (r"--repeats 3 ", "--repeats 1 --no-memory "),
+    (r"--batch-size 1,8,32 --repeats 3 ", "--batch-size 1,4 --warmup 0 --no-memory "),
+    (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
     (
         r"--replay base (.*)--sentences 8",
         r"--replay base \1--vocabulary 500 --repeats 1 --sentences 1",
@@ -225,7 +226,7 @@ class Sandbox:
         make_programs(self.programs, line)
         self.server = subprocess.Popen(
             [sys.executable, WARM, "serve", line],
-            env=self.environment(),
+            env=self.environment(folder),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -243,8 +244,8 @@ class Sandbox:
     def has_demos(self):
         return all((self.folder / "data-bin" / name).is_dir() for name in DEMOS)
 
-    def environment(self):
-        """For programs: this checkout, one thread, no GPU, no cluster."""
+    def environment(self, folder):
+        """For programs in a folder: its package, one thread, no GPU, no cluster."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -252,7 +253,7 @@ class Sandbox:
         }
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         single = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        return dict(kept, PATH=path, PYTHONPATH=str(ROOT), **single)
+        return dict(kept, PATH=path, PYTHONPATH=str(folder), **single)
 
     def close(self):
         self.server.kill()
@@ -263,7 +264,7 @@ class Sandbox:
         done = subprocess.run(
             [*words, script],
             cwd=str(folder),
-            env=self.environment(),
+            env=self.environment(folder),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -37,6 +37,7 @@ def run_in_fork(request, streams):
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])
+        sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         sys.argv = [request["module"], *request["words"]]
         try:
             importlib.import_module(request["module"]).cli_main()
