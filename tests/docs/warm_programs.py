@@ -1,7 +1,7 @@
 """Programs that start at once: a server has imported torch and fairseq, and forks for each call.
 
-``serve SOCKET`` serves. ``call SOCKET MODULE WORD...`` runs ``MODULE.cli_main`` with these words in a
-fork of the server, with the caller's folder, environment and standard streams, and exits as it
+``serve SOCKET`` serves. ``call SOCKET MODULE WORD...`` runs ``MODULE.cli_main`` with these words in
+a fork of the server, with the caller's folder, environment and standard streams, and exits as it
 does.
 """
 
