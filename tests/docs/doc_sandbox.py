@@ -50,7 +50,10 @@ SMALLER = [
     (r"(--dest data-bin/distilled) --task", r"\1 --max-len-b 12 --on-length-limit keep --task"),
     (r"--nproc_per_node \d+", "--nproc_per_node 2"),
     (r"--array=0-15", "--array=0-0"),
-    (r"--batch-size 1,8,32 --repeats 3 ", "--batch-size 1,4 --warmup 0 --no-memory "),
+    (
+        r"--batch-size 1,8,32 --repeats 3 --threads 2",
+        "--batch-size 1,4 --warmup 0 --threads 1 --no-memory",
+    ),
     (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
     (
         r"--replay base (.*)--sentences 8",
