@@ -1,0 +1,156 @@
+"""Every YAML of configs/, as fairseq-hydra-train reads it: composed, checked, complete."""
+
+import argparse
+
+import pytest
+import recipe_config
+import yaml
+from conftest import REPO
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.utils import import_user_module
+from omegaconf import OmegaConf
+
+try:
+    from hydra import compose, initialize_config_dir
+except ImportError:  # 1.0, of fairseq 0.12.1 and 0.12.2
+    from hydra.experimental import compose, initialize_config_dir
+
+CONFIGS = REPO / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+UNSET = "???"
+# What hydra 1.3 says of the way in which fairseq calls it.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+import_user_module(argparse.Namespace(user_dir=str(REPO / "fairseq_specdec")))
+
+
+def read(name):
+    return yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def leaves(config):
+    """(room, setting, value) of everything that a YAML says."""
+    return [(room, name, value) for room in config for name, value in config[room].items()]
+
+
+def composed(name, overrides=(), folder=CONFIGS):
+    """The configuration that fairseq_cli.hydra_train trains with, before it starts.
+
+    Raises:
+        Exception: of hydra or omegaconf, for what it does not know or cannot read.
+    """
+    hydra_init(name)
+    with initialize_config_dir(config_dir=str(folder)):
+        config = compose(config_name=name, overrides=list(overrides))
+    add_defaults(config)
+    return config
+
+
+def fill(config):
+    """An override for each setting that the user has to make."""
+    return [f"{room}.{name}=/some/where" for room, name, value in leaves(config) if value == UNSET]
+
+
+def plain(value):
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_arrives(name):
+    said = read(name)
+    config = composed(name, fill(said))
+    for room, setting, value in leaves(said):
+        wanted = "/some/where" if value == UNSET else value
+        assert plain(config[room][setting]) == wanted, f"{room}.{setting}"
+    # Of a model, fairseq itself refuses nothing: names that it does not know are lost.
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    ARCH_MODEL_REGISTRY[said["model"]["_name"]].add_args(parser)
+    known = {action.dest for action in parser._actions}
+    known |= {"_name", "base_layers", "decoder_input_dim"}  # which have no flag
+    assert set(said["model"]) <= known
+    assert said["criterion"]["_name"] in CRITERION_DATACLASS_REGISTRY
+
+
+# One for each set of rooms that recipe_config.py tells apart.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bild_early_exit", "gec_scratch_big", "mt_blockwise_base", "mt_spec_drafter_small",
+        "mt_verifier_12_2", "sum_bart_base", "sum_nar_drafter",
+    ],
+)  # fmt: skip
+def test_what_the_recipes_override_is_there_to_override(name, capsys):
+    """Hydra takes no override of a setting that neither the YAML nor fairseq has."""
+    assert recipe_config.main([str(CONFIGS / f"{name}.yaml"), "--gpus", "2", "--smoke", "5"]) == 0
+    overrides = capsys.readouterr().out.split()
+    overrides += ["common.cpu=true", "common.fp16=false", "checkpoint.save_dir=/a", "task.data=/b"]
+    overrides += ["task.source_lang=en", "task.target_lang=de", "common.user_dir=/c"]
+    config = composed(name, overrides)
+    assert config.optimization.max_update == 5 and config.task.source_lang == "en"
+    assert config.distributed_training.distributed_world_size == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("weight_decay: 0.01", "weight_decai: 0.01"),
+        ("clip_norm: 5.0", "clip_norms: 5.0"),
+        ("max_tokens: 4096", "max_tokens: many"),
+        ("glancing_start: 0.5", "glance_start: 0.5"),
+        ("_name: inverse_sqrt", "_name: fixed"),  # which has no warmup_init_lr
+    ],
+)
+def test_a_slip_is_refused(change, tmp_path):
+    text = (CONFIGS / "mt_spec_drafter_base.yaml").read_text(encoding="utf-8")
+    assert change[0] in text
+    (tmp_path / "slip.yaml").write_text(text.replace(*change), encoding="utf-8")
+    with pytest.raises(Exception, match="(?i)not in|merging"):
+        composed("slip", folder=tmp_path)
+
+
+# Kim et al. 2023, section 7.1.1.
+BILD = {
+    "optimizer._name": "adafactor", "lr_scheduler._name": "fixed", "dataset.batch_size": 16,
+    "optimization.max_update": 500000, "optimization.update_freq": [1],
+    "optimizer.relative_step": False, "optimizer.scale_parameter": False,
+    "distributed_training.distributed_world_size": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("bild_large", (0.5e-4, 1e-4)),
+        ("bild_small", (0.5e-4, 1e-4, 2e-4, 5e-4)),
+        ("bild_early_exit", (0.5e-4, 1e-4, 2e-4, 5e-4)),
+        ("sum_bild_large", (0.5e-4, 1e-4)),
+        ("sum_bild_small", (0.5e-4, 1e-4, 2e-4, 5e-4)),
+    ],
+)
+def test_big_and_little_models_are_trained_as_published(name, rates):
+    said = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
+    for key, value in BILD.items():
+        assert said[key] == value, key
+    assert said["optimization.lr"] == said["optimizer.lr"]
+    assert said["optimization.lr"][0] in rates
+
+
+# Xia et al. 2023, Table 7; Ge et al. 2022, Table 13 (right) agrees in what it gives.
+DRAFTER = {
+    "distributed_training.distributed_world_size": 8, "criterion.label_smoothing": 0.1,
+    "dataset.max_tokens": 4096, "optimization.update_freq": [4], "optimizer._name": "adam",
+    "optimizer.adam_betas": "(0.9,0.999)", "optimizer.adam_eps": 1e-6, "optimization.lr": [5e-4],
+    "lr_scheduler._name": "inverse_sqrt", "lr_scheduler.warmup_init_lr": 1e-7,
+    "lr_scheduler.warmup_updates": 10000, "optimizer.weight_decay": 0.01,
+    "optimization.clip_norm": 5.0, "optimization.max_update": 300000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith(("mt_", "sum_")) and
+                                  n.split("_")[1] in ("nar", "spec")])  # fmt: skip
+def test_drafters_are_trained_as_published(name):
+    said = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
+    for key, value in DRAFTER.items():
+        assert said[key] == value, key
+    assert said["model.dropout"] in (0.1, 0.2, 0.3)
