@@ -18,7 +18,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from atomic import replacing
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 
@@ -163,12 +164,10 @@ def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
     return state
 
 
+@reports("average_checkpoints")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument(
         "inputs", nargs="+", type=pathlib.Path, help="checkpoints, or one folder (with --last)"
     )
@@ -184,17 +183,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(arguments)
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
         parser.error("--last N (N >= 1) takes one folder")
-    try:
-        paths = options.inputs
-        if options.last is not None:
-            paths = last_checkpoints(options.inputs[0], options.last)
-        state = average(paths)
-        if options.frozen is not None:
-            put_back(state, options.frozen)
-        shrink(state, options.half)
-    except (OSError, ValueError) as error:
-        logger.error("average_checkpoints: %s", error)
-        return 1
+    paths = options.inputs
+    if options.last is not None:
+        paths = last_checkpoints(options.inputs[0], options.last)
+    state = average(paths)
+    if options.frozen is not None:
+        put_back(state, options.frozen)
+    shrink(state, options.half)
     with replacing(options.output, "wb") as stream:
         torch.save(state, stream)
     size = options.output.stat().st_size

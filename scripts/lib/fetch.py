@@ -6,7 +6,6 @@ the SHA-256 of the first fetch is written beside the file and checked from then 
 against later changes and truncation, not against a wrong first file. The log says which it was.
 """
 
-import argparse
 import csv
 import hashlib
 import logging
@@ -18,7 +17,8 @@ import urllib.request
 from typing import List, NamedTuple, Optional, Sequence
 
 from atomic import replacing
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20
@@ -51,7 +51,7 @@ class Source(NamedTuple):
         return "".join(c if c.isalnum() or c in "._-" else "_" for c in path)
 
 
-class SourceError(Exception):
+class SourceError(ValueError):
     """A file cannot be had, or is not what it was."""
 
 
@@ -100,8 +100,8 @@ def download(url: str, path: pathlib.Path) -> None:
             goes_on = answer.status == 206
             if have and not goes_on:
                 have = 0  # the server sends all of it again
-            expected = answer.headers.get("Content-Length")
-            total = have + int(expected) if expected else None
+            length = answer.headers.get("Content-Length")  # of what is left
+            total = have + int(length) if length else None
             with open(partial, "ab" if goes_on else "wb") as stream, bar(
                 title=path.name[-40:], total=total, initial=have, unit="B"
             ) as shown:
@@ -109,10 +109,8 @@ def download(url: str, path: pathlib.Path) -> None:
                     stream.write(chunk)
                     have += len(chunk)
                     shown.update(len(chunk))
-            if expected and not goes_on and have != int(expected):
-                raise SourceError(
-                    f"{url}: broke off after {have} of {expected} bytes; run it again"
-                )
+            if total is not None and have != total:
+                raise SourceError(f"{url}: broke off after {have} of {total} bytes; run it again")
     except (urllib.error.URLError, OSError) as error:
         if getattr(error, "code", None) == 416:  # nothing is left to send
             logger.info("%s: was there already", url)
@@ -165,20 +163,14 @@ def fetch(sources: Sequence[Source], folder: pathlib.Path) -> None:
         check(source, path)
 
 
+@reports("fetch")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
     parser.add_argument("folder", type=pathlib.Path, help="where the files go")
     options = parser.parse_args(arguments)
-    try:
-        fetch(read_sources(options.sources), options.folder)
-    except (SourceError, OSError, ValueError) as error:
-        logger.error("fetch: %s", error)
-        return 1
+    fetch(read_sources(options.sources), options.folder)
     return 0
 
 

@@ -62,17 +62,12 @@ files_of() {
 
 # sample_data: real sentence pairs in place of all corpora, the settings set accordingly.
 sample_data() {
-    local folder=$HOME_OF/sample side part keep
+    local folder=$HOME_OF/sample side part
     : "${SAMPLE:=$REPO/data-bin/demo_edit/heldout}"
     log "a small sample in place of the corpora: $SAMPLE.{src,tgt}"
     [[ $PROFILE == smoke && $BENCHMARK == gec_nlpcc18 ]] &&
         log "warning: the sample is English (SAMPLE: your own)"
-    for part in train valid test; do
-        case $part in train) keep='NR % 10 > 1' ;; valid) keep='NR % 20 == 1' ;; test) keep='NR % 20 == 10' ;; esac
-        for side in src tgt; do
-            produce "$folder/$part.$side" awk "$keep" "$SAMPLE.$side"
-        done
-    done
+    for side in src tgt; do split_sample "$SAMPLE.$side" "$folder" "$side" 20; done
     for part in $TRAIN_DATA $FINETUNE_DATA; do printf -v "$part" '%s' "$folder/train"; done
     TRAIN_DATA=${TRAIN_DATA%% *} FINETUNE_DATA=${FINETUNE_DATA%% *}
     printf -v "$VALID_DATA" '%s' "$folder/valid"

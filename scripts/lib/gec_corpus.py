@@ -5,7 +5,6 @@ Pairs with an empty side are left out, but not of a test set (--gold): there eac
 The gold of a .src and a .tgt file has the edits of difflib: good enough to try a recipe with.
 """
 
-import argparse
 import difflib
 import logging
 import pathlib
@@ -13,7 +12,7 @@ import sys
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from atomic import write_lines
-from progress import log_to_stderr
+from program import make_parser, reports
 
 from fairseq_specdec.scoring import m2_file
 from fairseq_specdec.scoring.m2_file import Sentence, read_lines
@@ -67,12 +66,10 @@ def read(path: str) -> Iterator[Pair]:
         yield " ".join(pair[0].split()), " ".join(pair[1].split())
 
 
+@reports("gec_corpus")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("prefix", help="of the files to write")
     parser.add_argument("inputs", nargs="+", help="an .m2 file, or the prefix of .src and .tgt")
     parser.add_argument("--gold", type=pathlib.Path, help="gold file to write, of one input")
@@ -83,22 +80,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.gold and len(options.inputs) != 1:
         parser.error("--gold is of one input")
     pairs: List[Pair] = []
-    try:
-        for path in options.inputs:
-            found = list(read(path))
-            kept = found if options.gold else [pair for pair in found if all(pair)]
-            changed = sum(source != target for source, target in kept)
-            logger.info("%s: %d pairs, %d with errors", path, len(kept), changed)
-            pairs += kept
-        if not pairs:
-            raise ValueError(f"{', '.join(options.inputs)}: hold no pair")
-        if options.gold and options.inputs[0].endswith(".m2"):
-            write_lines(options.gold, read_lines(options.inputs[0]))
-        elif options.gold:
-            write_lines(options.gold, map(to_m2, pairs))
-    except (OSError, ValueError) as error:
-        logger.error("gec_corpus: %s", error)
-        return 1
+    for path in options.inputs:
+        found = list(read(path))
+        kept = found if options.gold else [pair for pair in found if all(pair)]
+        changed = sum(source != target for source, target in kept)
+        logger.info("%s: %d pairs, %d with errors", path, len(kept), changed)
+        pairs += kept
+    if not pairs:
+        raise ValueError(f"{', '.join(options.inputs)}: hold no pair")
+    if options.gold and options.inputs[0].endswith(".m2"):
+        write_lines(options.gold, read_lines(options.inputs[0]))
+    elif options.gold:
+        write_lines(options.gold, map(to_m2, pairs))
     for side, name in enumerate(("src", "tgt")):
         lines = (to_characters(pair[side]) if options.characters else pair[side] for pair in pairs)
         write_lines(f"{options.prefix}.{name}", lines)

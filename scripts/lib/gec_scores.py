@@ -5,7 +5,6 @@ An output is called SET.SYSTEM.out; systems.tsv says which split a set decodes, 
 line, into words between blanks, for languages whose scores are of words.
 """
 
-import argparse
 import logging
 import pathlib
 import shlex
@@ -16,7 +15,7 @@ from typing import Dict, List, Optional, Sequence
 
 from atomic import read_lines, write_json, write_lines
 from gpt2_subwords import decode
-from progress import log_to_stderr
+from program import make_parser, reports
 
 from fairseq_specdec.scoring import cli
 
@@ -59,12 +58,10 @@ def flat(found: Dict[str, Dict[str, float]]) -> Dict[str, float]:
     return result
 
 
+@reports("gec_scores", RuntimeError)
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out")
     parser.add_argument("--systems", type=pathlib.Path, required=True, help="systems.tsv")
     parser.add_argument("--gold", type=pathlib.Path, required=True, help="folder of SPLIT.m2")
@@ -81,29 +78,23 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(arguments)
     words = ["--metric", options.metric, "--m2scorer", options.m2scorer]
     scores = {}
-    try:
-        split_of = splits(options.systems)
-        with tempfile.TemporaryDirectory() as folder:
-            for path in options.outputs:
-                lines = cli.read_outputs(str(path))
-                if options.gpt2:
-                    lines = [" ".join(decode(line, *options.gpt2).split()) for line in lines]
-                if options.segmenter:
-                    joined = (
-                        [line.replace(" ", "") for line in lines] if options.characters else lines
-                    )
-                    lines = segment(options.segmenter, joined)
-                text = pathlib.Path(folder) / f"{path.stem}.txt"
-                write_lines(text, lines)
-                gold = options.gold / (split_of[path.name.split(".")[0]] + ".m2")
-                found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
-                scores[path.stem] = flat(found[path.stem])
-    except KeyError as error:
-        logger.error("gec_scores: %s names no set %s", options.systems, error)
-        return 1
-    except (OSError, ValueError, RuntimeError) as error:
-        logger.error("gec_scores: %s", error)
-        return 1
+    split_of = splits(options.systems)
+    with tempfile.TemporaryDirectory() as folder:
+        for path in options.outputs:
+            name = path.name.split(".")[0]
+            if name not in split_of:
+                raise ValueError(f"{options.systems} names no set {name}, of {path}")
+            lines = cli.read_outputs(str(path))
+            if options.gpt2:
+                lines = [" ".join(decode(line, *options.gpt2).split()) for line in lines]
+            if options.segmenter:
+                joined = [line.replace(" ", "") for line in lines] if options.characters else lines
+                lines = segment(options.segmenter, joined)
+            text = pathlib.Path(folder) / f"{path.stem}.txt"
+            write_lines(text, lines)
+            gold = options.gold / f"{split_of[name]}.m2"
+            found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
+            scores[path.stem] = flat(found[path.stem])
     write_json(options.json, scores)
     return 0
 

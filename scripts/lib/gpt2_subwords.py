@@ -4,7 +4,6 @@ A line becomes its subwords' numbers, at most --max-subwords of them: BART has 1
 the rest of a long article is cut off.
 """
 
-import argparse
 import functools
 import logging
 import multiprocessing
@@ -14,7 +13,8 @@ from typing import Any, Iterator, Optional, Sequence
 
 from atomic import read_lines, write_lines
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 
 logger = logging.getLogger("gpt2_subwords")
 CHUNK = 200
@@ -39,12 +39,10 @@ def decode(line: str, encoder_json: str, vocab_bpe: str) -> str:
     return text.strip()
 
 
+@reports("gpt2_subwords")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("input", help="text, one article or summary a line")
     parser.add_argument("output", help="file to write")
     parser.add_argument("--encoder-json", required=True)
@@ -52,24 +50,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--max-subwords", type=int, default=1000, help="(default: 1000)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    try:
-        lines = read_lines(options.input)
-        work = functools.partial(
-            encode,
-            encoder_json=options.encoder_json,
-            vocab_bpe=options.vocab_bpe,
-            most=options.max_subwords,
-        )
-        work("")  # a file that cannot be read is found here, not in a worker
+    lines = read_lines(options.input)
+    work = functools.partial(
+        encode,
+        encoder_json=options.encoder_json,
+        vocab_bpe=options.vocab_bpe,
+        most=options.max_subwords,
+    )
+    work("")  # a file that cannot be read is found here, not in a worker
 
-        def encoded() -> Iterator[str]:
-            with multiprocessing.Pool(options.workers) as pool:
-                yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines))
+    def encoded() -> Iterator[str]:
+        with multiprocessing.Pool(options.workers) as pool:
+            yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines))
 
-        write_lines(options.output, encoded())
-    except (OSError, ValueError) as error:
-        logger.error("gpt2_subwords: %s", error)
-        return 1
+    write_lines(options.output, encoded())
     logger.info("%s: %d lines", pathlib.Path(options.output).name, len(lines))
     return 0
 

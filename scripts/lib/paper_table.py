@@ -8,7 +8,6 @@ the time, ``ms_iter.SECTION`` the same for each iteration, and ``text.KEY`` one 
 was not run reads "not run".
 """
 
-import argparse
 import json
 import logging
 import pathlib
@@ -16,7 +15,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from atomic import replacing
-from progress import log_to_stderr
+from program import make_parser, reports
 
 from fairseq_specdec.bench import provenance, report
 
@@ -161,12 +160,10 @@ def render(rows: Sequence[Row], measured: Measured) -> str:
     return report.table(head, body)
 
 
+@reports("paper_table")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("paper", type=pathlib.Path, help="paper.tsv")
     parser.add_argument("measured", type=pathlib.Path, help="folder of SET.json files")
     parser.add_argument("--scores", type=pathlib.Path, help="scores.json")
@@ -174,21 +171,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--note", action="append", default=[], help="a line below the tables")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
     options = parser.parse_args(arguments)
-    try:
-        rows = read_rows(options.paper)
-        measured = Measured(options.measured, options.scores)
-        chosen = [row for row in rows if row.direction in (options.direction, "*")]
-        if not chosen:
-            raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
-        parts = []
-        for (name, _), lines in tables(chosen).items():
-            parts.append(f"{name}, {options.direction}\n\n{render(lines, measured)}")
-        notes = [f"- {note}" for note in options.note]
-        notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
-        parts.append("\n".join(notes))
-    except (OSError, ValueError) as error:
-        logger.error("paper_table: %s", error)
-        return 1
+    rows = read_rows(options.paper)
+    measured = Measured(options.measured, options.scores)
+    chosen = [row for row in rows if row.direction in (options.direction, "*")]
+    if not chosen:
+        raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
+    parts = []
+    for (name, _), lines in tables(chosen).items():
+        parts.append(f"{name}, {options.direction}\n\n{render(lines, measured)}")
+    notes = [f"- {note}" for note in options.note]
+    notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
+    parts.append("\n".join(notes))
     with replacing(options.output) as stream:
         stream.write("\n\n".join(parts) + "\n")
     return 0

@@ -8,7 +8,6 @@ encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validat
 keeps every line.
 """
 
-import argparse
 import contextlib
 import html
 import io
@@ -19,11 +18,13 @@ import sys
 import tarfile
 import unicodedata
 import zipfile
+import zlib
 from typing import IO, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from atomic import replacing
 from fetch import Source, SourceError, read_sources
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 from sacremoses import MosesPunctNormalizer
 
 logger = logging.getLogger("parallel_text")
@@ -33,21 +34,31 @@ MAX_WORDS = 250
 MAX_RATIO = 1.5
 DIACRITICS = str.maketrans("ăâîșțşţĂÂÎȘȚŞŢ", "aaiststAAISTST")
 
+# What a file that is cut off or damaged raises, where it is unpacked.
+BROKEN = (EOFError, OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+
 Normaliser = Callable[[str], str]
+
+
+def broken(name: str, error: Exception) -> SourceError:
+    """What to tell the user of an archive that cannot be unpacked."""
+    return SourceError(f"{name}: cannot be read ({error}); delete its archive and fetch it again")
 
 
 def open_member(archive: pathlib.Path, member: str) -> IO[bytes]:
     """A file of a .tgz or .zip archive.
 
     Raises:
-        SourceError: the archive has no such file, or is none.
+        SourceError: the archive has no such file, is none, or is damaged.
     """
     try:
         if zipfile.is_zipfile(archive):
             return zipfile.ZipFile(archive).open(member)
         stream = tarfile.open(archive).extractfile(member)
-    except (KeyError, tarfile.TarError) as error:
+    except KeyError as error:
         raise SourceError(f"{archive}: holds no {member} ({error}); see sources.tsv") from error
+    except BROKEN as error:
+        raise broken(str(archive), error) from error
     if stream is None:
         raise SourceError(f"{archive}: {member} is no file; see sources.tsv")
     return stream
@@ -57,18 +68,24 @@ def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
     """Sentences of a file: ``<seg>`` lines of SGML and XML, else every line.
 
     Training files of IWSLT are plain but for lines of markup, which are left out.
+
+    Raises:
+        SourceError: it is cut off or damaged.
     """
     marked = name.endswith((".sgm", ".xml"))
     tagged = "train.tags." in name
     # Only a line feed ends a line: Europarl holds other line separators within sentences.
-    for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
-        line = line.strip()
-        if marked:
-            found = SEGMENT.search(line)
-            if found:
-                yield html.unescape(found.group(1)).strip()
-        elif not (tagged and MARKUP.match(line)):
-            yield line
+    try:
+        for line in io.TextIOWrapper(stream, encoding="utf-8", newline="\n"):
+            line = line.strip()
+            if marked:
+                found = SEGMENT.search(line)
+                if found:
+                    yield html.unescape(found.group(1)).strip()
+            elif not (tagged and MARKUP.match(line)):
+                yield line
+    except BROKEN as error:
+        raise broken(name, error) from error
 
 
 def one_line(text: str) -> str:
@@ -152,29 +169,23 @@ def write_split(
     logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
 
 
+@reports("parallel_text")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
     parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
     parser.add_argument("out", type=pathlib.Path, help="folder to write")
     parser.add_argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER"))
     parser.add_argument("--romanian", action="store_true", help="drop Romanian's diacritics")
     options = parser.parse_args(arguments)
-    try:
-        sources: List[Source] = read_sources(options.sources)
-        for split in ("train", "valid", "test"):
-            if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
-                chosen = [source for source in sources if source.split == split]
-                write_split(
-                    split, chosen, options.archives, options.out, options.pair, options.romanian
-                )
-    except (SourceError, OSError, ValueError) as error:
-        logger.error("parallel_text: %s", error)
-        return 1
+    sources: List[Source] = read_sources(options.sources)
+    for split in ("train", "valid", "test"):
+        if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
+            chosen = [source for source in sources if source.split == split]
+            write_split(
+                split, chosen, options.archives, options.out, options.pair, options.romanian
+            )
     return 0
 
 

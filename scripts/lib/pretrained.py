@@ -6,7 +6,6 @@ one dictionary: the rows of its symbols are taken, all else is left out. Symbols
 (madeupword...) get the row of <unk>; they occur in no text. Heads for classification are left out.
 """
 
-import argparse
 import functools
 import logging
 import pathlib
@@ -20,7 +19,8 @@ from atomic import replacing
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
 from fetch import CHUNK, SourceError, read_sources
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -99,12 +99,10 @@ def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: path
         raise SourceError(f"{archive}: {error}; see {sources}") from error
 
 
+@reports("pretrained")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS"))
     parser.add_argument("--checkpoint", type=pathlib.Path, help="in place of --archive")
     parser.add_argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt")
@@ -113,22 +111,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(arguments)
     if bool(options.archive) == bool(options.checkpoint and options.checkpoint_dict):
         parser.error("give --archive, or --checkpoint with --checkpoint-dict")
-    try:
-        with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
-            if options.archive:
-                sources, name, downloads = options.archive
-                into = pathlib.Path(scratch)
-                unpack(pathlib.Path(sources), name, pathlib.Path(downloads), into)
-                options.checkpoint, options.checkpoint_dict = into / "model.pt", into / "dict.txt"
-            own, wanted = (
-                Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
-            )
-            state = fit(load(options.checkpoint), own, wanted)
-            with replacing(options.output, "wb") as stream:
-                torch.save(state, stream)
-    except (SourceError, OSError, ValueError) as error:
-        logger.error("pretrained: %s", error)
-        return 1
+    with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
+        if options.archive:
+            sources, name, downloads = options.archive
+            into = pathlib.Path(scratch)
+            unpack(pathlib.Path(sources), name, pathlib.Path(downloads), into)
+            options.checkpoint, options.checkpoint_dict = into / "model.pt", into / "dict.txt"
+        own, wanted = (
+            Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
+        )
+        state = fit(load(options.checkpoint), own, wanted)
+        with replacing(options.output, "wb") as stream:
+            torch.save(state, stream)
     logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
     return 0
 

@@ -15,18 +15,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/translation.sh"
 
 # sample_corpus FOLDER: real sentence pairs in place of the corpus, raw text.
 sample_corpus() {
-    local raw=$1 side split keep
     : "${SAMPLE:=$REPO/data-bin/demo_edit/heldout}"
     log "a small sample in place of the corpus, edits that do not simplify: $SAMPLE.{src,tgt}"
-    for side in src tgt; do
-        [[ -f $SAMPLE.$side ]] || fail "SAMPLE: no file $SAMPLE.$side"
-        for split in train valid test; do
-            case $split in train) keep='NR % 10 > 1' ;; valid) keep='NR % 20 == 1' ;;
-                test) keep='NR % 20 == 10' ;; esac
-            produce "$raw/$split.${side/src/source}" awk "$keep" "$SAMPLE.$side"
-        done
-    done
-    for split in train valid test; do mv "$raw/$split.tgt" "$raw/$split.target"; done
+    split_sample "$SAMPLE.src" "$1" source 20
+    split_sample "$SAMPLE.tgt" "$1" target 20
 }
 
 prepare_step() {
@@ -43,10 +35,10 @@ prepare_step() {
         cp "$TOKENISED"/{train,valid,test}.tok.{source,target} "$TOKENISED"/reference.* "$dir" ||
             fail "TOKENISED: $TOKENISED lacks one of {train,valid,test}.tok.{source,target}: see above"
     elif [[ $PROFILE == full && ! -e $dir/reference.0 ]]; then
-        run "$PYTHON" "$LIB/fetch.py" "$RECIPE/sources.tsv" "$HOME_OF/downloads"
+        fetch_sources "$RECIPE/sources.tsv" "TOKENISED takes a copy of your own"
         run "$PYTHON" "$LIB/simplification_corpus.py" "$RECIPE/sources.tsv" "$HOME_OF/downloads" "$dir"
     elif [[ $PROFILE == smoke ]]; then
-        [[ -e $HOME_OF/raw/test.target ]] || sample_corpus "$HOME_OF/raw"
+        sample_corpus "$HOME_OF/raw"
     fi
     prepare "$HOME_OF/raw" "$dir" "$BIN" source target en en "$MERGES"
     [[ -e $dir/reference.0 ]] || cp "$dir/test.tok.target" "$dir/reference.0"

@@ -5,7 +5,6 @@ lines of sources.tsv whose split is ``reference``, go to reference.0, reference.
 any, the test set's own target is the only one.
 """
 
-import argparse
 import logging
 import pathlib
 import sys
@@ -14,7 +13,7 @@ from typing import List, Optional, Sequence, Tuple
 from atomic import read_lines, write_lines
 from fetch import Source, SourceError, read_sources
 from parallel_text import pairs
-from progress import log_to_stderr
+from program import make_parser, reports
 
 logger = logging.getLogger("simplification_corpus")
 SPLITS = ("train", "valid", "test")
@@ -54,29 +53,23 @@ def references(sources: Sequence[Source], archives: pathlib.Path, count: int) ->
     return found
 
 
+@reports("simplification_corpus")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
     parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
     parser.add_argument("out", type=pathlib.Path, help="folder to write")
     options = parser.parse_args(arguments)
-    try:
-        sources = read_sources(options.sources)
-        for split in SPLITS:
-            found = split_pairs(split, sources, options.archives)
-            for side, name in enumerate(("source", "target")):
-                write_lines(options.out / f"{split}.tok.{name}", (pair[side] for pair in found))
-            logger.info("%s: %d pairs", split, len(found))
-        wanted = references(sources, options.archives, len(found))
-        for number, lines in enumerate(wanted or [[pair[1] for pair in found]]):
-            write_lines(options.out / f"reference.{number}", lines)
-    except (SourceError, OSError, ValueError) as error:
-        logger.error("simplification_corpus: %s", error)
-        return 1
+    sources = read_sources(options.sources)
+    for split in SPLITS:
+        found = split_pairs(split, sources, options.archives)
+        for side, name in enumerate(("source", "target")):
+            write_lines(options.out / f"{split}.tok.{name}", (pair[side] for pair in found))
+        logger.info("%s: %d pairs", split, len(found))
+    wanted = references(sources, options.archives, len(found))
+    for number, lines in enumerate(wanted or [[pair[1] for pair in found]]):
+        write_lines(options.out / f"reference.{number}", lines)
     return 0
 
 

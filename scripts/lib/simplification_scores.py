@@ -5,7 +5,6 @@ sentences' (fairseq_specdec.scoring.sari); its parts are there too. BLEU is sacr
 tokeniser.
 """
 
-import argparse
 import json
 import logging
 import pathlib
@@ -13,7 +12,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from atomic import read_lines, write_json
-from progress import log_to_stderr
+from program import make_parser, reports
 from sacrebleu.metrics import BLEU
 from translation_scores import Output, read_output
 
@@ -56,12 +55,10 @@ def scores(
     }
 
 
+@reports("simplification_scores")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out")
     parser.add_argument("--source", type=pathlib.Path, required=True, help="tokenised sources")
     parser.add_argument(
@@ -70,15 +67,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
     options = parser.parse_args(arguments)
     found = {}
-    try:
-        sources = read_lines(options.source)
-        references = [read_lines(path) for path in options.reference]
-        for path in options.outputs:
-            found[path.stem] = scores(read_output(path), sources, references)
-            logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    except (OSError, ValueError) as error:
-        logger.error("simplification_scores: %s", error)
-        return 1
+    sources = read_lines(options.source)
+    references = [read_lines(path) for path in options.reference]
+    for path in options.outputs:
+        found[path.stem] = scores(read_output(path), sources, references)
+        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found)
     return 0
 

@@ -20,23 +20,14 @@ GPT2=("$HOME_OF/subwords/encoder.json" "$HOME_OF/subwords/vocab.bpe")
 
 # sample_corpus FOLDER: a small real corpus in place of the full one.
 sample_corpus() {
-    local raw=$1 side split keep
+    local side
     log "a small sample in place of the corpus: SAMPLE=$SAMPLE"
     case $SAMPLE in
         apt | python)
-            run "$PYTHON" "$LIB/summary_sample.py" "$SAMPLE" "$raw" --work "$WORK/descriptions" ||
+            run "$PYTHON" "$LIB/summary_sample.py" "$SAMPLE" "$1" --work "$WORK/descriptions" ||
                 fail "the sample could not be made: see above"
             ;;
-        *)
-            for side in source target; do
-                [[ -f $SAMPLE.$side ]] || fail "SAMPLE: no file $SAMPLE.$side"
-                for split in train valid test; do
-                    case $split in train) keep='NR % 10 > 1' ;; valid) keep='NR % 10 == 1' ;;
-                        test) keep='NR % 10 == 0' ;; esac
-                    produce "$raw/$split.$side" awk "$keep" "$SAMPLE.$side"
-                done
-            done
-            ;;
+        *) for side in source target; do split_sample "$SAMPLE.$side" "$1" "$side"; done ;;
     esac
 }
 
@@ -53,7 +44,7 @@ raw_corpus() {
         sample_corpus "$RAW"
         return
     fi
-    run "$PYTHON" "$LIB/fetch.py" "$RECIPE/sources.tsv" "$HOME_OF/downloads"
+    fetch_sources "$RECIPE/sources.tsv" "RAW takes a copy of your own"
     run "$PYTHON" "$LIB/summary_corpus.py" "$BENCHMARK" "$RECIPE/sources.tsv" "$HOME_OF/downloads" "$RAW"
 }
 
@@ -62,7 +53,7 @@ gpt2_subwords() {
     local split side dir=$HOME_OF/prepared
     mkdir -p "$dir" "$HOME_OF/subwords"
     grep '^subwords' "$RECIPE/sources.tsv" > "$HOME_OF/subwords/sources.tsv"
-    run "$PYTHON" "$LIB/fetch.py" "$HOME_OF/subwords/sources.tsv" "$HOME_OF/downloads"
+    fetch_sources "$HOME_OF/subwords/sources.tsv"
     for side in encoder.json vocab.bpe dict.txt; do
         cp "$HOME_OF/downloads"/*gpt2_bpe_"$side" "$HOME_OF/subwords/$side"
     done
@@ -121,7 +112,7 @@ pretrained() {
     mkdir -p "$dir"
     if [[ $PROFILE == full ]]; then
         grep "^$1	" "$RECIPE/pretrained.tsv" > "$dir/source.tsv"
-        run "$PYTHON" "$LIB/fetch.py" "$dir/source.tsv" "$HOME_OF/downloads"
+        fetch_sources "$dir/source.tsv"
         from=(--archive "$dir/source.tsv" "$1" "$HOME_OF/downloads")
     else
         log "$1: a tiny stand-in of configs/$2.yaml"

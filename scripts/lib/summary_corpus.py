@@ -9,7 +9,6 @@ sources.tsv says what is read: lines whose split is ``articles`` are archives, t
 valid, test or ``splits`` say which article belongs where.
 """
 
-import argparse
 import hashlib
 import io
 import json
@@ -22,7 +21,8 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from atomic import read_lines, replacing
 from fetch import Source, SourceError, read_sources
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 
 logger = logging.getLogger("summary_corpus")
 SPLITS = ("train", "valid", "test")
@@ -147,22 +147,16 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
     )
 
 
+@reports("summary_corpus")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
     parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
     parser.add_argument("out", type=pathlib.Path, help="folder to write")
     options = parser.parse_args(arguments)
-    try:
-        write(options.kind, read_sources(options.sources), options.archives, options.out)
-    except (SourceError, OSError, ValueError) as error:
-        logger.error("summary_corpus: %s", error)
-        return 1
+    write(options.kind, read_sources(options.sources), options.archives, options.out)
     return 0
 
 

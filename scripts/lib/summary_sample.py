@@ -19,7 +19,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 from atomic import write_lines
 from corpus import apt, descriptions
 from corpus.text import normalise
-from progress import log_to_stderr
+from program import make_parser, reports
 
 logger = logging.getLogger("summary_sample")
 SUITES = "bookworm"
@@ -118,12 +118,10 @@ def read_index(options: argparse.Namespace) -> List[descriptions.Description]:
     return list(descriptions.load(private.lists, "en", private.read_index).values())
 
 
+@reports("summary_sample", apt.FetchError)
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("kind", choices=("apt", "python"))
     parser.add_argument("out", type=pathlib.Path, help="folder to write")
     parser.add_argument("--work", type=pathlib.Path, help="apt: where the index is kept")
@@ -136,15 +134,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(arguments)
     if options.kind == "apt" and not (options.index or options.work):
         parser.error("apt needs --work or --index")
-    try:
-        if options.kind == "apt":
-            found: Iterable[Pair] = description_pairs(read_index(options))
-        else:
-            found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
-        parts = split(clean(found, options.max_words), options.pairs)
-    except (apt.FetchError, OSError, ValueError) as error:
-        logger.error("summary_sample: %s", error)
-        return 1
+    if options.kind == "apt":
+        found: Iterable[Pair] = description_pairs(read_index(options))
+    else:
+        found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
+    parts = split(clean(found, options.max_words), options.pairs)
     for name, pairs in parts.items():
         for side, suffix in enumerate(("source", "target")):
             write_lines(options.out / f"{name}.{suffix}", (pair[side] for pair in pairs))

@@ -6,7 +6,6 @@ ROUGE-1.5.5, over sentences, which here end at a full stop, exclamation or quest
 blank. Papers on CNN-DM report the latter as R-L.
 """
 
-import argparse
 import json
 import logging
 import pathlib
@@ -16,7 +15,8 @@ from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from atomic import read_lines, write_json
-from progress import bar, log_to_stderr
+from program import make_parser, reports
+from progress import bar
 from sacremoses import MosesDetokenizer
 from translation_scores import Output, read_output
 
@@ -91,12 +91,10 @@ def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]
     return lambda line: str(detokenizer.detokenize(line.split()))
 
 
+@reports("summary_scores")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("outputs", nargs="*", type=pathlib.Path, help="SET.SYSTEM.out")
     parser.add_argument("--check", action="store_true", help="only see that ROUGE is there")
     parser.add_argument("--raw", type=pathlib.Path, help="summaries of the test set, as text")
@@ -107,20 +105,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--json", type=pathlib.Path, help="file to write")
     options = parser.parse_args(arguments)
     found: Dict[str, Any] = {}
-    try:
-        scorer = make_scorer()
-        if options.check:
-            return 0
-        if not (options.outputs and options.raw and options.json):
-            parser.error("give outputs, --raw and --json")
-        wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
-        for path in options.outputs:
-            found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
-            found[path.stem]["rouge_variant"] = variant()
-            logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    except (OSError, ValueError) as error:
-        logger.error("summary_scores: %s", error)
-        return 1
+    scorer = make_scorer()
+    if options.check:
+        return 0
+    if not (options.outputs and options.raw and options.json):
+        parser.error("give outputs, --raw and --json")
+    wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
+    for path in options.outputs:
+        found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
+        found[path.stem]["rouge_variant"] = variant()
+        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found)
     return 0
 

@@ -71,21 +71,34 @@ check_models() {
     done
 }
 
+# split_sample FILE FOLDER NAME [EVERY]: FOLDER/{train,valid,test}.NAME out of a file: of 10 lines 8 to
+# train on, of EVERY lines (default: 10) one each to validate and to test.
+split_sample() {
+    local split keep every=${4:-10}
+    [[ -f $1 ]] || fail "SAMPLE: no file $1"
+    for split in train valid test; do
+        case $split in
+            train) keep="NR % 10 > 1" ;;
+            valid) keep="NR % $every == 1" ;;
+            test) keep="NR % $every == $((10 % every))" ;;
+        esac
+        produce "$2/$split.$3" awk "$keep" "$1"
+    done
+}
+
+# fetch_sources FILE [REMEDY]: what a sources.tsv names, in $HOME_OF/downloads.
+fetch_sources() {
+    run "$PYTHON" "$LIB/fetch.py" "$1" "$HOME_OF/downloads" || fail "it cannot be had: see above${2:+; $2}"
+}
+
 # sample_corpus FOLDER: a small real corpus in place of the full one.
 sample_corpus() {
-    local raw=$1 sides=(en de) i split keep
+    local raw=$1 sides=(en de) i
     [[ $ONE-$OTHER == de-en ]] && sides=(de en)
     [[ $ONE$OTHER == *en* && $ONE$OTHER == *de* ]] ||
         log "warning: the sample is English-German; its German stands in for $OTHER (RAW: your own)"
     log "a small sample in place of the corpus: $SAMPLE.{${sides[0]},${sides[1]}}"
-    mkdir -p "$raw"
-    for i in 0 1; do
-        for split in train valid test; do
-            case $split in train) keep='NR % 10 > 1' ;; valid) keep='NR % 10 == 1' ;;
-                test) keep='NR % 10 == 0' ;; esac
-            produce "$raw/$split.${LANGUAGES[i]}" awk "$keep" "$SAMPLE.${sides[i]}"
-        done
-    done
+    for i in 0 1; do split_sample "$SAMPLE.${sides[i]}" "$raw" "${LANGUAGES[i]}"; done
 }
 
 # raw_corpus: set RAW to a folder of raw text, fetching it if need be.
@@ -102,8 +115,7 @@ raw_corpus() {
         fi
         return
     fi
-    run "$PYTHON" "$LIB/fetch.py" "$SOURCES" "$HOME_OF/downloads" ||
-        fail "a corpus cannot be had: see above; RAW or TOKENISED takes a copy of your own"
+    fetch_sources "$SOURCES" "RAW or TOKENISED takes a copy of your own"
     run "$PYTHON" "$LIB/parallel_text.py" "$SOURCES" "$HOME_OF/downloads" "$RAW" \
         --pair "$ONE" "$OTHER" ${TEXT_FLAGS:+$TEXT_FLAGS} ||
         fail "the corpus cannot be read: see above"

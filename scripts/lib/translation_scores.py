@@ -8,7 +8,6 @@
 - ``comet``: of the model named by --comet; needs the package unbabel-comet.
 """
 
-import argparse
 import json
 import logging
 import pathlib
@@ -17,7 +16,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from atomic import read_lines, write_json
-from progress import log_to_stderr
+from program import make_parser, reports
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 
@@ -134,12 +133,10 @@ def scores(
     return found
 
 
+@reports("translation_scores")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument(
         "outputs", nargs="+", type=pathlib.Path, help="NAME.out of fairseq-generate"
     )
@@ -149,16 +146,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
     options = parser.parse_args(arguments)
     found = {}
-    try:
-        for path in options.outputs:
-            output = read_output(path)
-            beside = path.with_name(path.stem.split(".")[0] + GREEDY)
-            greedy = read_output(beside) if beside in options.outputs else None
-            found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
-            logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    except (OSError, ValueError) as error:
-        logger.error("translation_scores: %s", error)
-        return 1
+    for path in options.outputs:
+        output = read_output(path)
+        beside = path.with_name(path.stem.split(".")[0] + GREEDY)
+        greedy = read_output(beside) if beside in options.outputs else None
+        found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
+        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found)
     return 0
 

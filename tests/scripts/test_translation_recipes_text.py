@@ -13,6 +13,7 @@ import zipfile
 import fetch
 import paper_table
 import parallel_text
+import program
 import pytest
 import translation_scores
 from fetch import Source, SourceError
@@ -22,7 +23,10 @@ CONTENT = bytes(range(256)) * 40
 
 
 class Ranged(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT, heeds Range, and notes where each answer began."""
+    """Serves CONTENT, heeds Range, and notes where each answer began.
+
+    The address /broken gives 500 bytes at a time at the most, whatever it promises.
+    """
 
     def do_GET(self):  # noqa: N802
         asked = self.headers.get("Range")
@@ -31,7 +35,8 @@ class Ranged(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(CONTENT) - start))
         self.end_headers()
-        self.wfile.write(CONTENT[start:])
+        broken = self.path.startswith("/broken")
+        self.wfile.write(CONTENT[start:][: 500 if broken else None])
 
     def log_message(self, *args):
         pass
@@ -60,6 +65,16 @@ def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):
     assert server.starts == [1000]
     fetch.fetch([asked], tmp_path)
     assert server.starts == [1000]
+
+
+def test_what_breaks_off_is_never_taken_for_the_whole(server, tmp_path):
+    asked = source(f"http://127.0.0.1:{server.server_port}/broken.tgz")
+    for have in (500, 1000, 1500):
+        with pytest.raises(SourceError, match=f"broke off after {have} of {len(CONTENT)} bytes"):
+            fetch.fetch([asked], tmp_path)
+    assert server.starts == [0, 500, 1000] and not (tmp_path / asked.name).exists()
+    path = tmp_path / f"{asked.name}.partial"
+    assert path.read_bytes() == CONTENT[:1500]
 
 
 def test_the_first_checksum_is_noted_and_heeded(tmp_path, caplog):
@@ -154,6 +169,33 @@ def test_archives_become_clean_parallel_text(archives, tmp_path):
     assert lines["train.ro"] == ['Si tara "buna" .', "a b c", "d e"]
     assert lines["train.en"] == ["And a good land.", "a b c", "d e"]
     assert lines["test.ro"] == ["Q&A's"] and len(lines["test.en"]) == 1
+
+
+@pytest.mark.parametrize("name", ["train.tgz", "more.zip", "test.tgz"])
+def test_an_archive_that_is_cut_off_is_named(archives, tmp_path, caplog, name):
+    table, folder = archives
+    path = folder / source(f"https://a.org/{name}").name
+    content = path.read_bytes()
+    for size in (len(content) // 2, 30, 0):
+        path.write_bytes(content[:size])
+        status = parallel_text.main(
+            [str(table), str(folder), str(tmp_path / "raw"), "--pair", "ro", "en"]
+        )
+        assert status == 1
+        assert "cannot be read" in caplog.text and "fetch it again" in caplog.text
+        caplog.clear()
+
+
+def test_a_program_reports_what_it_expects_and_nothing_else(caplog):
+    @program.reports("sum", ZeroDivisionError)
+    def main(words):
+        return sum(1 // int(word) for word in words)
+
+    assert main(["1"]) == 1 and caplog.text == ""
+    assert main(["0"]) == 1 and "sum: " in caplog.text
+    assert main(["x"]) == 1 and "sum: invalid literal" in caplog.text
+    with pytest.raises(TypeError):
+        main([None])
 
 
 def test_sides_of_different_length_are_refused(archives, tmp_path, caplog):
