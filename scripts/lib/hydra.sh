@@ -20,6 +20,7 @@ train_config() {
     if $ON_CPU; then overrides+=(common.cpu=true); fi
     if [[ $PRECISION == fp32 ]]; then overrides+=(common.fp16=false); fi
     read -ra more <<< "${HYDRA_FLAGS:-}"
+    "$PYTHON" "$LIB/mend_checkpoint.py" "$dir/checkpoints" || fail "the training cannot go on: see above"
     launch "$LIB/hydra_train.py" --config-dir "$REPO/configs" --config-name "$name" \
         "common.user_dir='$REPO/fairseq_specdec'" "common.seed=$SEED" "task.data='$corpus'" \
         "task.source_lang=$src" "task.target_lang=$tgt" \

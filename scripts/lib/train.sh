@@ -7,6 +7,7 @@ train_model() {
     local corpus=$1 dir=$2 updates=$3 rate=$4 log=$2.log
     shift 4
     mkdir -p "$dir"
+    "$PYTHON" "$LIB/mend_checkpoint.py" "$dir" || fail "the training cannot go on: see above"
     run fairseq-train "$corpus" "${DEVICE_FLAGS[@]}" --user-dir "$REPO/fairseq_specdec" \
         --seed "$SEED" --task translation -s "$SRC" -t "$TGT" --dropout 0.0 "$@" \
         --optimizer adam --adam-betas '(0.9,0.98)' --clip-norm 1.0 \

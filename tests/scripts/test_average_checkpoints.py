@@ -1,8 +1,9 @@
-"""Averaging of checkpoints: the mean, what is kept, what is refused."""
+"""Checkpoints of a run: their mean, what is kept and refused, a last one that was cut off."""
 
 import argparse
 
 import average_checkpoints
+import mend_checkpoint
 import pytest
 import torch
 
@@ -146,3 +147,27 @@ def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_pat
         "--cpu", "--path", output, "--beam", 1, "--max-len-b", 5, "--num-workers", 0,
     )  # fmt: skip
     assert sum(line.startswith("H-") for line in out.splitlines()) == 100
+
+
+def test_a_last_checkpoint_that_was_cut_off_is_replaced_by_the_newest(run_folder, caplog):
+    last, newest = run_folder / "checkpoint_last.pt", run_folder / "checkpoint_1_1100.pt"
+    whole = last.read_bytes()
+    with caplog.at_level("INFO"):
+        assert mend_checkpoint.main([str(run_folder)]) == 0
+    assert last.read_bytes() == whole and caplog.text == ""
+    for size in (0, 1000, len(whole) - 1):
+        last.write_bytes(whole[:size])
+        assert mend_checkpoint.main([str(run_folder)]) == 0
+        assert last.read_bytes() == newest.read_bytes()
+    assert "going on from checkpoint_1_1100.pt" in caplog.text
+    newest.write_bytes(whole[:5000])
+    last.write_bytes(b"")
+    assert mend_checkpoint.main([str(run_folder)]) == 0
+    assert last.read_bytes() == (run_folder / "checkpoint_1_1000.pt").read_bytes()
+
+
+def test_without_a_whole_checkpoint_the_remedy_is_named(tmp_path, caplog):
+    assert mend_checkpoint.main([str(tmp_path / "none")]) == 0
+    (tmp_path / "checkpoint_last.pt").touch()
+    assert mend_checkpoint.main([str(tmp_path)]) == 1
+    assert "delete it to start anew" in caplog.text

@@ -1,0 +1,60 @@
+"""Before a training run goes on: see that its checkpoint_last.pt is whole.
+
+fairseq makes that file by copying the newest checkpoint; a run that is killed meanwhile leaves a
+file that no run can go on from. It is replaced by the newest checkpoint that is whole.
+"""
+
+import logging
+import pathlib
+import re
+import shutil
+import sys
+import zipfile
+from typing import Optional, Sequence
+
+from atomic import replacing
+from program import make_parser, reports
+
+logger = logging.getLogger("mend_checkpoint")
+LAST = "checkpoint_last.pt"
+
+
+def updates_of(path: pathlib.Path) -> int:
+    """The updates that a checkpoint's name gives; -1 if it gives none."""
+    found = re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name)
+    return int(found.group(1)) if found else -1
+
+
+def mend(folder: pathlib.Path) -> Optional[pathlib.Path]:
+    """Replace a broken checkpoint_last.pt, if there is one; what it was replaced by.
+
+    A checkpoint is a zip archive, whose directory is at its end: a cut-off file has none.
+
+    Raises:
+        ValueError: no checkpoint is whole.
+    """
+    last = folder / LAST
+    if not last.exists() or zipfile.is_zipfile(str(last)):
+        return None
+    others = sorted(folder.glob("checkpoint_*_*.pt"), key=updates_of, reverse=True)
+    for path in others:
+        if updates_of(path) >= 0 and zipfile.is_zipfile(str(path)):
+            with open(path, "rb") as stream, replacing(last, "wb") as copy:
+                shutil.copyfileobj(stream, copy)
+            return path
+    raise ValueError(f"{last} is cut off, and so are the others: delete it to start anew")
+
+
+@reports("mend_checkpoint")
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = make_parser(__doc__)
+    parser.add_argument("folder", type=pathlib.Path, help="of checkpoints; it need not exist")
+    found = mend(parser.parse_args(arguments).folder)
+    if found is not None:
+        logger.info("%s was cut off: going on from %s", LAST, found.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
