@@ -22,7 +22,7 @@ sample_corpus() {
 }
 
 prepare_step() {
-    local inputs=("$RECIPE/sources.tsv") dir=$HOME_OF/prepared
+    local inputs=("$SOURCES") dir=$HOME_OF/prepared
     need fairseq-preprocess subword-nmt
     if [[ -n ${TOKENISED:-} ]]; then
         [[ -f $TOKENISED/reference.0 ]] ||
@@ -35,8 +35,8 @@ prepare_step() {
         cp "$TOKENISED"/{train,valid,test}.tok.{source,target} "$TOKENISED"/reference.* "$dir" ||
             fail "TOKENISED: $TOKENISED lacks one of {train,valid,test}.tok.{source,target}: see above"
     elif [[ $PROFILE == full && ! -e $dir/reference.0 ]]; then
-        fetch_sources "$RECIPE/sources.tsv" "TOKENISED takes a copy of your own"
-        run "$PYTHON" "$LIB/simplification_corpus.py" "$RECIPE/sources.tsv" "$HOME_OF/downloads" "$dir"
+        fetch_sources "$SOURCES" "TOKENISED takes a copy of your own"
+        run "$PYTHON" "$LIB/simplification_corpus.py" "$SOURCES" "$HOME_OF/downloads" "$dir"
     elif [[ $PROFILE == smoke ]]; then
         sample_corpus "$HOME_OF/raw"
     fi

@@ -44,15 +44,15 @@ raw_corpus() {
         sample_corpus "$RAW"
         return
     fi
-    fetch_sources "$RECIPE/sources.tsv" "RAW takes a copy of your own"
-    run "$PYTHON" "$LIB/summary_corpus.py" "$BENCHMARK" "$RECIPE/sources.tsv" "$HOME_OF/downloads" "$RAW"
+    fetch_sources "$SOURCES" "RAW takes a copy of your own"
+    run "$PYTHON" "$LIB/summary_corpus.py" "$BENCHMARK" "$SOURCES" "$HOME_OF/downloads" "$RAW"
 }
 
 # gpt2_subwords: numbers of GPT-2's subwords, $HOME_OF/prepared/*.bpe.*, binarised with BART's dictionary.
 gpt2_subwords() {
     local split side dir=$HOME_OF/prepared
     mkdir -p "$dir" "$HOME_OF/subwords"
-    grep '^subwords' "$RECIPE/sources.tsv" > "$HOME_OF/subwords/sources.tsv"
+    grep '^subwords' "$SOURCES" > "$HOME_OF/subwords/sources.tsv"
     fetch_sources "$HOME_OF/subwords/sources.tsv"
     for side in encoder.json vocab.bpe dict.txt; do
         cp "$HOME_OF/downloads"/*gpt2_bpe_"$side" "$HOME_OF/subwords/$side"
@@ -88,7 +88,7 @@ prepare_step() {
 }
 
 prepare_corpus() {
-    local inputs=("$RECIPE/sources.tsv")
+    local inputs=("$SOURCES")
     if [[ -n ${RAW:-} ]]; then inputs+=("$RAW"); fi
     finished "$BIN/provenance.json" "${inputs[@]}" && return
     raw_corpus

@@ -354,6 +354,20 @@ def test_mistakes_are_named_with_their_remedy(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "remedy"),
+    [("cnndm", "RAW takes a copy"), ("wikilarge", "TOKENISED takes a copy")],
+)
+def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(
+    run_recipe, with_rouge, tmp_path, benchmark, remedy
+):
+    sources, absent = tmp_path / "sources.tsv", (tmp_path / "absent.tgz").as_uri()
+    sources.write_text(f"train\t{absent}\t-\tfree\ta\tb\n", encoding="utf-8")
+    done = run_recipe(benchmark, "01_prepare", check=False, SOURCES=sources, **with_rouge)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert f"{absent} cannot be fetched" in done.stderr and remedy in done.stderr
+
+
 def test_the_samples_become_corpora(run_recipe, with_rouge, tmp_path):
     (tmp_path / "own.source").write_text("".join(f"long text number {n}\n" for n in range(40)))
     (tmp_path / "own.target").write_text("".join(f"text {n}\n" for n in range(40)))
