@@ -31,17 +31,17 @@ BENCHMARKS = ("cnndm", "xsum", "wikilarge")
 STOCK = ("fairseq beam 5", "fairseq beam 1")
 
 
-def rows(benchmark, name):
-    """The lines of a benchmark's table, their fields apart."""
-    path = REPO / "scripts" / benchmark / name
+def rows(recipe, name):
+    """The lines of a recipe's table, their fields apart."""
+    path = REPO / "scripts" / recipe / name
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [line.split("\t") for line in lines if not line.startswith("#")]
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_tables_agree_with_one_another_and_the_programs(benchmark, tmp_path, monkeypatch):
-    known = {row[0] for row in rows(benchmark, "pretrained.tsv")}
-    for name, step, config, corpus, overrides in rows(benchmark, "models.tsv"):
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_tables_agree_with_one_another_and_the_programs(recipe, tmp_path, monkeypatch):
+    known = {row[0] for row in rows(recipe, "pretrained.tsv")}
+    for name, step, config, corpus, overrides in rows(recipe, "models.tsv"):
         assert name not in known and step in ("teacher", "train", "drafter")
         assert corpus in ("raw", "distilled")
         settings = recipe_config.read(REPO / "configs" / f"{config}.yaml")
@@ -54,23 +54,23 @@ def test_tables_agree_with_one_another_and_the_programs(benchmark, tmp_path, mon
     for name in known:
         (tmp_path / f"{name}.pt").touch()
     measured, verifiers = {}, {}
-    for _, group, _, verifier, system, needs, flags in rows(benchmark, "systems.tsv"):
+    for _, group, _, verifier, system, needs, flags in rows(recipe, "systems.tsv"):
         assert set(re.findall(r"{(\w+)}", flags)) == set(needs.split()) - {"-"} <= known
         shared = argparse.Namespace(beam=1, path=f"{verifier}.pt")
         make_plan(system, shlex.split(re.sub(r"{(\w+)}", r"\1.pt", flags)), shared)
         measured.setdefault(group, set(STOCK)).add(system)
         assert verifiers.setdefault(group, verifier) == verifier  # a set is one run
-    for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv"):
+    for row in paper_table.read_rows(REPO / "scripts" / recipe / "paper.tsv"):
         assert (row.set, row.system) == ("-", "-") or row.system in measured[row.set], row
-    settings = (REPO / "scripts" / benchmark / "settings.sh").read_text(encoding="utf-8")
+    settings = (REPO / "scripts" / recipe / "settings.sh").read_text(encoding="utf-8")
     decoded = set(re.search(r'DECODE_SETS="([^"]*)"', settings).group(1).split())
     assert decoded | {"memory"} >= set(measured) >= decoded
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_sources_say_where_on_what_terms_and_how_to_check(benchmark):
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_sources_say_where_on_what_terms_and_how_to_check(recipe):
     for name in ("sources.tsv", "pretrained.tsv"):
-        path = REPO / "scripts" / benchmark / name
+        path = REPO / "scripts" / recipe / name
         for source in read_sources(path) if path.exists() else ():
             assert source.url.startswith("https://") and len(source.licence) > 3
             assert re.fullmatch(r"-|sha256:[0-9a-f]{64}", source.checksum)
@@ -87,10 +87,10 @@ def test_published_figures_of_the_main_rows():
         ("xsum", "003 Table 4", "sps"): "35.00 1.25 36.84 24.24",
         ("wikilarge", "000 Table 4", "iad"): "36.1 90.7 8.8",
     }
-    for (benchmark, table, system), figures in wanted.items():
+    for (recipe, table, system), figures in wanted.items():
         (found,) = (
             row
-            for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv")
+            for row in paper_table.read_rows(REPO / "scripts" / recipe / "paper.tsv")
             if (row.table, row.system) == (table, system)
         )
         assert list(found.figures.values()) == figures.split(), found
@@ -337,7 +337,7 @@ def with_rouge(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "step", "settings", "remedy"),
+    ("recipe", "step", "settings", "remedy"),
     [
         ("cnndm", "01_prepare", {"PROFILE": "large"}, "PROFILE: large"),
         ("cnndm", "01_prepare", {"PROFILE": "smoke", "SAMPLE": "/none"}, "no file /none.source"),
@@ -347,23 +347,23 @@ def with_rouge(tmp_path):
     ],
 )  # fmt: skip
 def test_mistakes_are_named_with_their_remedy(
-    run_recipe, with_rouge, benchmark, step, settings, remedy
+    run_recipe, with_rouge, recipe, step, settings, remedy
 ):
-    done = run_recipe(benchmark, step, check=False, DEVICE="cpu", **with_rouge, **settings)
+    done = run_recipe(recipe, step, check=False, DEVICE="cpu", **with_rouge, **settings)
     assert done.returncode != 0 and remedy in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "remedy"),
+    ("recipe", "remedy"),
     [("cnndm", "RAW takes a copy"), ("wikilarge", "TOKENISED takes a copy")],
 )
 def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(
-    run_recipe, with_rouge, tmp_path, benchmark, remedy
+    run_recipe, with_rouge, tmp_path, recipe, remedy
 ):
     sources, absent = tmp_path / "sources.tsv", (tmp_path / "absent.tgz").as_uri()
     sources.write_text(f"train\t{absent}\t-\tfree\ta\tb\n", encoding="utf-8")
-    done = run_recipe(benchmark, "01_prepare", check=False, SOURCES=sources, **with_rouge)
+    done = run_recipe(recipe, "01_prepare", check=False, SOURCES=sources, **with_rouge)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert f"{absent} cannot be fetched" in done.stderr and remedy in done.stderr
 

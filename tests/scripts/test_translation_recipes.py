@@ -25,9 +25,9 @@ Model = collections.namedtuple("Model", "name step config corpus overrides")
 System = collections.namedtuple("System", "direction set split verifier name needs flags")
 
 
-def rows(benchmark, name, kind):
-    """The lines of a benchmark's table."""
-    lines = (REPO / "scripts" / benchmark / name).read_text(encoding="utf-8").splitlines()
+def rows(recipe, name, kind):
+    """The lines of a recipe's table."""
+    lines = (REPO / "scripts" / recipe / name).read_text(encoding="utf-8").splitlines()
     return [kind(*line.split("\t")) for line in lines if not line.startswith("#")]
 
 
@@ -35,10 +35,10 @@ def config(name):
     return recipe_config.read(REPO / "configs" / f"{name}.yaml")
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_models_name_configs_and_models_before_them(benchmark):
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_models_name_configs_and_models_before_them(recipe):
     known = set()
-    for model in rows(benchmark, "models.tsv", Model):
+    for model in rows(recipe, "models.tsv", Model):
         assert model.name not in known and model.step in ("teacher", "train", "drafter")
         assert model.corpus in ("raw", "distilled")
         settings = config(model.config)
@@ -50,15 +50,15 @@ def test_models_name_configs_and_models_before_them(benchmark):
     assert {"teacher"} < known
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_systems_ask_for_trained_models_and_flags_that_exist(benchmark, tmp_path, monkeypatch):
-    models = {model.name for model in rows(benchmark, "models.tsv", Model)}
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_systems_ask_for_trained_models_and_flags_that_exist(recipe, tmp_path, monkeypatch):
+    models = {model.name for model in rows(recipe, "models.tsv", Model)}
     monkeypatch.chdir(tmp_path)
     for name in models:
         (tmp_path / f"{name}.pt").touch()
     shared = argparse.Namespace(beam=1, path="teacher.pt")
     splits = {}
-    for system in rows(benchmark, "systems.tsv", System):
+    for system in rows(recipe, "systems.tsv", System):
         needs = {name for name in system.needs.split() if name != "-"}
         assert needs | {system.verifier} <= models
         assert set(re.findall(r"{(\w+)}", system.flags)) == needs
@@ -68,10 +68,10 @@ def test_systems_ask_for_trained_models_and_flags_that_exist(benchmark, tmp_path
         assert splits.setdefault(system.set, system[2:4]) == system[2:4]
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_every_published_row_is_measured_or_said_not_to_be(benchmark):
-    systems = rows(benchmark, "systems.tsv", System)
-    for row in paper_table.read_rows(REPO / "scripts" / benchmark / "paper.tsv"):
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_every_published_row_is_measured_or_said_not_to_be(recipe):
+    systems = rows(recipe, "systems.tsv", System)
+    for row in paper_table.read_rows(REPO / "scripts" / recipe / "paper.tsv"):
         if (row.set, row.system) == ("-", "-"):
             continue
         here = [s for s in systems if s.set == row.set and s.direction in ("*", row.direction)]
@@ -80,9 +80,9 @@ def test_every_published_row_is_measured_or_said_not_to_be(benchmark):
             assert here[0].split == "valid", row
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_sources_are_complete(benchmark):
-    sources = read_sources(REPO / "scripts" / benchmark / "sources.tsv")
+@pytest.mark.parametrize("recipe", BENCHMARKS)
+def test_sources_are_complete(recipe):
+    sources = read_sources(REPO / "scripts" / recipe / "sources.tsv")
     assert [s for s in dict.fromkeys(source.split for source in sources)] == [
         "train", "valid", "test",
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_configs_hold_the_published_hyperparameters(name, published):
 
 
 def test_enough_checkpoints_are_kept_to_average():
-    names = {m.config for benchmark in BENCHMARKS for m in rows(benchmark, "models.tsv", Model)}
+    names = {m.config for recipe in BENCHMARKS for m in rows(recipe, "models.tsv", Model)}
     for name in names:
         settings = config(name)
         kept = settings["checkpoint"]["keep_interval_updates"]
@@ -168,7 +168,7 @@ def test_sentences_are_counted_where_the_paper_counts_them(capsys):
 
 @pytest.fixture
 def dry(dry_run):
-    """A dry run of a benchmark whose corpora, teacher and verifiers seem to be there."""
+    """A dry run of a recipe whose corpora, teacher and verifiers seem to be there."""
     tools = dry_run.run.keywords["PYTHON"].parent
     (tools / "torchrun").write_text(STAND_IN)
     (tools / "torchrun").chmod(0o755)
