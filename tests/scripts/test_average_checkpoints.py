@@ -7,6 +7,8 @@ import mend_checkpoint
 import pytest
 import torch
 
+import fairseq_specdec
+
 
 def checkpoint(value, **changes):
     tied = torch.full((300, 8), float(value)) + torch.arange(8.0)
@@ -143,7 +145,7 @@ def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_pat
     status, output = average(run, "--last", "2", "--half")
     assert status == 0
     out, _ = fairseq_command(
-        "generate", reversal_data, "--user-dir", average_checkpoints.fairseq_specdec.__path__[0],
+        "generate", reversal_data, "--user-dir", fairseq_specdec.__path__[0],
         "--cpu", "--path", output, "--beam", 1, "--max-len-b", 5, "--num-workers", 0,
     )  # fmt: skip
     assert sum(line.startswith("H-") for line in out.splitlines()) == 100
