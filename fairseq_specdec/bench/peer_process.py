@@ -1,9 +1,9 @@
 """The near side of ``peer_worker``: another engine, in a process of its own, as a system.
 
 In one process engines pay for each other: CTranslate2 and torch both use GNU's OpenMP, which stops
-spinning between two regions of work once it manages more threads than there are cores. Measured on
-two cores with two threads each, an iteration of this project's decoding took more than twice as
-long beside four CTranslate2 models.
+spinning between two regions of work once it manages more threads than there are cores. On two cores
+with two threads each, iterations of this project's decoding were once seen to take more than twice
+as long beside four CTranslate2 models; that this was why is likely, not proven.
 """
 
 from __future__ import annotations

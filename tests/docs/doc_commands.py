@@ -48,6 +48,7 @@ ELSEWHERE = {
     "pip install torch==2.13.0": ".ci/run",
     "pip install -e .[dev]": ".ci/run",
     "python -m pytest": ".ci/run",
+    "specdec-completion bash": "tests/test_completion.py",  # needs an extra
     "bash scripts/comparison/run_all.sh": "tests/scripts/test_comparison_steps.py",
     "bash scripts/wmt14_ende/run_all.sh": "tests/scripts/test_translation_recipes.py",
 }
