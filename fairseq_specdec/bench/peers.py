@@ -34,11 +34,9 @@ def engines(chosen: Optional[str]) -> List[str]:
     """
     installed = [name for name in ENGINES if importlib.util.find_spec(name) is not None]
     names = installed if chosen is None else chosen.split(",")
+    if not set(names) <= set(ENGINES) or len(names) > len(set(names)):
+        raise BenchError(f"--peer-engines {chosen}: choose different ones of {', '.join(ENGINES)}")
     for name in names:
-        if name not in ENGINES or names.count(name) > 1:
-            raise BenchError(
-                f"--peer-engines {chosen}: choose different ones of {', '.join(ENGINES)}"
-            )
         if name not in installed:
             raise BenchError(
                 f"--peer-engines {chosen}: {name} is not installed; install it with pip install "

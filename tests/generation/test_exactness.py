@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from broken_engines import MUTANTS
+from broken_engines import MUTANTS, accept_a_token_too_many
 from fairseq.dataclass.configs import GenerationConfig
 from scripted_drafter import KINDS, ScriptedDrafter
 from toy_translation import (
@@ -225,6 +225,8 @@ def test_outputs_share_no_storage():
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 @pytest.mark.parametrize("strategy", ["perfect", "noisy"])
 def test_a_broken_verifier_is_noticed_whatever_is_drafted(strategy, mutant, monkeypatch):
+    if (strategy, mutant) == ("perfect", accept_a_token_too_many):
+        pytest.skip("there is no wrong token to accept")
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         compare([toy_model("pre_norm")], strategy, flags())

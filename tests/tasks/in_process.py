@@ -45,6 +45,10 @@ def captured_log(stream):
     root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
     handler = logging.StreamHandler(stream)
     levels = root.level, fairseq.level
+    # What another test's command left behind logs to that test's stderr, which is closed by now.
+    for left in list(root.handlers):
+        if getattr(getattr(left, "stream", None), "closed", False):
+            root.removeHandler(left)
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     fairseq.setLevel(logging.NOTSET)
