@@ -66,7 +66,7 @@ chosen() { [[ $MODELS == all || " $MODELS " == *" $1 "* ]]; }
 check_models() {
     local name
     for name in $MODELS; do
-        [[ $name == all ]] || rows models.tsv | grep -q "^$name|" ||
+        [[ $name == all ]] || grep -q "^$name|" <<< "$(rows models.tsv)" ||
             fail "MODELS: $name is no model of $RECIPE/models.tsv"
     done
 }
@@ -187,7 +187,7 @@ train_step() {
 # as the elements of a Slurm array, and whoever finishes last publishes.
 distill_step() {
     local inputs flags=() more teacher
-    rows models.tsv | cut -d '|' -f 4 | grep -q distilled || return 0
+    grep -q distilled <<< "$(rows models.tsv | cut -d '|' -f 4)" || return 0
     teacher=$(model_path "${TEACHER:-teacher}")
     mapfile -t inputs < <(corpus_files "$BIN")
     inputs+=("$teacher")

@@ -21,7 +21,8 @@ shift
         "$REPO" "$recipe" >&2
     exit 1
 }
-master=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+master=${hosts%%$'\n'*} # the first; head would close the pipe while scontrol still writes
 export STEPS="$*" NODES=$SLURM_JOB_NUM_NODES
 export TORCHRUN_FLAGS="--nnodes $NODES --rdzv_id $SLURM_JOB_ID --rdzv_backend c10d"
 TORCHRUN_FLAGS+=" --rdzv_endpoint $master:${MASTER_PORT:-29500}"
