@@ -140,3 +140,11 @@ def authors_decode(verifier, drafter, words, beta=1, tau=0.0, limit=200):
             if token == EOS or len(output) == limit:
                 return output, iterations
             output.append(token)
+
+
+def same_weights(model, other):
+    """Whether two models hold the same numbers under the same names."""
+    ours, theirs = model.state_dict(), other.state_dict()
+    # fairseq 0.12.1 keeps a buffer of memory that nobody has written.
+    weights = [name for name in ours if not name.endswith("._float_tensor")]
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in weights)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from authors_layout import SETTINGS, authors_checkpoint, authors_drafter
+from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
 from toy_translation import dictionary, toy_drafter
 
 from fairseq_specdec import convert
@@ -34,17 +34,13 @@ def loaded(path):
     return load_drafter(str(path), words, words)
 
 
-def same(one, other):
-    return conversion.equal(dict(one.state_dict()), dict(other.state_dict()))
-
-
 def test_there_and_back(released, tmp_path):
     ours, back = tmp_path / "ours.pt", tmp_path / "back.pt"
     run(released, ours)
     run(ours, back, "--to", "authors")
     for path in (ours, back):
         model = loaded(path)
-        assert isinstance(model, LegacyDrafter) and same(model, authors_drafter(updates=0))
+        assert isinstance(model, LegacyDrafter) and same_weights(model, authors_drafter(updates=0))
     first, last = torch.load(released), torch.load(back)
     assert conversion.equal(first["model"], last["model"]), "names and tensors come back"
     assert vars(last["args"]) == vars(first["cfg"]["model"]), "and so do all their settings"
@@ -87,7 +83,7 @@ def test_an_equal_output_stays_and_another_needs_force(released, tmp_path):
         run(released, ours)
     assert ours.read_text() == "something else"
     run(released, ours, "--force")
-    assert same(loaded(ours), authors_drafter(updates=0))
+    assert same_weights(loaded(ours), authors_drafter(updates=0))
     assert sorted(os.listdir(tmp_path)) == ["ours.pt", "released.pt"], "no temporary file is left"
 
 
@@ -129,7 +125,7 @@ def test_an_older_drafter_of_this_project(style, tmp_path):
         state.update(args=argparse.Namespace(**settings, lr_scheduler="fixed"), cfg=None)
     torch.save(state, tmp_path / "old.pt")
     run(tmp_path / "old.pt", tmp_path / "new.pt")
-    assert same(loaded(tmp_path / "new.pt"), model)
+    assert same_weights(loaded(tmp_path / "new.pt"), model)
     assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
     with pytest.raises(conversion.ConversionError, match="no place for"):
         run(tmp_path / "new.pt", tmp_path / "theirs.pt", "--to", "authors")

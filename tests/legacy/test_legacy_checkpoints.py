@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, config_of
+from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, config_of, same_weights
 from fairseq import checkpoint_utils
 from toy_translation import dictionary, make_sample, make_task, sentences, toy_model
 
@@ -22,11 +22,6 @@ def saved(state, tmp_path, name="checkpoint.pt"):
     path = tmp_path / name
     torch.save(state, path)
     return str(path)
-
-
-def same_weights(model, other):
-    ours, theirs = model.state_dict(), other.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
 
 
 @pytest.mark.parametrize("as_namespace", [True, False])
