@@ -69,7 +69,7 @@ class TranslationSpecDecConfig(TranslationConfig):
             "verification may be expected to read in vain, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
             "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
-            "GPU; 0: always draft k, as the papers do)"
+            "GPU and for a sentence alone; 0: always draft k, as the papers do)"
         },
     )
     top_beta: int = field(

@@ -56,7 +56,7 @@ class DraftBudget:
         if self.paused > 0:
             self.paused -= 1
             return 0
-        if self.spare is None:
+        if self.spare is None or live == 1:  # alone, a row costs little
             return None
         chance = self.accepted / max(self.accepted + self.failed, 1e-9)
         left, reached = self.spare / live, 1.0
