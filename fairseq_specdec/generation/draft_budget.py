@@ -51,7 +51,8 @@ class DraftBudget:
         """Draft tokens that each of ``live`` rows may have now; None for any number.
 
         If each token is accepted with probability a behind accepted ones, the j-th of a draft is
-        read in vain with probability 1 - a^j.
+        read in vain with probability 1 - a^j (the model behind equation 1 of Leviathan et al. 2023,
+        3.1, where a is alpha).
         """
         if self.paused > 0:
             self.paused -= 1

@@ -3,8 +3,9 @@
 import torch
 
 from fairseq_specdec.acceptance import Acceptance
-from fairseq_specdec.generation import generator
-from fairseq_specdec.generation.generator import Batch, SpeculativeGenerator
+from fairseq_specdec.generation import batch
+from fairseq_specdec.generation.batch import Batch
+from fairseq_specdec.generation.generator import SpeculativeGenerator
 from fairseq_specdec.verifier import scorer
 from fairseq_specdec.verifier.decoder_stack import DecoderStack
 from fairseq_specdec.verifier.kv_cache import KVCache
@@ -108,7 +109,7 @@ def decode_past_the_end(monkeypatch):
         done = emitted.gather(1, counts.unsqueeze(1)).squeeze(1) == eos
         return counts + 1, done
 
-    monkeypatch.setattr(generator, "emitted_sizes", sizes)
+    monkeypatch.setattr(batch, "emitted_sizes", sizes)
 
 
 def write_finished_rows(monkeypatch):

@@ -10,11 +10,13 @@ from broken_engines import (
     decode_past_the_end,
     drop_the_mask,
     repeat_the_last_token,
+    shift_positions,
 )
 from scripted_drafter import ScriptedDrafter
 from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import WORDS, make_sample, sentences
 
+from fairseq_specdec.verifier import linear
 from fairseq_specdec.verifier.kv_cache import KVCache
 
 SENTENCES = sentences(24, seed=7)
@@ -55,6 +57,24 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
         return
     found = [None if hypothesis is None else hypothesis["tokens"].tolist() for hypothesis in found]
     assert (found == expected(case)) == ((case, mutant) in UNHARMED)
+
+
+@pytest.mark.parametrize(
+    "mutant", [None, drop_the_mask, shift_positions], ids=lambda m: getattr(m, "__name__", "sound")
+)
+@pytest.mark.parametrize("case", cases())
+def test_packed_products_and_short_drafts_hide_no_fault(case, mutant, monkeypatch):
+    """Toy products are too small to be packed by themselves, and toy batches drafted in full."""
+    if toys(case).lossless is None:
+        pytest.skip("never lossless")
+    reference = expected(case)
+    monkeypatch.setattr(linear, "DIRECT", 0)
+    if mutant is not None:
+        mutant(monkeypatch)
+    generator = make_generator(case)
+    generator.spare_rows, generator.gives_up = 40, True
+    found = tokens(decode(generator, make_sample(SENTENCES)))
+    assert (found == reference) == (mutant is None or (case, mutant) in UNHARMED)
 
 
 def iterations(size):
