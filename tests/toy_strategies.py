@@ -95,7 +95,7 @@ def flags(**changes):
     return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
 
 
-def make_generator(case, args=None, models=None, lossless=True, **settings):
+def make_generator(case, args=None, models=None, lossless=True, release=False, **settings):
     """The generator of a case, built as the task builds it; its models are ``verifier.models``.
 
     Args:
@@ -103,6 +103,7 @@ def make_generator(case, args=None, models=None, lossless=True, **settings):
         args: generation flags.
         models: the ensemble; the case's own verifier if left out.
         lossless: with the flags that make it so, else with the others.
+        release: as for ``build_generator``.
         settings: more decoding flags.
     """
     own = toys(case)
@@ -117,6 +118,7 @@ def make_generator(case, args=None, models=None, lossless=True, **settings):
         args or flags(),
         decoding_settings(**given),
         load=lambda *_: copy.deepcopy(own.drafter()),
+        release=release,
     )
     if "draft_budget" not in settings:  # whole drafts, however many rows
         generator.spare_rows, generator.gives_up = None, False

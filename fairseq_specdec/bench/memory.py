@@ -19,6 +19,9 @@ from .resident import peak, peak_resident
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
 LONGEST = 3
 
+# Does the same for a row of ``--replay``.
+REPLAY = "fairseq_specdec.bench.replay_memory"
+
 NOTE_CPU = (
     "peak resident memory of a process that loads this system alone and decodes the longest "
     "sentences, Python and its libraries included"
@@ -41,6 +44,7 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     before = peak_resident()
     plan, make = asked.makers()[index]
     workload = asked.workload(plan.paths)
+    workload.one_system = True
     system = make(workload)
     peaks: Dict[str, Optional[int]] = {}
     # Ascending: the peak so far is that of the largest batches so far.
@@ -56,9 +60,10 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(index: int, words: Sequence[str]) -> Optional[Dict[str, Any]]:
-    """:func:`measure_here` in a new process; None, and a warning, where that fails."""
-    command: List[str] = [sys.executable, "-m", "fairseq_specdec.bench.memory", str(index), *words]
+def measure(index: int, words: Sequence[str], module: str = __name__) -> Optional[Dict[str, Any]]:
+    """:func:`measure_here`, or another module's, in a new process; None, and a warning, where that
+    fails."""
+    command: List[str] = [sys.executable, "-m", module, str(index), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         logger.warning("memory of row %d: %s", index, done.stderr[-500:].strip())

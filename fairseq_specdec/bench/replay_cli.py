@@ -19,9 +19,20 @@ from fairseq_specdec.generation.builder import build_generator
 from fairseq_specdec.generation.stats import DecodingStats
 from fairseq_specdec.generation.strategies import DRAFTER_DTYPES, STRATEGIES, follow
 
-from . import accepted_sizes, energy, figures, paper_sizes, peers, plots, provenance, tables
+from . import (
+    accepted_sizes,
+    energy,
+    figures,
+    memory,
+    paper_sizes,
+    peers,
+    plots,
+    provenance,
+    tables,
+)
 from .outputs import write_bytes, write_json, write_text
 from .page import page
+from .peer_process import PeerSystem
 from .replay import NOTICE, AlignedCopy, Replay, Script
 from .replay_flags import BLOCK_ROWS, Asked, read
 from .systems import Plan
@@ -40,11 +51,17 @@ class ReplayBench:
         asked: the command line.
         words: its words.
         folder: temporary, for other engines.
+        alone: build this system only, counted from 0 with other engines left out; nothing else
+            will use its models.
     """
 
-    def __init__(self, asked: Asked, words: Sequence[str], folder: str) -> None:
+    def __init__(
+        self, asked: Asked, words: Sequence[str], folder: str, alone: Optional[int] = None
+    ) -> None:
         args = asked.args
         self.asked = asked
+        self.words = words
+        self.alone = alone
         self.folder = folder
         if args.threads is not None:
             torch.set_num_threads(args.threads)
@@ -55,11 +72,7 @@ class ReplayBench:
             name: accepted_sizes.draw(asked.weights[name], args.length, args.sentences, args.seed)
             for name in asked.strategies
         }
-        self.block_drafter: Any = None
-        if set(asked.strategies) & set(BLOCK_ROWS):
-            self.block_drafter = self.models.drafter(
-                str(asked.arch), args.block_size, args.bidirectional_prefix
-            )
+        self._block_drafter: Any = None
         self.systems = self._systems()
         self.run: Dict[str, Any] = {
             "replay": self._described(),
@@ -85,7 +98,7 @@ class ReplayBench:
                 "tok": sum(flat) / len(flat),
                 "histogram": {str(size): flat.count(size) for size in sorted(set(flat))},
             }
-        drafter = self.asked.arch if self.block_drafter is not None else None
+        drafter = self.asked.arch if set(self.asked.strategies) & set(BLOCK_ROWS) else None
         return {
             "notice": NOTICE,
             "verifier": self.asked.size.title,
@@ -100,12 +113,17 @@ class ReplayBench:
             return NoDrafter()
         if strategy == "iad":
             return AlignedCopy(words.pad(), words.eos())
+        if self._block_drafter is None:
+            self._block_drafter = self.models.drafter(
+                str(self.asked.arch), args.block_size, args.bidirectional_prefix
+            )
         drafter = NarBlockDrafter(
-            self.block_drafter,
+            self._block_drafter,
             args.block_size,
             words.pad(),
             stats.stopwatch,
             DRAFTER_DTYPES[args.drafter_dtype],
+            release=self.alone is not None,
         )
         follow(drafter, self.models.verifier)
         return drafter
@@ -121,6 +139,7 @@ class ReplayBench:
             decoding_settings(),
             drafter=self._drafter(strategy, stats),
             stats=stats,
+            release=self.alone is not None,
         )
         generator.strategy = strategy
         generator.rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
@@ -144,13 +163,17 @@ class ReplayBench:
     def _systems(self) -> List[System]:
         last = self.asked.args.length - 1
         task, verifier = self.models.task, self.models.verifier
-        found = [
-            stock(task, [verifier], beam, min_len=last, max_len_b=last, max_len_a=0)
-            for beam in (5, 1)
-        ]
-        if self.asked.engines:
-            found += self._peers()
-        return found + [self._ours(name) for name in self.asked.strategies]
+
+        def make(row: Any) -> System:
+            if isinstance(row, str):
+                return self._ours(row)
+            return stock(task, [verifier], row, min_len=last, max_len_b=last, max_len_a=0)
+
+        rows = [5, 1, *self.asked.strategies]  # beams of stock fairseq, then ours
+        if self.alone is not None:
+            return [make(rows[self.alone])]
+        others = self._peers() if self.asked.engines else []
+        return [make(5), make(1), *others, *map(make, self.asked.strategies)]
 
     def measure(self) -> None:
         """Run every system, and add the figures."""
@@ -190,6 +213,22 @@ class ReplayBench:
                 "by_edit_ratio": {},
             }
         )
+
+    def measure_memory(self) -> None:
+        """Add every system's peak memory, measured in a process of its own."""
+        own = [system for system in self.systems if not isinstance(system, PeerSystem)]
+        found = {s.name: memory.measure(i, self.words, memory.REPLAY) for i, s in enumerate(own)}
+        for system in self.systems:
+            if isinstance(system, PeerSystem):
+                peaks = {"": system.worker.peak}
+                found[system.name] = {"peaks": peaks, "before": system.worker.before}
+        for row in self.run["runs"][0]["rows"]:
+            measured = found[row["system"]]
+            peak = measured and measured["peaks"][""]
+            if measured and peak is not None:
+                row["memory_mb"] = peak / 2**20
+                row["memory_before_mb"] = measured["before"] / 2**20
+        self.run["memory"] = memory.NOTE_GPU if self.asked.cuda else memory.NOTE_CPU
 
     def _check(self, system: System, strategy: Optional[str]) -> None:
         """Whether the row did what it was to replay; what it did not is said loudly."""
@@ -251,6 +290,8 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
         bench = ReplayBench(asked, words, folder)
         try:
             bench.measure()
+            if not asked.args.no_memory:
+                bench.measure_memory()
         finally:
             peers.close(bench.systems)
     bench.write()

@@ -120,6 +120,12 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="NAME[,NAME]",
         help="which of ctranslate2 and transformers --peers measures (default: those installed)",
     )
+    add(
+        "--no-memory",
+        action="store_true",
+        help="do not measure memory, for which each system is built in a process of its own "
+        "(default: off)",
+    )
     add("--no-energy", action="store_true", help="do not measure energy (default: off)")
     add("--json", metavar="FILE", help="write all figures here (default: do not)")
     add("--markdown", metavar="FILE", help="write the tables here (default: do not)")

@@ -64,7 +64,7 @@ TIME = [
 ]
 
 # Columns that say nothing of a replay, whose outputs mean nothing.
-NOT_REPLAYED = ("BLEU", "identical", "MB")
+NOT_REPLAYED = ("BLEU", "identical")
 
 
 def speed(run: Dict[str, Any]) -> List[Column]:

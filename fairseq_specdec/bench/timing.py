@@ -183,13 +183,14 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         task: holds the dictionaries.
         models: the ensemble.
         strategy: ``--strategy``.
-        settings: other decoding flags by field name; ``name`` and ``flags`` (a dictionary of
-            generation flags) apart.
+        settings: other decoding flags by field name; ``name``, ``flags`` (a dictionary of
+            generation flags) and ``release`` (as for ``build_generator``) apart.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     name = settings.pop("name", strategy)
+    release = settings.pop("release", False)
     flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
     stats = DecodingStats()
     generator = build_generator(
@@ -199,6 +200,7 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         flags,
         decoding_settings(strategy=strategy, **settings),
         stats=stats,
+        release=release,
     )
     return System(
         name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling

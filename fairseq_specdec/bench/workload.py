@@ -56,6 +56,7 @@ class Workload:
         data: the split.
         order: indices of the sentences, shortest source first, as fairseq-generate orders them.
         cuda: whether models and batches are on a GPU.
+        one_system: whether a single system will use the models, which may then let go of weights.
 
     Raises:
         BenchError: no such data, or a sentence longer than the models take.
@@ -63,6 +64,7 @@ class Workload:
 
     def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
         self.config = config
+        self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
         try:
             self.task = TranslationTask.setup_task(config.task)

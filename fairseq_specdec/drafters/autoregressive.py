@@ -36,6 +36,7 @@ class AutoregressiveDrafter(Drafter):
             never stops; None is 0.
         temperature: divides the logits.
         sampler: draws the tokens and tells their distributions; None drafts the likeliest ones.
+        release: let the model go of the weights that lie packed here, as in ``Linear.of``.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class AutoregressiveDrafter(Drafter):
         stop_below: Optional[float] = None,
         temperature: float = 1.0,
         sampler: Optional[Sampler] = None,
+        release: bool = False,
     ) -> None:
         self.model = model
         self.window = window
@@ -59,6 +61,7 @@ class AutoregressiveDrafter(Drafter):
         self.stop_below = stop_below
         self.temperature = temperature
         self.sampler = sampler
+        self.release = release
         self.scorer: Optional[Scorer] = None
 
     def refresh(self) -> None:
@@ -66,7 +69,7 @@ class AutoregressiveDrafter(Drafter):
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         if self.scorer is None:
-            self.scorer = Scorer(self.model, "--drafter-path")
+            self.scorer = Scorer(self.model, "--drafter-path", release=self.release)
         # A source that the small model cannot place in its position table is left to the verifier.
         self.silent = net_input["src_tokens"].size(1) > self.model.encoder.max_positions()
         if self.silent:

@@ -66,6 +66,7 @@ class NarBlockDrafter(Drafter):
         temperature: divides the logits.
         sampler: draws each mask's token and tells the distributions; None drafts the likeliest
             tokens. Not for a drafter with a chain head, nor with ``collapse_repeats``.
+        release: let the model go of the weights that lie packed here, as in ``Linear.of``.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class NarBlockDrafter(Drafter):
         confidence: float = 0.0,
         temperature: float = 1.0,
         sampler: Optional[Sampler] = None,
+        release: bool = False,
     ) -> None:
         self.model = model
         self.decoder = model.decoder
@@ -90,6 +92,7 @@ class NarBlockDrafter(Drafter):
         self.confidence = confidence
         self.temperature = temperature
         self.sampler = sampler
+        self.release = release
         self.stack: Optional[DecoderStack] = None
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.observed: List[Any] = []  # since the last draft: (states, sizes), or the rows kept
@@ -102,11 +105,13 @@ class NarBlockDrafter(Drafter):
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         if self.stack is None:
-            self.stack = DecoderStack(self.decoder, "--drafter-path")
+            self.stack = DecoderStack(self.decoder, "--drafter-path", release=self.release)
             self.chain = ChainSearch(self.decoder, CHAIN_CANDIDATES) if self.decoder.chain else None
-            self.encode = None if self.read_layers else EncoderStack(self.model.encoder)
+            self.encode = None
             if self.read_layers:
-                self.read_states = StateProducts(self.decoder)
+                self.read_states = StateProducts(self.decoder, self.release)
+            else:
+                self.encode = EncoderStack(self.model.encoder, self.release)
         self.max_len = max_len
         self.spent = self.silent = False
         if self.encode is not None:

@@ -14,11 +14,14 @@ class StateProducts:
 
     Args:
         decoder: a ``BlockDecoder`` with ``prefix_states`` and ``mask_states``.
+        release: let it go of their weights, as in ``Linear.of``.
     """
 
-    def __init__(self, decoder: Any) -> None:
+    def __init__(self, decoder: Any, release: bool = False) -> None:
         self.normalise = decoder.prefix_states.normalise
-        self.product = Linear.of(decoder.prefix_states.project, decoder.mask_states.project)
+        self.product = Linear.of(
+            decoder.prefix_states.project, decoder.mask_states.project, release=release
+        )
 
     def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Tensor, Tensor]:
         """What ``embed_prefix`` and ``embed_masks`` take.

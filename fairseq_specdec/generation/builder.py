@@ -12,9 +12,9 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafters import Drafter
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
+from fairseq_specdec.verifier.allocator import keep_freed_memory
 from fairseq_specdec.verifier.verifier import Verifier
 
-from .allocator import keep_freed_memory
 from .draft_budget import CPU_SPARE
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
@@ -176,6 +176,7 @@ def build_generator(
     drafter: Optional[Drafter] = None,
     stats: Optional[DecodingStats] = None,
     load: Optional[Callable[[str, Any, Any, Callable], Any]] = None,
+    release: bool = False,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
 
@@ -188,6 +189,8 @@ def build_generator(
         drafter: use this one instead of the strategy's own.
         stats: counters to add to.
         load: reads drafters, as ``Setup.load``.
+        release: on a CPU, let the models and the drafter's go of the weights that the engine has
+            packed: for models that nothing else will use (it still could, only slowly).
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
@@ -212,6 +215,7 @@ def build_generator(
             load or _load,
             sampler,
             getattr(args, "temperature", 1.0),
+            release,
         )
         drafter = strategy.drafter(setup)
     rule = strategy.rule(settings)
@@ -233,7 +237,7 @@ def build_generator(
     if spare is None and on_cpu:
         spare = CPU_SPARE
     return SpeculativeGenerator(
-        Verifier(models, getattr(args, "temperature", 1.0), drafter.read_layers),
+        Verifier(models, getattr(args, "temperature", 1.0), drafter.read_layers, release),
         drafter,
         rule,
         policy,

@@ -82,6 +82,7 @@ class Setup(NamedTuple):
             ``load_drafter`` or ``load_small_model``.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
+        release: let the drafter's model go of weights that lie packed elsewhere.
     """
 
     settings: Any
@@ -92,6 +93,7 @@ class Setup(NamedTuple):
     load: Callable[[str, Any, Any, Callable], Any]
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
+    release: bool = False
 
 
 class Strategy(NamedTuple):
@@ -124,8 +126,10 @@ def follow(drafter: Drafter, verifier: Any) -> None:
         drafter.attach(verifier)
     elif isinstance(drafter, (NarBlockDrafter, AutoregressiveDrafter)):
         like = next(verifier.parameters())
-        drafter.model.to(device=like.device, dtype=drafter.dtype or like.dtype)
-        drafter.refresh()
+        dtype = drafter.dtype or like.dtype
+        if any(p.device != like.device or p.dtype != dtype for p in drafter.model.parameters()):
+            drafter.model.to(device=like.device, dtype=dtype)
+            drafter.refresh()
 
 
 def _exact(settings: Any) -> AcceptanceRule:
@@ -182,6 +186,7 @@ def _nar_block(setup: Setup) -> Drafter:
         settings.draft_confidence,
         setup.temperature,
         setup.sampler,
+        setup.release,
     )
     follow(drafter, setup.models[0])
     return drafter
@@ -220,6 +225,7 @@ def _autoregressive(
         stop_below,
         temperature=setup.temperature,
         sampler=setup.sampler,
+        release=setup.release,
     )
     follow(drafter, setup.models[0])
     return drafter

@@ -145,7 +145,9 @@ class SpeculativeTranslator:
             codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
             for model in loaded.models:
                 model.to(device=where, dtype=number)
-            generator = build_generator(loaded.models, *words, args, settings, stats=stats)
+            generator = build_generator(
+                loaded.models, *words, args, settings, stats=stats, release=True
+            )
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
         generator.keep_trace = True

@@ -1,6 +1,5 @@
 """``--task translation_specdec``: fairseq's translation task with draft-then-verify decoding."""
 
-import copy
 import gc
 import logging
 import os
@@ -18,6 +17,7 @@ from fairseq_specdec.generation.stats import DecodingStats
 from fairseq_specdec.generation.strategies import follow
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, Teller, settings_of
+from fairseq_specdec.verifier.packed_module import given_away
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class TranslationSpecDecTask(TranslationTask):
         self._collected = False
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
-        self._drafters: Dict[Tuple[str, int, Callable], Any] = {}
+        self._drafters: Dict[Tuple[Any, ...], Any] = {}
         self._batches: List[Any] = []  # the iterator that was asked for last
 
     @classmethod
@@ -84,13 +84,21 @@ class TranslationSpecDecTask(TranslationTask):
         builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict, cfg)
         return task
 
-    def _load_drafter(self, path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
-        """``read`` it, once a file: the hub builds a generator for every call."""
-        key = (path, os.stat(path).st_mtime_ns, read)
-        if key not in self._drafters:
-            self._drafters = {key: read(path, src_dict, tgt_dict)}
-        # A copy, since each generator moves its own to a device and number format.
-        return copy.deepcopy(self._drafters[key])
+    def _loader(self, dtype: str, verifier: Any) -> Callable[[str, Any, Any, Callable], Any]:
+        """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
+
+        Generators whose drafters run alike share one; they move it to ``dtype`` and the verifier's
+        device.
+        """
+        like = next(verifier.parameters())
+
+        def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+            key = (path, os.stat(path).st_mtime_ns, read, dtype, like.dtype, like.device)
+            if key not in self._drafters:
+                self._drafters = {key: read(path, src_dict, tgt_dict)}
+            return self._drafters[key]
+
+        return load
 
     def build_generator(
         self,
@@ -127,7 +135,8 @@ class TranslationSpecDecTask(TranslationTask):
             args,
             settings,
             extra.get("lm_model"),
-            load=self._load_drafter,
+            load=self._loader(settings.drafter_dtype, models[0]),
+            release=all(map(given_away, models)),
         )
         if not self._collected:
             self._collected = True

@@ -7,6 +7,7 @@ and values fused into one product) and run over [cached prefix + block].
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Optional, Sequence
 
 import torch
@@ -43,18 +44,19 @@ def _unsupported(layer: nn.Module) -> Optional[str]:
 class _Layer:
     """The weights of one decoder layer, as products to call."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, release: bool) -> None:
+        of = functools.partial(Linear.of, release=release)
         self.pre_norm = layer.normalize_before
         self.heads = layer.self_attn.num_heads
         attention = layer.self_attn
-        self.qkv = Linear.of(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = Linear.of(attention.out_proj)
+        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = of(attention.out_proj)
         attention = layer.encoder_attn
-        self.cross_query = Linear.of(attention.q_proj)
-        self.cross_key_value = Linear.of(attention.k_proj, attention.v_proj)
-        self.cross_out = Linear.of(attention.out_proj)
-        self.fc1 = Linear.of(layer.fc1)
-        self.fc2 = Linear.of(layer.fc2)
+        self.cross_query = of(attention.q_proj)
+        self.cross_key_value = of(attention.k_proj, attention.v_proj)
+        self.cross_out = of(attention.out_proj)
+        self.fc1 = of(layer.fc1)
+        self.fc2 = of(layer.fc2)
         self.activation = layer.activation_fn
         self.self_norm = Norm(layer.self_attn_layer_norm)
         self.cross_norm = Norm(layer.encoder_attn_layer_norm)
@@ -74,12 +76,15 @@ class DecoderStack:
         name: what to call the model in errors, e.g. ``--path verifier.pt``.
         read_layers: layers, counted from 1, whose output ``run`` leaves in ``self.read``, side by
             side as [B, W, n C]; the last layer's has passed the final norm.
+        release: let the decoder go of the weights that lie packed here, as in ``Linear.of``.
 
     Raises:
         ValueError: the decoder has a part that is not supported, named by its flag.
     """
 
-    def __init__(self, decoder: Any, name: str, read_layers: Sequence[int] = ()) -> None:
+    def __init__(
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
+    ) -> None:
         if getattr(decoder, "adaptive_softmax", None) is not None:
             raise ValueError(f"{name}: --adaptive-softmax-cutoff is not supported")
         self.layers: List[_Layer] = []
@@ -89,7 +94,7 @@ class DecoderStack:
             reason = _unsupported(layer)
             if reason is not None:
                 raise ValueError(f"{name}: decoder layer {i} uses {reason}, not supported")
-            self.layers.append(_Layer(layer))
+            self.layers.append(_Layer(layer, release))
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
         self.vocabulary = Linear.of(decoder.output_projection)
@@ -97,7 +102,7 @@ class DecoderStack:
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned
         self.first_head = PackedHeads(outputs, 1, 1) if learned else None
-        self.width = self.layers[0].out.weight.size(0)
+        self.width = self.layers[0].out.size
         heads = self.layers[0].heads
         self.cache = KVCache(len(self.layers), heads, self.width // heads)
         self.read_layers = set(read_layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, List, Optional
 
 from torch import Tensor
@@ -17,14 +18,15 @@ _STOCK_LAYERS = ("TransformerEncoderLayer", "TransformerEncoderLayerBase")
 class _Layer:
     """The weights of one encoder layer, as products to call."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, release: bool) -> None:
+        of = functools.partial(Linear.of, release=release)
         attention = layer.self_attn
         self.pre_norm = layer.normalize_before
         self.heads = attention.num_heads
-        self.qkv = Linear.of(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.out = Linear.of(attention.out_proj)
-        self.fc1 = Linear.of(layer.fc1)
-        self.fc2 = Linear.of(layer.fc2)
+        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = of(attention.out_proj)
+        self.fc1 = of(layer.fc1)
+        self.fc2 = of(layer.fc2)
         self.activation = layer.activation_fn
         self.self_norm = Norm(layer.self_attn_layer_norm)
         self.final_norm = Norm(layer.final_layer_norm)
@@ -49,16 +51,17 @@ class EncoderStack:
 
     Args:
         encoder: a fairseq encoder.
+        release: let it go of the weights that lie packed here, as in ``Linear.of``.
     """
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: Any, release: bool = False) -> None:
         self.encoder = encoder
         self.layers: Optional[List[_Layer]] = None
         known = type(encoder).__name__ in _STOCK_ENCODERS and all(
             type(layer).__name__ in _STOCK_LAYERS for layer in encoder.layers
         )
         if known:
-            self.layers = [_Layer(layer) for layer in encoder.layers]
+            self.layers = [_Layer(layer, release) for layer in encoder.layers]
 
     def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
         """Encode.

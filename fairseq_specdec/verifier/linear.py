@@ -8,9 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .allocator import give_back_freed_memory
+from .packed_module import PackedModule, home_of
+
 DIRECT = 2**19
 """Multiplications of one fp32 product up to which it is faster unpacked: a packed one takes some
 10 us to call (measured on an AMD EPYC, 64 x 64 to 1,024 x 256 and 6,024 x 64, 1 to 40 rows)."""
+
+SMALL = 2**17
+"""Numbers in a weight from which on even one row is as fast packed (256 x 512: 16 us for 15; 768 x
+256: 44 for 98), so that nothing needs the weight itself."""
 
 
 def _can_prepack(weight: Tensor) -> bool:
@@ -57,26 +64,50 @@ class Linear:
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor]) -> None:
-        self.weight = weight.detach()
+        weight = weight.detach()
+        self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
+        self.weight: Optional[Tensor] = weight
         self.packed: Optional[Tensor] = None
-        if _can_prepack(self.weight):
+        if _can_prepack(weight):
             # The row count is a hint for the layout, not a limit.
-            self.direct = DIRECT if self.weight.dtype == torch.float32 else 0
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), 16)
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
+            if weight.dtype != torch.float32 or weight.numel() >= SMALL:
+                self.weight = None  # no product needs it
 
     @classmethod
-    def of(cls, *modules: nn.Module) -> Linear:
-        """One product for several nn.Linear of the same input, outputs side by side."""
+    def of(cls, *modules: nn.Module, release: bool = False) -> Linear:
+        """One product for several nn.Linear of the same input, outputs side by side.
+
+        Args:
+            modules: read now.
+            release: let go of their weights where the packed ones do for everything; whoever reads
+                a weight of theirs afterwards gets one unpacked (``PackedModule``).
+        """
+        home = home_of(modules)
+        if isinstance(home, cls):
+            return home
         weights: List[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc]
         weight = torch.cat(weights) if len(weights) > 1 else weights[0]  # one alone needs no copy
         biases: List[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
         if biases and len(biases) != len(modules):
             raise ValueError("projections of one attention, some with and some without bias")
-        return cls(weight, torch.cat(biases) if biases else None)
+        product = cls(weight, torch.cat(biases) if biases else None)
+        if release and product.weight is None:
+            PackedModule.replace(modules, product)
+            del weights, weight
+            give_back_freed_memory()
+        return product
+
+    def unpacked(self) -> Tensor:
+        """[out, in], the weight as it was."""
+        if self.weight is not None:
+            return self.weight
+        assert self.packed is not None
+        return self.packed.to_dense()
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.packed is None or x.numel() * self.weight.size(0) <= self.direct:
+        if self.packed is None or (self.weight is not None and x.numel() * self.size <= DIRECT):
             return F.linear(x, self.weight, self.bias)
         rows = x.numel() // x.size(-1)
         more = padded(rows) - rows

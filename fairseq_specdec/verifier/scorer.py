@@ -19,16 +19,19 @@ class Scorer:
         model: fairseq ``TransformerModel`` or any module with its attributes.
         name: what to call the model in errors, e.g. ``--path``.
         read_layers: decoder layers, counted from 1, whose states ``stack.read`` gives.
+        release: let the model go of the weights that lie packed here, as in ``Linear.of``.
 
     Raises:
         ValueError: the decoder has a part that is not supported, named by its flag.
     """
 
-    def __init__(self, model: Any, name: str, read_layers: Sequence[int] = ()) -> None:
+    def __init__(
+        self, model: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
+    ) -> None:
         self.model = model
         self.decoder = model.decoder
-        self.stack = DecoderStack(model.decoder, name, read_layers)
-        self.encode = EncoderStack(model.encoder)
+        self.stack = DecoderStack(model.decoder, name, read_layers, release)
+        self.encode = EncoderStack(model.encoder, release)
         self.positions: Optional[Tensor] = None
 
     def start(self, encoder_out: Any, max_len: int, capacity: int) -> None:

@@ -21,14 +21,20 @@ class Verifier:
         temperature: divides the logits, as ``--temperature``.
         read_layers: decoder layers of the first model, counted from 1, whose states ``states``
             gives.
+        release: let the models go of the weights that lie packed here, as in ``Linear.of``.
     """
 
     def __init__(
-        self, models: List[Any], temperature: float = 1.0, read_layers: Sequence[int] = ()
+        self,
+        models: List[Any],
+        temperature: float = 1.0,
+        read_layers: Sequence[int] = (),
+        release: bool = False,
     ) -> None:
         self.models = models
         self.temperature = temperature
         self.read_layers = read_layers
+        self.release = release
         self.scorers: List[Scorer] = []
 
     def refresh(self) -> None:
@@ -47,6 +53,7 @@ class Verifier:
                     m,
                     f"--path, model {i + 1} of {len(self.models)}",
                     self.read_layers if i == 0 else (),
+                    self.release,
                 )
                 for i, m in enumerate(self.models)
             ]

@@ -8,7 +8,15 @@ import logging
 import pytest
 import torch
 
-from fairseq_specdec.bench import accepted_sizes, cli, paper_sizes, replay_cli, replay_flags
+from fairseq_specdec.bench import (
+    accepted_sizes,
+    cli,
+    memory,
+    paper_sizes,
+    replay_cli,
+    replay_flags,
+    replay_memory,
+)
 from fairseq_specdec.bench.accepted_sizes import alike, draw, mean_emitted, mean_size, tilted_to
 from fairseq_specdec.bench.replay import NOTICE
 from fairseq_specdec.bench.workload import BenchError
@@ -28,9 +36,10 @@ def replay(monkeypatch):
     monkeypatch.setitem(paper_sizes.SIZES, "base", tiny)
     monkeypatch.setitem(paper_sizes.SIZES, "gec", tiny._replace(drafter=None))
 
-    def run(*words, size="base"):
+    def run(*words, size="base", memory=False):
         printed = []
         line = ["--replay", size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
+        line += [] if memory else ["--no-memory"]
         logging.getLogger().setLevel(logging.WARNING)
         result = replay_cli.main([str(word) for word in line], printed.append)
         return result, "".join(printed)
@@ -106,6 +115,35 @@ def test_every_row_emits_what_was_drawn(replay):
     # Whole blocks are drafted up to the end, as where the end is not known beforehand.
     assert rows["gad (replay)"]["counters"]["drafted_tokens"] == 5 * counters_of(rows, "gad")
     assert sum(rows["gad (replay)"]["ms_by_section"].values()) > 0
+
+
+def test_memory_of_each_system_alone(replay, monkeypatch):
+    asked = []
+
+    def here(index, words, module):
+        asked.append((index, module))
+        return replay_memory.measure_here(index, words)
+
+    monkeypatch.setattr(memory, "measure", here)
+    result, printed = replay(*MEAN, "--mean-copied", 2, memory=True)
+    names = list(rows_of(result))
+    assert asked == [(i, "fairseq_specdec.bench.replay_memory") for i in range(len(names))]
+    assert names[:2] == ["fairseq beam 5", "fairseq beam 1"] and "gad (replay)" in names
+    for row in rows_of(result).values():
+        assert row["memory_mb"] >= row["memory_before_mb"] > 50
+    assert result["memory"] == memory.NOTE_CPU and " MB |" in printed
+
+
+@pytest.mark.slow
+def test_packed_weights_do_not_lie_beside_the_models_own():
+    """At a paper's size: the tied embeddings are the only weights that are there twice."""
+    words = ["--replay", "base", "--cpu", "--threads", "1", "--vocabulary", "2000"]
+    words += ["--mean-accepted", "3", "--sentences", "1", "--length", "27"]
+    stock, _, _, gad = (memory.measure(row, words, memory.REPLAY) for row in range(4))
+    models = paper_sizes.RandomModels(paper_sizes.SIZES["base"], 2000, 1, False, False, "")
+    arch = str(replay_flags.read(words).arch)
+    drafter = sum(p.numel() for p in models.drafter(arch, 25, False).parameters())
+    assert gad["peaks"][""] - stock["peaks"][""] < 1.2 * 4 * drafter
 
 
 def counters_of(rows, name):

@@ -1,16 +1,24 @@
-"""Memory that the C library would hand back to the system and fetch again at every iteration."""
+"""Memory that the C library keeps, or hands back to the system, in the wrong moment."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
+from typing import Any, Optional
 
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 30  # bytes at the end of the heap that may lie free
 HEAP = 32 << 20  # bytes up to which a block is taken from the heap: the most that glibc takes
 OURS_NOT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+def _of_glibc(name: str) -> Optional[Any]:
+    """A function of glibc, or None where there is another C library."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 def keep_freed_memory() -> bool:
@@ -24,10 +32,20 @@ def keep_freed_memory() -> bool:
         Whether anything was set: not outside of Linux with glibc, and not where the environment
         sets one of ``OURS_NOT`` itself.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in OURS_NOT):
+    if any(name in os.environ for name in OURS_NOT):
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:  # another C library
+    mallopt = _of_glibc("mallopt")
+    if mallopt is None:
         return False
     return bool(mallopt(M_TRIM_THRESHOLD, KEPT)) and bool(mallopt(M_MMAP_THRESHOLD, HEAP))
+
+
+def give_back_freed_memory() -> None:
+    """Hand free memory back to the system once, where the C library is glibc.
+
+    Weights that were released a moment ago leave holes between what stays, too small for what
+    comes next.
+    """
+    trim = _of_glibc("malloc_trim")
+    if trim is not None:
+        trim(0)

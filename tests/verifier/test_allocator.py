@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from fairseq_specdec.generation import allocator
+from fairseq_specdec.verifier import allocator
 
 FAULTS = """
 import resource, sys, torch
-from fairseq_specdec.generation.allocator import keep_freed_memory
+from fairseq_specdec.verifier.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,30 @@
+# The papers' translation tables at the scale of one machine: what the steps share. Source it.
+# VERIFIER=FILE (default: the demo pair's), UPDATES=2000 of every drafter.
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # scripts/lib/translation.sh reads what is set here
+
+BENCHMARK=ende_small
+LANGUAGES=(en de)
+: "${DIRECTION:=en-de}"
+: "${MERGES:=8000}"
+: "${DISTILL_BEAM:=1}"
+: "${MODELS:=all}"
+: "${UPDATES:=2000}" "${AVERAGE:=4}"
+TEACHER=verifier
+DECODE_SETS="base"
+MEMORY_SETS=""
+TEXT_FLAGS=""
+RECIPE_NOTE="262,540 pairs of Debian packages (scripts/demo), models 256 wide, $UPDATES updates of each drafter"
+# What 2 CPU cores train in half an hour: the published shape, narrower, on one batch of 1,800 tokens.
+SMALL="optimization.update_freq=[1] optimization.max_update=$UPDATES optimization.lr=[0.001]
+ optimization.clip_norm=10.0 lr_scheduler.warmup_updates=300 optimizer.weight_decay=0.0
+ dataset.max_tokens=1800 dataset.num_workers=0 common.log_interval=20
+ checkpoint.save_interval_updates=250 checkpoint.keep_interval_updates=$AVERAGE
+ dataset.validate_interval_updates=1000
+ criterion.label_smoothing=0.0 criterion.glancing_start=0.0 criterion.glancing_stop=0.0
+ model.num_cuts=4 model.bidirectional_prefix=false model.dropout=0.0
+ model.max_source_positions=256 model.max_target_positions=256
+ +model.encoder_normalize_before=true +model.decoder_normalize_before=true"
+HYDRA_FLAGS="${SMALL//$'\n'/} ${HYDRA_FLAGS:-}"
+# shellcheck source=scripts/lib/translation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/translation.sh"
