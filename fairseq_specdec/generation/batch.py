@@ -108,6 +108,10 @@ class Batch:
 
     def iterate(self) -> None:
         """One iteration for every live row; one host-device synchronisation."""
+        with self.owner.without_gradients():
+            self._iterate()
+
+    def _iterate(self) -> None:
         owner, stats = self.owner, self.stats
         before = stats.stopwatch.lap() if owner.keep_trace else None
         with stats.stopwatch("drafter"):
@@ -226,14 +230,15 @@ class Batch:
 
     def _finish(self, row: int) -> None:
         length = self.host_lengths[row]
-        self.finished[self.origin[row]] = hypothesis(
-            self.tokens[row, 1 : length + 1].clone(),
-            self.scores[row, :length].clone(),
-            self.rounds[row],
-            self.owner.normalize_scores,
-            self.owner.len_penalty,
-            self.traces[row],
-        )
+        with torch.inference_mode(False):  # whoever gets it may do with its tensors what they like
+            self.finished[self.origin[row]] = hypothesis(
+                self.tokens[row, 1 : length + 1].clone(),
+                self.scores[row, :length].clone(),
+                self.rounds[row],
+                self.owner.normalize_scores,
+                self.owner.len_penalty,
+                self.traces[row],
+            )
 
     def _prune(self, keep: List[int]) -> None:
         index = torch.tensor(keep, device=self.tokens.device)

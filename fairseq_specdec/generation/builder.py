@@ -13,6 +13,7 @@ from fairseq_specdec.drafters import Drafter
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 from fairseq_specdec.verifier.allocator import keep_freed_memory
+from fairseq_specdec.verifier.packed_module import given_away
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .draft_budget import CPU_SPARE
@@ -251,4 +252,5 @@ def build_generator(
         stats=stats,
         spare_rows=spare or None,
         gives_up=settings.draft_budget != 0,
+        inference=release or all(map(given_away, models)),
     )

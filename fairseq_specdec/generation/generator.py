@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, ContextManager, Dict, List, Optional
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ class SpeculativeGenerator(nn.Module):
             None for no limit.
         gives_up: draft seldom where drafts keep failing. Both are heeded only where it changes
             nothing but the time.
+        inference: nobody will train the models: compute in torch's inference mode.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SpeculativeGenerator(nn.Module):
         stats: DecodingStats,
         spare_rows: Optional[int] = None,
         gives_up: bool = False,
+        inference: bool = False,
     ) -> None:
         super().__init__()
         self.verifier = verifier
@@ -71,6 +73,7 @@ class SpeculativeGenerator(nn.Module):
         self.stats = stats
         self.spare_rows = spare_rows
         self.gives_up = gives_up
+        self.inference = inference
         self.recorder: Any = None  # the task's, for --trace-path
         # fairseq's command lines ask the generator which symbols to hide.
         self.symbols_to_strip_from_output = {policy.eos}
@@ -79,6 +82,10 @@ class SpeculativeGenerator(nn.Module):
         """The models' weights changed: read them again at the next batch."""
         self.verifier.refresh()
         self.drafter.refresh()
+
+    def without_gradients(self) -> ContextManager[Any]:
+        """The mode to compute in: without bookkeeping for autograd where none will follow."""
+        return torch.inference_mode() if self.inference else torch.no_grad()
 
     def draft_budget(self) -> DraftBudget:
         """How much to draft, for one batch."""
@@ -143,12 +150,13 @@ class SpeculativeGenerator(nn.Module):
         prefix_tokens: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
     ) -> Batch:
-        """A batch to iterate by hand, without gradients (arguments as for ``generate``)."""
+        """A batch to iterate by hand (arguments as for ``generate``)."""
         if len(models) != len(self.verifier.models) or any(
             a is not b for a, b in zip(models, self.verifier.models)
         ):
             self.verifier.models = list(models)
             self.refresh()
-        return Batch(self, sample["net_input"], prefix_tokens, bos_token)
+        with self.without_gradients():
+            return Batch(self, sample["net_input"], prefix_tokens, bos_token)
 
     forward = generate

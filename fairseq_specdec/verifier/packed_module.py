@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Protocol, Sequence, Tuple
 
+import torch
 from torch import Tensor, nn
 
 
@@ -41,8 +42,9 @@ class PackedModule(nn.Linear):
             weight = module.weight
             rows = slice(start, start + weight.size(0))
             start = rows.stop
-            hollow = weight.new_full((1,), float("nan")).expand(weight.shape)
-            module._parameters["weight"] = nn.Parameter(hollow, weight.requires_grad)
+            with torch.inference_mode(False):
+                hollow = weight.new_full((1,), float("nan")).expand(weight.shape)
+                module._parameters["weight"] = nn.Parameter(hollow, weight.requires_grad)
             module.__class__ = PackedModule
             module.__dict__.update(_product=product, _rows=rows)
 
@@ -53,7 +55,8 @@ class PackedModule(nn.Linear):
 
     def restore(self) -> nn.Linear:
         """Make this an nn.Linear again; the product keeps its weight too."""
-        weight = nn.Parameter(self.weight.clone(), self._parameters["weight"].requires_grad)
+        with torch.inference_mode(False):
+            weight = nn.Parameter(self.weight.clone(), self._parameters["weight"].requires_grad)
         for name in ("_product", "_rows"):
             del self.__dict__[name]
         self.__class__ = nn.Linear  # type: ignore[assignment]
