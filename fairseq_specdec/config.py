@@ -61,6 +61,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "stays exact (default: 0, always draft k)"
         },
     )
+    realign: bool = field(
+        default=False,
+        metadata={
+            "help": "iad: after a mismatch that leaves no unique place to go on, draft from the "
+            "likeliest one (a token was replaced, or up to 3 were deleted) where the paper decodes "
+            "a token without a draft; iad stays exact (default: off, as the paper)"
+        },
+    )
     draft_budget: Optional[int] = field(
         default=None,
         metadata={

@@ -61,6 +61,7 @@ KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
 TOYS = {
     "greedy": Toys("greedy", {}),
     "iad": Toys("iad", {}),
+    "iad-realign": Toys("iad", {"realign": True}, {"realign": True}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),

@@ -187,7 +187,8 @@ def editing_systems(loaded: Loaded) -> List[System]:
         stock(task, models, 5),
         stock(task, models, 1),
         ours(task, models, "greedy"),
-        ours(task, models, "iad", **trace),
+        ours(task, models, "iad"),
+        ours(task, models, "iad", name="iad --realign", realign=True, **trace),
     ]
 
 

@@ -12,6 +12,9 @@ from .base import Draft, Drafter
 LONGEST_SUFFIX = 3
 """Suffixes of up to so many tokens are looked for; longer ones add nothing once three match."""
 
+MOST_DELETED = 3
+"""Source tokens that the output may have skipped for ``realigned`` to see it."""
+
 
 def unique_continuation(
     source: Tensor, source_end: Tensor, output: Tensor, lengths: Tensor
@@ -49,21 +52,52 @@ def unique_continuation(
     return found, begin
 
 
+def realigned(source: Tensor, source_end: Tensor, expected: Tensor, token: Tensor) -> Tensor:
+    """Where in the source the output likely goes on behind a token that was not the expected one.
+
+    If the token stands within ``MOST_DELETED`` places behind the expected one, what is between was
+    deleted; else the token replaced the expected one.
+
+    Args:
+        source, source_end: as for ``unique_continuation``.
+        expected: long [B], column of the source token that the output did not copy, or any column
+            behind the sentence.
+        token: long [B], the output's token in its place.
+
+    Returns:
+        long [B], a column; ``source_end`` and more where nothing is left.
+    """
+    skipped = torch.arange(MOST_DELETED + 1, device=source.device)
+    at = expected.unsqueeze(1) + skipped
+    there = source.gather(1, at.clamp(max=source.size(1) - 1))
+    same = (there == token.unsqueeze(1)) & (at < (source_end - 1).unsqueeze(1))
+    deleted = same.long().argmax(1)  # the first of them, 0 where there is none
+    return expected + deleted + 1
+
+
 class InputCopyDrafter(Drafter):
     """Drafts the rest of the source behind the place that the output has reached.
 
     Source and target must share one dictionary (checked by the builder).
 
+    Where no suffix of the output occurs exactly once in the source, the paper decodes a token
+    without a draft. With ``realign`` the draft goes on at the likeliest place instead, from where
+    the last one was left.
+
     Args:
         pad: padding index.
         start_symbol: the token that stands in front of every output (</s> in fairseq).
         longest: longest draft, or None for the whole rest of the source as in the paper.
+        realign: draft after every mismatch.
     """
 
-    def __init__(self, pad: int, start_symbol: int, longest: Optional[int] = None) -> None:
+    def __init__(
+        self, pad: int, start_symbol: int, longest: Optional[int] = None, realign: bool = False
+    ) -> None:
         self.pad = pad
         self.start_symbol = start_symbol
         self.longest = longest
+        self.realign = realign
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         src_tokens = net_input["src_tokens"]
@@ -74,12 +108,22 @@ class InputCopyDrafter(Drafter):
         first = words.new_full((words.size(0), 1), self.start_symbol)
         self.source = torch.cat([first, words], 1)
         self.source_end = real.sum(1) + 1
+        # Where the last draft began, and the tokens accepted until then.
+        self.begin = self.seen = torch.zeros_like(self.source_end)
 
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
         reached = max(host_lengths) + 1
         found, begin = unique_continuation(
             self.source, self.source_end, tokens[:, :reached], lengths
         )
+        if self.realign:
+            # All that came since was copied, but for the verifier's own token at its end.
+            expected = self.begin + (lengths - self.seen - 1).clamp(min=0)
+            last = tokens.gather(1, lengths.unsqueeze(1)).squeeze(1)
+            likely = realigned(self.source, self.source_end, expected, last)
+            begin = torch.where(found, begin, likely)
+            self.begin, self.seen = begin, lengths
+            found = begin < self.source_end
         width = self.source.size(1) - 1
         if self.longest is not None:
             width = min(width, self.longest)
@@ -93,3 +137,5 @@ class InputCopyDrafter(Drafter):
     def prune(self, keep: Tensor, host_keep: List[int]) -> None:
         self.source = self.source.index_select(0, keep)
         self.source_end = self.source_end.index_select(0, keep)
+        self.begin = self.begin.index_select(0, keep)
+        self.seen = self.seen.index_select(0, keep)

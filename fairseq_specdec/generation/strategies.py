@@ -59,6 +59,7 @@ OWN_FLAGS = {
     "drafter_dtype": (*BLOCK_DRAFTED, "sps", "bild"),
     "collapse_repeats": BLOCK_DRAFTED,
     "draft_confidence": BLOCK_DRAFTED,
+    "realign": ("iad",),
     "draft_budget": ("iad", "gad", "sps", "blockwise"),
     "top_beta": ("gad++", "specdec"),
     "tau": ("gad++", "specdec"),
@@ -150,7 +151,8 @@ def _no_drafter(setup: Setup) -> Drafter:
 
 def _input_copy(setup: Setup) -> Drafter:
     size = setup.settings.block_size
-    return InputCopyDrafter(setup.tgt_dict.pad(), setup.tgt_dict.eos(), size)
+    realign = setup.settings.realign
+    return InputCopyDrafter(setup.tgt_dict.pad(), setup.tgt_dict.eos(), size, realign)
 
 
 def _nar_block(setup: Setup) -> Drafter:

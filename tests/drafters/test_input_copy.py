@@ -70,3 +70,59 @@ def test_where_nothing_is_copied_nothing_is_verified():
     assert drafter.propose(tokens, torch.tensor([1, 2]), [1, 2]).tokens.shape == (2, 0)
     tokens[1, 2] = 5
     assert drafter.propose(tokens, torch.tensor([1, 2]), [1, 2]).tokens.tolist()[1] == [6, EOS]
+
+
+def iterations(source, output, **options):
+    """Drafts made for a sentence, and how many tokens each iteration emitted."""
+    drafter = InputCopyDrafter(PAD, EOS, **options)
+    drafter.start({"src_tokens": torch.tensor([source])}, 50, {})
+    tokens = torch.tensor([[EOS, *output]])
+    made, emitted, have = [], [], 0
+    while have < len(output):
+        draft = drafter.propose(tokens, torch.tensor([have]), [have])
+        (words,) = draft.tokens.tolist()
+        words = words[: int(draft.lengths)]
+        right = 0
+        while right < len(words) and output[have + right : have + right + 1] == [words[right]]:
+            right += 1
+        made.append(words)
+        emitted.append(min(right + 1, len(output) - have))
+        have += emitted[-1]
+    return made, emitted
+
+
+# The word 4 stands twice, so that one of it does not tell where the output is.
+LINE = [4, 5, 4, 6, 7, 4, 8, EOS]
+
+
+def test_a_replaced_word_is_stepped_over():
+    output = [4, 5, 9, 6, 7, 4, 8, EOS]
+    _, emitted = iterations(LINE, output)
+    assert emitted == [3, 1, 4]  # the paper's rule: 9 is nowhere, 6 is unique
+    made, emitted = iterations(LINE, output, realign=True)
+    assert emitted == [3, 5] and made[1] == [6, 7, 4, 8, EOS]
+
+
+def test_deleted_words_are_skipped():
+    output = [4, 5, 4, 4, 8, EOS]  # without 6 and 7
+    _, emitted = iterations(LINE, output)
+    assert emitted == [4, 1, 1]
+    made, emitted = iterations(LINE, output, realign=True)
+    assert emitted == [4, 2] and made[1] == [8, EOS]
+
+
+def test_nothing_is_drafted_behind_the_source():
+    made, emitted = iterations([4, EOS], [4, 9, 9, 9, 8, EOS], realign=True)
+    assert sum(emitted) == 6 and made[-1] == []
+
+
+@given(words, words)
+def test_realigned_drafts_are_ends_of_the_source(source, output):
+    source, output = [*source, EOS], [*output, EOS]
+    paper, _ = iterations(source, output)
+    drafts, emitted = iterations(source, output, realign=True)
+    assert sum(emitted) == len(output)
+    for draft in drafts:
+        assert draft == source[len(source) - len(draft) :]
+    if all(paper):  # nowhere at a loss
+        assert drafts == paper

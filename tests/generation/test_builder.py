@@ -52,6 +52,7 @@ CHANGED = {
     "drafter_dtype": "bf16",
     "collapse_repeats": True,
     "draft_confidence": 0.5,
+    "realign": True,
     "draft_budget": 0,
     "top_beta": 1,
     "tau": 0.0,

@@ -116,6 +116,7 @@ OWN_CACHE = {
 NO_CACHE = {
     "greedy": "drafts nothing",
     "iad": "copies the source",
+    "iad-realign": "copies the source",
     "blockwise": "drafts with the states of the verification",
 }
 
