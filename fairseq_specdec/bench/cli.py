@@ -216,11 +216,7 @@ class Bench:
                 found[system.name] = memory.measure(index, self.words)
         for measured in self.run["runs"]:
             for row in measured["rows"]:
-                peaks = found[row["system"]]
-                peak = peaks and peaks["peaks"][str(measured["batch_size"])]
-                if peaks and peak is not None:
-                    row["memory_mb"] = peak / 2**20
-                    row["memory_before_mb"] = peaks["before"] / 2**20
+                memory.add(row, found[row["system"]], str(measured["batch_size"]))
         self.run["memory"] = memory.NOTE_GPU if self.workload.cuda else memory.NOTE_CPU
 
     def write(self) -> None:

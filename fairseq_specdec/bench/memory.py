@@ -71,6 +71,14 @@ def measure(index: int, words: Sequence[str], module: str = __name__) -> Optiona
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def add(row: Dict[str, Any], measured: Optional[Dict[str, Any]], size: str) -> None:
+    """Put what ``measure`` found, if anything, into a row of figures, in MiB."""
+    peak = measured and measured["peaks"][size]
+    if measured and peak is not None:
+        row["memory_mb"] = peak / 2**20
+        row["memory_before_mb"] = measured["before"] / 2**20
+
+
 if __name__ == "__main__":
     logging.getLogger().setLevel(logging.ERROR)
     sys.stdout.write("\n" + json.dumps(measure_here(int(sys.argv[1]), sys.argv[2:])) + "\n")

@@ -223,11 +223,7 @@ class ReplayBench:
                 peaks = {"": system.worker.peak}
                 found[system.name] = {"peaks": peaks, "before": system.worker.before}
         for row in self.run["runs"][0]["rows"]:
-            measured = found[row["system"]]
-            peak = measured and measured["peaks"][""]
-            if measured and peak is not None:
-                row["memory_mb"] = peak / 2**20
-                row["memory_before_mb"] = measured["before"] / 2**20
+            memory.add(row, found[row["system"]], "")
         self.run["memory"] = memory.NOTE_GPU if self.asked.cuda else memory.NOTE_CPU
 
     def _check(self, system: System, strategy: Optional[str]) -> None:
