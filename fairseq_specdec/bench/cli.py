@@ -16,7 +16,18 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_specdec.progress import bar, logs_above
 
-from . import energy, figures, memory, peers, plots, provenance, replay_cli, session, tables
+from . import (
+    by_sentence,
+    energy,
+    figures,
+    memory,
+    peers,
+    plots,
+    provenance,
+    replay_cli,
+    session,
+    tables,
+)
 from .outputs import write_bytes, write_json, write_text
 from .page import page
 from .resume import continued
@@ -164,25 +175,16 @@ class Bench:
                 s.name: [round(sum(passes), 6) for passes in zip(*s.times)] for s in self.systems
             },
         }
-        measured.update(self._by_sentence(size))
+        measured.update({"speed_ups": {}, "by_edit_ratio": {}})
+        if size == 1:
+            measured.update(
+                by_sentence.speed_ups(self.systems, self.plans, self.beam, self.workload.data)
+            )
+        if args.by_sentence:
+            measured["by_sentence"] = by_sentence.columns(
+                self.systems, self.texts, self.workload.data
+            )
         self.run["runs"].append(measured)
-
-    def _by_sentence(self, size: int) -> Dict[str, Any]:
-        """What can be said of single sentences, which only a batch size of 1 tells."""
-        found: Dict[str, Any] = {"speed_ups": {}, "by_edit_ratio": {}}
-        if size != 1:
-            return found
-        for system, plan in zip(self.systems, self.plans):
-            faster = figures.speed_ups(system, self.beam)
-            found["speed_ups"][system.name] = [round(x, 4) for x in faster]
-            if plan.settings.get("strategy") == "iad":
-                ratios = figures.edit_ratios(system, self.workload.data)
-                faster = figures.speed_ups(system, self.greedy)
-                found["by_edit_ratio"][system.name] = {
-                    "edit_ratio": [round(x, 4) for x in ratios],
-                    "speed_up": [round(x, 4) for x in faster],
-                }
-        return found
 
     def _check(self, system: System, reference: System, size: int) -> Dict[str, Any]:
         """Whether the output is what it must be; what is not is said loudly."""

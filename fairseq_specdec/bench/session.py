@@ -111,6 +111,12 @@ def get_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--json", metavar="FILE", help="write all figures here (default: do not)")
     group.add_argument(
+        "--by-sentence",
+        action="store_true",
+        help="--json also holds tokens, iterations and what BLEU counts of every sentence, for "
+        "intervals and paired tests (default: off)",
+    )
+    group.add_argument(
         "--resume",
         action="store_true",
         help="go on with a run that was stopped: batch sizes that --json holds are not measured "
@@ -157,6 +163,8 @@ def _check(args: argparse.Namespace) -> None:
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag}: has no meaning here; leave it out")
     outputs.check(args)
+    if args.by_sentence and not args.json:
+        raise BenchError("--by-sentence: goes into what --json writes; give it too")
     if args.resume and not args.json:
         raise BenchError("--resume: goes on from what --json holds; give it too")
     if args.trace_path is not None:

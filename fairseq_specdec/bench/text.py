@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from sacrebleu.metrics import BLEU
@@ -23,6 +23,20 @@ class Quality(NamedTuple):
     score: Dict[str, float]
     on: str
     signature: str
+
+
+class Counts(NamedTuple):
+    """What BLEU counts in a sentence; sums over sentences give the corpus's.
+
+    Attributes:
+        matches: runs of 1, 2, 3 and 4 words that are in the reference too.
+        words: of the output.
+        reference_words: of the reference.
+    """
+
+    matches: Tuple[int, ...]
+    words: int
+    reference_words: int
 
 
 class Texts:
@@ -61,13 +75,32 @@ class Texts:
         """BLEU against the references in the data; None where it holds none."""
         if getattr(data, "tgt", None) is None:
             return None
-        tokenize = "none" if self.tokenised else "13a"
         score, signature = {}, ""
         numbers = sorted(systems[0].tokens)
-        wanted = [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
+        wanted = self.references(data, numbers)
         for system in systems:
-            bleu = BLEU(tokenize=tokenize, force=True)
+            bleu = self._bleu()
             outputs = [self(system.tokens[n]) for n in numbers]
             score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
             signature = str(bleu.get_signature())
         return Quality(score, self.kind, signature)
+
+    def _bleu(self) -> BLEU:
+        return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
+
+    def references(self, data: Any, numbers: Sequence[int]) -> List[str]:
+        """The references of these sentences; what the dictionary lacks is marked in them."""
+        return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
+
+    def counts(self, outputs: Sequence[List[int]], references: Sequence[str]) -> List[Counts]:
+        """What BLEU counts in each sentence.
+
+        Args:
+            outputs: token ids.
+            references: text, one for each output.
+        """
+        bleu, found = self._bleu(), []
+        for output, reference in zip(outputs, references):
+            one = bleu.corpus_score([self(output)], [[reference]])
+            found.append(Counts(tuple(map(int, one.counts)), int(one.sys_len), int(one.ref_len)))
+        return found

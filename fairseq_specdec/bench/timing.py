@@ -37,6 +37,7 @@ class System:
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
+        iterations: of each sentence alone, by sentence id (first pass).
         cpu: seconds of processor time, of all threads, summed over all passes.
         unsteady: sentences of which a later pass gave another output.
     """
@@ -67,6 +68,7 @@ class System:
         self.history: Dict[int, List[Any]] = {}
         self.sentences: List[List[int]] = []
         self.steps = 0
+        self.iterations: Dict[int, int] = {}
         self.cpu = 0.0
         self.unsteady: Set[int] = set()
         if self.steps_of_stock is not None:
@@ -114,7 +116,9 @@ class System:
         if batch == len(self.times):
             self.times.append([])
             self.sentences.append(numbers)
-            self.steps += max(h[0].get("steps", len(h[0]["tokens"])) for h in hypotheses)
+            steps = [int(h[0].get("steps", len(h[0]["tokens"]))) for h in hypotheses]
+            self.steps += max(steps)
+            self.iterations.update(zip(numbers, steps))
             self.tokens.update(zip(numbers, outputs))
             histories = (hypothesis[0].get("history", []) for hypothesis in hypotheses)
             self.history.update(zip(numbers, histories))

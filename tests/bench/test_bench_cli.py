@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from sacrebleu.metrics import BLEU
 
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.bench import memory
@@ -214,3 +215,23 @@ def test_the_results_hold_the_outputs_own_times(bench, pair):
     row = rows_of(result)["gad"]
     assert row["speed_beam5"] == pytest.approx(total["fairseq beam 5"] / total["gad"], rel=1e-2)
     assert len(run["seconds_by_pass"]["gad"]) == 2
+
+
+def test_figures_of_single_sentences_add_up_to_the_rows(bench, pair, tmp_path):
+    words = ["--system", gad(pair), "--by-sentence", "--json", tmp_path / "found.json"]
+    result, _ = bench(*words, "--batch-size", "1,4")
+    with pytest.raises(BenchError, match="--by-sentence: .* --json"):
+        bench("--by-sentence")
+    for run in result["runs"]:
+        found = run["by_sentence"]
+        assert sorted(found["id"]) == list(range(12))
+        for row in run["rows"]:
+            columns = found["systems"][row["system"]]
+            assert sum(columns["tokens"]) == row["output_tokens"]
+            if row["counters"]:
+                assert row["tok"] == sum(columns["tokens"]) / sum(columns["iterations"])
+            words, wanted = columns["words"], sum(found["reference_words"])
+            matches = [sum(part) for part in columns["matches"]]
+            totals = [sum(max(0, count - n) for count in words) for n in range(4)]
+            score = BLEU.compute_bleu(matches, totals, sum(words), wanted)
+            assert score.score == pytest.approx(row["bleu"])
