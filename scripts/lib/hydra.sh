@@ -1,9 +1,9 @@
 # Train what a YAML of configs/ describes, on the devices at hand. Source it after demo.sh and launch.sh.
 # MAX_TOKENS (what fits into a GPU; default: the YAML's), AVERAGE=10, SMOKE_UPDATES=12, HYDRA_FLAGS (more
-# overrides, as optimization.max_update=1000).
+# overrides, as optimization.max_update=1000), SMOKE_SHAPES=tiny (own: PROFILE=smoke keeps the shapes).
 # shellcheck shell=bash
 
-: "${AVERAGE:=10}" "${SMOKE_UPDATES:=12}"
+: "${AVERAGE:=10}" "${SMOKE_UPDATES:=12}" "${SMOKE_SHAPES:=tiny}"
 
 # train_config DIR CORPUS SRC TGT CONFIG OVERRIDE...: DIR/model.pt, the average of the last AVERAGE
 # checkpoints; it resumes. With FROZEN=FILE the parameters of that checkpoint are put back.
@@ -12,13 +12,16 @@ train_config() {
     local name=$5
     shift 5
     mkdir -p "$dir"
-    [[ $PROFILE == smoke ]] && options+=(--smoke "$SMOKE_UPDATES")
+    [[ $PROFILE == smoke && $SMOKE_SHAPES == tiny ]] && options+=(--smoke "$SMOKE_UPDATES")
     [[ -n ${MAX_TOKENS:-} ]] && options+=(--max-tokens "$MAX_TOKENS")
     "$PYTHON" "$LIB/recipe_config.py" "$yaml" --gpus "$WORLD" ${options[@]+"${options[@]}"} \
         > "$dir/overrides" || fail "configs/$name.yaml cannot be used: see above"
     while read -r more; do overrides+=("$more"); done < "$dir/overrides"
     if $ON_CPU; then overrides+=(common.cpu=true); fi
-    if [[ $PRECISION == fp32 ]]; then overrides+=(common.fp16=false); fi
+    case $PRECISION in
+        fp32) overrides+=(common.fp16=false) ;;
+        bf16) overrides+=(common.fp16=false common.bf16=true) ;;
+    esac
     read -ra more <<< "${HYDRA_FLAGS:-}"
     "$PYTHON" "$LIB/mend_checkpoint.py" "$dir/checkpoints" || fail "the training cannot go on: see above"
     launch "$LIB/hydra_train.py" --config-dir "$REPO/configs" --config-name "$name" \

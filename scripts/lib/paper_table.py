@@ -4,8 +4,8 @@ A line of paper.tsv is a row of a table: table, direction, row, set, system, fig
 ``system`` name what was measured (``SET.json`` of specdec-bench, its row); ``-`` is a row that
 cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the paper gives none. Keys
 are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
-the time, ``ms_iter.SECTION`` the same for each iteration, and ``text.KEY`` one of scores.json. What
-was not run reads "not run".
+the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
+and ``text.KEY`` one of scores.json. What was not run reads "not run".
 """
 
 import json
@@ -22,6 +22,7 @@ from fairseq_specdec.bench import provenance, report
 logger = logging.getLogger("paper_table")
 NOTHING = "-"
 NOT_RUN = "not run"
+PARTS = {"ms": "ms, {}", "ms_iter": "ms, {}, an iteration", "share": "% of time, {}"}
 TITLES = {
     "bleu": "BLEU",
     "tok": "Tok.",
@@ -77,6 +78,21 @@ def read_rows(path: pathlib.Path) -> List[Row]:
     return rows
 
 
+def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
+    """What a section takes of a sentence's time.
+
+    Args:
+        line: a row of specdec-bench's JSON.
+        kind: ``ms``; ``ms_iter``, of each iteration; ``share``, in percent.
+        section: as ``drafter``.
+    """
+    sections: Dict[str, float] = line["ms_by_section"] or {}
+    if section not in sections:
+        return None
+    whole = {"ms": 1.0, "ms_iter": line["iter"], "share": sum(sections.values()) / 100}[kind]
+    return sections[section] / whole if whole else None
+
+
 class Measured:
     """What lies in a folder: ``SET.json`` of specdec-bench, and scores.json.
 
@@ -116,10 +132,8 @@ class Measured:
                 if line["system"] == row.system:
                     self.sources[row.set] = provenance.line(run["provenance"])
                     kind, _, section = key.partition(".")
-                    if kind in ("ms", "ms_iter"):
-                        spent: Optional[float] = (line["ms_by_section"] or {}).get(section)
-                        steps = line["iter"] if kind == "ms_iter" else 1.0
-                        return spent / steps if spent is not None and steps else None
+                    if kind in PARTS:
+                        return part_of(line, kind, section)
                     value: Optional[float] = line.get(key)
                     return value
         return None
@@ -129,8 +143,8 @@ def title(key: str) -> str:
     """A column's title."""
     name, _, size = key.partition("@")
     kind, _, section = name.partition(".")
-    if kind in ("ms", "ms_iter"):
-        return f"ms, {section}" + (", an iteration" if kind == "ms_iter" else "")
+    if kind in PARTS:
+        return PARTS[kind].format(section)
     return TITLES.get(name, name) + (f", batch {size}" if size else "")
 
 

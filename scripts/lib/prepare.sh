@@ -1,4 +1,5 @@
-# Raw parallel text -> tokens -> joint BPE -> binarised corpus. Source it after demo.sh.
+# Raw parallel text -> tokens -> joint BPE -> binarised corpus. Source it after demo.sh. DICTIONARY: a
+# file to binarise with, in place of the training text's own dictionary.
 # shellcheck shell=bash
 
 SPLITS="train valid test"
@@ -47,6 +48,7 @@ prepare() {
         rm -rf "$bin.partial"
         run fairseq-preprocess -s "$src" -t "$tgt" --joined-dictionary --seed "$SEED" \
             --trainpref "$dir/train.bpe" --validpref "$dir/valid.bpe" --testpref "$dir/test.bpe" \
+            ${DICTIONARY:+--srcdict "$DICTIONARY"} \
             --destdir "$bin.partial" --workers "$THREADS" > "$dir/preprocess.log" 2>&1 ||
             fail "fairseq-preprocess failed: see $dir/preprocess.log"
         rm -rf "$bin"

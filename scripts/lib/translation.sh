@@ -6,6 +6,7 @@
 #                distilled), overrides, where {model} stands for the checkpoint of that model
 #   systems.tsv  what is measured: direction or *, set, split, verifier, system, models needed, flags
 #   paper.tsv    what the papers report: see scripts/lib/paper_table.py
+#   claims.tsv   what they claim, where the recipe tests it: see scripts/lib/claims.py
 # Settings of all: PROFILE=full|smoke, MODELS (names of models.tsv, or all), RAW (a folder with your own
 # {train,valid,test}.LANGUAGE), TOKENISED (the same with subwords: {split}.bpe.LANGUAGE), SAMPLE (smoke:
 # prefix of two raw files, or apt), and those of launch.sh and hydra.sh.

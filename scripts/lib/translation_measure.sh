@@ -124,12 +124,14 @@ decode_step() {
     record "$DECODED/provenance.json" "${inputs[@]}" -- "$DECODED"
 }
 
-# bench_set SET: $OUT/bench/SET.{json,md}.
+# bench_set SET: $OUT/bench/SET.{json,md}. VALID_SENTENCES (default: SENTENCES): of sets on the valid split.
 bench_set() {
-    local set=$1 systems flags=() more lengths
+    local set=$1 systems flags=() more lengths count=$SENTENCES
     eval "systems=(${SET_SYSTEMS[$set]})"
     if $ON_CPU; then flags+=(--cpu); elif [[ $PRECISION == fp16 ]]; then flags+=(--fp16); fi
-    if [[ $SENTENCES != 0 ]]; then flags+=(--limit "$SENTENCES"); fi
+    if [[ ${SET_SPLIT[$set]} == valid ]]; then count=${VALID_SENTENCES:-$SENTENCES}; fi
+    if [[ $count != 0 ]]; then flags+=(--limit "$count"); fi
+    if [[ -e $RECIPE/claims.tsv ]]; then flags+=(--by-sentence); fi
     case " $MEMORY_SETS " in
         *" $set "*) flags+=(--batch-size "$MEMORY_SIZES") ;;
         *) flags+=(--batch-size 1 --no-memory) ;;
@@ -145,9 +147,9 @@ bench_set() {
 }
 
 # table_step: measure every set of systems.tsv (or of TABLE_SETS), then print the papers' tables with our
-# figures beside theirs: $OUT/tables.md.
+# figures beside theirs, $OUT/tables.md, and what becomes of the recipe's claims.tsv, $OUT/claims.md.
 table_step() {
-    local inputs=() shown=() used set note
+    local inputs=() shown=() written used set note
     need specdec-bench
     mkdir -p "$OUT/bench"
     use_devices
@@ -170,6 +172,12 @@ table_step() {
     run "$PYTHON" "$LIB/paper_table.py" "$PAPER" "$OUT/bench" --direction "$DIRECTION" \
         --scores "$OUT/decoded/scores.json" --note "$note" --output "$OUT/tables.md" ||
         fail "the tables could not be made: see above"
-    cat "$OUT/tables.md"
-    record "$OUT/tables.provenance.json" "$PAPER" ${shown[@]+"${shown[@]}"} -- "$OUT/tables.md"
+    written=("$OUT/tables.md")
+    if [[ -e $RECIPE/claims.tsv ]]; then
+        written+=("$OUT/claims.md")
+        run "$PYTHON" "$LIB/claims.py" "$RECIPE/claims.tsv" "$OUT/bench" --note "$note" \
+            --output "$OUT/claims.md" || fail "the claims could not be judged: see above"
+    fi
+    cat "${written[@]}"
+    record "$OUT/tables.provenance.json" "$PAPER" ${shown[@]+"${shown[@]}"} -- "${written[@]}"
 }

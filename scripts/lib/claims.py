@@ -1,0 +1,263 @@
+"""Whether what a paper claims holds in the figures measured here.
+
+A line of claims.tsv is one test: claim, where it stands, set, figure, test, systems. The set is a
+run of ``specdec-bench --by-sentence`` (``SET.json``), the figure ``tok`` (tokens an iteration),
+``speed`` (times faster than stock beam 5) or ``bleu``; systems are its rows, joined by ``; ``:
+
+- ``greater``: the first has more than the second.
+- ``equal``: the two differ by at most 5 percent.
+- ``rises``: each has more than the one before it.
+- ``peaks``: the figure rises to one that is neither the first nor the last, and falls after it.
+
+A test holds, or does not, where a 95 percent interval (paired bootstrap over sentences) says so,
+and is undecided otherwise; so is one of speed that was measured on a busy machine. A claim holds
+where all its tests do, and does not where one does not.
+"""
+
+import json
+import logging
+import pathlib
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+from atomic import replacing
+from program import make_parser, reports
+from sacrebleu.metrics import BLEU
+
+from fairseq_specdec.bench import report
+
+logger = logging.getLogger("claims")
+HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
+FIGURES = ("tok", "speed", "bleu")
+SYSTEMS = {"greater": (2, 2), "equal": (2, 2), "rises": (2, 99), "peaks": (3, 99)}
+BEAM = "fairseq beam 5"
+MARGIN = 0.05  # relative, of equal figures
+RESAMPLES = 1000
+SEED = 1
+INTERVAL = (2.5, 97.5)  # percentiles
+
+
+class Line(NamedTuple):
+    """A line of claims.tsv."""
+
+    claim: str
+    source: str
+    set: str
+    figure: str
+    test: str
+    systems: List[str]
+
+
+class Result(NamedTuple):
+    """What a test came to: one of the verdicts, and the figures behind it in words."""
+
+    verdict: str
+    figures: str
+
+
+def read_lines(path: pathlib.Path) -> List[Line]:
+    """The lines of claims.tsv; ``#`` begins a comment.
+
+    Raises:
+        ValueError: naming the line.
+    """
+    found = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not text.strip() or text.startswith("#"):
+            continue
+        fields = text.split("\t")
+        if len(fields) != 6:
+            raise ValueError(f"{path}:{number}: expected 6 fields, as its first line names them")
+        line = Line(*fields[:5], systems=fields[5].split("; "))
+        if line.figure not in FIGURES or line.test not in SYSTEMS:
+            raise ValueError(
+                f"{path}:{number}: {line.figure} {line.test}: expected one of {', '.join(FIGURES)} "
+                f"and one of {', '.join(SYSTEMS)}"
+            )
+        least, most = SYSTEMS[line.test]
+        if not least <= len(line.systems) <= most:
+            count = f"{least} systems" + ("" if least == most else " or more")
+            raise ValueError(f"{path}:{number}: {line.test} takes {count}")
+        found.append(line)
+    return found
+
+
+class Run:
+    """One set, as measured at batch size 1, and resamples of its sentences.
+
+    Args:
+        found: what ``SET.json`` holds.
+
+    Attributes:
+        busy: why its times say little; empty where they do.
+
+    Raises:
+        ValueError: the run has no figures of single sentences.
+    """
+
+    def __init__(self, found: Dict[str, Any]) -> None:
+        (part,) = (part for part in found["runs"] if part["batch_size"] == 1)
+        if "by_sentence" not in part:
+            raise ValueError("has no figures of sentences: measure again with --by-sentence")
+        self._milliseconds = part["ms_by_batch"]
+        self._sentences = part["by_sentence"]
+        count = len(self._sentences["id"])
+        draws = numpy.random.default_rng(SEED).multinomial(
+            count, [1 / count] * count, size=RESAMPLES
+        )
+        # The first row is what was measured: every sentence once.
+        self._weights = numpy.vstack([numpy.ones((1, count)), draws])
+        threads, load = found["provenance"].get("threads"), (part["load_average"] or [0.0])[0]
+        self.busy = f"load average {load:.0f}" if threads and load > threads + 1 else ""
+
+    def has(self, system: str) -> bool:
+        """Whether it was measured."""
+        return system in self._sentences["systems"]
+
+    def _sums(self, column: Sequence[float]) -> Any:
+        return self._weights @ numpy.asarray(column, dtype=float)
+
+    def figure(self, name: str, system: str) -> Any:
+        """A figure of one system.
+
+        Returns:
+            float64 [1 + RESAMPLES]: as measured, then of each resample.
+
+        Raises:
+            ValueError: BLEU, where the data have no references.
+        """
+        columns = self._sentences["systems"][system]
+        if name == "tok":
+            return self._sums(columns["tokens"]) / self._sums(columns["iterations"])
+        if name == "speed":
+            return self._sums(self._milliseconds[BEAM]) / self._sums(self._milliseconds[system])
+        if columns["words"] is None:
+            raise ValueError("has no BLEU: the data have no references")
+        words, wanted = columns["words"], self._sentences["reference_words"]
+        matches = [self._sums(part) for part in columns["matches"]]
+        runs = [self._sums([max(0, count - n) for count in words]) for n in range(4)]
+        lengths, references = self._sums(words), self._sums(wanted)
+        return numpy.array(
+            [
+                BLEU.compute_bleu(
+                    [int(part[i]) for part in matches], [int(part[i]) for part in runs],
+                    int(lengths[i]), int(references[i]), smooth_method="exp",
+                ).score
+                for i in range(len(lengths))
+            ]
+        )  # fmt: skip
+
+
+def interval(values: Any) -> Tuple[float, float]:
+    """The 95 percent interval of a figure's resamples."""
+    low, high = numpy.percentile(values[1:], INTERVAL)
+    return float(low), float(high)
+
+
+def above(more: Any, less: Any) -> Result:
+    """Whether the first figure is above the second."""
+    low, high = interval(more - less)
+    verdict = HOLDS if low > 0 else FAILS if high <= 0 else UNDECIDED
+    return Result(verdict, f"{more[0] - less[0]:+.2f} [{low:+.2f}, {high:+.2f}]")
+
+
+def same(one: Any, other: Any) -> Result:
+    """Whether two figures differ by at most ``MARGIN`` of the second."""
+    low, high = interval(one / other)
+    inside = 1 - MARGIN <= low and high <= 1 + MARGIN
+    outside = high < 1 - MARGIN or low > 1 + MARGIN
+    verdict = HOLDS if inside else FAILS if outside else UNDECIDED
+    return Result(verdict, f"ratio {one[0] / other[0]:.3f} [{low:.3f}, {high:.3f}]")
+
+
+def together(results: Sequence[Result]) -> str:
+    """The verdict on what takes all of these to hold."""
+    verdicts = [result.verdict for result in results]
+    for worst in (FAILS, NOT_RUN, UNDECIDED):
+        if worst in verdicts:
+            return worst
+    return HOLDS
+
+
+def rising(figures: Sequence[Any]) -> Result:
+    """Whether each figure is above the one before it."""
+    steps = [above(high, low) for low, high in zip(figures, figures[1:])]
+    return Result(together(steps), "steps " + ", ".join(step.figures for step in steps))
+
+
+def peaking(figures: Sequence[Any]) -> Result:
+    """Whether the figures rise to an inner one and fall after it."""
+    inner = max(figures[1:-1], key=lambda figure: figure[0])
+    rise, fall = above(inner, figures[0]), above(inner, figures[-1])
+    words = f"highest inner one above the first {rise.figures}, above the last {fall.figures}"
+    return Result(together([rise, fall]), words)
+
+
+def judge(line: Line, run: Optional[Run]) -> Result:
+    """What a line of claims.tsv comes to.
+
+    Args:
+        line: the test.
+        run: its set; None where it was not measured.
+    """
+    if run is None or not all(run.has(system) for system in line.systems):
+        return Result(NOT_RUN, "-")
+    figures = [run.figure(line.figure, system) for system in line.systems]
+    if line.test in ("greater", "equal"):
+        found = (above if line.test == "greater" else same)(*figures)
+    else:
+        found = (rising if line.test == "rises" else peaking)(figures)
+    pairs = (f"{name} {figure[0]:.2f}" for name, figure in zip(line.systems, figures))
+    words = f"{', '.join(pairs)}: {found.figures}"
+    if line.figure == "speed" and run.busy:
+        return Result(UNDECIDED, f"{words}; the machine was busy ({run.busy})")
+    return Result(found.verdict, words)
+
+
+def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
+    """A table of the claims, and one of the tests behind them."""
+    by_claim: Dict[Tuple[str, str], List[Result]] = {}
+    for line, result in zip(lines, results):
+        by_claim.setdefault((line.claim, line.source), []).append(result)
+    claims = [[claim, source, together(found)] for (claim, source), found in by_claim.items()]
+    tests = [
+        [line.claim, f"{line.set}: {line.figure} {line.test}", result.verdict, result.figures]
+        for line, result in zip(lines, results)
+    ]
+    return "\n\n".join(
+        [
+            "The papers' claims, in our figures",
+            report.table(["claim", "where", "verdict"], claims),
+            report.table(["claim", "test", "verdict", "figures [95% interval]"], tests),
+            "- Intervals: paired bootstrap over the sentences; what lies within them is undecided.",
+        ]
+    )
+
+
+@reports("claims")
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = make_parser(__doc__)
+    parser.add_argument("claims", type=pathlib.Path, help="claims.tsv")
+    parser.add_argument("measured", type=pathlib.Path, help="folder of SET.json files")
+    parser.add_argument("--note", action="append", default=[], help="a line below the tables")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
+    options = parser.parse_args(arguments)
+    lines = read_lines(options.claims)
+    runs: Dict[str, Run] = {}
+    for name in {line.set for line in lines}:
+        path = options.measured / f"{name}.json"
+        if path.exists():
+            try:
+                runs[name] = Run(json.loads(path.read_text(encoding="utf-8")))
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
+    text = render(lines, [judge(line, runs.get(line.set)) for line in lines])
+    with replacing(options.output) as stream:
+        stream.write("\n".join([text, *(f"- {note}" for note in options.note)]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

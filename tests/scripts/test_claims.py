@@ -1,0 +1,176 @@
+"""The verdicts on the papers' claims follow from the figures of single sentences."""
+
+import json
+import random
+
+import claims
+import pytest
+from sacrebleu.metrics import BLEU
+
+COUNT = 120
+REFERENCES = [f"the {n} of all the {n + 1} lines is a long line of {n} words" for n in range(COUNT)]
+
+
+def blurred(share, seed):
+    """The references with this share of their words spoiled."""
+    rng = random.Random(seed)
+    return [
+        " ".join("bad" if rng.random() < share else word for word in line.split())
+        for line in REFERENCES
+    ]
+
+
+def system(tok=2.0, texts=REFERENCES, seed=1):
+    """Columns of a system with about so many tokens an iteration."""
+    rng = random.Random(seed)
+    tokens = [rng.randrange(10, 40) for _ in range(COUNT)]
+    steps = [max(1, round(t / tok + rng.gauss(0, 0.3))) for t in tokens]
+    ones = [BLEU().corpus_score([text], [[line]]) for text, line in zip(texts, REFERENCES)]
+    return {
+        "tokens": tokens,
+        "iterations": steps,
+        "words": [one.sys_len for one in ones],
+        "matches": [list(part) for part in zip(*(one.counts for one in ones))],
+    }
+
+
+def found(systems, milliseconds=None, load=0.5):
+    """What specdec-bench writes of these systems, as far as claims are judged by it."""
+    rng = random.Random(7)
+    part = {
+        "batch_size": 1,
+        "load_average": [load, load, load],
+        "ms_by_batch": {
+            name: [rng.uniform(0.9, 1.1) * each for _ in range(COUNT)]
+            for name, each in {"fairseq beam 5": 100.0, **(milliseconds or {})}.items()
+        },
+        "by_sentence": {
+            "id": list(range(COUNT)),
+            "reference_words": [len(line.split()) for line in REFERENCES],
+            "systems": systems,
+        },
+    }
+    return {"provenance": {"threads": 2}, "runs": [part]}
+
+
+def judged(test, *names, figure="tok", **measured):
+    line = claims.Line("It is so.", "000 Table 1", "base", figure, test, list(names))
+    return claims.judge(line, claims.Run(found(**measured)))
+
+
+def toks(**values):
+    return {name: system(tok) for name, tok in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("test", "values", "verdict"),
+    [
+        ("greater", (3.0, 2.0), "holds"),
+        ("greater", (2.0, 3.0), "does not hold"),
+        ("greater", (2.0, 2.0), "does not hold"),  # the same on every sentence
+        ("equal", (2.02, 2.0), "holds"),
+        ("equal", (2.5, 2.0), "does not hold"),
+        ("equal", (2.0, 2.5), "does not hold"),
+        ("rises", (2.0, 2.5, 3.0), "holds"),
+        ("rises", (2.0, 3.0, 2.5), "does not hold"),
+        ("peaks", (2.0, 3.0, 4.0, 3.0), "holds"),
+        ("peaks", (2.0, 3.0, 4.0), "does not hold"),  # still rising
+        ("peaks", (4.0, 3.0, 2.0), "does not hold"),
+        ("peaks", (2.0, 3.0, 3.0), "does not hold"),  # flat
+    ],
+)
+def test_a_clear_difference_decides(test, values, verdict):
+    systems = {f"k={n}": system(tok) for n, tok in enumerate(values)}
+    result = judged(test, *systems, systems=systems)
+    assert result.verdict == verdict, result
+    assert all(name in result.figures for name in systems)
+
+
+@pytest.mark.parametrize("test", ["greater", "equal"])
+def test_a_difference_within_the_noise_is_undecided(test):
+    one, other = system(2.0), system(2.0)
+    # Each is much worse on one sentence in 30, not on the same one.
+    for n in range(0, COUNT, 30):
+        one["iterations"][n] += 50
+        other["iterations"][n + 1] += 52
+    assert judged(test, "a", "b", systems={"a": one, "b": other}).verdict == "undecided"
+
+
+def test_speed_is_judged_by_the_times_unless_the_machine_was_busy():
+    systems = toks(a=2, b=2)
+    times = {"a": 20.0, "b": 40.0}
+    asked = {"figure": "speed", "systems": systems, "milliseconds": times}
+    result = judged("greater", "a", "b", **asked)
+    assert result.verdict == "holds" and "+2." in result.figures  # 5 times and 2.5 times
+    assert judged("greater", "b", "a", **asked).verdict == "does not hold"
+    busy = judged("greater", "a", "b", load=3.6, **asked)
+    assert busy.verdict == "undecided" and "the machine was busy (load average 4)" in busy.figures
+    # What does not depend on the times is decided all the same.
+    assert judged("greater", "a", "b", systems=toks(a=3, b=2), load=3.6).verdict == "holds"
+
+
+def test_bleu_is_the_corpus_s():
+    texts = {"good": blurred(0.05, 1), "bad": blurred(0.4, 2), "also good": blurred(0.05, 3)}
+    systems = {name: system(texts=lines) for name, lines in texts.items()}
+    run = claims.Run(found(systems))
+    for name, lines in texts.items():
+        expected = BLEU().corpus_score(lines, [REFERENCES]).score
+        assert run.figure("bleu", name)[0] == pytest.approx(expected)
+    assert judged("greater", "good", "bad", figure="bleu", systems=systems).verdict == "holds"
+    close = judged("greater", "good", "also good", figure="bleu", systems=systems)
+    assert close.verdict == "undecided"
+
+
+def test_a_claim_takes_all_its_tests():
+    by_name = {name: claims.Result(name, "") for name in ("holds", "undecided", "not run")}
+    fails = claims.Result("does not hold", "")
+    assert claims.together([by_name["holds"]] * 2) == "holds"
+    assert claims.together([by_name["holds"], by_name["undecided"]]) == "undecided"
+    assert claims.together([by_name["undecided"], by_name["not run"]]) == "not run"
+    assert claims.together([*by_name.values(), fails]) == "does not hold"
+
+
+def write(tmp_path, *lines, run=None):
+    (tmp_path / "claims.tsv").write_text("# head\n\n" + "\n".join(lines), encoding="utf-8")
+    if run is not None:
+        (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
+    words = [tmp_path / "claims.tsv", tmp_path, "--output", tmp_path / "claims.md"]
+    return claims.main([*map(str, words), "--note", "a note"])
+
+
+def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
+    lines = [
+        "A beats B\t000 Table 1\tbase\ttok\tgreater\ta; b",
+        "A beats B\t000 Table 1\tbase\ttok\trises\tb; a",
+        "C is fast\t004 Table 1\tother\tspeed\tgreater\tc; a",
+        "C is good\t004 Table 1\tbase\tbleu\tgreater\tc; a",
+    ]
+    assert write(tmp_path, *lines, run=found(toks(a=3, b=2))) == 0
+    text = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
+    assert ["A beats B", "000 Table 1", "holds"] in rows
+    assert ["C is fast", "004 Table 1", "not run"] in rows  # no such set
+    assert ["C is good", "base: bleu greater", "not run", "-"] in rows  # no such system
+    assert sum(row[:1] == ["A beats B"] for row in rows) == 3 and text.endswith("- a note\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: expected 6 fields"),
+        ("a\tb\tbase\ttime\tgreater\ta; b", "time greater: expected one of tok, speed, bleu"),
+        ("a\tb\tbase\ttok\tlarger\ta; b", "tok larger: expected one of"),
+        ("a\tb\tbase\ttok\tgreater\ta", "greater takes 2 systems"),
+        ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes 3 systems or more"),
+    ],
+)
+def test_a_line_that_says_nothing_is_named(tmp_path, caplog, line, message):
+    assert write(tmp_path, line) == 1
+    assert message in caplog.text
+
+
+def test_a_run_without_figures_of_sentences_is_named_with_the_remedy(tmp_path, caplog):
+    run = found(toks(a=2, b=2))
+    del run["runs"][0]["by_sentence"]
+    assert write(tmp_path, "a\tb\tbase\ttok\tgreater\ta; b", run=run) == 1
+    assert "base.json: has no figures of sentences: measure again with --by-sentence" in caplog.text
