@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import random
 import shlex
 import subprocess
 import sys
@@ -45,6 +46,31 @@ def run_recipe(tmp_path):
 def run_step(run_recipe):
     """Run a step of scripts/demo; the finished process."""
     return functools.partial(run_recipe, "demo")
+
+
+NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeile")]
+VERBS = [("opens", "öffnet"), ("closes", "schließt"), ("reads", "liest"), ("shows", "zeigt")]
+NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Frank", "Greta", "Hans", "Ida", "Jonas"]
+
+
+@pytest.fixture
+def own_text(tmp_path):
+    """Settings of scripts/demo that name an English and a German file of 300 sentences."""
+    rng = random.Random(1)
+    english, german = [], []
+    for _ in range(300):
+        noun, verb, other = rng.choice(NOUNS), rng.choice(VERBS), rng.choice(NOUNS)
+        name, friend = rng.sample(NAMES, 2)
+        english.append(f"{name} {verb[0]} the {noun[0]}, and {friend} sees the {other[0]} of it.")
+        german.append(f"{name} {verb[1]} die {noun[1]}, und {friend} sieht die {other[1]} davon.")
+    for suffix, lines in (("en", english), ("de", german)):
+        (tmp_path / f"own.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {
+        "EN_FILE": tmp_path / "own.en",
+        "DE_FILE": tmp_path / "own.de",
+        "HELDOUT": 5,
+        "MERGES": 60,
+    }
 
 
 TINY = (

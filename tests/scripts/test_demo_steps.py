@@ -1,37 +1,11 @@
 """The demo's steps as a user runs them, on a tiny text: results, resumption, provenance, errors."""
 
 import json
-import pathlib
 import random
 import shutil
 
 import pytest
-
-REPO = pathlib.Path(__file__).resolve().parents[2]
-
-NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeile")]
-VERBS = [("opens", "öffnet"), ("closes", "schließt"), ("reads", "liest"), ("shows", "zeigt")]
-NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Frank", "Greta", "Hans", "Ida", "Jonas"]
-
-
-@pytest.fixture
-def own_text(tmp_path):
-    """Settings that name an English and a German file of 300 sentences."""
-    rng = random.Random(1)
-    english, german = [], []
-    for _ in range(300):
-        noun, verb, other = rng.choice(NOUNS), rng.choice(VERBS), rng.choice(NOUNS)
-        name, friend = rng.sample(NAMES, 2)
-        english.append(f"{name} {verb[0]} the {noun[0]}, and {friend} sees the {other[0]} of it.")
-        german.append(f"{name} {verb[1]} die {noun[1]}, und {friend} sieht die {other[1]} davon.")
-    for suffix, lines in (("en", english), ("de", german)):
-        (tmp_path / f"own.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return {
-        "EN_FILE": tmp_path / "own.en",
-        "DE_FILE": tmp_path / "own.de",
-        "HELDOUT": 5,
-        "MERGES": 60,
-    }
+from conftest import NAMES, NOUNS, REPO
 
 
 def lines(path):

@@ -287,11 +287,12 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
         "000 Table 5\ten-de\tGAD++\tbase\tgad++\titer=4.0 bleu=28.89\n"
         "000 Table 5\ten-de\tNAR drafter\t-\t-\titer=1.6 bleu=26.48\n"
         "004 Table 8\ten-de\tGAD\tbase\tgad\tmemory_mb@4=519.8 ms.drafter= ms_iter.drafter=0.31 "
-        "text.sacrebleu=28.2\n"
+        "share.drafter= text.sacrebleu=28.2\n"
         "000 Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
         encoding="utf-8",
     )
-    row = {"system": "gad", "iter": 5.0, "bleu": 20.5, "ms_by_section": {"drafter": 1.5}}
+    row = {"system": "gad", "iter": 5.0, "bleu": 20.5}
+    row["ms_by_section"] = {"drafter": 1.5, "verifier": 2.5, "rest": 1.0}
     run = {
         "runs": [
             {"batch_size": 1, "rows": [row]},
@@ -321,9 +322,22 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
     assert cells[5][3::2] == [
         "ms, drafter here",
         "ms, drafter, an iteration here",
+        "% of time, drafter here",
         "sacreBLEU here",
     ]
-    assert cells[7] == ["GAD", "77.00", "519.8", "1.50", "-", "0.30", "0.31", "19.25", "28.2"]
+    assert cells[7] == [
+        "GAD",
+        "77.00",
+        "519.8",
+        "1.50",
+        "-",
+        "0.30",
+        "0.31",
+        "30.00",
+        "-",
+        "19.25",
+        "28.2",
+    ]
     assert "32.18" not in text and "- base: device a toy" in text and "- toy" in text
 
 

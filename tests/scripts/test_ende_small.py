@@ -1,0 +1,145 @@
+"""scripts/ende_small: a corpus and models for one machine, the papers' tables and claims."""
+
+import json
+import os
+
+import claims
+import devices
+import pytest
+from conftest import REPO, STAND_IN
+
+RECIPE = REPO / "scripts" / "ende_small"
+HOME = "ende_small/en-de"
+STOCK = {"fairseq beam 5", "fairseq beam 1"}
+
+
+def table(name):
+    lines = (RECIPE / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
+def test_claims_are_about_systems_of_one_set():
+    systems = {}
+    for _, group, _, _, name, *_ in table("systems.tsv"):
+        systems.setdefault(group, set(STOCK)).add(name)
+    lines = claims.read_lines(RECIPE / "claims.tsv")
+    for line in lines:
+        assert set(line.systems) <= systems[line.set], line
+    # What issue after issue asks of a reproduction: each has a test at least.
+    words = " ".join(line.claim for line in lines)
+    for claim in ("12+2 beats 6+6", "rises, then falls, with k", "BLEU", "Distillation", "big"):
+        assert claim in words, claim
+
+
+@pytest.fixture
+def dry(dry_run):
+    """A dry run of the recipe whose corpus and verifier seem to be there."""
+    tools = dry_run.run.keywords["PYTHON"].parent
+    (tools / "torchrun").write_text(STAND_IN)
+    (tools / "torchrun").chmod(0o755)
+    names = ["dict.en.txt", "train.en-de.en.bin", "train.en-de.de.bin"]
+    names += [f"{split}.en-de.en.bin" for split in ("valid", "test")]
+    for home in ("bin", "en-de/distilled"):
+        dry_run.add(*(f"ende_small/{home}/{name}" for name in names))
+    dry_run.add(f"{HOME}/models/verifier/model.pt")
+    return dry_run
+
+
+def overrides_of(dry, **settings):
+    """The last value of every override that a training is started with, by its name."""
+    dry.run("ende_small", "04_train_drafter", GPUS=2, **settings)
+    (words,) = dry.calls()
+    return dict(word.lstrip("+").split("=", 1) for word in words if "=" in word)
+
+
+def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(dry):
+    found = overrides_of(dry, MODELS="nar_drafter", PRECISION="bf16")
+    assert found["task.data"] == f"'$WORK/{HOME}/distilled'"
+    assert found["model.init_encoder_from"] == f"'$WORK/{HOME}/models/verifier/model.pt'"
+    assert found["optimization.max_update"] == "2000" and found["model.block_size"] == "10"
+    assert found["optimization.update_freq"] == "[1]" and found["dataset.max_tokens"] == "1800"
+    assert (found["common.bf16"], found["common.fp16"]) == ("true", "false")
+    raw = overrides_of(dry, MODELS="spec_drafter_raw", PRECISION="fp32", UPDATES=7)
+    assert raw["task.data"] == "'$WORK/ende_small/bin'" and "common.bf16" not in raw
+    assert raw["optimization.max_update"] == "7"
+
+
+def test_the_processor_chooses_bf16_where_the_recipe_wants_it(dry, tmp_path, capsys):
+    for text, able in (("flags\t: fpu avx512_bf16 amx\n", True), ("flags : avx512f\n", False)):
+        (tmp_path / "cpuinfo").write_text(text)
+        assert devices.computes_in_bf16(tmp_path / "cpuinfo") is able
+    assert not devices.computes_in_bf16(tmp_path / "absent")
+    here = "bf16" if devices.computes_in_bf16() else "fp32"
+    for words, precision in ((["--cpu", "--bf16"], here), (["--cpu"], "fp32")):
+        assert devices.main(words) == 0
+        assert capsys.readouterr().out == f"1 {precision} cpu\n"
+    done = dry.run("ende_small", "04_train_drafter", GPUS=2, MODELS="nar_drafter")
+    assert f"2 processes on 1 nodes, {here}, cpu" in done.stderr
+    done = dry.run("wmt14_ende", "02_train_teacher", MODELS="verifier")
+    assert "1 processes on 1 nodes, fp32, cpu" in done.stderr
+
+
+def test_splits_are_measured_with_figures_of_sentences_for_the_claims(dry):
+    dry.add(f"{HOME}/models/spec_drafter/model.pt", f"{HOME}/models/spec_drafter_25/model.pt")
+    settings = {"SENTENCES": 20, "VALID_SENTENCES": 50, "TABLE_SETS": "drafters blocks"}
+    dry.run("ende_small", "06_table", check=False, **settings)
+    calls = [words for words in dry.calls() if words[0] == "specdec-bench"]
+    assert all("--by-sentence" in words for words in calls)
+    limits = {w[w.index("--gen-subset") + 1]: w[w.index("--limit") + 1] for w in calls}
+    assert limits == {"test": "20", "valid": "50"}
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "remedy"),
+    [
+        ("01_prepare", {"DIRECTION": "de-en"}, "DIRECTION: de-en: the verifier and the tables"),
+        ("01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
+        ("03_heads", {"MODELS": "head_4"}, "MODELS: head_4 is no model"),
+        ("04_train_drafter", {"CPU_PRECISION": "int8"}, "CPU_PRECISION: int8 is neither"),
+    ],
+)
+def test_mistakes_are_named_with_their_remedy(dry, step, settings, remedy):
+    done = dry.run("ende_small", step, check=False, **settings)
+    assert done.returncode != 0
+    assert remedy in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_verifier_of_other_subwords_is_refused_until_one_fits(run_recipe, own_text, tmp_path):
+    done = run_recipe("ende_small", "01_prepare", check=False, **own_text)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "knows other subwords than the corpus" in done.stderr
+    assert "bash scripts/demo/03_verifier.sh" in done.stderr
+    (tmp_path / "own.pt").write_text("a verifier\n")
+    fits = {"VERIFIER": tmp_path / "own.pt", "DICTIONARIES": tmp_path / "work/bin/ende"}
+    run_recipe("ende_small", "01_prepare", **own_text, **fits)
+    home = tmp_path / "work/ende_small"
+    assert (home / "en-de/models/verifier/model.pt").read_text() == "a verifier\n"
+    assert not (home / "en-de/models/attached").exists()  # the demo pair's reads another one
+    assert os.path.samefile(home / "bin", tmp_path / "work/bin/ende")
+    assert (home / "raw/test.de").is_file()
+    again = run_recipe("ende_small", "01_prepare", **own_text, **fits)
+    assert "done before" in again.stderr
+
+
+@pytest.mark.slow
+def test_smoke_from_the_verifier_to_the_claims(run_recipe, tmp_path):
+    settings = {
+        "PROFILE": "smoke", "SENTENCES": 3, "TABLE_SETS": "drafters blocks", "UPDATES": 3,
+        "MODELS": "verifier attached heads_4 spec_drafter", "HEAD_UPDATES": 2,
+    }  # fmt: skip
+    done = run_recipe("ende_small", "run_all", **settings)
+    out = tmp_path / "work/ende_small.smoke/en-de"
+    rows = json.loads((out / "bench/drafters.json").read_text(encoding="utf-8"))["runs"][0]["rows"]
+    identical = {row["system"]: row["identical_percent"] for row in rows}
+    assert identical["gad 12+2"] == identical["gad attached"] == identical["heads"] == 100
+    tok = {row["system"]: row["tok"] for row in rows}
+    assert tok["gad attached"] > 3  # the demo pair's own drafter, on its own sentences
+    assert "004 Table 2" in done.stdout and "The papers' claims, in our figures" in done.stdout
+    assert done.stdout.endswith((out / "claims.md").read_text(encoding="utf-8"))
+    verdicts = [
+        line.split("|")[3].strip() for line in done.stdout.splitlines() if "| A drafter" in line
+    ]
+    assert verdicts[0] in ("holds", "does not hold", "undecided")
+    assert "not run" in done.stdout  # of what MODELS leaves out
+    again = run_recipe("ende_small", "run_all", **settings)
+    assert again.stderr.count("done before") >= 6
