@@ -50,7 +50,7 @@ note_systems() {
     for set in "$@"; do text+="$set:${SET_SYSTEMS[$set]:-}"$'\n'; done
     text=${text//"$OUT"/.}
     if [[ -e $record && $(cat "$file" 2> /dev/null) != "${text%$'\n'}" ]]; then
-        log "other systems than before: measuring $* again"
+        log "other systems or settings than before: measuring $* again"
         rm "$record"
     fi
     mkdir -p "$(dirname "$file")"
@@ -124,12 +124,21 @@ decode_step() {
     record "$DECODED/provenance.json" "${inputs[@]}" -- "$DECODED"
 }
 
-# bench_set SET: $OUT/bench/SET.{json,md}. VALID_SENTENCES (default: SENTENCES): of sets on the valid split.
+# sentences_of SET: how many of its sentences are measured; 0 for all. VALID_SENTENCES (default: SENTENCES)
+# is for sets on the valid split.
+sentences_of() {
+    case ${SET_SPLIT[$1]} in
+        valid) printf '%s\n' "${VALID_SENTENCES:-$SENTENCES}" ;;
+        *) printf '%s\n' "$SENTENCES" ;;
+    esac
+}
+
+# bench_set SET: $OUT/bench/SET.{json,md}.
 bench_set() {
-    local set=$1 systems flags=() more lengths count=$SENTENCES
+    local set=$1 systems flags=() more lengths count
     eval "systems=(${SET_SYSTEMS[$set]})"
     if $ON_CPU; then flags+=(--cpu); elif [[ $PRECISION == fp16 ]]; then flags+=(--fp16); fi
-    if [[ ${SET_SPLIT[$set]} == valid ]]; then count=${VALID_SENTENCES:-$SENTENCES}; fi
+    count=$(sentences_of "$set")
     if [[ $count != 0 ]]; then flags+=(--limit "$count"); fi
     if [[ -e $RECIPE/claims.tsv ]]; then flags+=(--by-sentence); fi
     case " $MEMORY_SETS " in
@@ -158,7 +167,8 @@ table_step() {
         case " ${TABLE_SETS:-$set} " in *" $set "*) ;; *) continue ;; esac
         COMMANDS=()
         mapfile -t used < <(printf '%s' "${SET_USED[$set]}")
-        note_systems "$OUT/bench/$set.systems" "$OUT/bench/$set.provenance.json" "" "$set"
+        note_systems "$OUT/bench/$set.systems" "$OUT/bench/$set.provenance.json" \
+            "sentences: $(sentences_of "$set"); " "$set"
         inputs=("${used[@]}" "$OUT/bench/$set.systems" "$BIN/${SET_SPLIT[$set]}.$PAIR.$SRC.bin")
         shown+=("$OUT/bench/$set.json")
         finished "$OUT/bench/$set.provenance.json" "${inputs[@]}" && continue

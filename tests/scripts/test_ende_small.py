@@ -87,6 +87,10 @@ def test_splits_are_measured_with_figures_of_sentences_for_the_claims(dry):
     assert all("--by-sentence" in words for words in calls)
     limits = {w[w.index("--gen-subset") + 1]: w[w.index("--limit") + 1] for w in calls}
     assert limits == {"test": "20", "valid": "50"}
+    done = dry.run("ende_small", "06_table", check=False, **dict(settings, VALID_SENTENCES=60))
+    (words,) = [words for words in dry.calls() if words[0] == "specdec-bench"]
+    assert words[words.index("--limit") + 1] == "60"
+    assert "measuring blocks again" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -326,18 +326,8 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
         "sacreBLEU here",
     ]
     assert cells[7] == [
-        "GAD",
-        "77.00",
-        "519.8",
-        "1.50",
-        "-",
-        "0.30",
-        "0.31",
-        "30.00",
-        "-",
-        "19.25",
-        "28.2",
-    ]
+        "GAD", "77.00", "519.8", "1.50", "-", "0.30", "0.31", "30.00", "-", "19.25", "28.2",
+    ]  # fmt: skip
     assert "32.18" not in text and "- base: device a toy" in text and "- toy" in text
 
 
