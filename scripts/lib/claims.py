@@ -6,12 +6,12 @@ run of ``specdec-bench --by-sentence`` (``SET.json``), the figure ``tok`` (token
 
 - ``greater``: the first has more than the second.
 - ``equal``: the two differ by at most 5 percent.
-- ``rises``: each has more than the one before it.
+- ``rises``: the last has more than the first, and none less than the one before it.
 - ``peaks``: the figure rises to one that is neither the first nor the last, and falls after it.
 
 A test holds, or does not, where a 95 percent interval (paired bootstrap over sentences) says so,
-and is undecided otherwise; so is one of speed that was measured on a busy machine. A claim holds
-where all its tests do, and does not where one does not.
+and is undecided otherwise; so is one on fewer than 30 sentences, and one of speed that was measured
+on a busy machine. A claim holds where all its tests do, and does not where one does not.
 """
 
 import json
@@ -34,6 +34,7 @@ SYSTEMS = {"greater": (2, 2), "equal": (2, 2), "rises": (2, 99), "peaks": (3, 99
 BEAM = "fairseq beam 5"
 MARGIN = 0.05  # relative, of equal figures
 RESAMPLES = 1000
+LEAST = 30  # sentences from which an interval says something
 SEED = 1
 INTERVAL = (2.5, 97.5)  # percentiles
 
@@ -90,6 +91,7 @@ class Run:
         found: what ``SET.json`` holds.
 
     Attributes:
+        sentences: how many were decoded.
         busy: why its times say little; empty where they do.
 
     Raises:
@@ -102,7 +104,7 @@ class Run:
             raise ValueError("has no figures of sentences: measure again with --by-sentence")
         self._milliseconds = part["ms_by_batch"]
         self._sentences = part["by_sentence"]
-        count = len(self._sentences["id"])
+        self.sentences = count = len(self._sentences["id"])
         draws = numpy.random.default_rng(SEED).multinomial(
             count, [1 / count] * count, size=RESAMPLES
         )
@@ -158,7 +160,7 @@ def interval(values: Any) -> Tuple[float, float]:
 def above(more: Any, less: Any) -> Result:
     """Whether the first figure is above the second."""
     low, high = interval(more - less)
-    verdict = HOLDS if low > 0 else FAILS if high <= 0 else UNDECIDED
+    verdict = HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED
     return Result(verdict, f"{more[0] - less[0]:+.2f} [{low:+.2f}, {high:+.2f}]")
 
 
@@ -181,9 +183,12 @@ def together(results: Sequence[Result]) -> str:
 
 
 def rising(figures: Sequence[Any]) -> Result:
-    """Whether each figure is above the one before it."""
+    """Whether the last figure is above the first, and none below the one before it."""
     steps = [above(high, low) for low, high in zip(figures, figures[1:])]
-    return Result(together(steps), "steps " + ", ".join(step.figures for step in steps))
+    whole = above(figures[-1], figures[0])
+    falls = any(step.verdict == FAILS for step in steps)
+    words = f"in all {whole.figures}, steps {', '.join(step.figures for step in steps)}"
+    return Result(FAILS if falls else whole.verdict, words)
 
 
 def peaking(figures: Sequence[Any]) -> Result:
@@ -210,27 +215,29 @@ def judge(line: Line, run: Optional[Run]) -> Result:
         found = (rising if line.test == "rises" else peaking)(figures)
     pairs = (f"{name} {figure[0]:.2f}" for name, figure in zip(line.systems, figures))
     words = f"{', '.join(pairs)}: {found.figures}"
+    if run.sentences < LEAST:
+        return Result(UNDECIDED, f"{words}; of {run.sentences} sentences only")
     if line.figure == "speed" and run.busy:
         return Result(UNDECIDED, f"{words}; the machine was busy ({run.busy})")
     return Result(found.verdict, words)
 
 
 def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
-    """A table of the claims, and one of the tests behind them."""
+    """A table of the claims, and a list of the tests behind them."""
     by_claim: Dict[Tuple[str, str], List[Result]] = {}
     for line, result in zip(lines, results):
         by_claim.setdefault((line.claim, line.source), []).append(result)
     claims = [[claim, source, together(found)] for (claim, source), found in by_claim.items()]
     tests = [
-        [line.claim, f"{line.set}: {line.figure} {line.test}", result.verdict, result.figures]
-        for line, result in zip(lines, results)
+        f"- {line.claim} ({line.set}, {line.figure} {line.test}): {found.verdict}. {found.figures}"
+        for line, found in zip(lines, results)
     ]
     return "\n\n".join(
         [
             "The papers' claims, in our figures",
             report.table(["claim", "where", "verdict"], claims),
-            report.table(["claim", "test", "verdict", "figures [95% interval]"], tests),
-            "- Intervals: paired bootstrap over the sentences; what lies within them is undecided.",
+            "Tests, with 95% intervals (paired bootstrap over the sentences):",
+            "\n".join(tests),
         ]
     )
 
@@ -255,7 +262,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                 raise ValueError(f"{path}: {error}") from error
     text = render(lines, [judge(line, runs.get(line.set)) for line in lines])
     with replacing(options.output) as stream:
-        stream.write("\n".join([text, *(f"- {note}" for note in options.note)]) + "\n")
+        stream.write("\n".join([text, "", *(f"- {note}" for note in options.note)]) + "\n")
     return 0
 
 

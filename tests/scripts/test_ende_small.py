@@ -25,7 +25,7 @@ def test_claims_are_about_systems_of_one_set():
     lines = claims.read_lines(RECIPE / "claims.tsv")
     for line in lines:
         assert set(line.systems) <= systems[line.set], line
-    # What issue after issue asks of a reproduction: each has a test at least.
+    # What a reproduction has to check: each has a test at least.
     words = " ".join(line.claim for line in lines)
     for claim in ("12+2 beats 6+6", "rises, then falls, with k", "BLEU", "Distillation", "big"):
         assert claim in words, claim
