@@ -128,7 +128,7 @@ def test_a_verifier_of_other_subwords_is_refused_until_one_fits(run_recipe, own_
 @pytest.mark.slow
 def test_smoke_from_the_verifier_to_the_claims(run_recipe, tmp_path):
     settings = {
-        "PROFILE": "smoke", "SENTENCES": 3, "TABLE_SETS": "drafters blocks", "UPDATES": 3,
+        "PROFILE": "smoke", "SENTENCES": 3, "TABLE_SETS": "drafters", "UPDATES": 2, "SAVE_EVERY": 1,
         "MODELS": "verifier attached heads_4 spec_drafter", "HEAD_UPDATES": 2,
     }  # fmt: skip
     done = run_recipe("ende_small", "run_all", **settings)
