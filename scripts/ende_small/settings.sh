@@ -1,7 +1,7 @@
 # The papers' translation tables at the scale of one machine: what the steps share. Source it.
 # VERIFIER=FILE (default: the demo pair's), DICTIONARIES=FOLDER (of the verifier's dict.en.txt, dict.de.txt
 # and codes; default: VERIFIER's), ATTACHED=FILE (a drafter that reads this verifier; default: the demo
-# pair's, none for another VERIFIER), UPDATES=2000 of every drafter.
+# pair's, none for another VERIFIER), UPDATES=2000 of every drafter, RECIPE_NOTE: what the tables say of it.
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # scripts/lib/translation.sh reads what is set here
 
@@ -21,7 +21,7 @@ TEACHER=verifier
 DECODE_SETS="base"
 MEMORY_SETS=""
 TEXT_FLAGS=""
-RECIPE_NOTE="262,540 pairs of Debian packages (scripts/demo), models 256 wide, $UPDATES updates of each drafter"
+: "${RECIPE_NOTE:=262,540 pairs of Debian packages (scripts/demo), models 256 wide, $UPDATES updates of each drafter}"
 # What 2 CPU cores train in half an hour: the published shape, narrower, on one batch of 1,800 tokens.
 SMALL="optimization.update_freq=[1] optimization.max_update=$UPDATES optimization.lr=[0.001]
  optimization.clip_norm=10.0 lr_scheduler.warmup_updates=300 optimizer.weight_decay=0.0
