@@ -4,8 +4,16 @@ Importing the package mends what fairseq alone gets wrong with the installed tor
 ``compat``), then registers the tasks, models and criterions. It prints nothing.
 """
 
-from . import compat
-from .version import __version__
+if __name__ != "fairseq_specdec":
+    # fairseq calls a --user-dir as its folder is called; the commands import it by its own name,
+    # and two of it cannot be registered.
+    raise ImportError(
+        f"--user-dir {__path__[0]}: the plugin works under its own name only; "
+        "call the folder, or the link to it, fairseq_specdec"
+    )
+
+from . import compat  # noqa: E402
+from .version import __version__  # noqa: E402
 
 compat.apply()
 

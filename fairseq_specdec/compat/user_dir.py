@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Set
+from typing import Any, Callable, Set
+
+from .patch import wrap_once
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def know_own_folder() -> None:
@@ -11,17 +15,39 @@ def know_own_folder() -> None:
 
     Fault: after ``import fairseq_specdec``, ``--user-dir fairseq_specdec`` of an installed copy is
     resolved to ``.../fairseq/../fairseq_specdec``, compared unnormalised with the package's path,
-    and refused as "not globally unique". Versions: all.
+    and refused as "not globally unique"; so is a link to the package. Versions: all.
     """
     import fairseq
-    from fairseq.utils import import_user_module
+    from fairseq import utils
 
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    wrap_once(utils, "import_user_module", "own folder", import_unless_own)
     beside_fairseq = os.path.join(
-        os.path.dirname(fairseq.__file__), "..", os.path.basename(package)
+        os.path.dirname(fairseq.__file__), "..", os.path.basename(PACKAGE)
     )
-    memo: Set[str] = getattr(import_user_module, "memo", set())
-    memo.add(package)
-    if os.path.exists(beside_fairseq) and os.path.samefile(beside_fairseq, package):
+    memo: Set[str] = getattr(utils.import_user_module, "memo", set())
+    memo.add(PACKAGE)
+    if os.path.exists(beside_fairseq) and os.path.samefile(beside_fairseq, PACKAGE):
         memo.add(beside_fairseq)
-    import_user_module.memo = memo
+    utils.import_user_module.memo = memo
+
+
+def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
+    """``import_user_module``, but for this package under whatever path.
+
+    Args:
+        original: fairseq's.
+        args: settings that may hold ``user_dir``.
+
+    Raises:
+        ImportError: it is another copy of this package; two cannot be registered with fairseq.
+    """
+    folder = getattr(args, "user_dir", None)
+    if folder and os.path.isdir(folder):
+        if os.path.samefile(folder, PACKAGE):
+            return
+        if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
+            raise ImportError(
+                f"--user-dir {folder}: another copy of the plugin has been imported already; give "
+                f"--user-dir {PACKAGE}, or uninstall that one"
+            )
+    original(args)
