@@ -269,8 +269,9 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     """
     asked = session.read(words)
     bench = Bench(asked, words)
+    left = bench.left
     try:
-        for size in bench.left:
+        for size in left:
             bench.measure(size)
             bench.write()  # so that a kill costs one batch size
     finally:
@@ -278,6 +279,8 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     if not asked.args.no_memory and bench.run["memory"] is None:
         bench.measure_memory()
         bench.write()
+    elif not left:
+        bench.write()  # the kill may have come between one file and the next
     say(bench.markdown())
     return bench.run
 

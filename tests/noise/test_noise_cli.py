@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from killing import Command, killed_at
 from terminals import own_logging, terminal_on_stderr
 
 from fairseq_specdec.noise import chunks as chunks_module
@@ -116,29 +117,6 @@ def test_a_killed_run_goes_on_where_it_was(noise, monkeypatch):
     assert corpus(noise("out")) == whole and made == []
 
 
-def killed_at(run, moment):
-    """Run in a process of its own that is killed (SIGKILL) when it renames for the n-th time."""
-    pid = os.fork()
-    if pid == 0:
-        left, renames = [moment], (os.replace, os.rename)
-
-        def dying(rename):
-            def renamed(*paths):
-                left[0] -= 1
-                if left[0] < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                rename(*paths)
-
-            return renamed
-
-        os.replace, os.rename = map(dying, renames)
-        try:
-            run()
-        finally:
-            os._exit(0)
-    return os.waitpid(pid, 0)[1] == signal.SIGKILL
-
-
 def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text):
     lines = text.read_bytes().split(b"\n")
     text.write_bytes(b"\n".join([*lines, *lines[:3], b"", b" \t", b"\xe6\x88\x91 ok"]))
@@ -155,6 +133,52 @@ def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text
     for moment in range(4, 8):
         killed_at(lambda moment=moment: noise("often"), moment)
     assert corpus(noise("often")) == whole
+
+
+def test_interrupted_at_any_moment_too(noise, text):
+    whole = corpus(noise("whole"))
+    interrupts = 0
+    while killed_at(lambda name=f"out{interrupts}": noise(name), interrupts, signal.SIGINT):
+        dest = text.parent / f"out{interrupts}"
+        assert not dest.exists() and not list(text.parent.glob("*.parts/**/*.tmp-*"))
+        assert corpus(noise(dest.name)) == whole and not list(text.parent.glob("*.parts"))
+        interrupts += 1
+    assert interrupts == 11
+
+
+def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
+    """SIGKILL, then SIGINT, wherever it happens to be; the third run ends it."""
+    text.write_text("".join(f"The file {n} is in the  table cell .\n" for n in range(6_000)))
+    whole = corpus(noise("whole", "--chunk-size", 6_000))
+    assert whole[1].count(b"\n") == 6_000
+    dest, done = tmp_path / "out", set()
+
+    def chunks():
+        return set(tmp_path.glob("out.parts/*/chunk-*.txt"))
+
+    def more_than(count):
+        return lambda: len(chunks()) > count
+
+    for how in (signal.SIGKILL, signal.SIGINT):
+        command = Command(
+            "fairseq_specdec.noise.cli", text, "--dest", dest, "--confusion-sets",
+            tmp_path / "sets.tsv", "--chunk-size", 8,
+        )  # fmt: skip
+        assert command.stop_when(more_than(len(done) + 20), how) == -how
+        assert not dest.exists()
+        assert done < chunks() and len(chunks()) < 750, "in the midst of it"
+        done = chunks()
+        assert all(path.read_bytes().count(b"\n") == 8 for path in done)
+    real, again = chunks_module.Chunks.write_lines, []
+
+    def counts(self, chunk, lines):
+        again.append(chunk)
+        real(self, chunk, lines)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks_module.Chunks, "write_lines", counts)
+        assert corpus(noise("out")) == whole
+    assert len(again) == len(set(again)) == 750 - len(done), "none twice, none left out"
 
 
 def test_a_kill_while_publishing_leaves_nothing_half_done(noise, monkeypatch):

@@ -1,0 +1,83 @@
+"""specdec-bench that is killed and goes on: every size measured once, no file half written."""
+
+import json
+import signal
+
+import pytest
+from killing import Command, killed_at
+
+WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size"]
+SURE = ("system", "tok", "iter", "bleu", "output_tokens", "identical_percent", "lossless")
+
+
+def sure(result):
+    """What does not depend on time."""
+    return [
+        (part["batch_size"], [{name: row[name] for name in SURE} for row in part["rows"]])
+        for part in result["runs"]
+    ]
+
+
+def whole(folder):
+    """The files of a run that was killed: absent or whole, and none under a final name else."""
+    final = {path.name for path in folder.iterdir() if ".tmp-" not in path.name}
+    assert final <= {"x.json", "x.md"}
+    read = json.loads((folder / "x.json").read_text()) if "x.json" in final else {"runs": []}
+    if "x.md" in final:
+        tables = (folder / "x.md").read_text()
+        sizes = [part["batch_size"] for part in read["runs"]]
+        # Written after the JSON, so it may lack the last size.
+        told = sum(f"sentences, batch {size}," in tables for size in sizes)
+        assert told in (len(sizes), len(sizes) - 1) and tables.endswith("\n")
+    return read["runs"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_at_any_rename_and_resumed(how, bench, tmp_path):
+    undisturbed, _ = bench(*WORDS, "1,2", "--json", tmp_path / "undisturbed.json")
+    kills = 0
+    while True:
+        folder = tmp_path / f"out{kills}"
+        folder.mkdir()
+        files = ["--json", folder / "x.json", "--markdown", folder / "x.md"]
+        if not killed_at(lambda files=files: bench(*WORDS, "1,2", *files), kills, how):
+            break
+        before = whole(folder)
+        assert len(before) == (kills + 1) // 2
+        if how == signal.SIGINT:
+            assert not list(folder.glob("*.tmp-*"))
+        result, printed = bench(*WORDS, "1,2", *files, "--resume")
+        assert result["runs"][: len(before)] == before, "what was measured stands"
+        assert sure(result) == sure(undisturbed)
+        assert json.loads((folder / "x.json").read_text()) == result
+        assert (folder / "x.md").read_text() == printed
+        kills += 1
+    assert kills == 4, "two files for each of two sizes"
+
+
+@pytest.mark.slow
+def test_the_command_is_killed_while_it_measures(pair, tmp_path):
+    words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--threads", 1]
+    words += ["--no-memory", *WORDS, "1,2,3"]
+    files = ["--json", tmp_path / "x.json", "--markdown", tmp_path / "x.md"]
+
+    def command(*more):
+        return Command("fairseq_specdec.bench.cli", *words, *more)
+
+    def more_than(count):
+        return lambda: len(whole(tmp_path)) > count
+
+    parts = []
+    for how in (signal.SIGKILL, signal.SIGINT):
+        assert command(*files, "--resume").stop_when(more_than(len(parts)), how) == -how
+        measured = whole(tmp_path)
+        assert measured[: len(parts)] == parts and len(parts) < len(measured) < 3
+        parts = measured
+    printed = command(*files, "--resume").finish()
+    result = json.loads((tmp_path / "x.json").read_text())
+    assert result["runs"][: len(parts)] == parts
+    assert [part["batch_size"] for part in result["runs"]] == [1, 2, 3]
+    assert len(result["provenance"]["resumed"]) == 2
+    assert (tmp_path / "x.md").read_text() == printed
+    command("--json", tmp_path / "undisturbed.json").finish()
+    assert sure(result) == sure(json.loads((tmp_path / "undisturbed.json").read_text()))
