@@ -69,17 +69,17 @@ def allow_checkpoint_types() -> None:
     global". Versions: every fairseq on torch >= 2.6.
 
     A checkpoint that names anything outside ``checkpoint_types`` is still refused, and runs no
-    code. On torch < 2.6 see ``check_checkpoints_on_old_torch``.
+    code. On torch < 2.10 see ``check_checkpoints_on_old_torch``.
     """
     # By version: add_safe_globals of 2.4 and 2.5 accepts the (object, name) form and fails later.
-    if torch_checks():
+    if torch.__version__ >= (2, 6):  # type: ignore[operator]  # TorchVersion compares with tuples
         # A set of allowed objects: adding them again changes nothing.
         torch.serialization.add_safe_globals(checkpoint_types())
 
 
 def torch_checks() -> bool:
-    """Whether this torch checks checkpoints itself."""
-    return bool(torch.__version__ >= (2, 6))  # type: ignore[operator]
+    """Whether this torch checks checkpoints itself, and does it well (CVE-2026-24747)."""
+    return bool(torch.__version__ >= (2, 10))  # type: ignore[operator]
 
 
 @functools.lru_cache(maxsize=1)
@@ -111,11 +111,13 @@ class _CheckingTorch(types.ModuleType):
 
 
 def check_checkpoints_on_old_torch() -> None:
-    """Read checkpoints by the list of ``checkpoint_types`` on torch < 2.6 too.
+    """Read checkpoints by the list of ``checkpoint_types`` on torch < 2.10 too.
 
     Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file says, so that a
     checkpoint can run any command. (``weights_only`` is no help there: torch 1.13 has it, and reads
-    no floating-point number in it, let alone a Namespace.) Versions: torch < 2.6.
+    no floating-point number in it, let alone a Namespace; up to 2.5 a file can get round it,
+    CVE-2025-32434.) From 2.6 to 2.9 torch checks what a file names, and a file can still corrupt
+    memory (CVE-2026-24747). Versions: torch < 2.10.
 
     Only fairseq's ``checkpoint_utils`` is concerned; ``torch.load`` itself stays as it is.
     """

@@ -1,4 +1,4 @@
-"""Reading checkpoints on torch < 2.6 by the list of types that torch >= 2.6 is held to."""
+"""Reading checkpoints on torch < 2.10 by the list of types that later ones are held to."""
 
 from __future__ import annotations
 
@@ -100,6 +100,20 @@ class CheckedUnpickler(pickle._Unpickler):
             raise pickle.UnpicklingError(f"it sets the state of a {made.__name__}; it was not set")
         pickle._Unpickler.load_build(self)  # type: ignore[attr-defined]
 
+    def _item(self) -> None:
+        self._check_mapping(self.stack[-3])  # type: ignore[attr-defined]
+        pickle._Unpickler.load_setitem(self)  # type: ignore[attr-defined]
+
+    def _items(self) -> None:
+        self._check_mapping(self.metastack[-1][-1])  # type: ignore[attr-defined]
+        pickle._Unpickler.load_setitems(self)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _check_mapping(into: Any) -> None:
+        """torch < 2.10 writes into whatever a file says, tensors and storages too."""
+        if not isinstance(into, dict):
+            raise pickle.UnpicklingError(f"it writes into a {type(into).__name__}, no dictionary")
+
     def _refuse(self) -> None:
         raise pickle.UnpicklingError("it holds an instruction that no checkpoint needs")
 
@@ -125,6 +139,8 @@ class CheckedUnpickler(pickle._Unpickler):
     dispatch[pickle.NEWOBJ[0]] = _new
     dispatch[pickle.BUILD[0]] = _build
     dispatch[pickle.BINPERSID[0]] = _stored
+    dispatch[pickle.SETITEM[0]] = _item
+    dispatch[pickle.SETITEMS[0]] = _items
     for _code in (
         pickle.INST, pickle.OBJ, pickle.NEWOBJ_EX, pickle.PERSID,
         pickle.EXT1, pickle.EXT2, pickle.EXT4,

@@ -166,6 +166,8 @@ OPCODES = {  # what no pickler writes, but a file may hold
     "an extension": b"\x82\x01.",
     "a text reference": b"Pos\n.",
     "a reference to no storage": b"X\x01\x00\x00\x00aQ.",
+    "writing into an array": b"cnumpy\nndarray\n(K\x01\x85tRK\x00K\x01s.",
+    "writing into a list": b"]K\x00a(K\x00K\x01u.",
     "a dotted name": b"\x80\x04\x8c\x08argparse\x8c\x0f_sys.modules.xx\x93.",
 }
 
