@@ -88,9 +88,9 @@ def test_it_serves_until_interrupted(pair):
         line = process.stdout.readline()
         assert line.startswith("greedy race at http://127.0.0.1:"), process.stderr.read()
         url = line.split()[3]
-        assert b"Strategies race: src to tgt" in urllib.request.urlopen(url, timeout=60).read()
+        assert b"Strategies race: src to tgt" in urllib.request.urlopen(url, timeout=240).read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
         assert "Traceback" not in process.stderr.read()
     finally:
         process.kill()
