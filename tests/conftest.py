@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,10 @@ import fairseq_specdec
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
 PARENT = os.path.dirname(PLUGIN)
 WORDS = [chr(ord("a") + i) * 2 for i in range(16)]
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell starts what runs in the background so, and every command under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
