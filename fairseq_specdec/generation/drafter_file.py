@@ -34,10 +34,10 @@ def _named(path: Optional[str]) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith("--"):
             raise
-        said = str(error).strip().splitlines() or [""]
+        said = " ".join(str(error).split())  # what is missing stands in torch's second line
         raise ValueError(
             f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
-            f"{said[0]}); is the file sound?"
+            f"{said[:300]}); is the file sound?"
         ) from error
 
 

@@ -123,6 +123,17 @@ class BlockDecoder(FairseqDecoder):
         smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=smallest)
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Complete a checkpoint of another fairseq, in place (fairseq's hook).
+
+        Up to 0.12.2 a sinusoidal table keeps a tensor in checkpoints, only to know its own type;
+        later ones do not, and pass over it.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
+            for key, value in self.embed_positions.state_dict().items():
+                state_dict.setdefault(f"{name}.embed_positions.{key}", value)
+
     def max_positions(self) -> int:
         """Longest target, in tokens with ``</s>``."""
         return self.max_target_positions

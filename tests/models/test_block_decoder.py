@@ -185,3 +185,31 @@ def test_source_copy_follows_its_formula_and_ignores_padding():
         weights = torch.softmax(torch.stack(scores), 0)
         expected = (weights[:, None] * torch.stack(values)).sum(0)
         assert torch.allclose(got[0, mask], expected, atol=1e-4)
+
+
+def test_a_checkpoint_of_another_fairseq_loads():
+    """Up to fairseq 0.12.2 a sinusoidal table keeps a tensor in checkpoints; later ones do not."""
+    source, without = make_drafter(), {}
+    for key, value in source.state_dict().items():
+        if "_float_tensor" not in key:
+            without[key] = value
+    more = {
+        f"{side}.embed_positions._float_tensor": torch.zeros(1) for side in ("encoder", "decoder")
+    }
+    for state in (without, {**without, **more}):
+        model = make_drafter()
+        model.load_state_dict(dict(state))
+        weights = dict(model.named_parameters())
+        assert all(torch.equal(weights[name], value) for name, value in source.named_parameters())
+
+
+def test_what_the_table_keeps_is_completed():
+    """As on fairseq up to 0.12.2, whichever is here."""
+    model = make_drafter()
+    model.decoder.embed_positions.register_buffer("_float_tensor", torch.zeros(1))
+    state = {}
+    model.decoder.upgrade_state_dict_named(state, "decoder")
+    assert list(state) == ["decoder.embed_positions._float_tensor"]
+    learned, state = make_drafter(decoder_learned_pos=True), {}
+    learned.decoder.upgrade_state_dict_named(state, "decoder")
+    assert state == {}
