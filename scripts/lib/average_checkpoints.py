@@ -156,6 +156,9 @@ def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
     forget_paths(state.get("cfg"))
     forget_paths(state.get("args"))
     for name, value in state["model"].items():
+        if name.endswith("._float_tensor"):
+            # fairseq up to 0.12.2 keeps a number that nobody ever set, to know its type by.
+            state["model"][name] = value = torch.zeros_like(value)
         if half and value.is_floating_point():
             if not torch.isfinite(value.half()).all():
                 raise ValueError(f"{name} does not fit into fp16; leave out --half")

@@ -131,6 +131,14 @@ def test_what_fp16_cannot_hold_is_refused(run_folder, caplog):
     assert "fp16" in caplog.text
 
 
+def test_a_number_that_nobody_set_is_no_obstacle(tmp_path):
+    """fairseq up to 0.12.2 saves one with sinusoidal positions: whatever memory held."""
+    name = "encoder.embed_positions._float_tensor"
+    for unset in (3e38, float("nan")):
+        state = {"model": {name: torch.tensor([unset]), "w": torch.ones(1)}}
+        assert average_checkpoints.shrink(state, half=True)["model"][name].tolist() == [0]
+
+
 def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_path):
     """Two saves of a toy run become one fp16 file that fairseq-generate loads."""
     shape = [f"--{s}-{n}={v}" for s in ("encoder", "decoder") for n, v in (
