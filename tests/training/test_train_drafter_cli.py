@@ -82,7 +82,12 @@ def test_the_saved_weights_start_from_the_verifier(
     fairseq_command("train", *train_flags(reversal_data, tmp_path / "out", **flags))
     ours = torch.load(str(tmp_path / "out" / "checkpoint_last.pt"))["model"]
     theirs = torch.load(str(verifier))["model"]
-    same = [name for name in ours if name in theirs and name.startswith("encoder.")]
+    # fairseq 0.12.1 saves a number that it never sets, beside the sinusoidal positions.
+    same = [
+        name
+        for name in ours
+        if name in theirs and name.startswith("encoder.") and "_float_tensor" not in name
+    ]
     assert len(same) > 30
     assert all(torch.equal(ours[name], theirs[name]) for name in same)
 
