@@ -1,6 +1,7 @@
 """A toy pair on disk: data, a trained verifier, another one, and a trained drafter."""
 
 import logging
+import shutil
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -42,6 +43,8 @@ def pair(tmp_path_factory):
         for row in rows:
             builder.add_item(torch.tensor(ids(row)))
         builder.finalize(stem + ".idx")
+        for end in ("bin", "idx"):
+            shutil.copy(f"{stem}.{end}", folder / f"valid.src-tgt.{side}.{end}")
     save_checkpoint(folder / "v.pt", toy_model())
     save_checkpoint(folder / "w.pt", toy_model(seed=2, updates=120))
     save_drafter(folder / "d.pt")

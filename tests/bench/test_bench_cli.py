@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from sacrebleu.metrics import BLEU
@@ -181,6 +182,18 @@ def test_mistakes_are_named(bench, words, message):
     with pytest.raises(BenchError) as caught:
         bench(*words)
     assert message in str(caught.value)
+
+
+def test_a_limit_takes_the_same_sentences_of_any_split(bench, pair, tmp_path):
+    """fairseq shuffles equally long sentences of every split but test."""
+    words = ["--system", "greedy: --strategy greedy", "--limit", 5, "--by-sentence"]
+    words += ["--json", tmp_path / "x.json"]
+    found = []
+    for seed, split in enumerate(["test", "valid", "valid", "valid"]):
+        np.random.seed(seed)
+        result, _ = bench(*words, "--gen-subset", split)
+        found.append(result["runs"][0]["by_sentence"])
+    assert len(found[0]["id"]) == 5 and all(part == found[0] for part in found[1:])
 
 
 def test_the_wrong_kind_of_checkpoint_is_named(bench, pair):
