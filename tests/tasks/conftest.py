@@ -3,15 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from in_process import run_here
+from in_process import SHAPE, run_here
 from toy_translation import sentences, translate
 
 SIZES = {"train": 8000, "valid": 60, "test": 100}
-SHAPE = {
-    "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 4,
-    "encoder_layers": 2, "decoder_layers": 2, "share_all_embeddings": True, "dropout": 0.0,
-    "max_source_positions": 64, "max_target_positions": 64,
-}  # fmt: skip
 TRAINING = {
     "optimizer": "adam", "lr": 4e-3, "lr_scheduler": "fixed", "warmup_updates": 40,
     "batch_size": 32, "no_epoch_checkpoints": True, "seed": 1, "log_format": "simple",

@@ -14,6 +14,12 @@ from fairseq import checkpoint_utils
 import fairseq_specdec
 
 PLUGIN = os.path.abspath(fairseq_specdec.__path__[0])
+# Of the toy verifiers and drafters that the tests here train.
+SHAPE = {
+    "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 4,
+    "encoder_layers": 2, "decoder_layers": 2, "share_all_embeddings": True, "dropout": 0.0,
+    "max_source_positions": 64, "max_target_positions": 64,
+}  # fmt: skip
 
 
 def command_line(**flags):

@@ -2,8 +2,7 @@
 its encoder to a drafter."""
 
 import pytest
-from conftest import SHAPE
-from in_process import hypotheses, run_here
+from in_process import SHAPE, hypotheses, run_here
 from toy_translation import assert_diverse
 
 TRAITS = {
