@@ -1,5 +1,6 @@
 """Broken engines that every lossless strategy's identity test must notice."""
 
+import copy
 import functools
 
 import pytest
@@ -62,16 +63,24 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
 @pytest.mark.parametrize(
     "mutant", [None, drop_the_mask, shift_positions], ids=lambda m: getattr(m, "__name__", "sound")
 )
+@pytest.mark.parametrize("release", [False, True], ids=["kept", "released"])
 @pytest.mark.parametrize("case", cases())
-def test_packed_products_and_short_drafts_hide_no_fault(case, mutant, monkeypatch):
-    """Toy products are too small to be packed by themselves, and toy batches drafted in full."""
+def test_packed_products_and_short_drafts_hide_no_fault(case, release, mutant, monkeypatch):
+    """Toy products are too small to be packed by themselves, and toy batches drafted in full.
+
+    Released: no weight beside the packed ones, and torch's inference mode, as on the command line.
+    """
     if toys(case).lossless is None:
         pytest.skip("never lossless")
     reference = expected(case)
     monkeypatch.setattr(linear, "DIRECT", 0)
+    if release:
+        monkeypatch.setattr(linear, "SMALL", 0)
     if mutant is not None:
         mutant(monkeypatch)
-    generator = make_generator(case)
+    models = [copy.deepcopy(toys(case).verifier())]
+    generator = make_generator(case, models=models, release=release)
+    assert generator.inference == release
     generator.spare_rows, generator.gives_up = 40, True
     found = tokens(decode(generator, make_sample(SENTENCES)))
     assert (found == reference) == (mutant is None or (case, mutant) in UNHARMED)

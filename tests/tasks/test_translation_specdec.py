@@ -6,11 +6,12 @@ import re
 from argparse import Namespace
 
 import pytest
+import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.transformer import TransformerModel
 from fairseq.registry import REGISTRIES
-from fairseq.tasks.translation import TranslationConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import PLUGIN, command_line, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
@@ -18,6 +19,8 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation import builder, strategies
 from fairseq_specdec.generation.generator import SpeculativeGenerator
 from fairseq_specdec.tasks import translation_specdec
+from fairseq_specdec.verifier import linear
+from fairseq_specdec.verifier.packed_module import PackedModule
 
 OURS = {
     field.name: field.default
@@ -47,6 +50,20 @@ def test_from_the_hub(toy, expected, strategy):
     model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
     assert model.translate(expected[0], beam=1) == expected[1]
     assert_diverse([line.split() for line in expected[1]])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "gad"])
+def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy, monkeypatch):
+    monkeypatch.setattr(linear, "SMALL", 0)
+    model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
+    for _ in range(2):
+        assert model.translate(expected[0], beam=1) == expected[1]
+    packed = [m for m in model.modules() if isinstance(m, PackedModule)]
+    assert bool(packed) == linear._can_prepack(torch.zeros(1, 1))
+    # fairseq's own search still finds its weights.
+    task = TranslationTask(model.task.cfg, model.task.src_dict, model.task.tgt_dict)
+    monkeypatch.setattr(model, "task", task)
+    assert model.translate(expected[0], beam=1) == expected[1]
 
 
 def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
