@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.verifier.linear import Linear
 from fairseq_specdec.verifier.packed_heads import PackedHeads
+from fairseq_specdec.verifier.vocabulary import vocabulary_product
 
 from .base import Draft, Drafter
 
@@ -41,7 +42,7 @@ class BlockwiseHeadsDrafter(Drafter):
         decoder = self.model.decoder
         if self.heads is None and self.block_size > 1:
             self.heads = PackedHeads(decoder.block_heads, 2, self.block_size)
-            self.vocabulary = Linear.of(decoder.output_projection)
+            self.vocabulary = vocabulary_product(decoder)
             narrow = decoder.project_out_dim
             self.project_out = None if narrow is None else Linear.of(narrow)
         self.max_len = max_len

@@ -126,7 +126,7 @@ class NarBlockDrafter(Drafter):
         self.observed = []
         masks = encoder_out["encoder_padding_mask"]
         self.stack.start(
-            encoder_out["encoder_out"][0].to(self.decoder.output_projection.weight.dtype),
+            encoder_out["encoder_out"][0].to(self.decoder.layers[0].fc1.bias.dtype),
             masks[0] if len(masks) > 0 else None,
             min(max_len + 1, 63) + 2 * self.block_size + 2,
         )
@@ -160,7 +160,7 @@ class NarBlockDrafter(Drafter):
             columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
             states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
             sizes = sizes + size
-        return states.to(self.decoder.output_projection.weight.dtype), sizes
+        return states.to(self.decoder.layers[0].fc1.bias.dtype), sizes
 
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
         assert self.stack is not None

@@ -148,7 +148,7 @@ class BlockDecoder(FairseqDecoder):
         if table is None:
             return None
         if isinstance(table, SinusoidalPositionalEmbedding):
-            like = self.embed_tokens.weight
+            like = self.layers[0].fc1.bias
             if table.weights.device != like.device or table.weights.dtype != like.dtype:
                 table.weights = table.weights.to(like)  # some releases keep it out of the buffers
             weights = table.weights
@@ -164,7 +164,7 @@ class BlockDecoder(FairseqDecoder):
         if isinstance(table, SinusoidalPositionalEmbedding) and table.weights.size(0) < needed:
             table.weights = SinusoidalPositionalEmbedding.get_embedding(
                 needed, self.embed_dim, self.padding_idx
-            ).to(self.embed_tokens.weight)
+            ).to(self.layers[0].fc1.bias)
 
     def _finish_embedding(self, x: Tensor) -> Tensor:
         if self.layernorm_embedding is not None:

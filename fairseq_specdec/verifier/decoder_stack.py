@@ -19,6 +19,7 @@ from .kv_cache import KVCache
 from .linear import Linear
 from .norm import Norm
 from .packed_heads import PackedHeads
+from .vocabulary import vocabulary_product
 
 
 def _unsupported(layer: nn.Module) -> Optional[str]:
@@ -97,7 +98,7 @@ class DecoderStack:
             self.layers.append(_Layer(layer, release))
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
-        self.vocabulary = Linear.of(decoder.output_projection)
+        self.vocabulary = vocabulary_product(decoder, release)
         # A blockwise model's output is that of its head 1.
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned

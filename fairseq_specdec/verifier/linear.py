@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import List, Optional
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from .allocator import give_back_freed_memory
 from .packed_module import PackedModule, home_of
+from .packed_rows import PackedRows
 
 DIRECT = 2**19
 """Multiplications of one fp32 product up to which it is faster unpacked: a packed one takes some
@@ -20,16 +22,22 @@ SMALL = 2**17
 256: 44 for 98), so that nothing needs the weight itself."""
 
 
-def _can_prepack(weight: Tensor) -> bool:
-    """oneDNN's packed product: fp32 or bf16 on CPU, where this torch has it."""
-    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
-        return False
+@functools.lru_cache(maxsize=None)
+def _packs(dtype: torch.dtype) -> bool:
     ops = torch.ops.mkldnn
-    return (
-        torch.backends.mkldnn.is_available()
-        and hasattr(ops, "_reorder_linear_weight")
-        and hasattr(ops, "_linear_pointwise")
-    )
+    if not torch.backends.mkldnn.is_available() or not hasattr(ops, "_linear_pointwise"):
+        return False
+    try:
+        ops._reorder_linear_weight(torch.zeros(1, 1, dtype=dtype), 16)
+    except (AttributeError, RuntimeError):  # not in this torch; not on this processor
+        return False
+    return True
+
+
+def _can_prepack(weight: Tensor) -> bool:
+    """oneDNN's packed product: fp32 or bf16 on CPU, where this torch and the processor have it."""
+    known = weight.dtype in (torch.float32, torch.bfloat16)
+    return weight.device.type == "cpu" and known and _packs(weight.dtype)
 
 
 def computes_in_bf16() -> bool:
@@ -69,6 +77,7 @@ class Linear:
         self.bias = None if bias is None else bias.detach()
         self.weight: Optional[Tensor] = weight
         self.packed: Optional[Tensor] = None
+        self.rows: Optional[PackedRows] = None
         if _can_prepack(weight):
             # The row count is a hint for the layout, not a limit.
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)

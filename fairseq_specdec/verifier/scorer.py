@@ -58,7 +58,7 @@ class Scorer:
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """[B, W, C], the decoder's input for tokens (long [B, W]) at positions (long [B, W])."""
         decoder = self.decoder
-        x = decoder.embed_scale * F.embedding(tokens, decoder.embed_tokens.weight)
+        x = decoder.embed_scale * decoder.embed_tokens(tokens)
         if decoder.project_in_dim is not None:
             x = decoder.project_in_dim(x)
         if self.positions is not None:

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from fairseq_specdec.verifier import linear
 from fairseq_specdec.verifier.linear import Linear, padded
 
 
@@ -30,3 +31,14 @@ def test_padding_changes_no_number(shape, bias):
 def test_one_module_is_not_copied():
     module = nn.Linear(8, 4)
     assert Linear.of(module).weight.data_ptr() == module.weight.data_ptr()
+
+
+def test_a_number_format_that_the_processor_cannot_pack_stays_plain(monkeypatch):
+    """oneDNN packs bf16 on processors with AVX-512 only, and float64 nowhere."""
+    assert not linear._packs(torch.float64)
+    monkeypatch.setattr(linear, "_packs", lambda dtype: False)
+    module = nn.Linear(24, 8).bfloat16()
+    product = Linear.of(module, release=True)
+    assert product.packed is None and type(module) is nn.Linear
+    x = torch.randn(3, 24, dtype=torch.bfloat16)
+    assert torch.equal(product(x), module(x).detach())

@@ -9,9 +9,11 @@ from torch import nn
 from toy_strategies import cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import assert_diverse, make_sample, sentences
 
-from fairseq_specdec.verifier import linear
+from fairseq_specdec.verifier import linear, vocabulary
 from fairseq_specdec.verifier.linear import Linear
-from fairseq_specdec.verifier.packed_module import PackedModule
+from fairseq_specdec.verifier.packed_module import PackedEmbedding, PackedLinear, PackedModule
+from fairseq_specdec.verifier.packed_rows import PackedRows
+from fairseq_specdec.verifier.vocabulary import vocabulary_product
 
 pytestmark = pytest.mark.skipif(
     not linear._can_prepack(torch.zeros(1, 1)), reason="this torch packs nothing"
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def everything_packed(monkeypatch):
     monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(vocabulary, "LARGE", 0)
 
 
 def three(width=24):
@@ -29,7 +32,7 @@ def three(width=24):
 
 
 def released(modules):
-    return [type(module) for module in modules] == [PackedModule] * len(modules)
+    return [type(module) for module in modules] == [PackedLinear] * len(modules)
 
 
 def test_weights_are_given_away_and_read_back():
@@ -105,6 +108,81 @@ def test_a_tied_weight_stays_with_the_other_module():
     assert not embedding.weight.isnan().any()
 
 
+class Decoder(nn.Module):
+    def __init__(self, words=70, width=24, tied=True, **settings):
+        super().__init__()
+        torch.manual_seed(4)
+        self.embed_tokens = nn.Embedding(words, width, padding_idx=1, **settings)
+        self.output_projection = nn.Linear(width, words, bias=False)
+        if tied:
+            self.output_projection.weight = self.embed_tokens.weight
+
+
+needs_rows = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "data_ptr"), reason="this torch tells no place of packed weights"
+)
+
+
+@needs_rows
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tied_embeddings_are_looked_up_in_the_packed_projection(dtype):
+    if not linear._can_prepack(torch.zeros(1, 1, dtype=dtype)):
+        pytest.skip(f"this processor packs no {dtype}")
+    decoder = Decoder().to(dtype)
+    before = copy.deepcopy(decoder)
+    product = vocabulary_product(decoder, release=True)
+    assert isinstance(decoder.embed_tokens, PackedEmbedding)
+    assert isinstance(decoder.output_projection, PackedLinear)
+    assert decoder.embed_tokens.padding_idx == 1 and len(list(decoder.parameters())) == 1
+    ids = torch.randint(70, (3, 5))
+    assert torch.equal(decoder.embed_tokens(ids), before.embed_tokens(ids))
+    assert torch.equal(decoder.embed_tokens.weight, before.embed_tokens.weight)
+    x = torch.randn(4, 24).to(dtype)
+    torch.testing.assert_close(product(x), before.output_projection(x).detach())
+    assert vocabulary_product(decoder, release=True) is product
+
+
+@needs_rows
+def test_tied_embeddings_are_tied_when_they_come_back():
+    decoder = Decoder()
+    wanted = copy.deepcopy(decoder.state_dict())
+    vocabulary_product(decoder, release=True)
+    found = decoder.state_dict()
+    assert decoder.embed_tokens.weight is decoder.output_projection.weight
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_an_untied_projection_is_given_away_alone():
+    decoder = Decoder(tied=False)
+    wanted = decoder.output_projection.weight.detach().clone()
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert isinstance(decoder.output_projection, PackedLinear)
+    assert torch.equal(decoder.output_projection.weight, wanted)
+
+
+@pytest.mark.parametrize("why", ["rows are not found", "a chain", "small"])
+def test_a_tied_vocabulary_stays(why, monkeypatch):
+    decoder = Decoder()
+    if why == "rows are not found":
+        monkeypatch.setattr(PackedRows, "find", lambda packed, weight: None)
+    elif why == "a chain":
+        decoder.chain = nn.Identity()
+    else:
+        monkeypatch.setattr(vocabulary, "LARGE", 70 * 24 + 1)
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert type(decoder.output_projection) is nn.Linear
+
+
+def test_embeddings_that_look_ups_change_stay():
+    decoder = Decoder(max_norm=1.0)
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert type(decoder.output_projection) is nn.Linear
+
+
 def test_other_classes_are_left_alone():
     class Masked(nn.Linear):
         pass
@@ -118,7 +196,7 @@ def test_small_fp32_products_keep_their_weight(monkeypatch):
     monkeypatch.setattr(linear, "SMALL", 24 * 16 + 1)
     small, large = nn.Linear(24, 16), nn.Linear(24, 17)
     assert Linear.of(small, release=True).weight is not None and type(small) is nn.Linear
-    assert Linear.of(large, release=True).weight is None and type(large) is PackedModule
+    assert Linear.of(large, release=True).weight is None and type(large) is PackedLinear
 
 
 @pytest.mark.parametrize("case", cases())
@@ -139,6 +217,8 @@ def test_released_models_decode_as_before_in_both_engines(case):
     kept = [n for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]
     packed = [m for m in models[0].modules() if isinstance(m, PackedModule)]
     assert not kept and len(packed) >= 2 * 6 + 2 * 10
+    if hasattr(torch.ops.mkldnn, "data_ptr"):
+        assert [type(m) for m in packed].count(PackedEmbedding) == 1
     assert sum(p.numel() for p in models[0].parameters()) == size
     assert tokens(stock(models, sample, args)) == wanted
     generator.refresh()
