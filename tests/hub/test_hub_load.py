@@ -1,8 +1,8 @@
 """The demo pair under load: memory that stays, any batch size, threads, and two processes.
 
 ``SPECDEC_LOAD_SENTENCES`` sets how many sentences are decoded for the first (12,000 take some four
-minutes on a fast core; 100,000 half an hour), ``SPECDEC_LOAD_MINUTES`` after how many minutes it may end
-with fewer. ``-o log_cli=true --log-cli-level=INFO`` shows how far it is.
+minutes on a fast core, 100,000 half an hour), ``SPECDEC_LOAD_MINUTES`` after how many minutes it
+may end with fewer. ``-o log_cli=true --log-cli-level=INFO`` shows how far it is.
 """
 
 import concurrent.futures

@@ -2,15 +2,14 @@
 
 import functools
 import os
-import pathlib
 import random
 import shlex
 import subprocess
 import sys
 
 import pytest
+from recipe_parts import NAMES, NOUNS, REPO, STAND_IN, STAND_IN_PYTHON, VERBS
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
 for folder in (REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
     sys.path.insert(0, str(folder))
 
@@ -46,11 +45,6 @@ def run_recipe(tmp_path):
 def run_step(run_recipe):
     """Run a step of scripts/demo; the finished process."""
     return functools.partial(run_recipe, "demo")
-
-
-NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeile")]
-VERBS = [("opens", "öffnet"), ("closes", "schließt"), ("reads", "liest"), ("shows", "zeigt")]
-NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Frank", "Greta", "Hans", "Ida", "Jonas"]
 
 
 @pytest.fixture
@@ -105,32 +99,6 @@ def tiny_pair(reversal_data, fairseq_command, tmp_path_factory):
         "DISTILL_FLAGS": "--on-length-limit keep",  # so little training teaches no </s>
         "LENGTH_FLAGS": "--max-len-b 12",
     }
-
-
-# Stands for each of the commands: notes its words, and leaves the files that the steps go on with.
-STAND_IN = r"""#!/usr/bin/env bash
-name=${0##*/}
-printf '%q ' "$name" "$@" >> "$CALLS"
-printf '\n' >> "$CALLS"
-words=("$@")
-for ((i = 0; i < $#; i++)); do
-    case $name:${words[i]} in
-        specdec-distill:--dest)
-            mkdir -p "${words[i + 1]}"
-            cp "$1"/* "${words[i + 1]}"
-            ;;
-        specdec-bench:--json | specdec-bench:--markdown) printf 'table\n' > "${words[i + 1]}" ;;
-    esac
-done
-case $name in fairseq-generate) printf 'strategy %s: summary\n' "$name" >&2 ;; esac
-"""
-# Stands for the interpreter, beside which the steps look for the commands first.
-STAND_IN_PYTHON = """#!/usr/bin/env bash
-case ${{1##*/}} in
-    average_checkpoints.py) printf '%s\\n' "$*" > "${{!#}}" ;;
-    *) exec {} "$@" ;;
-esac
-"""
 
 
 class DryRun:

@@ -5,12 +5,12 @@ import argparse
 import pytest
 import recipe_config
 import yaml
-from conftest import REPO
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.utils import import_user_module
 from omegaconf import OmegaConf
+from recipe_parts import REPO
 
 try:
     from hydra import compose, initialize_config_dir

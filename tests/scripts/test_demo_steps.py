@@ -5,7 +5,7 @@ import random
 import shutil
 
 import pytest
-from conftest import NAMES, NOUNS, REPO
+from recipe_parts import NAMES, NOUNS, REPO
 
 
 def lines(path):

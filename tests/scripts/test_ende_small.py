@@ -6,7 +6,7 @@ import os
 import claims
 import devices
 import pytest
-from conftest import REPO, STAND_IN
+from recipe_parts import REPO, STAND_IN
 
 RECIPE = REPO / "scripts" / "ende_small"
 HOME = "ende_small/en-de"

@@ -9,10 +9,10 @@ import gpt2_subwords
 import pytest
 import torch
 import yaml
-from conftest import REPO
 from gec_corpus import corrected, main, to_characters, to_m2
 from gec_scores import segment
 from recipe_config import read
+from recipe_parts import REPO
 
 from fairseq_specdec.scoring.m2 import score
 from fairseq_specdec.scoring.m2_file import parse

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 from average_checkpoints import load
-from conftest import REPO
+from recipe_parts import REPO
 
 STEPS = "01_prepare 02_train 05_decode"
 # What is there at the moment of each kill: a corpus half prepared, a model half trained, an output

@@ -18,11 +18,11 @@ import summary_corpus
 import summary_sample
 import summary_scores
 import torch
-from conftest import REPO
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fetch import read_sources
 from gpt2_subwords import decode, encode
+from recipe_parts import REPO
 from translation_scores import Output
 
 from fairseq_specdec.bench.systems import make_plan

@@ -12,10 +12,10 @@ import average_checkpoints
 import paper_table
 import pytest
 import recipe_config
-from conftest import REPO, STAND_IN
 from fetch import read_sources
 from hypothesis import given
 from hypothesis import strategies as st
+from recipe_parts import REPO, STAND_IN
 
 from fairseq_specdec.bench.systems import make_plan
 
