@@ -35,12 +35,26 @@ class TopBetaRule(AcceptanceRule):
         best: Tensor,
         draft_log_probs: Optional[Tensor] = None,
     ) -> Acceptance:
-        width = draft.size(1)
-        scored = log_probs[:, :width]
-        own = scored.gather(2, draft.unsqueeze(2)).squeeze(2)
-        beta = min(self.top_beta, scored.size(2))
-        top = scored.topk(beta, dim=2).values
-        # A token ties its way into the top beta only with equal log-probability.
-        kept = (own >= top[..., -1]) & (top[..., 0] - own <= self.tau)
-        kept = kept & (own > float("-inf"))
-        return judged(kept | (draft == best[:, :width]), lengths, best)
+        own_choice = best[:, : draft.size(1)]
+        matches = draft == own_choice
+        scored = log_probs[:, : draft.size(1)]
+        own = scored.gather(2, draft.unsqueeze(2))
+        gap = scored.gather(2, own_choice.unsqueeze(2)) - own
+        near = ((gap <= self.tau) & (own > float("-inf"))).squeeze(2)
+        # Only these depend on the rank, and hardly any of them is reached.
+        asked = near & ~matches & (near | matches).cumprod(1).bool()
+        return judged(matches | self._ranked(scored, own, asked), lengths, best)
+
+    def _ranked(self, scored: Tensor, own: Tensor, asked: Tensor) -> Tensor:
+        """Where the rank is asked for and within the top beta; a tie shares the better rank.
+
+        Args:
+            scored: float [B, K, V].
+            own: float [B, K, 1], of the draft tokens.
+            asked: bool [B, K].
+        """
+        if scored.is_cuda:  # picking positions would wait for the device
+            return asked & ((scored > own).sum(2) < self.top_beta)
+        ranked = asked.clone()
+        ranked[asked] = (scored[asked] > own[asked]).sum(1) < self.top_beta
+        return ranked

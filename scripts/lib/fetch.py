@@ -97,7 +97,7 @@ def download(url: str, path: pathlib.Path) -> None:
         request.add_header("Range", f"bytes={have}-")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            goes_on = answer.status == 206
+            goes_on = getattr(answer, "status", None) == 206  # of file://, Python 3.8 has none
             if have and not goes_on:
                 have = 0  # the server sends all of it again
             length = answer.headers.get("Content-Length")  # of what is left

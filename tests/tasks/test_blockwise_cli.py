@@ -123,5 +123,7 @@ def test_two_processes_draw_the_same_heads(toy, tmp_path, fairseq_command):
         assert re.findall(r"head_(\d)_accuracy=\d", line) == [str(head)]
     model = torch.load(str(tmp_path / "checkpoint_last.pt"), weights_only=False)["model"]
     base = torch.load(toy.v, weights_only=False)["model"]
-    assert os.path.isfile(toy.v) and all(torch.equal(model[name], base[name]) for name in base)
+    # The other one tells device and dtype, and holds what was in memory.
+    weights = [name for name in base if not name.endswith("._float_tensor")]
+    assert os.path.isfile(toy.v) and all(torch.equal(model[n], base[n]) for n in weights)
     assert model["decoder.block_heads.output.weight"].abs().sum() > 0
