@@ -26,7 +26,7 @@ from fairseq_specdec.generation.builder import build_generator
 
 IN_GATE = 24
 # How long the nightly run may take, and how many models it tries at most, below 1,000.
-SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 600))
+SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 3600))
 MODELS = int(os.environ.get("SPECDEC_NIGHTLY_MODELS", 300))
 
 # Flags under which each strategy promises stock's output; the model that drafts.
