@@ -47,7 +47,7 @@ class PackedRows:
         """The rows of ``weight`` [out, in] in ``packed``, or None where they are not found."""
         ops = torch.ops.mkldnn
         if not hasattr(ops, "data_ptr") or not hasattr(ops, "_nbytes"):
-            return None  # before torch 2.3
+            return None  # an older torch tells no place
         bits = _BITS[weight.dtype]
         numbers = ops._nbytes(packed) // weight.element_size()
         for panel in (*PANELS, weight.size(0)):

@@ -17,7 +17,7 @@ from scripted_drafter import ScriptedDrafter
 from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import WORDS, make_sample, sentences
 
-from fairseq_specdec.verifier import linear
+from fairseq_specdec.verifier import linear, vocabulary
 from fairseq_specdec.verifier.kv_cache import KVCache
 
 SENTENCES = sentences(24, seed=7)
@@ -68,7 +68,8 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
 def test_packed_products_and_short_drafts_hide_no_fault(case, release, mutant, monkeypatch):
     """Toy products are too small to be packed by themselves, and toy batches drafted in full.
 
-    Released: no weight beside the packed ones, and torch's inference mode, as on the command line.
+    Released: no weight beside the packed ones, embeddings looked up in them too, and torch's
+    inference mode, as on the command line.
     """
     if toys(case).lossless is None:
         pytest.skip("never lossless")
@@ -76,6 +77,7 @@ def test_packed_products_and_short_drafts_hide_no_fault(case, release, mutant, m
     monkeypatch.setattr(linear, "DIRECT", 0)
     if release:
         monkeypatch.setattr(linear, "SMALL", 0)
+        monkeypatch.setattr(vocabulary, "LARGE", 0)
     if mutant is not None:
         mutant(monkeypatch)
     models = [copy.deepcopy(toys(case).verifier())]
