@@ -162,8 +162,8 @@ def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_pat
 def test_a_last_checkpoint_that_was_cut_off_is_replaced_by_the_newest(run_folder, caplog):
     last, newest = run_folder / "checkpoint_last.pt", run_folder / "checkpoint_1_1100.pt"
     whole = last.read_bytes()
-    with caplog.at_level("INFO"):
-        assert mend_checkpoint.main([str(run_folder)]) == 0
+    caplog.set_level("INFO")
+    assert mend_checkpoint.main([str(run_folder)]) == 0
     assert last.read_bytes() == whole and caplog.text == ""
     for size in (0, 1000, len(whole) - 1):
         last.write_bytes(whole[:size])
