@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -13,25 +13,26 @@ from fairseq_specdec.verifier.linear import Linear
 class ChainSearch:
     """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
 
-    What a token contributes to the next state is looked up in a table made once.
+    What a token contributes to the next state, and what a state has to say for a token, are
+    products with the vocabulary; they are made once, and looked up.
 
     Args:
         decoder: a ``BlockDecoder`` with a chain.
-        candidates: m, tokens of each mask to choose among.
+        candidates: m, tokens of each mask to choose among: of a row alone, and of each of several.
     """
 
-    def __init__(self, decoder: Any, candidates: int) -> None:
+    def __init__(self, decoder: Any, candidates: Tuple[int, int]) -> None:
         chain = decoder.chain
         dim = decoder.embed_dim
         of_past = chain.of_past.weight.detach().float()
         embeddings = decoder.embed_tokens.weight.detach().float()
+        projection = decoder.output_projection.weight.detach()
         self.of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
         self.of_state = of_past[:, dim:].t().contiguous()
         self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
-        self.out = chain.out.weight.detach().float().t().contiguous()
-        self.width = chain.width
+        said = projection.float() @ chain.out.weight.detach().float()
+        self.for_token = said.to(projection.dtype)  # many are looked up: half the bytes to fetch
         self.candidates = candidates
-        self.projection = decoder.output_projection.weight.detach()
 
     def __call__(
         self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float = 0.0
@@ -49,11 +50,11 @@ class ChainSearch:
             (tokens long [B, K'], lengths long [B]). K' is K, or less where the processor can tell
             for nothing that all rows have ended.
         """
-        scores, candidates = logits.topk(min(self.candidates, logits.size(-1)), dim=-1)
-        rows = nn.functional.embedding(candidates, self.projection).float()  # [B, K, m, C]
+        most = self.candidates[0 if features.size(0) == 1 else 1]
+        scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
+        rows = nn.functional.embedding(candidates, self.for_token).float()  # [B, K, m, H]
         of_mask = self.of_mask(features.float())
-        state = of_mask.new_zeros(features.size(0), self.width)
-        reached = of_mask.new_ones(features.size(0), 1)
+        state: Optional[Tensor] = None  # zero
         token = previous
         chosen: List[Tensor] = []
         sure: List[Tensor] = []
@@ -65,16 +66,16 @@ class ChainSearch:
             candidates.unbind(1),
         ):
             known = mask + nn.functional.embedding(token, self.of_token)
-            state = torch.tanh(torch.addmm(known, state, self.of_state))
-            say = torch.mm(state, self.out).unsqueeze(2)
-            total = torch.baddbmm(score, row, say).squeeze(2)
+            if state is not None:
+                known = torch.addmm(known, state, self.of_state)
+            state = torch.tanh(known)
+            total = torch.baddbmm(score, row, state.unsqueeze(2)).squeeze(2)
             if confidence > 0:
                 chance, best = torch.softmax(total, 1).max(1, keepdim=True)
-                reached = reached * chance
-                sure.append(reached >= confidence)
-                if not total.is_cuda and not bool(sure[-1].any()):
-                    sure.pop()
+                reached = sure[-1] * chance if sure else chance
+                if not reached.is_cuda and float(reached.max()) < confidence:
                     break
+                sure.append(reached)
             else:
                 best = total.argmax(1, keepdim=True)
             token = choices.gather(1, best).squeeze(1)
@@ -83,5 +84,6 @@ class ChainSearch:
             return candidates.new_zeros(features.size(0), 0), torch.zeros_like(previous)
         tokens = torch.stack(chosen, 1)
         if confidence > 0:
-            return tokens, torch.cat(sure, 1).sum(1)  # once below, always below
+            # Once below, always below.
+            return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
         return tokens, torch.full_like(previous, tokens.size(1))

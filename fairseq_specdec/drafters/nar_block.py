@@ -16,8 +16,9 @@ from .base import Draft, Drafter
 from .chain_search import ChainSearch
 from .state_products import StateProducts
 
-# The chain chooses among so many tokens at each mask.
-CHAIN_CANDIDATES = 32
+# The chain chooses among so many tokens at each mask: of a row alone, and of each of several, where
+# an iteration that one row is spared is worth less than what all rows pay for it.
+CHAIN_CANDIDATES = (64, 32)
 
 
 def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:

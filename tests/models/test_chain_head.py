@@ -31,7 +31,7 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     previous = torch.randint(4, 20, (5,))
     with torch.no_grad():
         logits = decoder.output_layer(features)
-        search = ChainSearch(decoder, logits.size(-1))
+        search = ChainSearch(decoder, (logits.size(-1),) * 2)
         chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
@@ -40,7 +40,8 @@ def test_the_search_picks_what_the_training_pass_scores_best():
             embedded[:, : j + 1] = decoder.embed_scale * decoder.embed_tokens(tokens)
             scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
             tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
-        few, _ = ChainSearch(decoder, 1)(features, logits, previous)
+        few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
+        sole, _ = ChainSearch(decoder, (logits.size(-1), 1))(features[:1], logits[:1], previous[:1])
         sure, counts = search(features, logits, previous, 0.5)
         none, zero = search(features, logits, previous, 1.0)
     assert lengths.tolist() == [4] * 5
@@ -51,6 +52,7 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     assert chosen.tolist() == tokens[:, 1:].tolist()
     assert chosen.tolist() != logits.argmax(-1).tolist()
     assert few.tolist() == logits.argmax(-1).tolist()
+    assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
 
 
 def test_some_blocks_are_trained_without_it():
