@@ -2,7 +2,7 @@
 # Train the drafter on the distilled corpus, starting from the verifier's layers, and average its
 # last checkpoints: $WORK/drafter/drafter.pt.
 # DRAFTER=attached (2 layers that read the verifier, with a chain head; 256 wide) or DRAFTER=spec (the
-# papers' model of its own: 12+2 layers), DRAFTER_UPDATES=16000, DRAFTER_TOKENS=1800, BLOCK=10, CUTS=4,
+# papers' model of its own: 12+2 layers), DRAFTER_UPDATES=25000, DRAFTER_TOKENS=1800, BLOCK=10, CUTS=4,
 # SAVE_EVERY=250, AVERAGE=4. It resumes.
 set -euo pipefail
 # shellcheck source=scripts/lib/demo.sh
@@ -13,7 +13,7 @@ need fairseq-train
 bin=$WORK/bin/ende_distilled
 verifier=$WORK/verifier/verifier.pt
 dir=$WORK/drafter
-updates=${DRAFTER_UPDATES:-16000}
+updates=${DRAFTER_UPDATES:-25000}
 every=${SAVE_EVERY:-250}
 average=${AVERAGE:-4}
 inputs=("$verifier" "$bin/dict.en.txt" "$bin/train.en-de.en.bin" "$bin/train.en-de.de.bin")
