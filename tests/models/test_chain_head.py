@@ -35,17 +35,22 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
+        chances = []
         for j in range(4):
             embedded = torch.zeros_like(features)
             embedded[:, : j + 1] = decoder.embed_scale * decoder.embed_tokens(tokens)
             scores = decoder.output_layer(decoder.chain(features, embedded))[:, j]
+            chances.append(scores.softmax(-1).amax(-1))
             tokens = torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
+        each = torch.stack(chances, 1)
         few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
         sole, _ = ChainSearch(decoder, (logits.size(-1), 1))(features[:1], logits[:1], previous[:1])
         sure, counts = search(features, logits, previous, 0.5)
         none, zero = search(features, logits, previous, 1.0)
     assert lengths.tolist() == [4] * 5
     assert 0 < counts.sum() < 20 and sure.size(1) == counts.max()
+    assert counts.tolist() == (each.cumprod(1) >= 0.5).sum(1).tolist()
+    assert counts.tolist() != (each >= 0.5).sum(1).tolist()  # alone, some are sure again
     for row, count in enumerate(counts.tolist()):
         assert sure[row, :count].tolist() == chosen[row, :count].tolist()
     assert none.shape == (5, 0) and zero.tolist() == [0] * 5
