@@ -18,6 +18,7 @@ from fairseq import checkpoint_utils
 
 import fairseq_specdec
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.data.files import sha256, write_whole
 from fairseq_specdec.legacy.conversion import ConversionError, equal, to_project, to_released
 
@@ -60,6 +61,8 @@ def _read(path: str) -> Dict[str, Any]:
         state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
+    except RefusedCheckpointError as error:
+        raise ConversionError(str(error)) from error
     except Exception as error:
         text = str(error).splitlines()[0] if str(error) else ""
         raise ConversionError(

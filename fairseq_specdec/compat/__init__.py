@@ -6,18 +6,19 @@ where the fault exists (it asks the installed library, not a version table, wher
 applying it twice changes nothing.
 """
 
+from .architectures import build_known_architectures_from_checkpoints
 from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
 from .checkpoints import (
     allow_checkpoint_types,
-    check_checkpoints_on_old_torch,
+    check_checkpoints,
     numpy_core_alias,
     old_meters_alias,
 )
 from .distributed import ddp_without_devices, torchrun_without_gpu
+from .literals import parse_settings_as_literals
 from .ngrams import block_ngrams_on_cpu
-from .settings_code import refuse_settings_that_are_programs
 from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
@@ -28,7 +29,7 @@ FIXES = (
     keep_last_batch,
     strip_better_transformer,
     allow_checkpoint_types,
-    check_checkpoints_on_old_torch,
+    check_checkpoints,
     numpy_core_alias,
     old_meters_alias,
     torchrun_without_gpu,
@@ -38,7 +39,8 @@ FIXES = (
     block_ngrams_on_cpu,
     name_unreadable_checkpoints,
     read_stripped_checkpoints,
-    refuse_settings_that_are_programs,
+    parse_settings_as_literals,
+    build_known_architectures_from_checkpoints,
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Dict, List
 import numpy as np
 import torch
 
+from .settings import plain_settings
 from .unpickling import allowed, load_checked
 
 
@@ -69,7 +70,7 @@ def allow_checkpoint_types() -> None:
     global". Versions: every fairseq on torch >= 2.6.
 
     A checkpoint that names anything outside ``checkpoint_types`` is still refused, and runs no
-    code. On torch < 2.10 see ``check_checkpoints_on_old_torch``.
+    code. On torch < 2.10 see ``check_checkpoints``.
     """
     # By version: add_safe_globals of 2.4 and 2.5 accepts the (object, name) form and fails later.
     if torch.__version__ >= (2, 6):  # type: ignore[operator]  # TorchVersion compares with tuples
@@ -90,12 +91,17 @@ def _names() -> Dict[str, Any]:
 def load_checkpoint(file: Any, map_location: Any = "cpu") -> Any:
     """``torch.load`` of a path or file that makes and calls nothing but ``checkpoint_types``.
 
+    Its settings are rebuilt from plain values (``settings.plain_settings``).
+
     Raises:
         UnpicklingError: the file names something else; nothing of it was run.
+        RefusedCheckpointError: its settings hold an interpolation or an object.
     """
     if torch_checks():
-        return torch.load(file, map_location=map_location, weights_only=True)
-    return load_checked(file, _names(), map_location)
+        state = torch.load(file, map_location=map_location, weights_only=True)
+    else:
+        state = load_checked(file, _names(), map_location)
+    return plain_settings(state, str(getattr(file, "name", file)))
 
 
 class _CheckingTorch(types.ModuleType):
@@ -110,20 +116,21 @@ class _CheckingTorch(types.ModuleType):
         return load_checkpoint(f, map_location)
 
 
-def check_checkpoints_on_old_torch() -> None:
-    """Read checkpoints by the list of ``checkpoint_types`` on torch < 2.10 too.
+def check_checkpoints() -> None:
+    """Let fairseq read checkpoints by ``load_checkpoint``, on every torch.
 
     Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file says, so that a
     checkpoint can run any command. (``weights_only`` is no help there: torch 1.13 has it, and reads
     no floating-point number in it, let alone a Namespace; up to 2.5 a file can get round it,
     CVE-2025-32434.) From 2.6 to 2.9 torch checks what a file names, and a file can still corrupt
-    memory (CVE-2026-24747). Versions: torch < 2.10.
+    memory (CVE-2026-24747). On every torch fairseq resolves the interpolations among a
+    checkpoint's settings. Versions: all.
 
     Only fairseq's ``checkpoint_utils`` is concerned; ``torch.load`` itself stays as it is.
     """
     from fairseq import checkpoint_utils
 
-    if not torch_checks() and not isinstance(checkpoint_utils.torch, _CheckingTorch):
+    if not isinstance(checkpoint_utils.torch, _CheckingTorch):
         checkpoint_utils.torch = _CheckingTorch("torch")
 
 

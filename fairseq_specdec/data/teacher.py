@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
 
+from ..compat.settings import RefusedCheckpointError
 from ..progress import Counter
 from .files import DistillError
 from .parts import Hypotheses, Parts, pack
@@ -72,6 +73,8 @@ class Teacher:
                     strict=checkpoint.checkpoint_shard_count == 1,
                     num_shards=checkpoint.checkpoint_shard_count,
                 )
+            except RefusedCheckpointError as error:
+                raise DistillError(f"{flag}: {error}") from error
             except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
                 raise DistillError(
                     "{}: cannot load {} ({}: {}); it must be a whole fairseq checkpoint, trained "

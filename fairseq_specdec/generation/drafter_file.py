@@ -11,6 +11,7 @@ from fairseq.data import data_utils
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.models.drafter_config import get_setting
@@ -34,6 +35,8 @@ def _named(path: Optional[str]) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith("--"):
             raise
+        if isinstance(error, RefusedCheckpointError):
+            raise ValueError(f"--drafter-path: {error}") from error
         said = " ".join(str(error).split())  # what is missing stands in torch's second line
         raise ValueError(
             f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
@@ -108,6 +111,8 @@ def _read(path: Optional[str]) -> Any:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
+    except RefusedCheckpointError as error:
+        raise ValueError(f"--drafter-path: {error}") from error
     except Exception as error:
         raise ValueError(
             f"--drafter-path: {path} cannot be read as a fairseq checkpoint "

@@ -10,6 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation.strategies import STRATEGIES
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
@@ -118,6 +119,8 @@ def _saved_settings(path: str) -> Tuple[Any, Any]:
             saved = convert_namespace_to_omegaconf(state["args"])
         if not state.get("model"):
             raise KeyError("no model in it")
+    except RefusedCheckpointError as error:
+        raise ValueError(f"verifier: {error}") from error
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else ""
         raise ValueError(
@@ -209,6 +212,8 @@ def load(
             found_models, _ = checkpoint_utils.load_model_ensemble(
                 [path], task=task, **({} if content is None else {"state": content})
             )
+        except RefusedCheckpointError as error:
+            raise ValueError(f"verifier: {error}") from error
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"verifier: {path} holds no model that fairseq can build ({type(error).__name__}: "

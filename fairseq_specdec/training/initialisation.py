@@ -21,6 +21,8 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import nn
 
+from fairseq_specdec.compat.architectures import building_from
+
 logger = logging.getLogger(__name__)
 
 
@@ -118,7 +120,8 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
                 f"dict.txt (--srcdict, --tgtdict)"
             )
     settings = state.get("args") or state["cfg"]["model"]
-    verifier = build_model(settings, _Dictionaries(source, target))
+    with building_from(path):
+        verifier = build_model(settings, _Dictionaries(source, target))
     if not isinstance(verifier, TransformerModelBase):
         raise ValueError(
             f"{flag}: {path} holds a {type(verifier).__name__}; give a transformer, as the verifier"

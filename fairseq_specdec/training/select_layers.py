@@ -23,7 +23,9 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
+from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.data.files import sha256, write_whole
 
 logger = logging.getLogger(__name__)
@@ -283,7 +285,10 @@ def main(args: argparse.Namespace) -> Report:
         raise SelectionError(f"{args.output}: exists; --force replaces it")
     if args.dict and not os.path.isfile(args.dict):
         raise SelectionError(f"--dict: {args.dict} is no file")
-    state = read(args.input)
+    try:
+        state = read(args.input)
+    except RefusedCheckpointError as error:
+        raise SelectionError(str(error)) from error
     try:
         total = _count_layers(state["model"])
         if args.decoder_layers is not None:
@@ -294,7 +299,10 @@ def main(args: argparse.Namespace) -> Report:
             raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
         symbols = len(Dictionary.load(args.dict)) if args.dict else None
         result, report = select(state, layers, symbols)
-        load(result)
+        with building_from(args.input):
+            load(result)
+    except RefusedCheckpointError as error:
+        raise SelectionError(str(error)) from error
     except SelectionError as error:
         text = str(error)
         raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error

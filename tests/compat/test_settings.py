@@ -1,0 +1,398 @@
+"""Settings are data: whatever reads a checkpoint, nothing among its settings is run or resolved."""
+
+import argparse
+import ast
+import contextlib
+import importlib
+import io
+import os
+import sys
+
+import fairseq
+import pytest
+import torch
+from fairseq import checkpoint_utils, tasks, utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from in_process import run_here
+from omegaconf import OmegaConf
+from settings_payloads import INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
+
+from fairseq_specdec import convert
+from fairseq_specdec.bench import cli as bench
+from fairseq_specdec.compat.architectures import VARIABLE
+from fairseq_specdec.compat.literals import NotLiteralError, parse_literal
+from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.data import distill
+from fairseq_specdec.demo import cli as demo
+from fairseq_specdec.generation.drafter_file import MASK
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.training import select_layers
+from fairseq_specdec.training.accepted_tokens import AcceptedTokens
+from fairseq_specdec.training.initialisation import load_verifier
+
+
+class Bench:
+    """What the readers need: sound files, and a folder to write in."""
+
+    def __init__(self, trained, data, folder):
+        self.sound, self.data, self.folder = str(trained.checkpoint), str(data), folder
+        self.state = torch.load(self.sound, map_location="cpu", weights_only=False)
+
+    def drafter(self, **settings):
+        """The content of a block drafter's checkpoint, as far as its type is checked first."""
+        state = dict(self.state, model=dict(self.state["model"]))
+        state["model"][MASK] = torch.zeros(16)
+        return state
+
+    def dictionary(self):
+        task = tasks.translation.TranslationTask
+        return task.load_dictionary(os.path.join(self.data, "dict.src.txt"))
+
+
+@pytest.fixture(scope="module")
+def bench_files(trained, reversal_data, tmp_path_factory):
+    return Bench(trained, reversal_data, tmp_path_factory.mktemp("readers"))
+
+
+def generate(files, path, **flags):
+    run_here("generate", files.data, task="translation_specdec", path=path, beam=1, **flags)
+
+
+def interactive(files, path):
+    with contextlib.ExitStack() as stack:
+        stack.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = io.StringIO("aa bb\n")
+        run_here("interactive", files.data, task="translation_specdec", path=path, beam=1)
+
+
+def plain_generate(files, path):
+    run_here("generate", files.data, task="translation", path=path, beam=1)
+
+
+def drafting(strategy):
+    def read(files, path):
+        generate(files, files.sound, strategy=strategy, drafter_path=path)
+
+    return read
+
+
+def distilling(files, path):
+    words = [files.data, "--path", path, "--dest", str(files.folder / "distilled"), "--cpu"]
+    distill.cli_main(words + ["--task", "translation_specdec", "--beam", "1", "--overwrite"])
+
+
+def translating(files, path):
+    SpeculativeTranslator.from_pretrained(path, data=files.data, strategy="greedy")
+
+
+def hub_drafter(files, path):
+    SpeculativeTranslator.from_pretrained(
+        files.sound, drafter=path, data=files.data, strategy="gad", tokenizer=None, bpe=None
+    )
+
+
+def initialising(files, path):
+    load_verifier("--init-encoder-from", path, files.dictionary(), files.dictionary())
+
+
+def training(**flags):
+    def read(files, path):
+        named = {name: path if value is None else value for name, value in flags.items()}
+        run_here(
+            "train", files.data, task="translation", optimizer="adam", max_update=1,
+            criterion="glancing_block_loss", batch_size=8, save_dir=files.folder / "none", **named,
+        )  # fmt: skip
+
+    return read
+
+
+def evaluating(files, path):
+    dictionary = files.dictionary()
+    task = argparse.Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    AcceptedTokens(path, 1, task)._load()
+
+
+def demonstrating(files, path):
+    demo.cli_main(["--path", path, "--data", files.data, "--port", "0"])
+
+
+def converting(files, path):
+    convert.cli_main([path, str(files.folder / "converted.pt"), "--to", "project"])
+
+
+def selecting(files, path):
+    select_layers.cli_main([path, str(files.folder / "selected.pt"), "--keep", "1"])
+
+
+def benching(files, path):
+    words = ["--system", "greedy: --strategy greedy", "--limit", "1", "--cpu", "--no-energy"]
+    bench.cli_main([files.data, "--path", path, "-s", "src", "-t", "tgt", *words])
+
+
+BUILDERS = {
+    "fairseq-generate --path": generate,
+    "fairseq-generate --path, stock task": plain_generate,
+    "fairseq-interactive --path": interactive,
+    "--drafter-path of gad": drafting("gad"),
+    "--drafter-path of sps": drafting("sps"),
+    "--drafter-path of bild": drafting("bild"),
+    "specdec-distill --path": distilling,
+    "SpeculativeTranslator": translating,
+    "SpeculativeTranslator, drafter": hub_drafter,
+    "load_verifier (--init-encoder-from)": initialising,
+    "fairseq-train --init-encoder-from": training(
+        arch="spec_drafter_tiny",
+        init_encoder_from=None,
+        block_size=4,
+        encoder_embed_dim=16,
+        decoder_embed_dim=16,
+    ),
+    "fairseq-train --attach-to": training(
+        arch="attached_drafter",
+        attach_to=None,
+        block_size=4,
+        encoder_embed_dim=16,
+        decoder_embed_dim=16,
+        encoder_ffn_embed_dim=16,
+        decoder_ffn_embed_dim=16,
+    ),
+    "--eval-verifier": evaluating,
+    "specdec-demo --path": demonstrating,
+    "specdec-bench --path": benching,
+}
+READERS = dict(BUILDERS, **{"specdec-convert": converting, "select_layers": selecting})
+DRAFTERS = ("--drafter-path of gad", "SpeculativeTranslator, drafter")
+
+
+def refusal(reader, files, path, capsys):
+    """What the reader says as it refuses the file: one line that names it."""
+    with pytest.raises((Exception, SystemExit)) as caught:
+        READERS[reader](files, path)
+    said = str(caught.value)
+    if isinstance(caught.value, SystemExit) and caught.value.code in (1, 2):
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "\n" not in said and path in said, said
+    return said
+
+
+def content(reader, files):
+    return files.drafter() if reader in DRAFTERS else files.state
+
+
+def check_programs(programs, reader, layout, files, folder, capsys):
+    """Every program, one file each; the harmless rest of the file is a sound checkpoint."""
+    canary, path = folder / "canary", folder / "hostile.pt"
+    for i, what in enumerate(programs):
+        text = PROGRAMS[what].format(repr(f"touch {canary}"))
+        setting = SETTINGS[i % 2]
+        write(path, content(reader, files), {setting: text}, layout)
+        said = refusal(reader, files, str(path), capsys)
+        assert not canary.exists(), what
+        assert "is not a literal" in said and setting in said, (what, said)
+
+
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+@pytest.mark.parametrize("reader", sorted(BUILDERS))
+def test_no_reader_runs_a_program(reader, layout, bench_files, tmp_path, capsys):
+    """All programs by one reader, every sixth by the others: each is tried by two or more."""
+    first = (sorted(BUILDERS).index(reader) + 3 * (layout == "args")) % 6
+    everything = reader == "SpeculativeTranslator" and layout == "cfg"
+    programs = list(PROGRAMS) if everything else list(PROGRAMS)[first::6]
+    check_programs(programs, reader, layout, bench_files, tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+@pytest.mark.parametrize("reader", sorted(BUILDERS))
+def test_no_reader_runs_any_program(reader, layout, bench_files, tmp_path, capsys):
+    check_programs(list(PROGRAMS), reader, layout, bench_files, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("layout", ["cfg", "args", "namespace"])
+@pytest.mark.parametrize("reader", sorted(READERS))
+def test_no_reader_resolves_an_interpolation(reader, layout, bench_files, tmp_path, capsys):
+    canary, path = tmp_path / "canary", tmp_path / "hostile.pt"
+    # Every third by each reader and layout, so that each is tried by many.
+    first = (sorted(READERS).index(reader) + ["cfg", "args", "namespace"].index(layout)) % 3
+    for what in list(INTERPOLATIONS)[first::3]:
+        settings = filled(INTERPOLATIONS[what], f"touch {canary}")
+        write(path, content(reader, bench_files), settings, layout)
+        said = refusal(reader, bench_files, str(path), capsys)
+        assert not canary.exists(), what
+        assert "interpolation" in said and os.environ["HOME"] not in said, (what, said)
+
+
+@pytest.mark.parametrize("what", sorted(PROGRAMS))
+def test_the_programs_work_when_nothing_checks(what, tmp_path):
+    """The tests above can fail: the built-in eval does run them."""
+    canary = tmp_path / "canary"
+    text = PROGRAMS[what].format(repr(f"touch {canary}"))
+    with contextlib.suppress(Exception):
+        eval(text.strip(), {"argparse": argparse})
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("what", ["another setting", "two halves", "a quarter"])
+def test_the_interpolations_work_when_nothing_checks(what, tmp_path):
+    canary = tmp_path / "canary"
+    settings = filled(INTERPOLATIONS[what], f"touch {canary}")
+    cfg = OmegaConf.create({"model": settings})
+    eval(cfg.model.adaptive_softmax_cutoff)
+    assert canary.exists()
+
+
+def test_a_sound_checkpoint_passes_every_builder_of_verifiers(bench_files):
+    """The refusals above are for the settings: the same file without them decodes."""
+    for reader in ("fairseq-generate --path", "SpeculativeTranslator", "--eval-verifier"):
+        READERS[reader](bench_files, bench_files.sound)
+
+
+EVALUATED = {
+    "[(512, 3)] * 2 + [(1, 2)]": [(512, 3), (512, 3), (1, 2)],
+    "(0.9, -0.98)": (0.9, -0.98),
+    "{'a': [1, {'b': None}]}": {"a": [1, {"b": None}]},
+    "1e-3 * 2": 2e-3,
+    "True": True,
+    " 'x' ": "x",
+}
+
+
+@pytest.mark.parametrize("text", sorted(EVALUATED))
+def test_literals_are_read_as_eval_does(text):
+    assert parse_literal(text) == eval(text.strip()) == EVALUATED[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[0] * 10**9", "[0] * 10001", "10**9 * [0]", "(" * 500 + ")" * 500, "", "x", "[1] + 'x'",
+     "'x' * 10", "1 - 1", "10**10", "9" * 16 + " * 2", "[1] * 2.5", "{[1]: 2}", "\x00", "1;2",
+     "print", "...+1", "[0] * 6000 + [0] * 6000", "await x", "yield"],
+)  # fmt: skip
+def test_what_is_no_literal_is_refused(text):
+    with pytest.raises(NotLiteralError, match="is not a literal"):
+        parse_literal(text)
+
+
+@pytest.mark.parametrize("value", [b"1", 1, None, compile("1", "x", "eval")])
+def test_only_text_is_parsed(value):
+    with pytest.raises(TypeError):
+        parse_literal(value)
+    assert utils.eval_bool(value, default="as stock") == "as stock" or value is None
+
+
+def test_every_eval_in_fairseq_reads_literals():
+    """No module of fairseq that evaluates text keeps Python's eval; none uses exec or compile."""
+    root = os.path.dirname(fairseq.__file__)
+    found = []
+    for base, _, names in os.walk(root):
+        if os.path.join("fairseq", "examples") in base:
+            continue  # imported by a --user-dir only
+        for name in (name for name in names if name.endswith(".py")):
+            path = os.path.join(base, name)
+            with open(path, encoding="utf-8") as source:
+                called = {
+                    node.func.id
+                    for node in ast.walk(ast.parse(source.read()))
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                }
+            module = "fairseq." + os.path.relpath(path, root)[:-3].replace(os.sep, ".")
+            assert not called & {"exec", "compile", "__import__"}, path
+            if "eval" in called:
+                found.append(module)
+    assert len(found) > 10
+    for module in found:
+        assert importlib.import_module(module).eval is parse_literal, module
+
+
+def test_the_command_lines_lists_are_read_as_before():
+    assert utils.eval_str_list("[1, 2] * 2", type=int) == [1, 2, 1, 2]
+    assert utils.eval_str_list("5e-4") == [5e-4]
+    assert utils.eval_str_dict("{'a': 1}") == {"a": 1}
+    assert utils.eval_bool("False") is False and utils.eval_bool("1") is True
+
+
+def odd(**changes):
+    """Settings that no checkpoint of fairseq holds, in a Namespace."""
+    made = argparse.Namespace(arch="transformer")
+    vars(made).update(changes)
+    return made
+
+
+ODD = {
+    "a tensor": {"args": odd(x=torch.ones(1))},
+    "an object in a list": {"args": odd(x=[{"y": (torch.float16,)}])},
+    "args of another type": {"args": {"arch": "transformer"}},
+    "cfg of another type": {"cfg": ["transformer"]},
+    "cfg as text": {"cfg": "model: !!python/object/apply:os.system ['touch x']"},
+    "a special attribute": {"args": odd(__class__=1)},
+    "an attribute of two words": {"args": odd(**{"a b": 1})},
+    "an entry named by a tuple": {"cfg": {"model": {(1, 2): 3}}},
+    "deep": {
+        "cfg": {"model": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}
+    },
+}
+
+
+@pytest.mark.parametrize("what", sorted(ODD))
+@pytest.mark.parametrize("ordered", [False, True])
+def test_settings_are_plain_values(what, ordered, tmp_path):
+    import collections
+
+    path = tmp_path / "odd.pt"
+    state = dict({"model": {}, "args": None, "cfg": None}, **ODD[what])
+    torch.save(collections.OrderedDict(state) if ordered else state, str(path))
+    with pytest.raises(RefusedCheckpointError, match=str(path)) as caught:
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickled_configuration_is_read_without_resolving_it(tmp_path):
+    """fairseq 1.0.0a0 pickled omegaconf's own objects."""
+    path = tmp_path / "config.pt"
+    state = {"model": {}, "args": None}
+    torch.save(dict(state, cfg=OmegaConf.create({"a": {"b": "${oc.env:HOME}"}})), str(path))
+    with pytest.raises(RefusedCheckpointError, match=r"cfg\.a\.b holds the interpolation"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    torch.save(dict(state, cfg=OmegaConf.create({"a": "${b}", "b": 1})), str(path))
+    with pytest.raises(RefusedCheckpointError, match=r"cfg\.a holds"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+STRANGE = [
+    "fconv_iwslt_de_en",
+    "wav2vec2",
+    "transformer_pointer_generator",
+    "nonautoregressive_transformer",
+]
+
+
+@pytest.mark.parametrize("architecture", [n for n in STRANGE if n in ARCH_MODEL_REGISTRY])
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+def test_other_architectures_are_not_built_from_a_checkpoint(
+    architecture, layout, bench_files, tmp_path, monkeypatch
+):
+    settings = {"_name": architecture, "arch": architecture}
+    path = write(tmp_path / "other.pt", bench_files.state, settings, layout)
+    with pytest.raises(RefusedCheckpointError, match=f"{VARIABLE}={architecture}"):
+        plain_generate(bench_files, path)
+    monkeypatch.setenv(VARIABLE, f"x, {architecture}")
+    with pytest.raises(Exception) as caught:  # as fairseq: its weights are another model's
+        plain_generate(bench_files, path)
+    assert not isinstance(caught.value, RefusedCheckpointError)
+
+
+def test_the_second_model_of_an_ensemble_is_named(bench_files, tmp_path):
+    path = write(tmp_path / "second.pt", bench_files.state, {SETTINGS[0]: "print(1)"})
+    with pytest.raises(RefusedCheckpointError, match=path):
+        generate(bench_files, bench_files.sound + ":" + path)
+
+
+def test_building_from_the_command_line_is_no_business_of_the_list(bench_files):
+    """Training an architecture that is not on the list goes on as before."""
+    run_here(
+        "train", bench_files.data, task="translation", optimizer="adam", max_update=1,
+        arch="fconv_iwslt_de_en", criterion="cross_entropy", batch_size=8,
+        encoder_layers="[(16, 3)] * 2", decoder_layers="[(16, 3)]", encoder_embed_dim=8,
+        decoder_embed_dim=8, decoder_out_embed_dim=8, save_dir=bench_files.folder / "fconv",
+        disable_validation=True, no_save=True,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Settings that would run a command, or read what is not theirs, and checkpoints that hold them."""
+
+import argparse
+import copy
+
+import torch
+from omegaconf import OmegaConf
+
+# Text that fairseq would pass to ``eval``; {} is a command that leaves a trace.
+PROGRAMS = {
+    "a call": "__import__('os').system({})",
+    "a call behind a literal": "[1, 2, __import__('os').system({})]",
+    "no call syntax": "[argparse.Namespace[{}] for argparse.Namespace.__class_getitem__ in "
+    "[__import__('os').system]]",
+    "class_getitem of a new class": "type('X', (), {{'__class_getitem__': "
+    "lambda cls, key: __import__('os').system(key)}})[{}]",
+    "an operator of a new class": "type('X', (), {{'__add__': "
+    "lambda self, other: __import__('os').system(other)}})() + {}",
+    "nested containers": "[[[({{'a': [__import__('os').system({})]}},)]]]",
+    "a key of a dictionary": "{{__import__('os').system({}): 1}}",
+    "unpacking": "[*[__import__('os').system({})]]",
+    "unpacking a dictionary": "{{**{{'a': __import__('os').system({})}}}}",
+    "a comprehension": "[print(x) or __import__('os').system(x) for x in [{}]]",
+    "a generator": "list(map(__import__('os').system, [{}]))",
+    "an f-string": "f\"{{__import__('os').system({})}}\"",
+    "a format specification": "f\"{{1:{{__import__('os').system({})}}}}\"",
+    "a walrus": "[(run := __import__('os').system), run({})]",
+    "a default of a lambda": "(lambda x=__import__('os').system({}): [1])()",
+    "a condition": "[1] if __import__('os').system({}) else [2]",
+    "a boolean operator": "0 or __import__('os').system({})",
+    "a comparison": "[1] < [__import__('os').system({})]",
+    "a slice": "[1, 2][: __import__('os').system({})]",
+    "a chain of attributes": "[c for c in ().__class__.__base__.__subclasses__() "
+    "if c.__name__ == 'Popen'][0]({}, shell=True).wait()",
+    "white space": " \t__import__('os').system({})\t ",
+    "a comment": "__import__('os').system({}) # (0.9, 0.98)",
+    "other letters": "__ımport__".replace("ı", "i") + "('os').𝓼𝔂𝓼𝓽𝓮𝓶({})",
+}
+
+# Settings with an interpolation: (name of the setting: text). Resolved, each runs a command in
+# the setting that fairseq passes to ``eval``, or reads the environment.
+INTERPOLATIONS = {
+    "another setting": {
+        "aux_path": "[__import__('os').system({})]",
+        "adaptive_softmax_cutoff": "${{model.aux_path}}",
+    },
+    "two halves": {
+        "aa": "[__import__('os').system",
+        "ab": "({})]",
+        "adaptive_softmax_cutoff": "${{model.aa}}${{model.ab}}",
+    },
+    "a quarter": {
+        "q": "__import__",
+        "adaptive_softmax_cutoff": "[${{model.q}}('os').system({})]",
+    },
+    "the environment": {"decoder_input_dim": "${{oc.env:HOME}}"},
+    "the environment of omegaconf 2.0": {"decoder_input_dim": "${{env:HOME}}"},
+    "a resolver of hydra": {"no_such_setting": "${{hydra:runtime.cwd}}"},
+    "inside a list": {"no_such_setting": ["x", ["${{model.aa}}"]]},
+    "inside a dictionary": {"no_such_setting": {"a": {"b": "x${{model.aa}}"}}},
+    "the name of an entry": {"no_such_setting": {"${{oc.env:HOME}}": 1}},
+    "escaped": {"no_such_setting": "\\${{oc.env:HOME}}"},
+}
+
+SETTINGS = ("adaptive_softmax_cutoff", "encoder_xformers_att_config")
+
+
+def filled(value, command):
+    """``value`` with the command in the place of {}."""
+    if isinstance(value, str):
+        return value.format(repr(command))
+    if isinstance(value, list):
+        return [filled(item, command) for item in value]
+    if isinstance(value, dict):
+        return {filled(key, command): filled(item, command) for key, item in value.items()}
+    return value
+
+
+def with_settings(state, settings, layout):
+    """A checkpoint's content with settings of the model, in the layout of 0.12 or the older one."""
+    state = copy.copy(state)
+    old = state["cfg"]["model"]
+    model = dict(vars(old) if isinstance(old, argparse.Namespace) else OmegaConf.to_container(old))
+    model.update(settings)
+    if layout == "args":
+        for group in ("task", "criterion", "optimizer", "lr_scheduler"):
+            model.setdefault(group, "translation" if group == "task" else None)
+        model.update(arch=model.pop("_name", None) or model.get("arch"), task="translation")
+        model.setdefault("data", "x")
+        names = ("source_lang", "target_lang")
+        model.update({name: state["cfg"]["task"][name] for name in names})
+        state.update(args=argparse.Namespace(**model), cfg=None)
+    else:
+        cfg = OmegaConf.to_container(state["cfg"]) if OmegaConf.is_config(state["cfg"]) else None
+        cfg = dict(cfg if cfg is not None else state["cfg"])
+        cfg["model"] = argparse.Namespace(**model) if layout == "namespace" else model
+        state.update(args=None, cfg=cfg)
+    return state
+
+
+def write(path, state, settings, layout="cfg"):
+    """Save a checkpoint with these settings of the model."""
+    torch.save(with_settings(state, settings, layout), str(path))
+    return str(path)
