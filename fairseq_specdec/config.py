@@ -69,6 +69,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "a token without a draft; iad stays exact (default: off, as the paper)"
         },
     )
+    max_suffix: int = field(
+        default=3,
+        metadata={
+            "help": "iad: longest suffix of the output that is looked for in the source to find "
+            "where it goes on, in tokens, q + 1 of the paper; 0 or more; iad stays exact (default: "
+            "3, as in the authors' code; 0: no limit, as in the paper)"
+        },
+    )
     draft_budget: Optional[int] = field(
         default=None,
         metadata={

@@ -62,6 +62,7 @@ TOYS = {
     "greedy": Toys("greedy", {}),
     "iad": Toys("iad", {}),
     "iad-realign": Toys("iad", {"realign": True}, {"realign": True}),
+    "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),

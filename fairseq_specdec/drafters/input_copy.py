@@ -5,51 +5,80 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .base import Draft, Drafter
 
-LONGEST_SUFFIX = 3
-"""Suffixes of up to so many tokens are looked for; longer ones add nothing once three match."""
+MAX_SUFFIX = 3
+"""Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
+
+FIRST_COMPARED = 8
+"""Tokens compared at first where the limit is larger. On a GPU the host waits to learn whether that
+was enough; comparing all at once would cost the product of both lengths."""
 
 MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned`` to see it."""
 
 
-def unique_continuation(
-    source: Tensor, source_end: Tensor, output: Tensor, lengths: Tensor
-) -> Tuple[Tensor, Tensor]:
-    """Where in the source the output goes on: paper 000, section 3.1 and Algorithm 1.
+def matched_suffixes(source: Tensor, output: Tensor, lengths: Tensor, longest: int) -> Tensor:
+    """How many tokens before and at each source column equal the last tokens of the output.
 
-    The shortest suffix of the output (up to ``LONGEST_SUFFIX`` tokens) that occurs exactly once
-    in the source decides. The start symbol counts as a token of both, so that an empty output
-    continues with the whole source (the remark under Algorithm 1).
+    Args:
+        source, output, lengths: as for ``unique_continuation``.
+        longest: most tokens compared, 1 or more.
+
+    Returns:
+        long [B, S], 0 .. longest.
+    """
+    back = torch.arange(longest, device=source.device)
+    at = lengths.unsqueeze(1) - back
+    # -1 and -2 equal no token and not each other: a match lies within both sentences.
+    suffix = output.gather(1, at.clamp(min=0)).masked_fill(at < 0, -2)
+    windows = nn.functional.pad(source, (longest - 1, 0), value=-1).unfold(1, longest, 1).flip(2)
+    differs = windows != suffix.unsqueeze(1)
+    ends = nn.functional.pad(differs, (0, 1), value=True)
+    return ends.to(torch.uint8).argmax(2)  # the first column that differs
+
+
+def unique_continuation(
+    source: Tensor,
+    source_end: Tensor,
+    output: Tensor,
+    lengths: Tensor,
+    max_suffix: Optional[int] = MAX_SUFFIX,
+) -> Tuple[Tensor, Tensor]:
+    """Where in the source the output goes on (Ge et al. 2022, section 3.1 and Algorithm 1).
+
+    The output goes on behind the one place of the source where a suffix of the output occurs, if
+    there is a suffix that occurs exactly once. The start symbol counts as a token of both, so that
+    an empty output continues with the whole source (the remark under Algorithm 1).
+
+    The paper puts no limit on the suffix (q >= 0). A limit finds fewer places and no other ones: a
+    longer suffix occurs at some of the places of a shorter one.
 
     Args:
         source: long [B, S], column 0 the start symbol, then the sentence and its </s>.
         source_end: long [B], number of columns of each row up to and with the final </s>.
         output: long [B, T], column 0 the start symbol, then the accepted tokens.
         lengths: long [B], accepted tokens of each row.
+        max_suffix: longest suffix matched, q + 1 tokens, 1 or more; None for no limit.
 
     Returns:
-        (found bool [B], begin long [B]): the draft of a row is source[b, begin[b]:source_end[b]].
+        (found bool [B], begin long [B]): the draft of a row that was found is
+        source[b, begin[b]:source_end[b]].
     """
-    rows, size = source.shape
-    columns = torch.arange(size, device=source.device)
+    longest = output.size(1) if max_suffix is None else min(max_suffix, output.size(1))
     # A match must leave something to copy, so it ends before the final </s>.
-    match = (columns < (source_end - 1).unsqueeze(1)).expand(rows, size)
-    found = torch.zeros(rows, dtype=torch.bool, device=source.device)
-    begin = torch.zeros(rows, dtype=torch.long, device=source.device)
-    for back in range(min(LONGEST_SUFFIX, output.size(1))):
-        at = lengths - back
-        token = output.gather(1, at.clamp(min=0).unsqueeze(1))
-        # Column i ends a match when column i - back holds the token `back` places from the end.
-        shifted = source.roll(back, 1) if back else source
-        match = match & (shifted == token) & (columns >= back) & (at >= 0).unsqueeze(1)
-        unique = (match.sum(1) == 1) & ~found
-        begin = torch.where(unique, match.long().argmax(1) + 1, begin)
-        found = found | unique
-    return found, begin
+    columns = torch.arange(source.size(1), device=source.device)
+    behind = columns >= (source_end - 1).unsqueeze(1)
+    size = min(longest, FIRST_COMPARED)
+    while True:
+        matched = matched_suffixes(source, output, lengths, size).masked_fill(behind, 0)
+        # Only the place that matches most can be the only one of a suffix.
+        most, place = matched.topk(2, dim=1)
+        if size == longest or not bool((most[:, 1] == size).any()):
+            return most[:, 0] > most[:, 1], place[:, 0] + 1
+        size = min(2 * size, longest)
 
 
 def realigned(source: Tensor, source_end: Tensor, expected: Tensor, token: Tensor) -> Tensor:
@@ -89,15 +118,22 @@ class InputCopyDrafter(Drafter):
         start_symbol: the token that stands in front of every output (</s> in fairseq).
         longest: longest draft, or None for the whole rest of the source as in the paper.
         realign: draft after every mismatch.
+        max_suffix: longest suffix matched, in tokens; None for no limit, as in the paper.
     """
 
     def __init__(
-        self, pad: int, start_symbol: int, longest: Optional[int] = None, realign: bool = False
+        self,
+        pad: int,
+        start_symbol: int,
+        longest: Optional[int] = None,
+        realign: bool = False,
+        max_suffix: Optional[int] = MAX_SUFFIX,
     ) -> None:
         self.pad = pad
         self.start_symbol = start_symbol
         self.longest = longest
         self.realign = realign
+        self.max_suffix = max_suffix
 
     def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
         src_tokens = net_input["src_tokens"]
@@ -114,7 +150,7 @@ class InputCopyDrafter(Drafter):
     def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
         reached = max(host_lengths) + 1
         found, begin = unique_continuation(
-            self.source, self.source_end, tokens[:, :reached], lengths
+            self.source, self.source_end, tokens[:, :reached], lengths, self.max_suffix
         )
         if self.realign:
             # All that came since was copied, but for the verifier's own token at its end.

@@ -120,6 +120,8 @@ def check_settings(settings: Any) -> None:
         raise ValueError(f"--draft-confidence {settings.draft_confidence}: must be from 0 to 1")
     if settings.draft_budget is not None and settings.draft_budget < 0:
         raise ValueError(f"--draft-budget {settings.draft_budget}: must be 0 or more")
+    if settings.max_suffix < 0:
+        raise ValueError(f"--max-suffix {settings.max_suffix}: must be 0 or more")
     if settings.drafter_dtype not in DRAFTER_DTYPES:
         raise ValueError(
             f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"

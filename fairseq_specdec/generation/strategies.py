@@ -60,6 +60,7 @@ OWN_FLAGS = {
     "collapse_repeats": BLOCK_DRAFTED,
     "draft_confidence": BLOCK_DRAFTED,
     "realign": ("iad",),
+    "max_suffix": ("iad",),
     "draft_budget": ("iad", "gad", "sps", "blockwise"),
     "top_beta": ("gad++", "specdec"),
     "tau": ("gad++", "specdec"),
@@ -150,9 +151,9 @@ def _no_drafter(setup: Setup) -> Drafter:
 
 
 def _input_copy(setup: Setup) -> Drafter:
-    size = setup.settings.block_size
-    realign = setup.settings.realign
-    return InputCopyDrafter(setup.tgt_dict.pad(), setup.tgt_dict.eos(), size, realign)
+    settings, words = setup.settings, setup.tgt_dict
+    limit = settings.max_suffix or None
+    return InputCopyDrafter(words.pad(), words.eos(), settings.block_size, settings.realign, limit)
 
 
 def _nar_block(setup: Setup) -> Drafter:

@@ -1,21 +1,20 @@
-"""Re-alignment by suffix match: paper 000, Algorithm 1."""
+"""Re-alignment by suffix match: Ge et al. 2022, Algorithm 1."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.drafters import InputCopyDrafter
-from fairseq_specdec.drafters.input_copy import LONGEST_SUFFIX
+from fairseq_specdec.drafters.input_copy import MAX_SUFFIX
 
 PAD, EOS = 1, 2
 
 
-def slow(source, output):
+def slow(source, output, max_suffix=MAX_SUFFIX):
     """Draft for one sentence: source with its </s>, output without start symbol."""
     x, o = [EOS] + source, [EOS] + output
-    for size in range(1, LONGEST_SUFFIX + 1):
-        if size > len(o):
-            break
+    for size in range(1, min(max_suffix or len(o), len(o)) + 1):
         places = [
             i + size for i in range(len(x) - size) if x[i : i + size] == o[-size:] and i + size
         ]
@@ -30,7 +29,7 @@ def propose(drafter, sources, outputs, left=True):
     rows = [p + s if left else s + p for p, s in zip(pads, sources)]
     drafter.start({"src_tokens": torch.tensor(rows)}, 50, {})
     lengths = [len(o) for o in outputs]
-    tokens = torch.full((len(outputs), 40), PAD)
+    tokens = torch.full((len(outputs), 50), PAD)
     tokens[:, 0] = EOS
     for row, output in enumerate(outputs):
         tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
@@ -41,12 +40,50 @@ def propose(drafter, sources, outputs, left=True):
 words = st.lists(st.integers(4, 9), min_size=0, max_size=12)
 
 
-@given(st.lists(st.tuples(words, words), min_size=1, max_size=5), st.booleans())
-def test_equals_the_algorithm(pairs, left):
+few_words = st.lists(st.integers(4, 5), min_size=0, max_size=12)  # the same ones, often
+limits = st.sampled_from([MAX_SUFFIX, 1, 2, 5, None])
+
+
+@given(
+    st.lists(st.one_of(st.tuples(words, words), st.tuples(few_words, few_words)), min_size=1),
+    st.booleans(),
+    limits,
+)
+def test_equals_the_algorithm(pairs, left, limit):
     sources = [s + [EOS] for s, _ in pairs]
     outputs = [o for _, o in pairs]
-    found = propose(InputCopyDrafter(PAD, EOS), sources, outputs, left)
-    assert found == [slow(s, o) for s, o in zip(sources, outputs)]
+    found = propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), sources, outputs, left)
+    assert found == [slow(s, o, limit) for s, o in zip(sources, outputs)]
+
+
+def test_a_suffix_of_more_than_three_tokens_tells_places_apart():
+    source, output = [7, 4, 5, 6, 8, 9, 4, 5, 6, 7, EOS], [9, 4, 5, 6]
+    assert propose(InputCopyDrafter(PAD, EOS), [source], [output]) == [[]]
+    for limit in (4, None):
+        drafter = InputCopyDrafter(PAD, EOS, max_suffix=limit)
+        assert propose(drafter, [source], [output]) == [[7, EOS]]
+
+
+@pytest.mark.parametrize("shared", [7, 8, 9, 16, 17, 40])
+def test_long_repetitions_are_told_apart(shared):
+    """The longer part is compared, the more often: in steps of 8, 16, 32 tokens."""
+    repeated = [4 + i % 5 for i in range(shared)]
+    source = [8, *repeated, 5, 9, *repeated, 6, EOS]
+    drafter = InputCopyDrafter(PAD, EOS, max_suffix=None)
+    assert propose(drafter, [source, [7, EOS]], [[9, *repeated], [5]]) == [[6, EOS], []]
+    assert propose(drafter, [source], [repeated]) == [[]]
+    limited = InputCopyDrafter(PAD, EOS, max_suffix=shared)
+    assert propose(limited, [source], [[9, *repeated]]) == [[]]
+
+
+@given(words, words)
+def test_a_shorter_limit_finds_fewer_places_and_no_other_ones(source, output):
+    drafts = [
+        propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), [[*source, EOS]], [output])[0]
+        for limit in (1, 2, 3, None)
+    ]
+    for draft in drafts:
+        assert draft in ([], drafts[-1])
 
 
 def test_starts_with_the_whole_source():

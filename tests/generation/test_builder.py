@@ -38,6 +38,7 @@ def test_what_is_sound_passes(tmp_path):
         ({"strategy": "gad++", "top_beta": 0}, "--top-beta 0: must be 1 or more"),
         ({"strategy": "specdec", "tau": -0.5}, "--tau -0.5: must be 0 or more"),
         ({"strategy": "specdec", "tau": float("nan")}, "--tau nan: must be 0 or more"),
+        ({"strategy": "iad", "max_suffix": -1}, "--max-suffix -1: must be 0 or more"),
     ],
     ids=str,
 )
@@ -53,6 +54,7 @@ CHANGED = {
     "collapse_repeats": True,
     "draft_confidence": 0.5,
     "realign": True,
+    "max_suffix": 0,
     "draft_budget": 0,
     "top_beta": 1,
     "tau": 0.0,

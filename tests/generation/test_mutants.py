@@ -128,6 +128,7 @@ NO_CACHE = {
     "greedy": "drafts nothing",
     "iad": "copies the source",
     "iad-realign": "copies the source",
+    "iad-any-suffix": "copies the source",
     "blockwise": "drafts with the states of the verification",
 }
 

@@ -164,3 +164,10 @@ def test_a_strategy_without_toys_is_told_what_to_add(monkeypatch):
 
 def test_no_entry_outlives_its_strategy():
     assert {entry.strategy for entry in TOYS.values()} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize(
+    "given, limit", [({}, 3), ({"max_suffix": 5}, 5), ({"max_suffix": 0}, None)]
+)
+def test_the_longest_suffix_of_iad_is_the_flag_s(given, limit):
+    assert make_generator("iad", **given).drafter.max_suffix == limit
