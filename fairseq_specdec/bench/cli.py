@@ -27,6 +27,7 @@ from . import (
     replay_cli,
     session,
     tables,
+    threads,
 )
 from .outputs import write_bytes, write_json, write_text
 from .page import page
@@ -153,8 +154,8 @@ class Bench:
             )
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
-            scores = quality.score if quality else None
-            context = figures.Context(self.beam, self.greedy, reference, scores)
+            scores = (quality.score, quality.compound) if quality else (None, None)
+            context = figures.Context(self.beam, self.greedy, reference, *scores)
             row = figures.row(system, plan.settings.get("strategy"), context)
             row.update(
                 self._check(system, reference, size),
@@ -170,6 +171,7 @@ class Bench:
             "rows": rows,
             "sentences": self.greedy.sentences,
             "load_average": provenance.load(),
+            "thread_warnings": threads.warnings(self.systems, self.workload.cuda, size),
             "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems},
             "seconds_by_pass": {
                 s.name: [round(sum(passes), 6) for passes in zip(*s.times)] for s in self.systems

@@ -20,12 +20,14 @@ class Context(NamedTuple):
         beam, greedy: stock beam 5 and beam 1.
         reference: stock beam 1 of the row's own verifier and constraints.
         quality: BLEU by system, or None.
+        compound: the same with compounds split, or None.
     """
 
     beam: System
     greedy: System
     reference: System
     quality: Optional[Dict[str, float]]
+    compound: Optional[Dict[str, float]] = None
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -56,6 +58,17 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     return seconds
 
 
+def tok_without_eos(system: System) -> Optional[float]:
+    """Tokens an iteration as the authors of GAD and SpecDec count them: without the </s> of each
+    sentence. Stock takes an iteration for each token, </s> included; None where nobody counts."""
+    if system.stats is not None:
+        return system.stats.mean_accepted_tokens_without_eos
+    if system.steps_of_stock is None:
+        return None
+    tokens = sum(len(output) for output in system.tokens.values())
+    return (tokens - len(system.tokens)) / tokens
+
+
 def row(system: System, strategy: Optional[str], context: Context) -> Dict[str, Any]:
     """All figures of a system, times in milliseconds, shares in percent.
 
@@ -83,8 +96,10 @@ def row(system: System, strategy: Optional[str], context: Context) -> Dict[str, 
         "system": system.name,
         "strategy": strategy,
         "bleu": common["quality"],
+        "bleu_compound": context.compound and context.compound[system.name],
         "identical_percent": common["identical_percent"],
         "tok": common["tok"] if calls is not None else None,
+        "tok_without_eos": tok_without_eos(system),
         # Of stock, the steps that a sentence's own output takes; a batch runs to its longest.
         "iter": common["iter"] if stats else tokens / sentences if steps else None,
         "verifier_calls": calls,

@@ -15,6 +15,7 @@ from .timing import System
 from .workload import BenchError, Workload
 
 FLAG = "--peers"
+THREADS = "default: torch's choice; with --peers 1, as waking a second one can cost peers the most"
 # Module of this package by the engine's Python package.
 ENGINES = {"ctranslate2": "peer_ctranslate2", "transformers": "peer_transformers"}
 
@@ -82,6 +83,14 @@ def asked(args: Any, plan: Plan) -> List[str]:
     if args.peer_engines is not None:
         raise BenchError(f"--peer-engines {args.peer_engines}: belongs to {FLAG}; give both")
     return []
+
+
+def set_threads(args: Any) -> None:
+    """Set torch's threads to ``--threads``, or to one where other engines are measured; they get as
+    many as torch has, within a sentence."""
+    count = args.threads or (1 if args.peers else None)
+    if count is not None:
+        torch.set_num_threads(count)
 
 
 def _converted(engine: str, workload: Any, path: str) -> Any:

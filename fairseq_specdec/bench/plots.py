@@ -9,6 +9,7 @@ from fairseq_specdec.generation.stats import SECTIONS
 
 from . import sweep_plots
 from .canvas import Picture, figure_of, legend, look, plain, png, require
+from .tables import section_title
 
 __all__ = ["Picture", "draw", "require"]
 BINS = 30
@@ -141,7 +142,7 @@ def speed_up_by_edits(run: Dict[str, Any]) -> Optional[Picture]:
 
 
 def time_split(run: Dict[str, Any]) -> Optional[Picture]:
-    """Where the time of a sentence goes (paper 000, Table 15), at the first batch size."""
+    """Where the time of a sentence goes (Ge et al. 2022, Table 15), at the first batch size."""
     part = run["runs"][0]
     rows = [row for row in _shown(run) if row["ms_by_section"]][::-1]
     figure, (axes,) = figure_of()
@@ -149,7 +150,7 @@ def time_split(run: Dict[str, Any]) -> Optional[Picture]:
     left = [0.0] * len(rows)
     for section in SECTIONS:
         widths = [row["ms_by_section"][section] for row in rows]
-        axes.barh(names, widths, left=left, label=section)
+        axes.barh(names, widths, left=left, label=section_title(section))
         left = [a + b for a, b in zip(left, widths)]
     axes.set(xlabel="ms a sentence")
     axes.tick_params(axis="y", labelsize=7)

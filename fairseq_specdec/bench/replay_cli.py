@@ -11,8 +11,6 @@ import os
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
-import torch
-
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.drafters import Drafter, NarBlockDrafter, NoDrafter
 from fairseq_specdec.generation.builder import build_generator
@@ -29,6 +27,7 @@ from . import (
     plots,
     provenance,
     tables,
+    threads,
 )
 from .outputs import write_bytes, write_json, write_text
 from .page import page
@@ -41,7 +40,7 @@ from .timing import System, generation_flags, run_paired, stock
 logger = logging.getLogger("fairseq_specdec.bench")
 
 # Say nothing of outputs that mean nothing.
-MEANINGLESS = ("bleu", "identical_percent", "unsteady_sentences")
+MEANINGLESS = ("bleu", "bleu_compound", "identical_percent", "unsteady_sentences")
 
 
 class ReplayBench:
@@ -63,8 +62,7 @@ class ReplayBench:
         self.words = words
         self.alone = alone
         self.folder = folder
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+        peers.set_threads(args)
         self.models = paper_sizes.RandomModels(
             asked.size, args.vocabulary, args.seed, asked.cuda, args.fp16, folder
         )
@@ -209,6 +207,7 @@ class ReplayBench:
                     s.name: [round(sum(passes), 6) for passes in zip(*s.times)]
                     for s in self.systems
                 },
+                "thread_warnings": threads.warnings(self.systems, self.asked.cuda, args.batch_size),
                 "speed_ups": ups,
                 "by_edit_ratio": {},
             }

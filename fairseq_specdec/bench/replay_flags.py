@@ -106,7 +106,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--warmup", type=int, default=1, help="batches decoded beforehand, 0 or more (default: 1)")
     add("--seed", type=int, default=1, help="of weights, sentences and sizes (default: 1)")
-    add("--threads", type=int, help="CPU threads, 1 or more (default: torch's choice)")
+    add("--threads", type=int, help=f"CPU threads, 1 or more ({peers.THREADS})")
     add("--cpu", action="store_true", help="stay off the GPU (default: off)")
     add("--fp16", action="store_true", help="half precision, on a GPU (default: off)")
     add(

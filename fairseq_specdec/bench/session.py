@@ -6,7 +6,6 @@ import argparse
 import os
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -83,7 +82,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
     )
     group.add_argument(
-        "--threads", type=int, metavar="T", help="CPU threads, 1 or more (default: torch's choice)"
+        "--threads", type=int, metavar="T", help=f"CPU threads, 1 or more ({peers.THREADS})"
     )
     group.add_argument(
         "--no-memory",
@@ -203,8 +202,7 @@ class Session(NamedTuple):
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
-        if self.args.threads is not None:
-            torch.set_num_threads(self.args.threads)
+        peers.set_threads(self.args)
         return Workload(self.config, self.args.limit, paths or self.main.paths)
 
     def makers(self) -> List[Any]:

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.generation.stats import SECTIONS
 
+from . import threads
 from .report import table
 
 NOTHING = "-"
@@ -26,6 +27,11 @@ def _figure(key: str, form: str) -> Callable[[Dict[str, Any]], str]:
     return cell
 
 
+def section_title(name: str) -> str:
+    """A section of the time in words, as ``drafter encoder``."""
+    return name.replace("_", " ")
+
+
 def _section(name: str) -> Callable[[Dict[str, Any]], str]:
     def cell(row: Dict[str, Any]) -> str:
         times = row["ms_by_section"]
@@ -42,6 +48,7 @@ SPEED = [
     Column("BLEU", _figure("bleu", "{:.2f}")),
     Column("identical", _figure("identical_percent", "{:.1f}%")),
     Column("Tok.", _figure("tok", "{:.2f}")),
+    Column("without </s>", _figure("tok_without_eos", "{:.2f}")),
     Column("Iter.", _figure("iter", "{:.2f}")),
     Column("calls", _figure("verifier_calls", "{:.2f}")),
     Column("ms", _figure("ms_mean", "{:.2f}")),
@@ -57,7 +64,7 @@ SPEED = [
 ]
 TIME = [
     SYSTEM,
-    *(Column(name, _section(name)) for name in SECTIONS),
+    *(Column(section_title(name), _section(name)) for name in SECTIONS),
     Column("accepted", _figure("accepted_percent", "{:.1f}%")),
     Column("fallback", _figure("fallback_percent", "{:.1f}%")),
     Column("rollback", _figure("rollback_percent", "{:.1f}%")),
@@ -114,13 +121,15 @@ def legend(run: Dict[str, Any]) -> List[str]:
     """
     lines = [
         "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
-        "checkpoint and constraints; Tok.: tokens an iteration; Iter.: iterations a sentence; "
+        "checkpoint and constraints; Tok.: tokens an iteration, </s> included; without </s>: the "
+        "same as the authors of GAD and SpecDec count it; Iter.: iterations a sentence; "
         "calls: passes of the verifier's decoder a sentence, a batch's shared by its sentences.",
         "ms: total time over sentences; CPU: the same in processor time, all threads and their "
         "spinning; median, p95, p99: of the time until a sentence's batch is "
         "done; vs: ratio of total times; tokens/s: output tokens, </s> included.",
-        "encoder, drafter, verifier, rest: ms a sentence; accepted: share of the drafted tokens; "
-        "fallback, rollback: shares of all steps, as in paper 003's Table 4.",
+        "encoder (the verifier's), drafter encoder (a drafter's own), drafter, verifier (its "
+        "decoder), rest: ms a sentence; accepted: share of the drafted tokens; fallback, rollback: "
+        "shares of all steps, as in Kim et al. 2023, Table 4.",
     ]
     if "replay" in run:
         lines[0] = lines[0][lines[0].index("Tok.:") :]
@@ -131,14 +140,15 @@ def legend(run: Dict[str, Any]) -> List[str]:
     quality = run["quality"]
     if quality:
         lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")
-    threads = run["provenance"].get("threads")
+    count = run["provenance"].get("threads")
     loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
-    if threads and loads and max(loads) > threads + 1:
+    if count and loads and max(loads) > count + 1:
         lines.append(
             f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
             "when, and on how the system shares its processors among processes. With one thread, "
             "CPU depends less on that. Measure again on a quiet machine."
         )
+    lines += threads.notes(run)
     if run["energy"]:
         lines.append(
             f"J: energy of {run['energy']} a sentence, over passes of this system alone; what the "

@@ -58,7 +58,7 @@ class NarBlockDrafter(Drafter):
         model: a ``SpecDrafter``, perhaps an ``AttachedDrafter``.
         block_size: k, at most what the drafter was trained for.
         pad: padding index, never drafted.
-        stopwatch: ``with stopwatch("encoder")``-style timer.
+        stopwatch: times ``drafter_encoder``, and the start of a batch as ``drafter``.
         dtype: number format to run in, or None for the verifier's.
         collapse_repeats: draft what ``without_repeats`` leaves of a block.
         confidence: end a draft before the first token that, with all before it, is right with less
@@ -122,18 +122,19 @@ class NarBlockDrafter(Drafter):
             self.silent = most is not None and net_input["src_tokens"].size(1) > most
             if self.silent:
                 return
-            with self.stopwatch("encoder"):
+            with self.stopwatch("drafter_encoder"):
                 encoder_out = self.encode(net_input)
         self.observed = []
         masks = encoder_out["encoder_padding_mask"]
-        self.stack.start(
-            encoder_out["encoder_out"][0].to(self.decoder.layers[0].fc1.bias.dtype),
-            masks[0] if len(masks) > 0 else None,
-            min(max_len + 1, 63) + 2 * self.block_size + 2,
-        )
-        self.source = self.decoder.start_source(
-            net_input["src_tokens"], max_len + self.block_size + 1
-        )
+        with self.stopwatch("drafter"):
+            self.stack.start(
+                encoder_out["encoder_out"][0].to(self.decoder.layers[0].fc1.bias.dtype),
+                masks[0] if len(masks) > 0 else None,
+                min(max_len + 1, 63) + 2 * self.block_size + 2,
+            )
+            self.source = self.decoder.start_source(
+                net_input["src_tokens"], max_len + self.block_size + 1
+            )
 
     def observe(self, states: Tensor, sizes: Tensor) -> None:
         self.observed.append((states, sizes))

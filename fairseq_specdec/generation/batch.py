@@ -72,7 +72,8 @@ class Batch:
         with stopwatch("encoder"):
             encoder_outs = owner.verifier.encode(net_input)
         self.budget = owner.draft_budget()
-        owner.verifier.start(encoder_outs, self.max_len, 32)
+        with stopwatch("verifier"):
+            owner.verifier.start(encoder_outs, self.max_len, 32)
         owner.drafter.start(net_input, self.max_len, encoder_outs[0])
         self.prefix = prefix
         eos = owner.policy.eos

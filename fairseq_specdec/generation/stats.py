@@ -8,7 +8,9 @@ from typing import Dict, Iterator, List, Tuple
 
 import torch
 
-SECTIONS = ("encoder", "drafter", "verifier", "rest")
+# The verifier's encoder; the drafter's own, if it has one; the rest of the drafter; the verifier's
+# decoder with acceptance; all else. Keys and values of cross-attention belong to their decoder.
+SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 
 class Stopwatch:
@@ -75,8 +77,14 @@ class DecodingStats:
 
     @property
     def mean_accepted_tokens(self) -> float:
-        """Tokens emitted per iteration, the verifier's own included (Tok. in the papers)."""
+        """Tokens emitted per iteration, the verifier's own and </s> included."""
         return self.emitted / self.iterations if self.iterations else 0.0
+
+    @property
+    def mean_accepted_tokens_without_eos(self) -> float:
+        """The same without the </s> of each sentence: Tok. of Ge et al. 2022 and Xia et al. 2023,
+        as their authors' code counts it."""
+        return (self.emitted - self.sentences) / self.iterations if self.iterations else 0.0
 
     @property
     def mean_iterations(self) -> float:
@@ -119,6 +127,7 @@ class DecodingStats:
             "accepted_draft_tokens": float(self.accepted),
             "rollbacks": float(self.rollbacks),
             "mean_accepted_tokens": self.mean_accepted_tokens,
+            "mean_accepted_tokens_without_eos": self.mean_accepted_tokens_without_eos,
             "mean_iterations": self.mean_iterations,
             "acceptance_rate": self.acceptance_rate,
             "fallback_share": self.fallback_share,
@@ -131,7 +140,7 @@ class DecodingStats:
     def summary(self, strategy: str) -> str:
         """One line for the log."""
         times = self.times()
-        shares = " / ".join(f"{name} {times[name]:.2f} s" for name in SECTIONS)
+        shares = " / ".join(f"{name.replace('_', ' ')} {times[name]:.2f} s" for name in SECTIONS)
         return (
             f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
             f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "

@@ -6,26 +6,34 @@ cannot be run here. Figures are ``key=published`` pairs, ``key=`` where the pape
 are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SECTION`` a part of
 the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
 and ``text.KEY`` one of scores.json. What was not run reads "not run".
+
+A line ``note, table, key, text`` says where our figure and the published one are not of one kind:
+the column gets a letter, and the text stands under the table. Table ``*`` is every one with the
+key, and ``key`` without ``@N`` is that of every batch size.
 """
 
 import json
 import logging
 import pathlib
+import string
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from atomic import replacing
 from program import make_parser, reports
 
 from fairseq_specdec.bench import provenance, report
+from fairseq_specdec.bench.tables import section_title
 
 logger = logging.getLogger("paper_table")
 NOTHING = "-"
+NOTE, EVERY = "note", "*"
 NOT_RUN = "not run"
 PARTS = {"ms": "ms, {}", "ms_iter": "ms, {}, an iteration", "share": "% of time, {}"}
 TITLES = {
     "bleu": "BLEU",
     "tok": "Tok.",
+    "tok_without_eos": "Tok. without </s>",
     "iter": "Iter.",
     "speed_beam5": "speed vs beam 5",
     "speed_beam1": "speed vs beam 1",
@@ -34,6 +42,7 @@ TITLES = {
     "memory_mb": "MB",
     "ms_mean": "ms",
     "text.sacrebleu": "sacreBLEU",
+    "bleu_compound": "BLEU, compounds split",
     "text.bleu_compound": "BLEU, compounds split",
     "text.bleu_to_greedy": "BLEU to greedy output",
     "text.comet": "COMET",
@@ -60,22 +69,54 @@ class Row(NamedTuple):
     figures: Dict[str, str]
 
 
+class Note(NamedTuple):
+    """How our figure of a key differs from what a table (or ``*``) publishes."""
+
+    table: str
+    key: str
+    text: str
+
+
+def _lines(path: pathlib.Path) -> Iterator[Tuple[int, List[str]]]:
+    """Number and fields of every line; ``#`` begins a comment."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.split("\t")
+
+
 def read_rows(path: pathlib.Path) -> List[Row]:
-    """The lines of paper.tsv; ``#`` begins a comment.
+    """The rows of paper.tsv.
 
     Raises:
         ValueError: naming the line.
     """
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
+    for number, fields in _lines(path):
+        if fields[0] == NOTE:
             continue
-        fields = line.split("\t")
         if len(fields) != 6 or not all("=" in word for word in fields[5].split()):
             raise ValueError(f"{path}:{number}: expected 6 fields, the last KEY=FIGURE ...")
         figures = dict(word.split("=", 1) for word in fields[5].split())
         rows.append(Row(*fields[:5], figures=figures))
     return rows
+
+
+def read_notes(path: pathlib.Path) -> List[Note]:
+    """The notes of paper.tsv.
+
+    Raises:
+        ValueError: naming the line; a note that no column would show.
+    """
+    columns = {(row.table, base(key)) for row in read_rows(path) for key in row.figures}
+    columns |= {(EVERY, key) for _, key in columns}
+    notes = []
+    for number, fields in _lines(path):
+        if fields[0] != NOTE:
+            continue
+        if len(fields) != 4 or tuple(fields[1:3]) not in columns:
+            raise ValueError(f"{path}:{number}: expected note, a table or *, a key of it, text")
+        notes.append(Note(*fields[1:]))
+    return notes
 
 
 def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
@@ -139,12 +180,17 @@ class Measured:
         return None
 
 
+def base(key: str) -> str:
+    """A key without its batch size."""
+    return key.partition("@")[0]
+
+
 def title(key: str) -> str:
     """A column's title."""
     name, _, size = key.partition("@")
     kind, _, section = name.partition(".")
     if kind in PARTS:
-        return PARTS[kind].format(section)
+        return PARTS[kind].format(section_title(section))
     return TITLES.get(name, name) + (f", batch {size}" if size else "")
 
 
@@ -156,12 +202,17 @@ def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
     return found
 
 
-def render(rows: Sequence[Row], measured: Measured) -> str:
-    """One table: for each figure a column measured here and one published."""
+def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) -> str:
+    """One table: for each figure a column measured here and one published; the notes below it."""
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
+    known = {base(key) for key in keys}
+    shown = [n for n in notes if n.table in (EVERY, rows[0].table) and n.key in known]
+    marks = dict.fromkeys(known, "")
+    for letter, note in zip(string.ascii_lowercase, shown):
+        marks[note.key] += f" ({letter})"
     head = ["row"]
     for key in keys:
-        head += [f"{title(key)} here", "paper"]
+        head += [f"{title(key)} here{marks[base(key)]}", f"paper{marks[base(key)]}"]
     body = []
     for row in rows:
         cells = [row.name]
@@ -171,7 +222,8 @@ def render(rows: Sequence[Row], measured: Measured) -> str:
             cells.append(absent if value is None else f"{value:.2f}")
             cells.append(row.figures.get(key) or NOTHING)
         body.append(cells)
-    return report.table(head, body)
+    texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
+    return "\n\n".join([report.table(head, body), *texts])
 
 
 @reports("paper_table")
@@ -185,14 +237,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--note", action="append", default=[], help="a line below the tables")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
     options = parser.parse_args(arguments)
-    rows = read_rows(options.paper)
+    rows, remarks = read_rows(options.paper), read_notes(options.paper)
     measured = Measured(options.measured, options.scores)
     chosen = [row for row in rows if row.direction in (options.direction, "*")]
     if not chosen:
         raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
     parts = []
     for (name, _), lines in tables(chosen).items():
-        parts.append(f"{name}, {options.direction}\n\n{render(lines, measured)}")
+        parts.append(f"{name}, {options.direction}\n\n{render(lines, measured, remarks)}")
     notes = [f"- {note}" for note in options.note]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))

@@ -11,7 +11,6 @@
 import json
 import logging
 import pathlib
-import re
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -20,8 +19,9 @@ from program import make_parser, reports
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 
+from fairseq_specdec.bench.text import split_compounds
+
 logger = logging.getLogger("translation_scores")
-HYPHEN = re.compile(r"(\S)-(\S)")
 GREEDY = ".fairseq_beam_1.out"  # after the name of the set
 
 
@@ -49,11 +49,6 @@ def read_output(path: pathlib.Path) -> Output:
     if not found.hypotheses or set(found.hypotheses) - set(found.references):
         raise ValueError(f"{path}: holds no sentence, or one without its reference; decode again")
     return found
-
-
-def split_compounds(text: str) -> str:
-    """Every hyphen between two characters stands alone."""
-    return HYPHEN.sub(r"\1 ##AT##-##AT## \2", text)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -42,6 +42,9 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
     assert rows["gad"]["tok"] > 1.5 and rows["gad"]["verifier_calls"] == rows["gad"]["iter"]
     total = rows["gad"]["iter"] * rows["gad"]["tok"] * 12
     assert total == pytest.approx(rows["gad"]["output_tokens"])
+    for row in rows.values():  # each of the 12 sentences ends in one </s>
+        words = row["iter"] * row["tok_without_eos"] * 12
+        assert words == pytest.approx(row["output_tokens"] - 12)
     assert rows["fairseq beam 1"]["verifier_calls"] == rows["fairseq beam 1"]["iter"]
     assert rows["fairseq beam 1"]["speed_beam1"] == rows["fairseq beam 5"]["speed_beam5"] == 1
     for row in rows.values():

@@ -1,0 +1,146 @@
+"""Known times, from the parts of the decoder to the table (Ge et al. 2022, Table 15)."""
+
+from types import SimpleNamespace
+
+import pytest
+from toy_strategies import make_generator
+from toy_translation import make_sample, sentences
+
+from fairseq_specdec.bench import figures, tables, timing
+from fairseq_specdec.drafters import autoregressive, nar_block
+from fairseq_specdec.generation import batch, generator, stats
+from fairseq_specdec.verifier.scorer import Scorer
+from fairseq_specdec.verifier.verifier import Verifier
+
+# Seconds that each call takes by the clock of these tests.
+ENCODE, DRAFTER_ENCODE, DRAFT, SCORE, START, FINISH = 2.0, 3.0, 5.0, 7.0, 11.0, 13.0
+
+
+class Clock:
+    """Stands still but for what the patched parts take."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    process_time = perf_counter
+
+    def takes(self, monkeypatch, owner, name, seconds):
+        inner = getattr(owner, name)
+
+        def timed(*args, **kwargs):
+            self.now += seconds
+            return inner(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, timed)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    for module in (stats, generator, timing):
+        monkeypatch.setattr(module, "time", found)
+    found.takes(monkeypatch, Verifier, "encode", ENCODE)
+    found.takes(monkeypatch, Verifier, "start", START)
+    found.takes(monkeypatch, Verifier, "score", SCORE)
+    found.takes(monkeypatch, batch, "hypothesis", FINISH)
+    return found
+
+
+def measured(case):
+    """Row of one sentence decoded twice by a case of ``TOYS``, and its iterations."""
+    made = make_generator(case)
+    system = timing.System(case, made, made.verifier.models, made.stats)
+    sample = make_sample([max(sentences(12, seed=7), key=len)])
+    timing.run_paired([system], [sample], warm_up=1, repeats=2)
+    row = figures.row(system, made.strategy, figures.Context(system, system, system, None))
+    return row, made.stats.iterations / 2
+
+
+def expected(iterations, drafter_encoder, start):
+    return {
+        "encoder": ENCODE,
+        "drafter_encoder": drafter_encoder,
+        "drafter": DRAFT * iterations + start,
+        "verifier": SCORE * iterations + START,
+        "rest": FINISH,
+    }
+
+
+def check(row, seconds):
+    assert row["ms_by_section"] == {name: pytest.approx(1000 * s) for name, s in seconds.items()}
+    head, cells = tables.cells(tables.TIME, [row])
+    shown = dict(zip(head, cells))
+    whole = sum(seconds.values())
+    for name, spent in seconds.items():
+        text = f"{1000 * spent:.2f} ({100 * spent / whole:.0f}%)"
+        assert shown[name.replace("_", " ")] == text
+
+
+def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
+    clock.takes(monkeypatch, nar_block.NarBlockDrafter, "propose", DRAFT)
+    encode = nar_block.EncoderStack.__call__
+
+    class Slow(nar_block.EncoderStack):
+        def __call__(self, net_input):
+            clock.now += DRAFTER_ENCODE
+            return encode(self, net_input)
+
+    class Decoder(nar_block.DecoderStack):
+        def start(self, *args):
+            clock.now += START
+            return super().start(*args)
+
+    monkeypatch.setattr(nar_block, "EncoderStack", Slow)
+    monkeypatch.setattr(nar_block, "DecoderStack", Decoder)
+    row, iterations = measured("gad")
+    assert 1 < iterations < row["output_tokens"]
+    check(row, expected(iterations, DRAFTER_ENCODE, START))
+
+
+def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
+    clock.takes(monkeypatch, nar_block.NarBlockDrafter, "propose", DRAFT)
+    row, iterations = measured("gad-attached")
+    check(row, expected(iterations, 0.0, 0.0))
+
+
+def test_a_small_model_s_encoder_is_timed_apart(clock, monkeypatch):
+    clock.takes(monkeypatch, autoregressive.AutoregressiveDrafter, "propose", DRAFT)
+
+    class Slow(Scorer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            encode = self.encode
+            self.encode = lambda net_input: (
+                setattr(clock, "now", clock.now + DRAFTER_ENCODE) or (encode(net_input))
+            )
+
+        def start(self, *args):
+            clock.now += START
+            return super().start(*args)
+
+    monkeypatch.setattr(autoregressive, "Scorer", Slow)
+    row, iterations = measured("sps")
+    check(row, expected(iterations, DRAFTER_ENCODE, START))
+
+
+def test_stock_has_no_drafter():
+    class Model:
+        def forward_encoder(self, net_input):
+            return net_input
+
+        forward_decoder = forward_encoder
+
+    model = Model()
+    steps = timing.StockSteps(SimpleNamespace(model=model))
+    system = timing.System("stock", None, [], steps_of_stock=steps)
+    sample = make_sample(sentences(1, seed=7))
+    model.forward_encoder(sample["net_input"])
+    steps.stopwatch.seconds.update(encoder=2.0, verifier=7.0)
+    system.times = [[10.0]]
+    found = figures.section_times(system)
+    assert found == {
+        "encoder": 2.0, "drafter_encoder": 0.0, "drafter": 0.0, "verifier": 7.0, "rest": 1.0,
+    }  # fmt: skip

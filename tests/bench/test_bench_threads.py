@@ -1,0 +1,85 @@
+"""Systems that were to run on one thread, and did not have a core to themselves."""
+
+import argparse
+
+import pytest
+import torch
+
+from fairseq_specdec.bench import peers, tables, threads
+from fairseq_specdec.bench.timing import System
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def system(name, wall, cpu):
+    made = System(name, None, [])
+    made.times = [[wall / 4, wall / 4], [wall / 4, wall / 4]]
+    made.cpu = cpu
+    return made
+
+
+def test_times_that_agree_are_not_spoken_of():
+    calm = [system("a", 10.0, 8.6), system("b", 10.0, 11.4), system("c", 10.0, 10.0)]
+    assert threads.warnings(calm, False, 1) == []
+
+
+def test_a_core_that_was_shared_and_a_second_thread_are_told_apart():
+    shared, more = threads.warnings([system("a", 10.0, 8.4), system("b", 10.0, 11.6)], False, 8)
+    assert shared.startswith("WARNING: a, batch size 8: 8.40 s of processor time in 10.00 s")
+    assert "other programs took the core" in shared and "ran more than one thread" in more
+
+
+def test_more_threads_and_a_gpu_are_not_judged():
+    odd = [system("a", 10.0, 1.0)]
+    assert threads.warnings(odd, True, 1) == []
+    torch.set_num_threads(2)
+    assert threads.warnings(odd, False, 1) == []
+
+
+def results(name="gad", count=1, **part):
+    row = {"system": name, "ms_by_section": None}
+    facts = {"command": "x", "threads": count}
+    empty = dict.fromkeys(("quality", "energy", "memory"))
+    return dict(empty, runs=[dict(part, rows=[row])], provenance=facts)
+
+
+def test_the_warning_stands_under_the_tables():
+    line = "WARNING: gad, batch size 1: ..."
+    assert line in tables.legend(results(thread_warnings=[line]))
+
+
+@pytest.mark.parametrize(
+    "name, count, told",
+    [("CTranslate2 int8 beam 1", 2, True), ("transformers float32 beam 5", 4, True),
+     ("CTranslate2 int8 beam 1", 1, False), ("gad", 2, False)],
+)  # fmt: skip
+def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, told):
+    said = [line for line in tables.legend(results(name, count)) if "threads inside" in line]
+    assert bool(said) is told
+
+
+@pytest.mark.parametrize("asked, beside, count", [(None, True, 1), (2, True, 2), (None, False, 3)])
+def test_other_engines_are_measured_on_one_thread_unless_told_otherwise(asked, beside, count):
+    torch.set_num_threads(3)
+    peers.set_threads(argparse.Namespace(threads=asked, peers=beside))
+    assert torch.get_num_threads() == count
+
+
+def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
+    timed = System.timed
+
+    def idle(self, sample):
+        found, wall, cpu = timed(self, sample)
+        return found, wall, cpu if self.name == "fairseq beam 1" else 0.5 * wall
+
+    monkeypatch.setattr(System, "timed", idle)
+    result, printed = bench("--system", "copy: --strategy iad", "--warmup", 0, "--limit", 2)
+    (part,) = result["runs"]
+    said = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy, batch")]
+    assert len(said) == 1 and f"- {said[0]}" in printed
