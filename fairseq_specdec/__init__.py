@@ -1,7 +1,8 @@
 """Draft-then-verify decoding for fairseq, as a plugin: ``--user-dir fairseq_specdec``.
 
 Importing the package mends what fairseq alone gets wrong with the installed torch and numpy (see
-``compat``), then registers the tasks, models and criterions. It prints nothing.
+``compat``), then registers the tasks, models and criterions. It prints nothing, and leaves the root
+logger as it was.
 """
 
 if __name__ != "fairseq_specdec":
@@ -12,8 +13,13 @@ if __name__ != "fairseq_specdec":
         "call the folder, or the link to it, fairseq_specdec"
     )
 
-from . import compat  # noqa: E402
+from .host_logging import host_logging_kept  # noqa: E402
 from .version import __version__  # noqa: E402
+
+with host_logging_kept():
+    import fairseq  # noqa: F401
+
+from . import compat  # noqa: E402
 
 compat.apply()
 

@@ -164,8 +164,7 @@ def script(shell: str, commands: Sequence[str]) -> str:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-completion``."""
-    # force: importing fairseq has already given the root logger a handler and level DEBUG.
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr, force=True)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     parser = get_parser()
     args = parser.parse_args(arguments)
     unknown = [name for name in args.commands if name not in COMMANDS]

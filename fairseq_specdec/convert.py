@@ -121,12 +121,10 @@ def main(args: argparse.Namespace) -> None:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-convert``."""
-    # force: importing fairseq has already given the root logger a handler.
     logging.basicConfig(
         format="%(levelname)s | %(message)s",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
-        force=True,
     )
     args = get_parser().parse_args(arguments)
     try:

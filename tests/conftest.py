@@ -1,6 +1,5 @@
 """Fixtures shared by every test: a tiny corpus, and fairseq's commands as a user runs them."""
 
-import logging
 import os
 import pathlib
 import random
@@ -48,16 +47,6 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
         f"fairseq-{command} exited {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     )
     return done.stdout, done.stderr
-
-
-@pytest.fixture(autouse=True)
-def log_level():
-    """The root logger as a fresh Python has it, whatever earlier tests of this process left."""
-    root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.WARNING)
-    yield
-    root.setLevel(before)
 
 
 @pytest.fixture(scope="session")

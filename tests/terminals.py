@@ -36,9 +36,16 @@ class Terminal:
         self.text = b"".join(self._pieces).decode("utf-8")
 
 
+@contextlib.contextmanager
 def own_logging():
-    """A context in which the root logger has no handlers but those that a command sets."""
-    return mock.patch.object(logging.getLogger(), "handlers", [])
+    """A context in which the root logger has the handlers and level that a command sets."""
+    root = logging.getLogger()
+    level = root.level
+    with mock.patch.object(root, "handlers", []):
+        try:
+            yield
+        finally:
+            root.setLevel(level)
 
 
 @contextlib.contextmanager

@@ -289,9 +289,8 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-bench``."""
-    # force: importing fairseq's tasks has already given the root logger a handler and level DEBUG.
     # fairseq logs every file that it opens at level INFO.
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr, force=True)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
     replayed = any(word.partition("=")[0] == "--replay" for word in words)
     try:

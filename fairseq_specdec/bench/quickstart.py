@@ -8,7 +8,6 @@ this project's strategies, interleaved, and prints what each gives and costs.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
@@ -231,7 +230,6 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Optional[List[str]] = None) -> None:
     """Entry point; ends with a message where a demo pair is missing."""
     options = get_parser().parse_args(arguments)
-    logging.getLogger().setLevel(logging.WARNING)  # fairseq logs every file it opens
     ende, edit = (os.path.join(options.data_bin, f"demo_{n}") for n in ("ende", "edit"))
     dtype = chosen_dtype(options.drafter_dtype)
     plans = {

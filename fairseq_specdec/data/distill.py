@@ -261,13 +261,11 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-distill``."""
-    # force: importing fairseq's tasks has already given the root logger a handler and level DEBUG.
     logging.basicConfig(
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
-        force=True,
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = options.parse_args_and_arch(get_parser(), input_args=words)

@@ -170,7 +170,7 @@ def start(words: Sequence[str]) -> DemoServer:
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     """The console script ``specdec-demo``."""
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         server = start(sys.argv[1:] if arguments is None else arguments)
     except (ValueError, OSError, TypeError) as error:

@@ -260,13 +260,11 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-noise``."""
-    # force: importing fairseq's tasks has already given the root logger a handler and level DEBUG.
     logging.basicConfig(
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
         datefmt="%Y-%m-%d %H:%M:%S",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
-        force=True,
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

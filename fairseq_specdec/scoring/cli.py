@@ -155,8 +155,7 @@ def main(args: argparse.Namespace) -> Dict[str, Any]:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The command."""
-    # force: importing fairseq has already given the root logger a handler.
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr, force=True)
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     try:
         main(get_parser().parse_args(arguments))
     except (ValueError, RuntimeError, OSError) as error:

@@ -318,12 +318,10 @@ def main(args: argparse.Namespace) -> Report:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The command."""
-    # force: importing fairseq has already given the root logger a handler.
     logging.basicConfig(
         format="%(levelname)s | %(message)s",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
-        force=True,
     )
     try:
         main(get_parser().parse_args(arguments))

@@ -1,6 +1,5 @@
 """A toy pair on disk: data, a trained verifier, another one, and a trained drafter."""
 
-import logging
 import shutil
 from argparse import Namespace
 from types import SimpleNamespace
@@ -56,16 +55,13 @@ def pair(tmp_path_factory):
 def bench(pair, monkeypatch):
     """Run the command in this process on the toy pair: (its results, what it printed)."""
     threads = torch.get_num_threads()
-    level = logging.getLogger().level
 
     def run(*words, path=pair.v, memory=False):
         printed = []
         line = [pair.data, "--path", path, "-s", "src", "-t", "tgt", "--cpu", "--threads", "1"]
         line += [] if memory else ["--no-memory"]
-        logging.getLogger().setLevel(logging.WARNING)
         result = cli.main([*line, *map(str, words)], printed.append)
         return result, "".join(printed)
 
     yield run
     torch.set_num_threads(threads)
-    logging.getLogger().setLevel(level)

@@ -3,7 +3,6 @@
 import collections
 import importlib.util
 import json
-import logging
 
 import pytest
 import torch
@@ -31,7 +30,6 @@ MEAN = ["--mean-accepted", 3]
 def replay(monkeypatch):
     """Run the command on tiny models: (its results, what it printed)."""
     threads = torch.get_num_threads()
-    level = logging.getLogger().level
     tiny = paper_sizes.Size("tiny, 1+1 layers", (1, 1), 64, 64, 2, "spec_drafter_tiny")
     monkeypatch.setitem(paper_sizes.SIZES, "base", tiny)
     monkeypatch.setitem(paper_sizes.SIZES, "gec", tiny._replace(drafter=None))
@@ -40,13 +38,11 @@ def replay(monkeypatch):
         printed = []
         line = ["--replay", size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
         line += [] if memory else ["--no-memory"]
-        logging.getLogger().setLevel(logging.WARNING)
         result = replay_cli.main([str(word) for word in line], printed.append)
         return result, "".join(printed)
 
     yield run
     torch.set_num_threads(threads)
-    logging.getLogger().setLevel(level)
 
 
 def rows_of(result):

@@ -118,7 +118,6 @@ def test_flags_that_cannot_be_honoured(flags, named, reversal_data, teacher, dis
             distill(reversal_data, tmp_path / "out", teacher, *flags)
 
 
-def test_command_line_errors_are_one_line(reversal_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(command.logging, "basicConfig", lambda **_: None)
+def test_command_line_errors_are_one_line(reversal_data, tmp_path):
     with pytest.raises(SystemExit, match="^specdec-distill: error: --path: "):
         command.cli_main([str(reversal_data), "--dest", str(tmp_path / "out"), "--path", "none.pt"])

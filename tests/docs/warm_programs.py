@@ -8,6 +8,7 @@ does.
 import array
 import importlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -39,6 +40,9 @@ def run_in_fork(request, streams):
         os.environ.update(request["env"])
         sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         sys.argv = [request["module"], *request["words"]]
+        if request["module"].startswith("fairseq_specdec"):
+            # A fresh one would import fairseq without what that does to the root logger.
+            logging.basicConfig(level=logging.WARNING, handlers=[], force=True)
         try:
             importlib.import_module(request["module"]).cli_main()
             status = 0

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import io
-import logging
 import os
 import signal
 import subprocess
@@ -36,11 +35,10 @@ def words_of(pair, *more):
 
 def generate(pair, *more):
     """Run fairseq-generate here; what it printed."""
-    out, levels = io.StringIO(), logging.getLogger().level
+    out = io.StringIO()
     words = ["fairseq-generate", *words_of(pair, *more)]
     with contextlib.redirect_stdout(out), mock.patch.object(sys, "argv", words):
         importlib.import_module("fairseq_cli.generate").cli_main()
-    logging.getLogger().setLevel(levels)
     return out.getvalue()
 
 

@@ -1,0 +1,33 @@
+"""Import fairseq without changing the logging of the program that imports it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Iterator
+
+
+@contextlib.contextmanager
+def host_logging_kept() -> Iterator[None]:
+    """Keep modules that are imported meanwhile from configuring or using the root logger.
+
+    Fault: importing fairseq calls ``logging.basicConfig(level=logging.DEBUG)``, which gives the
+    root logger a handler and that level, and then logs that tensorboardX is missing. Versions: all.
+
+    ``basicConfig`` does nothing where the root logger has a handler. It gets Python's own handler
+    of last resort, so that what other threads log meanwhile is shown as before. Where fairseq was
+    imported earlier, nothing changes.
+    """
+    root, fairseq = logging.getLogger(), logging.getLogger("fairseq")
+    stand_in = logging.lastResort or logging.NullHandler()
+    alone = not root.handlers
+    level = fairseq.level
+    if alone:
+        root.addHandler(stand_in)
+    fairseq.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        fairseq.setLevel(level)
+        if alone:
+            root.removeHandler(stand_in)
