@@ -97,7 +97,9 @@ def flags(**changes):
     return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
 
 
-def make_generator(case, args=None, models=None, lossless=True, release=False, **settings):
+def make_generator(
+    case, args=None, models=None, lossless=True, release=False, extra=None, **settings
+):
     """The generator of a case, built as the task builds it; its models are ``verifier.models``.
 
     Args:
@@ -105,7 +107,7 @@ def make_generator(case, args=None, models=None, lossless=True, release=False, *
         args: generation flags.
         models: the ensemble; the case's own verifier if left out.
         lossless: with the flags that make it so, else with the others.
-        release: as for ``build_generator``.
+        release, extra: as for ``build_generator``.
         settings: more decoding flags.
     """
     own = toys(case)
@@ -121,6 +123,7 @@ def make_generator(case, args=None, models=None, lossless=True, release=False, *
         decoding_settings(**given),
         load=lambda *_: copy.deepcopy(own.drafter()),
         release=release,
+        extra=extra,
     )
     if "draft_budget" not in settings:  # whole drafts, however many rows
         generator.spare_rows, generator.gives_up = None, False
@@ -133,10 +136,10 @@ def decode(generator, sample, prefix=None):
     return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)]
 
 
-def stock(models, sample, args, prefix=None):
+def stock(models, sample, args, prefix=None, extra=None):
     """What fairseq says at beam 1."""
     task = make_task()
-    generator = task.build_generator(models, args)
+    generator = task.build_generator(models, args, extra_gen_cls_kwargs=extra)
     return [h[0] for h in task.inference_step(generator, models, sample, prefix_tokens=prefix)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from fairseq.models.transformer import TransformerModelBase
 
@@ -17,6 +17,7 @@ from fairseq_specdec.verifier.packed_module import given_away
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .draft_budget import CPU_SPARE
+from .extras import ending_of
 from .generator import SpeculativeGenerator
 from .logits_policy import LogitsPolicy
 from .stats import DecodingStats
@@ -175,7 +176,7 @@ def build_generator(
     tgt_dict: Any,
     args: Any,
     settings: Any,
-    lm_model: Any = None,
+    extra: Optional[Dict[str, Any]] = None,
     drafter: Optional[Drafter] = None,
     stats: Optional[DecodingStats] = None,
     load: Optional[Callable[[str, Any, Any, Callable], Any]] = None,
@@ -188,7 +189,7 @@ def build_generator(
         src_dict, tgt_dict: dictionaries.
         args: fairseq's generation config, or a bare namespace with the same fields.
         settings: object with the fields of ``TranslationSpecDecConfig``.
-        lm_model: refused.
+        extra: fairseq's ``extra_gen_cls_kwargs``; see ``ending_of``.
         drafter: use this one instead of the strategy's own.
         stats: counters to add to.
         load: reads drafters, as ``Setup.load``.
@@ -202,8 +203,7 @@ def build_generator(
     check_generation_flags(args, settings.strategy)
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
-    if lm_model is not None:
-        raise ValueError("--lm-path: cannot be honoured by speculative decoding")
+    ending = ending_of(extra, tgt_dict)
     for i, model in enumerate(models):
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     stats = stats or DecodingStats()
@@ -216,6 +216,7 @@ def build_generator(
             tgt_dict,
             stats,
             load or _load,
+            ending.eos,
             sampler,
             getattr(args, "temperature", 1.0),
             release,
@@ -228,7 +229,7 @@ def build_generator(
     policy = LogitsPolicy(
         tgt_dict.pad(),
         tgt_dict.unk(),
-        tgt_dict.eos(),
+        ending.eos,
         getattr(args, "min_len", 1),
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
@@ -255,4 +256,5 @@ def build_generator(
         spare_rows=spare or None,
         gives_up=settings.draft_budget != 0,
         inference=release or all(map(given_away, models)),
+        hidden=ending.hidden,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ContextManager, Dict, List, Optional
+from typing import AbstractSet, Any, ContextManager, Dict, List, Optional
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ class SpeculativeGenerator(nn.Module):
         gives_up: draft seldom where drafts keep failing. Both are heeded only where it changes
             nothing but the time.
         inference: nobody will train the models: compute in torch's inference mode.
+        hidden: token ids that fairseq's commands do not print, beside the policy's </s>.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class SpeculativeGenerator(nn.Module):
         spare_rows: Optional[int] = None,
         gives_up: bool = False,
         inference: bool = False,
+        hidden: AbstractSet[int] = frozenset(),
     ) -> None:
         super().__init__()
         self.verifier = verifier
@@ -76,7 +78,7 @@ class SpeculativeGenerator(nn.Module):
         self.inference = inference
         self.recorder: Any = None  # the task's, for --trace-path
         # fairseq's command lines ask the generator which symbols to hide.
-        self.symbols_to_strip_from_output = {policy.eos}
+        self.symbols_to_strip_from_output = {policy.eos, *hidden}
 
     def refresh(self) -> None:
         """The models' weights changed: read them again at the next batch."""

@@ -82,6 +82,7 @@ class Setup(NamedTuple):
         stats: counters to add to.
         load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read)``, where ``read`` is
             ``load_drafter`` or ``load_small_model``.
+        eos: token id that ends an output and stands in front of it.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
         release: let the drafter's model go of weights that lie packed elsewhere.
@@ -93,6 +94,7 @@ class Setup(NamedTuple):
     tgt_dict: Any
     stats: DecodingStats
     load: Callable[[str, Any, Any, Callable], Any]
+    eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
     release: bool = False
@@ -151,9 +153,10 @@ def _no_drafter(setup: Setup) -> Drafter:
 
 
 def _input_copy(setup: Setup) -> Drafter:
-    settings, words = setup.settings, setup.tgt_dict
+    settings = setup.settings
     limit = settings.max_suffix or None
-    return InputCopyDrafter(words.pad(), words.eos(), settings.block_size, settings.realign, limit)
+    pad = setup.tgt_dict.pad()
+    return InputCopyDrafter(pad, setup.eos, settings.block_size, settings.realign, limit)
 
 
 def _nar_block(setup: Setup) -> Drafter:
@@ -222,7 +225,7 @@ def _autoregressive(
         model,
         settings.block_size or window,
         setup.tgt_dict.pad(),
-        setup.tgt_dict.eos(),
+        setup.eos,
         setup.stats.stopwatch,
         DRAFTER_DTYPES[settings.drafter_dtype],
         stop_below,
@@ -259,7 +262,7 @@ def _early_exit(setup: Setup) -> Drafter:
         setup.models[0],
         settings.block_size or BILD_WINDOW,
         setup.tgt_dict.pad(),
-        setup.tgt_dict.eos(),
+        setup.eos,
         setup.stats.stopwatch,
         stop_below=_stop_below(settings),
         temperature=setup.temperature,

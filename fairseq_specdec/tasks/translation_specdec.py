@@ -127,14 +127,13 @@ class TranslationSpecDecTask(TranslationTask):
             self._said_beam = True
             logger.info("--beam %s: there is no wider beam here, beam 1 is used", args.beam)
         settings = _Settings(args, self.cfg)
-        extra = extra_gen_cls_kwargs or {}
         generator = builder.build_generator(
             list(models),
             self.src_dict,
             self.tgt_dict,
             args,
             settings,
-            extra.get("lm_model"),
+            extra_gen_cls_kwargs,
             load=self._loader(settings.drafter_dtype, models[0]),
             release=all(map(given_away, models)),
         )

@@ -12,6 +12,7 @@ from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.drafters import NoDrafter
 from fairseq_specdec.generation import builder
 from fairseq_specdec.generation.drafter_file import load_drafter, load_small_model
+from fairseq_specdec.generation.extras import ending_of
 from fairseq_specdec.generation.strategies import OWN_FLAGS, STRATEGIES
 
 
@@ -148,6 +149,18 @@ def test_flags_reach_the_generator():
     assert generator.verifier.temperature == 2.0
     assert generator.max_positions == 64
     assert isinstance(generator.drafter, NoDrafter)
+
+
+def test_what_subclassed_tasks_add_is_read_or_refused():
+    words = make_task().tgt_dict
+    assert ending_of(None, words) == ending_of({"lm_model": None, "lm_weight": 1.0}, words)
+    assert ending_of(None, words) == (words.eos(), {words.eos()})
+    given = {"eos": 7, "symbols_to_strip_from_output": {8, 9}, "tokens_to_suppress": ()}
+    assert ending_of(given, words) == (7, {7, 8, 9})
+    with pytest.raises(ValueError, match="^--lm-path: "):
+        ending_of({"lm_model": object()}, words)
+    with pytest.raises(ValueError, match="^extra_gen_cls_kwargs: tokens_to_suppress cannot be"):
+        ending_of({"tokens_to_suppress": ("w1",)}, words)
 
 
 def test_only_transformers_verify():

@@ -3,7 +3,16 @@
 import pytest
 import torch
 from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
-from toy_translation import EOS, PAD, WORDS, assert_diverse, make_sample, sentences, toy_model
+from toy_translation import (
+    EOS,
+    FIRST,
+    PAD,
+    WORDS,
+    assert_diverse,
+    make_sample,
+    sentences,
+    toy_model,
+)
 
 from fairseq_specdec.generation.strategies import STRATEGIES
 
@@ -29,15 +38,15 @@ def check(ours, reference):
         assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
 
 
-def compare(case, args=None, models=None, prefix=None, left=True, chosen=SENTENCES):
+def compare(case, args=None, models=None, prefix=None, left=True, chosen=SENTENCES, extra=None):
     """Ours equals stock, where the strategy promises it; returns both and the generator."""
     if toys(case).lossless is None:
         pytest.skip("never lossless")
     args = args or flags()
-    generator = make_generator(case, args, models)
+    generator = make_generator(case, args, models, extra=extra)
     sample = make_sample(chosen, left)
     ours = decode(generator, sample, prefix)
-    check(ours, stock(generator.verifier.models, sample, args, prefix))
+    check(ours, stock(generator.verifier.models, sample, args, prefix, extra))
     return ours, generator
 
 
@@ -65,6 +74,17 @@ def test_says_what_stock_says(case, left):
     assert generator.stats.iterations <= generator.stats.emitted
     if case not in ("greedy", "bild", "bild-early-exit"):  # these accept nothing when lossless
         assert generator.stats.accepted > 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_len": 3, "max_len_b": 5}], ids=str)
+@pytest.mark.parametrize("case", cases())
+def test_another_symbol_ends_the_output(case, changes):
+    """``extra_gen_cls_kwargs`` of a subclassed task."""
+    extra = {"eos": FIRST + 5, "symbols_to_strip_from_output": {FIRST}}
+    ours, generator = compare(case, flags(**dict({"max_len_b": 40}, **changes)), extra=extra)
+    assert {hypothesis[-1] for hypothesis in tokens(ours)} == {FIRST + 5}
+    assert generator.symbols_to_strip_from_output == {FIRST, FIRST + 5}
+    assert len(set(map(len, tokens(ours)))) > 1
 
 
 @pytest.mark.parametrize("changes", LENGTHS + OTHERS, ids=str)

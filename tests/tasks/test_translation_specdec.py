@@ -93,6 +93,9 @@ def test_a_bare_namespace(toy):
     generator = task.build_generator(models, bare)
     assert (generator.strategy, generator.max_len_b) == ("gad", 7)
     assert generator.drafter.block_size == 4
+    extra = {"eos": 5, "symbols_to_strip_from_output": {7}}
+    generator = task.build_generator(models, bare, extra_gen_cls_kwargs=extra)
+    assert (generator.policy.eos, generator.symbols_to_strip_from_output) == (5, {5, 7})
     with pytest.raises(ValueError, match="--block-size 9"):
         task.build_generator(models, Namespace(**dict(vars(bare), block_size=9)))
     with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):

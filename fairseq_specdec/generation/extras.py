@@ -1,0 +1,46 @@
+"""What subclassed tasks hand to ``build_generator`` beside the flags: ``extra_gen_cls_kwargs``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Set
+
+HONOURED = ("eos", "symbols_to_strip_from_output")
+# fairseq-generate always passes both; the weight means nothing without the model.
+IGNORED_ALONE = ("lm_weight",)
+
+
+class Ending(NamedTuple):
+    """How an output starts, ends and is shown.
+
+    Attributes:
+        eos: token id that ends an output and stands in front of it.
+        hidden: token ids that fairseq's commands do not print; ``eos`` is among them.
+    """
+
+    eos: int
+    hidden: Set[int]
+
+
+def ending_of(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
+    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does.
+
+    Args:
+        extra: keyword arguments for the generator's class; None for none.
+        tgt_dict: the target dictionary.
+
+    Raises:
+        ValueError: an argument that cannot be honoured, by name.
+    """
+    given = extra or {}
+    if given.get("lm_model") is not None:
+        raise ValueError("--lm-path: cannot be honoured by speculative decoding")
+    for name, value in given.items():
+        unused = value is None or value is False or (hasattr(value, "__len__") and not len(value))
+        if name not in (*HONOURED, *IGNORED_ALONE) and not unused:
+            raise ValueError(
+                f"extra_gen_cls_kwargs: {name} cannot be honoured by speculative decoding; leave "
+                "it out, or decode with --task translation"
+            )
+    eos = given.get("eos")
+    eos = tgt_dict.eos() if eos is None else int(eos)
+    return Ending(eos, {eos, *(given.get("symbols_to_strip_from_output") or ())})
