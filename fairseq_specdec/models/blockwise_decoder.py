@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, List, Optional
 
+import torch
 from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
@@ -106,6 +107,11 @@ class BlockHeads(nn.Module):
         x = self.activation_dropout_module(self.activation(self.hidden(features)))
         x = nn.functional.linear(x, self.output.weight[rows], self.output.bias[rows])
         return features + self.dropout_module(x)
+
+    def zero(self) -> Tensor:
+        """A zero (0-d) that depends on every parameter, with a gradient of zeros for each."""
+        parts = [parameter.flatten()[:0].sum() for parameter in self.parameters()]
+        return torch.stack(parts).sum()
 
 
 class BlockwiseDecoder(TransformerDecoderBase):

@@ -130,9 +130,15 @@ class BlockwiseTransformer(TransformerModelBase):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.base_is_frozen):
             encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
             features, _ = self.decoder.extract_features(prev_output_tokens, encoder_out)
-        return [
+        logits = [
             self.decoder.output_layer(features[chosen], head) for head, chosen in zip(heads, where)
         ]
+        block_heads = self.decoder.block_heads
+        if not set(heads) & set(block_heads.learned):
+            # Data-parallel training waits for a gradient of every parameter, also where head 1 is
+            # drawn, and is the identity.
+            logits[0] = logits[0] + block_heads.zero()
+        return logits
 
 
 SHAPE = (

@@ -103,6 +103,37 @@ def test_a_batch_trains_one_head(first_head):
     assert seen == set(heads.learned)
 
 
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("first_head", ["identity", "learned"])
+def test_every_parameter_has_a_gradient_whichever_head_is_drawn(first_head, freeze):
+    """Data-parallel training waits for all of them."""
+    model = toy(first_head=first_head, freeze_base=freeze).train()
+    seen = set()
+    for update in range(1, 16):
+        model.set_num_updates(update)
+        model.zero_grad(set_to_none=True)
+        loss, _, log = criterion()(model, BATCH)
+        loss.backward()
+        seen.update(h for h in (1, 2, 3) if f"n_head_{h}" in log)
+        missing = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+        assert not missing
+    assert seen == set(model.trained_heads())
+
+
+def test_a_head_that_is_not_drawn_has_a_gradient_of_zeros_also_if_it_overflows():
+    model = toy(first_head="identity").train()
+    with torch.no_grad():
+        model.decoder.block_heads.hidden.weight.fill_(3e38)
+    model.zero_grad(set_to_none=True)
+    update = next(u for u in range(1, 50) if draw_head([1, 2, 3], 1, u, 0) == 1)
+    model.set_num_updates(update)
+    loss, _, _ = criterion()(model, BATCH)
+    loss.backward()
+    assert torch.isfinite(loss)
+    for parameter in model.decoder.block_heads.parameters():
+        assert parameter.grad.eq(0).all()
+
+
 def test_the_drawn_loss_estimates_the_mean_without_bias():
     """The mean of the gradients, each divided by its sample size, is that of the mean loss."""
     model = toy(first_head="learned", freeze_base=True).train()
