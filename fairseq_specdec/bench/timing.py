@@ -87,14 +87,14 @@ class System:
 
     def timed(self, sample: Dict[str, Any]) -> Tuple[List[List[Dict[str, Any]]], float, float]:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
-        on_gpu = sample["net_input"]["src_tokens"].is_cuda
+        device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
-        if on_gpu:
-            torch.cuda.synchronize()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         started, used = time.perf_counter(), time.process_time()
         hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        if on_gpu:
-            torch.cuda.synchronize()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         return hypotheses, time.perf_counter() - started, time.process_time() - used
 
     def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
@@ -153,7 +153,7 @@ class StockSteps:
         def timed(*args: Any, **kwargs: Any) -> Any:
             if section == "encoder":
                 self.batches += 1
-                self.stopwatch.cuda = args[0]["src_tokens"].is_cuda
+                self.stopwatch.on(args[0]["src_tokens"].device)
             else:
                 self.calls += 1
             with self.stopwatch(section):

@@ -67,7 +67,7 @@ class Batch:
         src_tokens = net_input["src_tokens"]
         rows, source_width = src_tokens.shape
         stopwatch = self.stats.stopwatch
-        stopwatch.cuda = src_tokens.is_cuda
+        stopwatch.on(src_tokens.device)
         self.max_len = owner.length_limit(source_width)
         with stopwatch("encoder"):
             encoder_outs = owner.verifier.encode(net_input)
@@ -207,6 +207,7 @@ class Batch:
         self.budget.learn(tried, kept, cut)
         if not keep:
             self.host_lengths = []
+            stats.stopwatch.settle()
         elif len(keep) < len(host):
             owner.verifier.commit(self.lengths, self.host_lengths)
             self._prune(keep)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -14,24 +14,32 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 
 class Stopwatch:
-    """Wall time by section: CPU clock, or CUDA events read only when asked for.
+    """Wall time by section: CPU clock, or CUDA events on the stream of the device that computes.
 
-    Events keep the device queue unbroken: timing adds no synchronisation to the loop.
+    Events keep the device queue unbroken: timing adds no synchronisation to the loop. They are
+    turned into seconds once a batch, so that they do not pile up.
     """
 
     def __init__(self) -> None:
         self.seconds: Dict[str, float] = {name: 0.0 for name in SECTIONS}
         self._events: List[Tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
-        self.cuda = False
+        self._device: Optional[torch.device] = None
+
+    def on(self, device: torch.device) -> None:
+        """Time what runs on this device from now on; a batch begins."""
+        self.settle()
+        self._device = device if device.type == "cuda" else None
 
     @contextlib.contextmanager
     def __call__(self, section: str) -> Iterator[None]:
-        if self.cuda:
+        if self._device is not None:
+            # The current device may be another one, whose events would time nothing.
+            stream = torch.cuda.current_stream(self._device)
             begin = torch.cuda.Event(enable_timing=True)
             end = torch.cuda.Event(enable_timing=True)
-            begin.record()
+            begin.record(stream)
             yield
-            end.record()
+            end.record(stream)
             self._events.append((section, begin, end))
         else:
             started = time.perf_counter()
@@ -44,7 +52,7 @@ class Stopwatch:
         return time.perf_counter(), self.seconds["drafter"], self.seconds["verifier"]
 
     def settle(self) -> None:
-        """Turn finished events into seconds."""
+        """Turn events into seconds; on a GPU it waits for the last one."""
         if not self._events:
             return
         self._events[-1][2].synchronize()
