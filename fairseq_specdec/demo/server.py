@@ -176,18 +176,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def _check_host(self) -> None:
         """Another site whose name was made to point here may not read the page (DNS rebinding)."""
-        if self.headers.get("Host", "").lower() not in self._hosts():
+        named = {host.lower() for host in self.headers.get_all("Host", [])}
+        if not named or not named <= set(self._hosts()):
             raise RefusedError(403, f"this server answers at {self.server.url} only")
 
     def _check_origin(self) -> None:
         """No other site may start a race."""
-        origin = self.headers.get("Origin")
+        origins = {origin.lower() for origin in self.headers.get_all("Origin", [])}
+        sites = set(self.headers.get_all("Sec-Fetch-Site", []))
         ours = {f"http://{host}" for host in self._hosts()}
-        site = self.headers.get("Sec-Fetch-Site", "none")
-        if (origin is not None and origin.lower() not in ours) or site not in (
-            "same-origin",
-            "none",
-        ):
+        if not origins <= ours or not sites <= {"same-origin", "none"}:
             raise RefusedError(403, "requests of other sites are not answered")
 
     def _hosts(self) -> Iterator[str]:
@@ -221,11 +219,20 @@ class Handler(BaseHTTPRequestHandler):
                 got = len(self.rfile.read(min(length, BODY)))
                 length = length - got if got else 0
 
+    def send_error(
+        self, code: int, message: Optional[str] = None, explain: Optional[str] = None
+    ) -> None:
+        """Answer what the base class refuses (501, 400, 414, 431, 505) as everything else."""
+        # A request line that cannot be read counts as HTTP/0.9, to which no headers are sent.
+        self.request_version = self.protocol_version
+        self._refuse(RefusedError(code, message or self.responses[code][0]))
+
     def _refuse(self, refused: RefusedError) -> None:
         body = json.dumps({"error": str(refused)}).encode("ascii")
         with contextlib.suppress(OSError):
             self._head(refused.status, "application/json")
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
     def _head(self, status: int, kind: str, more: Optional[Dict[str, str]] = None) -> None:
         policy = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}

@@ -16,7 +16,7 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.demo.page import page_of
-from fairseq_specdec.demo.server import BODY, DemoServer
+from fairseq_specdec.demo.server import BODY, HEADERS, DemoServer
 
 TEXT = text_of(sentences(1, seed=8)[0])
 
@@ -165,6 +165,67 @@ def test_the_host_is_checked_for_the_page_too(server):
         except urllib.error.HTTPError as error:
             found = error.code
         assert found == status, host
+
+
+def spoken(server, *lines, body=b""):
+    """(status, headers by lower-case name, body) of a request made of these lines."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as line:
+        line.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        line.shutdown(socket.SHUT_WR)
+        head, _, content = b"".join(iter(lambda: line.recv(65536), b"")).partition(b"\r\n\r\n")
+    first, *rest = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in rest)}
+    return int(first.split()[1]), headers, content
+
+
+@pytest.mark.parametrize(
+    "doubled, said",
+    [
+        ("Host: evil.example", "answers at"),
+        ("Origin: http://evil.example", "other sites"),
+        ("Sec-Fetch-Site: cross-site", "other sites"),
+    ],
+)
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_every_header_of_a_name_is_checked(server, doubled, said, ours_first):
+    host = f"127.0.0.1:{server.server_port}"
+    ours = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    lines = [f"{name}: {value}" for name, value in ours.items()]
+    lines = [*lines, doubled] if ours_first else [doubled, *lines]
+    body = json.dumps({"text": TEXT, "strategies": ["gad"]}).encode()
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    status, _, content = spoken(server, "POST /race HTTP/1.1", *lines, body=body)
+    assert status == 403 and said in json.loads(content)["error"]
+
+
+def test_two_hosts_are_checked_for_the_page_too(server):
+    ours = f"Host: 127.0.0.1:{server.server_port}"
+    assert spoken(server, "GET / HTTP/1.1", ours)[0] == 200
+    assert spoken(server, "GET / HTTP/1.1", ours, "Host: evil.example")[0] == 403
+    assert spoken(server, "GET / HTTP/1.1")[0] == 403
+
+
+@pytest.mark.parametrize(
+    "line, status",
+    [
+        ("PUT / HTTP/1.1", 501),
+        ("OPTIONS /race HTTP/1.1", 501),
+        ("<script> / HTTP/1.1", 501),
+        ("HEAD / HTTP/1.1", 501),
+        ("GET / HTTP/x", 400),
+        ("GET / HTTP/2.0", 505),
+        ("GET / 1 2 HTTP/1.1", 400),
+        ("GET / HTTP/1.1\r\n" + 101 * "X: 1\r\n" + "X: 1", 431),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_other_requests_are_refused_with_the_same_headers(server, line, status):
+    found, headers, content = spoken(server, line, f"Host: 127.0.0.1:{server.server_port}")
+    assert found == status
+    assert headers.items() >= {name.lower(): value for name, value in HEADERS.items()}.items()
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["content-type"] == "application/json"
+    assert (content == b"") if line.startswith("HEAD") else json.loads(content)["error"]
 
 
 def test_its_own_page_may_ask(server):
