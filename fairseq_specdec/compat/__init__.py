@@ -17,6 +17,7 @@ from .checkpoints import (
     old_meters_alias,
 )
 from .distributed import ddp_without_devices, torchrun_without_gpu
+from .hub_task import warn_of_tasks_named_by_strings
 from .literals import parse_settings_as_literals
 from .ngrams import block_ngrams_on_cpu
 from .stripped import read_stripped_checkpoints
@@ -41,6 +42,7 @@ FIXES = (
     read_stripped_checkpoints,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
+    warn_of_tasks_named_by_strings,
 )
 
 

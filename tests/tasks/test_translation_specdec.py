@@ -1,5 +1,6 @@
 """The task from Python and in training, and its flags beside fairseq's own."""
 
+import ast
 import dataclasses
 import logging
 import re
@@ -19,6 +20,7 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.generation import builder, strategies
 from fairseq_specdec.generation.generator import SpeculativeGenerator
 from fairseq_specdec.tasks import translation_specdec
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 from fairseq_specdec.verifier import linear
 from fairseq_specdec.verifier.packed_module import PackedModule
 
@@ -50,6 +52,22 @@ def test_from_the_hub(toy, expected, strategy):
     model = hub(toy, strategy=strategy, drafter_path=toy.d if strategy == "gad" else None)
     assert model.translate(expected[0], beam=1) == expected[1]
     assert_diverse([line.split() for line in expected[1]])
+
+
+def test_a_task_named_by_a_string_is_warned_of(toy, caplog):
+    """fairseq ignores it; the warning gives the form that works."""
+    folder, name = toy.v.rsplit("/", 1)
+    place = (folder, name, str(toy.data))
+    model = TransformerModel.from_pretrained(*place, task="translation_specdec")
+    assert type(model.task) is TranslationTask
+    (said,) = [r.getMessage() for r in caplog.records if r.name.startswith("fairseq_specdec")]
+    assert said.startswith("task='translation_specdec': fairseq ignores a string here")
+    form = re.search(r"pass task=(\{.*?\}) instead", said).group(1)
+    caplog.clear()
+    for task in (ast.literal_eval(form), None, "translation", "no_task"):
+        model = TransformerModel.from_pretrained(*place, **({} if task is None else {"task": task}))
+        assert isinstance(model.task, TranslationSpecDecTask) == isinstance(task, dict)
+    assert not [r for r in caplog.records if r.name.startswith("fairseq_specdec")]
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "gad"])
