@@ -23,6 +23,7 @@ from .ngrams import block_ngrams_on_cpu
 from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
+from .truncated_data import name_truncated_data
 from .user_dir import know_own_folder
 
 FIXES = (
@@ -39,6 +40,7 @@ FIXES = (
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     name_unreadable_checkpoints,
+    name_truncated_data,
     read_stripped_checkpoints,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
