@@ -26,6 +26,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from .corpus import Corpus
 from .files import DistillError, digest_of, read_json
+from .locks import at_work, remove_unless_at_work
 from .merge import REPORT, Filters, completed, merge
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
@@ -219,8 +220,24 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     done = completed(job.destination, job.digest, job.filters)
     if done is not None:
         logger.info("%s is complete already; nothing to do", job.destination)
-        job.parts.remove()
+        remove_unless_at_work(job.parts.home)
         return done
+    with at_work(job.destination, job.parts.home, job.digest, shard):
+        try:
+            return _run(job, args, shard, arguments)
+        except (OSError, DistillError):
+            # Another shard may have published meanwhile, and removed the parts under our hands.
+            done = completed(job.destination, job.digest, job.filters)
+            if done is None:
+                raise
+    logger.info("%s was completed by another process", job.destination)
+    return done
+
+
+def _run(
+    job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]
+) -> Optional[Dict[str, Any]]:
+    """Decode this shard's chunks and, if they were the last, publish the corpus."""
     if not args.merge:
         _distill(job, args, shard, arguments)
         plan = job.parts.plan()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import socket
 import time
-from typing import IO, Any, Callable, Dict
+from typing import IO, Any, Callable, Dict, Optional
 
 PIECE = 1 << 20  # bytes read at a time
 
@@ -43,6 +44,41 @@ def sync(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def lock_file(path: str, wait: bool = False, create: bool = True) -> int:
+    """A descriptor of the file of this name, locked for this process alone.
+
+    Args:
+        path: of the file.
+        wait: until its owner has let it go.
+        create: it, where there is none.
+
+    Raises:
+        BlockingIOError: another process has it.
+        FileNotFoundError: there is none, or no such folder.
+        OSError: the file system has no locks.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            found: Optional[os.stat_result] = os.stat(path)
+        except FileNotFoundError:
+            found = None
+        except BaseException:
+            os.close(handle)
+            raise
+        # The last owner may have renamed or removed it between the two calls: then this is not it.
+        if found is not None and os.path.samestat(found, os.fstat(handle)):
+            return handle
+        os.close(handle)
+
+
+def unlock(handle: int) -> None:
+    """Let it go. Reader processes forked from this one hold it too: closing would not do."""
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
 
 
 def write_whole(path: str, write: Callable[[IO[bytes]], Any]) -> None:

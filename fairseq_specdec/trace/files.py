@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import IO, Iterable, List
 
-from fairseq_specdec.data.files import sync, write_whole
+from fairseq_specdec.data.files import lock_file, sync, write_whole
 
 from .record import Trace, TraceError
 
@@ -96,21 +96,9 @@ def _locked(path: str) -> IO[str]:
     Raises:
         BlockingIOError: another process has it.
     """
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = os.stat(path)
-        except FileNotFoundError:
-            found = None
-        except BaseException:
-            os.close(handle)
-            raise
-        # The last owner may have renamed the file between the two calls: then this is not it.
-        if found is not None and os.path.samestat(found, os.fstat(handle)):
-            os.ftruncate(handle, 0)
-            return open(handle, "w", encoding="utf-8", newline="\n")
-        os.close(handle)
+    handle = lock_file(path)
+    os.ftruncate(handle, 0)
+    return open(handle, "w", encoding="utf-8", newline="\n")
 
 
 def write_traces(path: str, traces: Iterable[Trace]) -> None:
