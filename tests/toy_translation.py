@@ -42,6 +42,8 @@ SHAPES = {
         "decoder_layers": 1,
     },
     "no_positions": {"no_token_positional_embeddings": True},
+    # Little noise: in training each forward pass sets some weights to zero for good.
+    "quant_noise": {"quant_noise_pq": 0.001, "quant_noise_pq_block_size": 8},
     "narrow_output": {"share_all_embeddings": False, "decoder_output_dim": 16},
 }
 

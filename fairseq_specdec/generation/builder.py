@@ -14,6 +14,7 @@ from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 from fairseq_specdec.verifier.allocator import keep_freed_memory
 from fairseq_specdec.verifier.packed_module import given_away
+from fairseq_specdec.verifier.parts import check_model, is_decoder
 from fairseq_specdec.verifier.verifier import Verifier
 
 from .draft_budget import CPU_SPARE
@@ -45,19 +46,19 @@ def check_verifier(model: Any, name: str) -> None:
     """Refuse, by name, models that the engine cannot run.
 
     Raises:
-        ValueError: not a fairseq Transformer.
+        ValueError: not a fairseq Transformer, or one with a part that the engine does not run.
     """
     if isinstance(getattr(model, "decoder", None), BlockDecoder):
         raise ValueError(
             f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
         )
-    stock = ("TransformerDecoder", "TransformerDecoderBase", "BlockwiseDecoder")
-    decoder = type(getattr(model, "decoder", None)).__name__
-    if not isinstance(model, TransformerModelBase) or decoder not in stock:
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(model, TransformerModelBase) or not is_decoder(decoder):
         raise ValueError(
-            f"{name} holds a {type(model).__name__} with decoder {decoder}; --task "
+            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}; --task "
             "translation_specdec decodes fairseq TransformerModel checkpoints only"
         )
+    check_model(model, name)
 
 
 def check_generation_flags(args: Any, strategy: str) -> None:
@@ -206,6 +207,7 @@ def build_generator(
     ending = ending_of(extra, tgt_dict)
     for i, model in enumerate(models):
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
+        model.eval()  # as stock
     stats = stats or DecodingStats()
     strategy = STRATEGIES[settings.strategy]
     if drafter is None:

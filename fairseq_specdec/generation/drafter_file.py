@@ -8,19 +8,24 @@ from typing import Any, Iterator, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
-from fairseq.models.transformer import TransformerModelBase
+from fairseq.models.transformer import (
+    TransformerDecoder,
+    TransformerDecoderBase,
+    TransformerModelBase,
+)
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.models.drafter_config import get_setting
+from fairseq_specdec.verifier.parts import check_model
 
 # What a block drafter has and no other model.
 MASK = "decoder.mask_embedding"
 # All block drafters have it but those in the authors' layout, whose mask is <unk>.
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
-STOCK_DECODERS = ("TransformerDecoder", "TransformerDecoderBase")
+STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
 
 
 @contextlib.contextmanager
@@ -86,12 +91,14 @@ def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
             "autoregressive TransformerModel; give one, or use --strategy gad"
         )
     model = _build(path, state, src_dict, tgt_dict)
-    decoder = type(getattr(model, "decoder", None)).__name__
-    if not isinstance(model, TransformerModelBase) or decoder not in STOCK_DECODERS:
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(model, TransformerModelBase) or type(decoder) not in STOCK_DECODERS:
         raise ValueError(
-            f"--drafter-path: {path} holds a {type(model).__name__} with decoder {decoder}; this "
-            "strategy drafts with fairseq TransformerModel checkpoints only"
+            f"--drafter-path: {path} holds a {type(model).__name__} with decoder "
+            f"{type(decoder).__name__}; this strategy drafts with fairseq TransformerModel "
+            "checkpoints only"
         )
+    check_model(model, f"--drafter-path: {path}")
     return model
 
 

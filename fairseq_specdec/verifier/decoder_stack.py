@@ -12,34 +12,15 @@ from typing import Any, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from .attention import attend
 from .kv_cache import KVCache
 from .linear import Linear
 from .norm import Norm
 from .packed_heads import PackedHeads
+from .parts import check_stack
 from .vocabulary import vocabulary_product
-
-
-def _unsupported(layer: nn.Module) -> Optional[str]:
-    """Why a decoder layer cannot be run here, or None."""
-    for name, flag in (
-        ("c_attn", "--scale-heads"),
-        ("attn_ln", "--scale-attn"),
-        ("ffn_layernorm", "--scale-fc"),
-        ("w_resid", "--scale-resids"),
-    ):
-        if getattr(layer, name, None) is not None:
-            return flag
-    if getattr(layer, "cross_self_attention", False):
-        return "--cross-self-attention"
-    if getattr(layer, "encoder_attn", None) is None:
-        return "--no-cross-attention (a layer without encoder attention)"
-    for attention in (layer.self_attn, layer.encoder_attn):
-        if getattr(attention, "bias_k", None) is not None or attention.add_zero_attn:
-            return "attention with extra key/value entries"
-    return None
 
 
 class _Layer:
@@ -80,22 +61,14 @@ class DecoderStack:
         release: let the decoder go of the weights that lie packed here, as in ``Linear.of``.
 
     Raises:
-        ValueError: the decoder has a part that is not supported, named by its flag.
+        ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
         self, decoder: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
     ) -> None:
-        if getattr(decoder, "adaptive_softmax", None) is not None:
-            raise ValueError(f"{name}: --adaptive-softmax-cutoff is not supported")
-        self.layers: List[_Layer] = []
-        for i, layer in enumerate(decoder.layers):
-            if not hasattr(layer, "self_attn"):
-                raise ValueError(f"{name}: decoder layer {i} is a {type(layer).__name__}")
-            reason = _unsupported(layer)
-            if reason is not None:
-                raise ValueError(f"{name}: decoder layer {i} uses {reason}, not supported")
-            self.layers.append(_Layer(layer, release))
+        check_stack(decoder, name)
+        self.layers = [_Layer(layer, release) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
         self.vocabulary = vocabulary_product(decoder, release)

@@ -10,9 +10,7 @@ from torch import Tensor
 from .attention import attend
 from .linear import Linear
 from .norm import Norm
-
-_STOCK_ENCODERS = ("TransformerEncoder", "TransformerEncoderBase")
-_STOCK_LAYERS = ("TransformerEncoderLayer", "TransformerEncoderLayerBase")
+from .parts import runs_encoder
 
 
 class _Layer:
@@ -47,7 +45,7 @@ class _Layer:
 
 
 class EncoderStack:
-    """Encodes a batch. Encoders of unknown make are called as they are.
+    """Encodes a batch. Encoders with a part that is not run here are called as they are.
 
     Args:
         encoder: a fairseq encoder.
@@ -57,10 +55,7 @@ class EncoderStack:
     def __init__(self, encoder: Any, release: bool = False) -> None:
         self.encoder = encoder
         self.layers: Optional[List[_Layer]] = None
-        known = type(encoder).__name__ in _STOCK_ENCODERS and all(
-            type(layer).__name__ in _STOCK_LAYERS for layer in encoder.layers
-        )
-        if known:
+        if runs_encoder(encoder):
             self.layers = [_Layer(layer, release) for layer in encoder.layers]
 
     def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:

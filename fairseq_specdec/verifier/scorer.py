@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .decoder_stack import DecoderStack
 from .encoder_stack import EncoderStack
+from .parts import check_decoder
 from .positions import horizon_mask, position_rows
 
 
@@ -22,7 +23,7 @@ class Scorer:
         release: let the model go of the weights that lie packed here, as in ``Linear.of``.
 
     Raises:
-        ValueError: the decoder has a part that is not supported, named by its flag.
+        ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
@@ -30,6 +31,8 @@ class Scorer:
     ) -> None:
         self.model = model
         self.decoder = model.decoder
+        if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
+            check_decoder(model.decoder, name)
         self.stack = DecoderStack(model.decoder, name, read_layers, release)
         self.encode = EncoderStack(model.encoder, release)
         self.positions: Optional[Tensor] = None
@@ -59,6 +62,8 @@ class Scorer:
         """[B, W, C], the decoder's input for tokens (long [B, W]) at positions (long [B, W])."""
         decoder = self.decoder
         x = decoder.embed_scale * decoder.embed_tokens(tokens)
+        if decoder.quant_noise is not None:
+            x = decoder.quant_noise(x)
         if decoder.project_in_dim is not None:
             x = decoder.project_in_dim(x)
         if self.positions is not None:

@@ -232,6 +232,9 @@ def test_files_that_hold_no_small_model(tmp_path):
     assert type(model.decoder).__name__ in ("TransformerDecoder", "TransformerDecoderBase")
     with pytest.raises(ValueError, match="--drafter-path: .* is no block drafter"):
         load_drafter(path, words, words)
+    save_verifier(path, task, scale_heads=True)
+    with pytest.raises(ValueError, match=r"--drafter-path: .* does not run .*c_attn \(--scale-h"):
+        load_small_model(path, task.source_dictionary, task.target_dictionary)
     save_verifier(path, ToyTask(words=WORDS + 1))
     with pytest.raises(ValueError, match="--drafter-path: its encoder dictionary has 29 symbols"):
         load_small_model(path, words, words)

@@ -152,6 +152,44 @@ def test_equals_stock_with_flags(strategy, changes):
     compare([toy_model("pre_norm")], strategy, flags(**changes))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"unkpen": -20.0}, {"lenpen": -1.0}, {"unkpen": -20.0, "lenpen": -1.0}, {"lenpen": -2.0}],
+    ids=str,
+)
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])
+def test_scores_agree_relative_to_the_total(strategy, changes):
+    """Stock adds log-probabilities up in fp32, and takes differences of the sums."""
+    for shape in ("pre_norm", "learned", "post_norm"):
+        sample = make_sample(SENTENCES)
+        reference = stock([toy_model(shape)], sample, flags(**changes))
+        outputs = [h["tokens"].tolist() for h in reference]
+        ours, _ = decode([toy_model(shape)], sample, strategy, flags(**changes), outputs)
+        for mine, theirs in zip(ours, reference):
+            assert mine["tokens"].tolist() == theirs["tokens"].tolist()
+            score, own = float(theirs["score"]), mine["positional_scores"]
+            assert abs(float(mine["score"]) - score) < 1e-5 * max(1.0, abs(score))
+            total = max(1.0, float(own.cumsum(0).abs().max()))
+            assert float((own - theirs["positional_scores"]).abs().max()) < 1e-6 * total + 1e-5
+
+
+def test_a_huge_unknown_word_penalty_with_a_prefix_leaves_stock_nothing_to_choose_by():
+    model, sample = toy_model("pre_norm"), make_sample(SENTENCES)
+    prefix = torch.full((len(SENTENCES), 1), 3)  # <unk>
+    differing, texts = {}, set()
+    for penalty in (1e3, 1e6, 1e9):
+        args = flags(unkpen=penalty, max_len_b=12)
+        theirs = [h["tokens"].tolist() for h in stock([model], sample, args, prefix)]
+        hypotheses, _ = decode([model], sample, "greedy", args, prefix=prefix)
+        ours = [h["tokens"].tolist() for h in hypotheses]
+        texts.add(str(ours))
+        differing[penalty] = sum(mine != other for mine, other in zip(ours, theirs))
+    assert len(texts) == 1
+    assert differing[1e3] == 0 and 0 < differing[1e6] < 8
+    assert differing[1e9] == len(SENTENCES)
+    assert {len(set(tokens[1:-1])) for tokens in theirs} == {1}, "one token up to the limit"
+
+
 @pytest.mark.parametrize("changes", [{}, {"min_len": 4}, {"max_len_b": 3}], ids=str)
 @pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "gad-attached", "noisy"])
 def test_equals_stock_with_forced_prefixes(strategy, changes):
@@ -213,6 +251,19 @@ def test_generators_follow_weights_after_refresh():
             parameter.data.mul_(1.3)
     generator.refresh()
     check([h[0] for h in generator.generate([model], sample)], stock([model], sample, flags()))
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])
+def test_models_left_in_training_decode_as_stock_does(strategy):
+    """Stock's generator puts them into evaluation."""
+    model = copy.deepcopy(toy_model("quant_noise"))
+    for module in model.modules():
+        if hasattr(module, "apply_during_inference"):
+            module.p = 0.5
+    reference = stock([copy.deepcopy(model).train()], make_sample(SENTENCES), flags())
+    outputs = [h["tokens"].tolist() for h in reference]
+    ours, _ = decode([model.train()], make_sample(SENTENCES), strategy, flags(), outputs)
+    check(ours, reference)
 
 
 def test_outputs_share_no_storage():

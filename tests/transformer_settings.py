@@ -1,0 +1,240 @@
+"""For every setting of fairseq's Transformer a small model that uses it, and what it computes.
+
+The models are not trained: their parameters are drawn at random, norms and biases too, so that
+every one of them changes the output. (Exactness of whole outputs is tested on trained models.)
+"""
+
+import ast
+import contextlib
+import inspect
+from argparse import Namespace
+from unittest import mock
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer import (
+    TransformerModel,
+    base_architecture,
+    transformer_base,
+    transformer_decoder,
+    transformer_encoder,
+)
+from fairseq.modules import base_layer, multihead_attention, transformer_layer
+from fairseq.quantization_utils import quantize_model_scalar
+from fairseq.sequence_generator import EnsembleModel
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import get_available_activation_fns
+
+from fairseq_specdec.verifier.verifier import Verifier
+
+PAD, EOS = 1, 2
+SOURCES = torch.tensor([[PAD, PAD, 7, 9, EOS], [5, 8, 4, 6, EOS]])
+LENGTHS = torch.tensor([3, 5])
+TARGETS = torch.tensor([[EOS, 4, 9, 5, 8, 6], [EOS, 7, 6, 6, 4, 9]])
+
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+CHECKPOINTED = {"checkpoint_activations": True}
+XFORMERS = "{'name': 'scaled_dot_product'}"
+ADAPTIVE = {"adaptive_softmax_cutoff": "6,8"}
+
+# Setting to the flags of a model that uses it, by their flat names. What can only be used with a
+# setting that is refused stands beside it.
+EXAMPLES = {
+    "activation_fn": {"activation_fn": "gelu"},
+    "dropout": {"dropout": 0.5},
+    "attention_dropout": {"attention_dropout": 0.5},
+    "activation_dropout": {"activation_dropout": 0.5},
+    "relu_dropout": {"relu_dropout": 0.5},
+    "adaptive_input": {"adaptive_input": True, "quant_noise_pq": 0.1},
+    "encoder.embed_path": {"encoder_embed_path": "table.txt"},
+    "decoder.embed_path": {"decoder_embed_path": "table.txt"},
+    "encoder.embed_dim": {"encoder_embed_dim": 24},
+    "decoder.embed_dim": {"decoder_embed_dim": 24},
+    "encoder.ffn_embed_dim": {"encoder_ffn_embed_dim": 40},
+    "decoder.ffn_embed_dim": {"decoder_ffn_embed_dim": 40},
+    "encoder.layers": {"encoder_layers": 3},
+    "decoder.layers": {"decoder_layers": 3},
+    "encoder.attention_heads": {"encoder_attention_heads": 4},
+    "decoder.attention_heads": {"decoder_attention_heads": 4},
+    "encoder.normalize_before": {"encoder_normalize_before": True},
+    "decoder.normalize_before": {"decoder_normalize_before": True},
+    "encoder.learned_pos": {"encoder_learned_pos": True},
+    "decoder.learned_pos": {"decoder_learned_pos": True},
+    "encoder.layerdrop": {"encoder_layerdrop": 0.5},
+    "decoder.layerdrop": {"decoder_layerdrop": 0.5},
+    "encoder.layers_to_keep": {"encoder_layers_to_keep": "0,2"},
+    "decoder.layers_to_keep": {"decoder_layers_to_keep": "0,2"},
+    "encoder.xformers_att_config": {"encoder_xformers_att_config": XFORMERS},
+    "decoder.xformers_att_config": {"decoder_xformers_att_config": XFORMERS},
+    "decoder.input_dim": {"decoder_input_dim": 8},
+    "decoder.output_dim": {"decoder_output_dim": 8},
+    "max_source_positions": {"max_source_positions": 9, "encoder_learned_pos": True},
+    "max_target_positions": {"max_target_positions": 9, "decoder_learned_pos": True},
+    "share_decoder_input_output_embed": {"share_decoder_input_output_embed": True},
+    "share_all_embeddings": {"share_all_embeddings": True},
+    "merge_src_tgt_embed": {"merge_src_tgt_embed": True},
+    "no_token_positional_embeddings": {"no_token_positional_embeddings": True},
+    "adaptive_softmax_cutoff": ADAPTIVE,
+    "adaptive_softmax_dropout": dict(ADAPTIVE, adaptive_softmax_dropout=0.5),
+    "adaptive_softmax_factor": dict(ADAPTIVE, adaptive_softmax_factor=2),
+    "tie_adaptive_weights": {"tie_adaptive_weights": True},
+    "tie_adaptive_proj": dict(ADAPTIVE, tie_adaptive_proj=True),
+    "layernorm_embedding": {"layernorm_embedding": True},
+    "no_scale_embedding": {"no_scale_embedding": True},
+    "checkpoint_activations": CHECKPOINTED,
+    "offload_activations": {"offload_activations": True},
+    "no_cross_attention": {"no_cross_attention": True},
+    "cross_self_attention": {"cross_self_attention": True},
+    "quant_noise.pq": {"quant_noise_pq": 0.1},
+    "quant_noise.pq_block_size": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
+    "quant_noise.scalar": {"quant_noise_scalar": 0.1},
+    "min_params_to_wrap": {"min_params_to_wrap": 1},
+    "char_inputs": {"char_inputs": True},
+    "base_layers": {"base_layers": 1},
+    "base_sublayers": {"base_layers": 1, "base_sublayers": 2},
+    "base_shuffle": {"base_layers": 1, "base_shuffle": 0},
+    "export": {"export": True},
+    "no_decoder_final_norm": dict(PRE_NORM, no_decoder_final_norm=True),
+    "scale_attn": {"scale_attn": True},
+    "scale_fc": {"scale_fc": True},
+    "scale_heads": {"scale_heads": True},
+    "scale_resids": {"scale_resids": True},
+}
+# Models that use several.
+TOGETHER = {
+    "post norm": {},
+    "pre norm": PRE_NORM,
+    "one table": dict(PRE_NORM, share_all_embeddings=True, layernorm_embedding=True),
+    "quant noise": dict(PRE_NORM, quant_noise_pq=0.1, layernorm_embedding=True),
+    **{name: {"activation_fn": name} for name in get_available_activation_fns()},
+}
+
+
+def make_task():
+    """Ten and eleven symbols on the two sides, unless the settings want one dictionary."""
+    source, target = Dictionary(), Dictionary()
+    for dictionary, words in ((source, "abcdef"), (target, "abcdef")):
+        for word in words:
+            dictionary.add_symbol(word)
+    return TranslationTask(TranslationConfig(), source, target)
+
+
+def small_settings(**changes):
+    """Flags of a Transformer of 2 + 2 layers, 16 wide."""
+    shape = {"max_source_positions": 12, "max_target_positions": 12}
+    for side in ("encoder", "decoder"):
+        shape.update({f"{side}_embed_dim": 16, f"{side}_ffn_embed_dim": 32})
+        shape.update({f"{side}_attention_heads": 2, f"{side}_layers": 2})
+    return Namespace(**dict(shape, **changes))
+
+
+def randomise(model, seed=1):
+    """Draw every parameter anew."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            scale = 0.3 if parameter.dim() > 1 else 0.2
+            parameter.copy_(noise * scale + (1.0 if "norm.weight" in name else 0.0))
+    return model.eval()
+
+
+def xformers():
+    """In place of the package, a part that holds parameters where it would."""
+    return mock.patch.multiple(
+        multihead_attention,
+        _xformers_available=True,
+        build_attention=lambda config: torch.nn.Linear(16, 16),
+        create=True,
+    )
+
+
+@contextlib.contextmanager
+def one_process():
+    """What BASE layers ask for when they are built: processes, and a compiled library."""
+    with mock.patch.multiple(
+        base_layer.distributed_utils,
+        get_data_parallel_world_size=lambda: 1,
+        get_data_parallel_rank=lambda: 0,
+    ), mock.patch.object(base_layer.BaseLayer, "load_assignment", lambda layer: None):
+        yield
+
+
+def build(changes, folder):
+    """The model of an entry of ``EXAMPLES``, as a task builds it.
+
+    Args:
+        changes: the entry.
+        folder: an empty one.
+    """
+    args = small_settings(**changes)
+    for name in ("encoder_embed_path", "decoder_embed_path"):
+        if name in changes:
+            path = folder / changes[name]
+            path.write_text("1 16\na " + " ".join(["0.5"] * 16) + "\n")
+            setattr(args, name, str(path))
+    base_architecture(args)
+    with contextlib.ExitStack() as stack:
+        if "base_layers" in changes:
+            stack.enter_context(one_process())
+        if XFORMERS in changes.values():
+            stack.enter_context(xformers())
+        model = TransformerModel.build_model(args, make_task())
+    return randomise(quantize_model_scalar(model, args))
+
+
+def batch():
+    return {"src_tokens": SOURCES, "src_lengths": LENGTHS}
+
+
+@torch.no_grad()
+def by_stock(model):
+    """[B, W, V] log-probabilities, token by token, as fairseq's generator asks for them."""
+    ensemble = EnsembleModel([model])
+    encoder_outs = ensemble.forward_encoder(batch())
+    states = torch.jit.annotate(list, [{}])
+    steps = []
+    for width in range(1, TARGETS.size(1) + 1):
+        log_probs, _ = ensemble.forward_decoder(TARGETS[:, :width], encoder_outs, states)
+        steps.append(log_probs)
+    return torch.stack(steps, 1)
+
+
+@torch.no_grad()
+def by_engine(model):
+    """The same in one pass of the engine."""
+    verifier = Verifier([model])
+    verifier.start(verifier.encode(batch()), TARGETS.size(1), TARGETS.size(1))
+    rows = TARGETS.size(0)
+    return verifier.score(TARGETS, torch.zeros(rows, dtype=torch.long), [0] * rows)
+
+
+READERS = (transformer_layer, transformer_encoder, transformer_decoder, transformer_base)
+
+
+def settings_read():
+    """Names that fairseq's Transformer reads of its configuration, found in its source."""
+    found = set()
+    for module in READERS:
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            name = _setting_read(node)
+            if name:
+                found.add(name)
+    # "decoder" alone is what "decoder.layers" is read from.
+    return {name for name in found if not any(other.startswith(name + ".") for other in found)}
+
+
+def _setting_read(node):
+    """``cfg.decoder.layers`` and ``safe_getattr(cfg, "scale_fc", False)``, or None."""
+    if isinstance(node, ast.Call) and len(node.args) >= 2:
+        function = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        owner, name = node.args[:2]
+        if function.endswith("getattr") and getattr(owner, "id", "") in ("cfg", "args"):
+            return getattr(name, "value", getattr(name, "s", None))
+    path = []
+    while isinstance(node, ast.Attribute):
+        path.insert(0, node.attr)
+        node = node.value
+    if path and getattr(node, "id", "") == "cfg":
+        return ".".join(part for part in path if part != "split")  # a list in a string
+    return None
