@@ -56,6 +56,7 @@ def _refuse(model: Any) -> None:
     unlike = {
         "an adaptive softmax": getattr(model.decoder, "adaptive_softmax", None) is not None,
         "norms before the blocks on one side only": before[0] != before[1],
+        "a layer after the embedding (--quant-noise-pq)": model.decoder.quant_noise is not None,
         "no final norm in the decoder": before[1] and model.decoder.layer_norm is None,
         "encoder and decoder of different widths": cfg.encoder.embed_dim != cfg.decoder.embed_dim,
         "a decoder whose input or output has another width than its layers": (

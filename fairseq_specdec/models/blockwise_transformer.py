@@ -153,6 +153,8 @@ SHAPE = (
     "no_decoder_final_norm",
     "no_cross_attention",
     "cross_self_attention",
+    "quant_noise_pq",
+    "quant_noise_pq_block_size",
 )
 SIDE = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos")
 

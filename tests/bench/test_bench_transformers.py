@@ -26,7 +26,7 @@ KINDS = {
     "pre_norm": CLASSES[True, False],
     "layernorm_embedding": CLASSES[False, True],
 }
-FITTING = [shape for shape in SHAPES if shape != "narrow_output"]
+FITTING = [shape for shape in SHAPES if shape not in ("narrow_output", "quant_noise")]
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,8 @@ def test_a_limit_cuts_as_stock_does(task, tmp_path):
 def test_what_no_class_computes_is_refused_by_name(task):
     with pytest.raises(ValueError, match="a decoder whose input or output has another width"):
         represent(toy_model("narrow_output"), 1, 2)
+    with pytest.raises(ValueError, match="--quant-noise-pq"):
+        represent(toy_model("quant_noise"), 1, 2)
     other = SimpleNamespace()
     with pytest.raises(ValueError, match="SimpleNamespace is no plain Transformer"):
         represent(other, 1, 2)

@@ -19,7 +19,7 @@ from fairseq_specdec.verifier.kv_cache import KVCache
 SENTENCES = sentences(10, seed=7)
 LONG = max(SENTENCES, key=len)
 INFINITY = float("inf")
-SHAPES = {"pre_norm": 2, "layernorm_embedding": 1, "narrow_output": 2}
+SHAPES = {"pre_norm": 2, "layernorm_embedding": 1, "narrow_output": 2, "quant_noise": 1}
 
 
 def make_generator(model, alpha_fb, alpha_rb, size=None, **flags):
