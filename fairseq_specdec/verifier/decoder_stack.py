@@ -161,7 +161,7 @@ class DecoderStack:
                 read.append(x)
             self.read = torch.cat(read, -1)
         if self.project_out is not None:
-            x = F.linear(x, self.project_out.weight)
+            x = F.linear(x, self.project_out.weight, self.project_out.bias)
         if self.first_head is not None:
             x = self.first_head(x).squeeze(-2)
         return x

@@ -7,7 +7,7 @@ child, parameter, buffer, hook and replaced method. ``settings`` does the same f
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional
+from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
 
 from fairseq.models.transformer import TransformerModelBase
 from torch import nn
@@ -32,8 +32,8 @@ class Kind(NamedTuple):
 EVERY = "*"
 
 
-def _kind(classes: str, tensors: str = "", **children: Kind) -> Kind:
-    return Kind(frozenset(classes.split()), frozenset(tensors.split()), children)
+def _kind(classes: str, tensors: str = "", children: Optional[Dict[str, Kind]] = None) -> Kind:
+    return Kind(frozenset(classes.split()), frozenset(tensors.split()), children or {})
 
 
 _LAYER = "fairseq.modules.transformer_layer.Transformer"
@@ -58,11 +58,10 @@ _NORM = _kind(
 _DROPOUT = _kind("fairseq.modules.fairseq_dropout.FairseqDropout")
 _ATTENTION = _kind(
     "fairseq.modules.multihead_attention.MultiheadAttention",
-    q_proj=_LINEAR,
-    k_proj=_LINEAR,
-    v_proj=_LINEAR,
-    out_proj=_LINEAR,
-    dropout_module=_DROPOUT,
+    children={
+        **dict.fromkeys(("q_proj", "k_proj", "v_proj", "out_proj"), _LINEAR),
+        "dropout_module": _DROPOUT,
+    },
 )
 _LAYER_PARTS = {
     "self_attn": _ATTENTION,
@@ -73,12 +72,10 @@ _LAYER_PARTS = {
     "dropout_module": _DROPOUT,
     "activation_dropout_module": _DROPOUT,
 }
-_ENCODER_LAYER = _kind(f"{_LAYER}EncoderLayer {_LAYER}EncoderLayerBase", **_LAYER_PARTS)
+_ENCODER_LAYER = _kind(f"{_LAYER}EncoderLayer {_LAYER}EncoderLayerBase", "", _LAYER_PARTS)
 _DECODER_LAYER = _kind(
     f"{_LAYER}DecoderLayer {_LAYER}DecoderLayerBase",
-    encoder_attn=_ATTENTION,
-    encoder_attn_layer_norm=_NORM,
-    **_LAYER_PARTS,
+    children={**_LAYER_PARTS, "encoder_attn": _ATTENTION, "encoder_attn_layer_norm": _NORM},
 )
 
 
@@ -105,24 +102,22 @@ _ENCODER = _kind(
     "fairseq.models.transformer.transformer_encoder.TransformerEncoder "
     "fairseq.models.transformer.transformer_encoder.TransformerEncoderBase",
     "version",
-    layers=_stack(_ENCODER_LAYER),
-    layer_norm=_NORM,
-    **_EMBEDDING_PARTS,
+    {**_EMBEDDING_PARTS, "layers": _stack(_ENCODER_LAYER), "layer_norm": _NORM},
 )
 _DECODER = _kind(
     "fairseq.models.transformer.transformer_decoder.TransformerDecoder "
     "fairseq.models.transformer.transformer_decoder.TransformerDecoderBase",
     "version",
-    project_in_dim=_LINEAR,
-    **_EMBEDDING_PARTS,
-    **_STACK_PARTS,
+    {**_EMBEDDING_PARTS, "project_in_dim": _LINEAR, **_STACK_PARTS},
 )
 _HEADS = _kind(
     "fairseq_specdec.models.blockwise_decoder.BlockHeads",
-    hidden=_LINEAR,
-    output=_LINEAR,
-    dropout_module=_DROPOUT,
-    activation_dropout_module=_DROPOUT,
+    children={
+        "hidden": _LINEAR,
+        "output": _LINEAR,
+        "dropout_module": _DROPOUT,
+        "activation_dropout_module": _DROPOUT,
+    },
 )
 _BLOCKWISE = Kind(
     frozenset(["fairseq_specdec.models.blockwise_decoder.BlockwiseDecoder"]),
@@ -157,9 +152,10 @@ def _named(path: str, flag: Optional[str]) -> str:
     return path if flag is None else f"{path} ({flag})"
 
 
-def _is(function: Any, known: Any) -> bool:
+def _is(function: Any, known: Tuple[str, str]) -> bool:
     function = getattr(function, "func", function)  # of a functools.partial
-    return (getattr(function, "__module__", None), getattr(function, "__name__", None)) == known
+    found = (getattr(function, "__module__", None), getattr(function, "__name__", None))
+    return found == known
 
 
 def _hooks(module: Any, path: str) -> Iterator[str]:
@@ -195,7 +191,16 @@ def _attention(attention: Any, path: str) -> Iterator[str]:
         yield f"{path} with heads pruned"
 
 
-_WITHOUT_PARTS = {id(_DECODER_LAYER): _joined_attention, id(_ATTENTION): _attention}
+def _dropout(dropout: Any, path: str) -> Iterator[str]:
+    if dropout.apply_during_inference and dropout.p > 0:
+        yield _named(f"{path}, which is left on in decoding", "--retain-dropout")
+
+
+_WITHOUT_PARTS = {
+    id(_DECODER_LAYER): _joined_attention,
+    id(_ATTENTION): _attention,
+    id(_DROPOUT): _dropout,
+}
 
 
 def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:

@@ -242,6 +242,31 @@ def test_attention_that_does_something_else_without_a_part_is_refused(full):
             check_verifier(model, "--path")
 
 
+def test_dropout_that_is_left_on_is_refused(full):
+    model = copy.deepcopy(full)
+    dropout = model.decoder.layers[1].dropout_module
+    dropout.apply_during_inference = True
+    with pytest.raises(ValueError, match=r"decoder.layers.1.dropout_module.*\(--retain-dropout\)"):
+        check_verifier(model, "--path")
+    dropout.p = 0.0
+    check_verifier(model, "--path")
+
+
+@pytest.mark.parametrize("part", ["project_in_dim", "project_out_dim", "output_projection"])
+def test_a_bias_that_stock_does_not_have_is_run(part, tmp_path):
+    model = build(
+        {"decoder_embed_dim": 24, "decoder_input_dim": 24, "decoder_output_dim": 8}, tmp_path
+    )
+    module = getattr(model.decoder, part)
+    if module is None:  # no model of fairseq's own has it
+        module = model.decoder.project_in_dim = nn.Linear(24, 24)
+    before = by_stock(model)
+    module.bias = nn.Parameter(torch.randn(module.out_features))
+    assert not torch.allclose(by_stock(model), before, atol=1e-2)
+    check_verifier(model, "--path")
+    torch.testing.assert_close(by_engine(model), by_stock(model), atol=2e-5, rtol=0)
+
+
 def test_a_model_with_an_output_of_its_own_is_refused(full):
     class Louder(TransformerModel):
         def get_normalized_probs(self, net_output, log_probs, sample=None):
