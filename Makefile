@@ -1,5 +1,5 @@
 PYTHON ?= python
-SHELL_SCRIPTS = .ci/run $(shell find scripts -name '*.sh')
+SHELL_SCRIPTS = .ci/run scripts/run $(shell find scripts -name '*.sh')
 
 # The gate's Python and machine; LOCK_INDEX finds the CPU build of torch.
 LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match

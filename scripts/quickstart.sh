@@ -6,7 +6,7 @@
 # stderr, the tables to stdout, all figures also to data-bin/quickstart.json. Run it again at any
 # time: what is installed stays.
 #
-#   --train   first make both demo pairs from nothing in data-bin/work (scripts/demo/run_all.sh,
+#   --train   first make both demo pairs from nothing in data-bin/work (scripts/run demo,
 #             hours on 2 cores, resumes), then measure those
 #   --help    this text, and the flags of the measurement where it is installed already
 #   others    go to python -m fairseq_specdec.bench.quickstart, e.g. --limit 50 --pairs ende
@@ -141,7 +141,7 @@ if [[ $train == yes ]]; then
     log "making the demo pairs in $work: hours on 2 cores; the same command resumes"
     # Beside the pairs of the repository, not over them.
     WORK=$work PYTHON=$venv/bin/python DEST=$data/demo_ende EDIT_DEST=$data/demo_edit \
-        bash "$repo/scripts/demo/run_all.sh" >&2
+        "$repo/scripts/run" demo >&2
 fi
 
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 2 ? cores : 2))}

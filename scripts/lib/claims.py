@@ -23,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy
 from atomic import replacing
 from program import make_parser, reports
+from recipe import read_table
 from sacrebleu.metrics import BLEU
 
 from fairseq_specdec.bench import report
@@ -57,31 +58,23 @@ class Result(NamedTuple):
     figures: str
 
 
-def read_lines(path: pathlib.Path) -> List[Line]:
-    """The lines of claims.tsv; ``#`` begins a comment.
+def make_line(*fields: str) -> Line:
+    """A row of claims.tsv.
 
     Raises:
-        ValueError: naming the line.
+        ValueError: no such figure or test, or another number of systems than the test takes.
     """
-    found = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not text.strip() or text.startswith("#"):
-            continue
-        fields = text.split("\t")
-        if len(fields) != 6:
-            raise ValueError(f"{path}:{number}: expected 6 fields, as its first line names them")
-        line = Line(*fields[:5], systems=fields[5].split("; "))
-        if line.figure not in FIGURES or line.test not in SYSTEMS:
-            raise ValueError(
-                f"{path}:{number}: {line.figure} {line.test}: expected one of {', '.join(FIGURES)} "
-                f"and one of {', '.join(SYSTEMS)}"
-            )
-        least, most = SYSTEMS[line.test]
-        if not least <= len(line.systems) <= most:
-            count = f"{least} systems" + ("" if least == most else " or more")
-            raise ValueError(f"{path}:{number}: {line.test} takes {count}")
-        found.append(line)
-    return found
+    line = Line(*fields[:5], systems=fields[5].split("; "))
+    if line.figure not in FIGURES or line.test not in SYSTEMS:
+        raise ValueError(
+            f"{line.figure} {line.test}: expected one of {', '.join(FIGURES)} and one of "
+            f"{', '.join(SYSTEMS)}"
+        )
+    least, most = SYSTEMS[line.test]
+    if not least <= len(line.systems) <= most:
+        count = f"{least} systems" + ("" if least == most else " or more")
+        raise ValueError(f"{line.test} takes {count}")
+    return line
 
 
 class Run:
@@ -251,7 +244,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--note", action="append", default=[], help="a line below the tables")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
     options = parser.parse_args(arguments)
-    lines = read_lines(options.claims)
+    lines = read_table(options.claims, Line, make_line)
     runs: Dict[str, Run] = {}
     for name in {line.set for line in lines}:
         path = options.measured / f"{name}.json"

@@ -6,7 +6,6 @@ the SHA-256 of the first fetch is written beside the file and checked from then 
 against later changes and truncation, not against a wrong first file. The log says which it was.
 """
 
-import csv
 import hashlib
 import logging
 import pathlib
@@ -19,6 +18,7 @@ from typing import List, NamedTuple, Optional, Sequence
 from atomic import replacing
 from program import make_parser, reports
 from progress import bar
+from recipe import read_table
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20
@@ -27,21 +27,22 @@ TIMEOUT = 60  # seconds without a byte
 
 
 class Source(NamedTuple):
-    """One line of sources.tsv.
+    """One row of sources.tsv.
 
     Attributes:
         split: train, valid or test; a split's files are joined in their order.
         url: where the archive is.
         checksum: ``algorithm:digits``, or ``-``.
         licence: who owns it, on what terms.
-        members: file within the archive of each side, in the order of the pair.
+        one, other: file within the archive of each side, in the order of the pair.
     """
 
     split: str
     url: str
     checksum: str
     licence: str
-    members: Sequence[str]
+    one: str
+    other: str
 
     @property
     def name(self) -> str:
@@ -56,21 +57,8 @@ class SourceError(ValueError):
 
 
 def read_sources(path: pathlib.Path) -> List[Source]:
-    """The lines of sources.tsv; ``#`` begins a comment.
-
-    Raises:
-        SourceError: naming the line.
-    """
-    sources = []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        (fields,) = csv.reader([line], delimiter="\t", quoting=csv.QUOTE_NONE)
-        if len(fields) != 6:
-            raise SourceError(f"{path}:{number}: {len(fields)} fields, expected 6 (tabs between)")
-        sources.append(Source(*fields[:4], members=tuple(fields[4:])))
-    return sources
+    """The rows of sources.tsv."""
+    return read_table(path, Source)
 
 
 def digest(path: pathlib.Path, algorithm: str) -> str:

@@ -13,19 +13,14 @@ import sys
 import tempfile
 from typing import Dict, List, Optional, Sequence
 
-from atomic import read_lines, write_json, write_lines
+from atomic import write_json, write_lines
 from gpt2_subwords import decode
 from program import make_parser, reports
+from recipe import System, read_table
 
 from fairseq_specdec.scoring import cli
 
 logger = logging.getLogger("gec_scores")
-
-
-def splits(systems: pathlib.Path) -> Dict[str, str]:
-    """The split of each set, by systems.tsv."""
-    rows = [line.split("\t") for line in read_lines(systems) if line and line[0] != "#"]
-    return {row[1]: row[2] for row in rows}
 
 
 def segment(command: str, lines: Sequence[str]) -> List[str]:
@@ -78,7 +73,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser.parse_args(arguments)
     words = ["--metric", options.metric, "--m2scorer", options.m2scorer]
     scores = {}
-    split_of = splits(options.systems)
+    split_of = {row.set: row.split for row in read_table(options.systems, System)}
     with tempfile.TemporaryDirectory() as folder:
         for path in options.outputs:
             name = path.name.split(".")[0]

@@ -4,18 +4,14 @@ fairseq makes that file by copying the newest checkpoint; a run that is killed m
 file that no run can go on from. It is replaced by the newest checkpoint that is whole.
 """
 
-import logging
 import pathlib
 import re
 import shutil
-import sys
 import zipfile
-from typing import Optional, Sequence
+from typing import Optional
 
 from atomic import replacing
-from program import make_parser, reports
 
-logger = logging.getLogger("mend_checkpoint")
 LAST = "checkpoint_last.pt"
 
 
@@ -43,18 +39,3 @@ def mend(folder: pathlib.Path) -> Optional[pathlib.Path]:
                 shutil.copyfileobj(stream, copy)
             return path
     raise ValueError(f"{last} is cut off, and so are the others: delete it to start anew")
-
-
-@reports("mend_checkpoint")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("folder", type=pathlib.Path, help="of checkpoints; it need not exist")
-    found = mend(parser.parse_args(arguments).folder)
-    if found is not None:
-        logger.info("%s was cut off: going on from %s", LAST, found.name)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

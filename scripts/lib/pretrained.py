@@ -84,7 +84,7 @@ def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: path
     archive = downloads / source.name
     try:
         with tarfile.open(str(archive)) as files:
-            for member, plain in zip(source.members, ("model.pt", "dict.txt")):
+            for member, plain in zip((source.one, source.other), ("model.pt", "dict.txt")):
                 stream = files.extractfile(member)
                 if stream is None:
                     raise SourceError(f"{archive}: {member} is no file; see {sources}")

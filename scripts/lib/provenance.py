@@ -1,31 +1,24 @@
 """Write what a result was made with: commands, versions, commit, date, and hashes of all files.
 
-The file is written last, so that its presence means that the step is done. `--check` compares the
-inputs with those of an earlier run instead.
+The file is written last, so that its presence means that the step is done.
 """
 
-import argparse
 import datetime
 import hashlib
 import json
-import logging
 import os
 import pathlib
 import platform
 import subprocess
-import sys
 from importlib import metadata
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from atomic import replacing
-from progress import log_to_stderr
 
-logger = logging.getLogger("provenance")
 PACKAGES = (
     "fairseq", "ve-fairseq", "fairseq-fixed", "fairseq-specdec", "numpy", "rouge-score",
     "sacrebleu", "sacremoses", "subword-nmt", "torch",
 )  # fmt: skip
-NOT_DONE, STALE = 1, 2
 
 
 def sha256(path: pathlib.Path) -> str:
@@ -82,64 +75,59 @@ def commit(folder: str) -> Optional[str]:
     return done.stdout.decode("ascii").strip() or None
 
 
-def check(path: pathlib.Path, inputs: Dict[str, Dict[str, Any]]) -> int:
-    """0 if `path` records these inputs, NOT_DONE if it is absent, STALE if the inputs differ."""
-    if not path.is_file():
-        return NOT_DONE
-    recorded = json.loads(path.read_text(encoding="utf-8"))["inputs"]
-    changed = sorted(
-        name for name in {*recorded, *inputs} if recorded.get(name) != inputs.get(name)
-    )
-    if changed:
-        logger.error(
-            "%s: made from another %s; delete the folder %s to make it again",
-            path,
-            ", ".join(changed),
-            path.parent,
-        )
-        return STALE
-    return 0
+def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[Tuple[str, str]]) -> bool:
+    """Whether `path` records a result of these inputs; False if there is no such file.
 
-
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=pathlib.Path, help="JSON file to write, or to check")
-    parser.add_argument("--check", action="store_true", help="compare the inputs, write nothing")
-    parser.add_argument("--step", default="", help="name of the step")
-    parser.add_argument("--command", action="append", default=[], help="a command that was run")
-    parser.add_argument("--input", action="append", default=[], help="file or folder")
-    parser.add_argument("--output", action="append", default=[], help="file or folder")
-    parser.add_argument("--note", action="append", default=[], help="KEY=VALUE to record")
-    parser.add_argument(
-        "--name", action="append", default=[], help="NAME=FOLDER: write $NAME for that folder"
-    )
-    options = parser.parse_args(arguments)
-    names = [tuple(name.split("=", 1)) for name in options.name]
-    missing = [path for path in options.input if not os.path.exists(path)]
+    Raises:
+        ValueError: an input is missing, or the result was made from others.
+    """
+    missing = [name for name in inputs if not os.path.exists(name)]
     if missing:
-        logger.error("%s is missing: run the step that makes it first", ", ".join(missing))
-        return STALE
-    inputs = hashes(options.input, names)
-    if options.check:
-        return check(options.path, inputs)
+        raise ValueError(f"{', '.join(missing)} is missing: run the step that makes it first")
+    if not path.is_file():
+        return False
+    recorded = json.loads(path.read_text(encoding="utf-8"))["inputs"]
+    found = hashes(inputs, names)
+    changed = sorted(name for name in {*recorded, *found} if recorded.get(name) != found.get(name))
+    if changed:
+        raise ValueError(
+            f"{path}: made from another {', '.join(changed)}; delete the folder {path.parent} to "
+            "make it again"
+        )
+    return True
+
+
+def write(
+    path: pathlib.Path,
+    step: str,
+    commands: Sequence[str],
+    notes: Dict[str, str],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    names: Sequence[Tuple[str, str]],
+) -> None:
+    """Record how `outputs` came about.
+
+    Args:
+        path: JSON file to write.
+        step: name of the step.
+        commands: that were run.
+        notes: more to record, by name.
+        inputs: files and folders that were read.
+        outputs: files and folders that were made.
+        names: (name, folder): `$name` is written for that folder.
+    """
     record = {
-        "step": options.step,
-        "commands": [shorten(command, names) for command in options.command],
+        "step": step,
+        "commands": [shorten(command, names) for command in commands],
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(str(pathlib.Path(__file__).resolve().parent)),
         "versions": versions(),
         "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()},
-        **dict(note.split("=", 1) for note in options.note),
-        "inputs": inputs,
-        "outputs": hashes(options.output, names),
+        **notes,
+        "inputs": hashes(inputs, names),
+        "outputs": hashes(outputs, names),
     }
-    with replacing(options.path) as stream:
+    with replacing(path) as stream:
         json.dump(record, stream, indent=2, ensure_ascii=False)
         stream.write("\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

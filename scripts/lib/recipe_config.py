@@ -1,14 +1,11 @@
 """Overrides that fit a hydra configuration to this machine; batches stay as large as the paper's.
 
 A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x update-freq sentences).
-The configuration says what the paper had; this recomputes update-freq, and says so on stderr. The
-overrides go to stdout, one a line.
+The configuration says what the paper had; this recomputes update-freq, and says so.
 """
 
-import argparse
 import pathlib
-import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import yaml
 
@@ -22,6 +19,7 @@ SMOKE_SHAPE = {
     "ffn_embed_dim": 64,
     "attention_heads": 2,
 }
+Say = Callable[[str], None]
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"
 
@@ -111,8 +109,8 @@ def read(path: pathlib.Path) -> Dict[str, Any]:
     return config
 
 
-def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int]) -> List[str]:
-    """Overrides for so many GPUs; says on stderr what they come to."""
+def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], say: Say) -> List[str]:
+    """Overrides for so many GPUs; says what they come to."""
     name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
     paper = Batch(
         config["distributed_training"]["distributed_world_size"],
@@ -120,38 +118,30 @@ def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int]) -> L
         config["optimization"]["update_freq"][0],
     )
     here = rebatch(paper, gpus, each if name == "max_tokens" else None)
-    print(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"), file=sys.stderr)
-    return [
-        f"distributed_training.distributed_world_size={gpus}",
-        f"dataset.{name}={here.each}",
-        f"optimization.update_freq=[{here.update_freq}]",
-    ]
+    say(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"))
+    return [f"dataset.{name}={here.each}", f"optimization.update_freq=[{here.update_freq}]"]
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("config", type=pathlib.Path, help="the YAML")
-    parser.add_argument("--gpus", type=int, required=True, help="processes that train together")
-    parser.add_argument("--max-tokens", type=int, help="what fits into one (default: the YAML's)")
-    parser.add_argument("--smoke", type=int, metavar="UPDATES", help="a tiny model, a few updates")
-    options = parser.parse_args(arguments)
-    try:
-        config = read(options.config)
-        if options.smoke is None:
-            found = batch_overrides(config, options.gpus, options.max_tokens)
-        else:
-            found = [f"distributed_training.distributed_world_size={options.gpus}"]
-            found += ["optimization.update_freq=[1]"]
-            if "max_tokens" in config["dataset"]:
-                found.append(f"dataset.max_tokens={options.max_tokens or 1000}")
-            found += smoke(config, options.smoke)
-    except (OSError, ValueError) as error:
-        print(f"recipe_config: {error}", file=sys.stderr)
-        return 1
-    print("\n".join(found))
-    return 0
+def overrides(
+    path: pathlib.Path, gpus: int, each: Optional[int], updates: Optional[int], say: Say
+) -> List[str]:
+    """Overrides that fit a configuration to this machine.
 
+    Args:
+        path: the YAML.
+        gpus: processes that train together.
+        each: tokens that fit into one of them (default: the YAML's).
+        updates: of a tiny model that shows that it runs (default: the published model).
+        say: what tells the user about the size of a batch.
 
-if __name__ == "__main__":
-    sys.exit(main())
+    Raises:
+        ValueError: naming the file and the setting.
+    """
+    config = read(path)
+    found = [f"distributed_training.distributed_world_size={gpus}"]
+    if updates is None:
+        return found + batch_overrides(config, gpus, each, say)
+    found.append("optimization.update_freq=[1]")
+    if "max_tokens" in config["dataset"]:
+        found.append(f"dataset.max_tokens={each or 1000}")
+    return found + smoke(config, updates)

@@ -12,9 +12,8 @@ set -euo pipefail
     exit 1
 }
 : "${REPO:=${SLURM_SUBMIT_DIR:-$PWD}}"
-[[ -f $REPO/scripts/$1/run_all.sh ]] || {
-    printf 'distill: %s has no scripts/%s/run_all.sh; call sbatch in the checkout, or set REPO\n' \
-        "$REPO" "$1" >&2
+[[ -f $REPO/scripts/run ]] || {
+    printf 'distill: %s has no scripts/run; call sbatch in the checkout, or set REPO\n' "$REPO" >&2
     exit 1
 }
-STEPS=03_distill bash "$REPO/scripts/$1/run_all.sh"
+"$REPO/scripts/run" "$1" 03_distill

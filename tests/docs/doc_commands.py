@@ -49,8 +49,9 @@ ELSEWHERE = {
     "pip install -e .[dev]": ".ci/run",
     "python -m pytest": ".ci/run",
     "specdec-completion bash": "tests/test_completion.py",  # needs an extra
-    "bash scripts/comparison/run_all.sh": "tests/scripts/test_comparison_steps.py",
-    "bash scripts/wmt14_ende/run_all.sh": "tests/scripts/test_translation_recipes.py",
+    "scripts/run --list": "tests/scripts/test_runner.py",
+    "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
+    "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {

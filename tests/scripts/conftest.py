@@ -16,9 +16,9 @@ for folder in (REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
 
 @pytest.fixture
 def run_recipe(tmp_path):
-    """Run a step of a folder of scripts in a work folder of its own; the finished process."""
+    """Run a recipe, or one step, in a work folder of its own; the finished process."""
 
-    def run(recipe, step, check=True, **settings):
+    def run(recipe, step=None, check=True, **settings):
         environment = dict(
             os.environ,
             WORK=str(tmp_path / "work"),
@@ -29,7 +29,7 @@ def run_recipe(tmp_path):
         )
         environment.update({name: str(value) for name, value in settings.items()})
         done = subprocess.run(
-            ["bash", str(REPO / "scripts" / recipe / f"{step}.sh")],
+            [str(REPO / "scripts" / "run"), recipe, *([step] if step else [])],
             cwd=str(tmp_path),
             env=environment,
             capture_output=True,

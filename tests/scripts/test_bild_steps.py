@@ -14,7 +14,7 @@ def run_bild(run_recipe):
 
 @pytest.mark.slow
 def test_all_steps_run_and_resume(run_bild, tiny_pair, tmp_path):
-    done = run_bild("run_all", **tiny_pair)
+    done = run_bild(**tiny_pair)
     out = tmp_path / "work/bild"
     for name in ("greedy", "unaligned", "aligned", "early_exit"):
         lines = (out / f"decoded/{name}.out").read_text(encoding="utf-8").splitlines()
@@ -23,7 +23,7 @@ def test_all_steps_run_and_resume(run_bild, tiny_pair, tmp_path):
     record = json.loads((out / "aligned/provenance.json").read_text(encoding="utf-8"))
     assert str(tmp_path) not in json.dumps(record["commands"])
     assert "--finetune-from-model" in json.dumps(record["commands"])
-    again = run_bild("run_all", **tiny_pair)
+    again = run_bild(**tiny_pair)
     assert again.stderr.count("done before") == 5
 
 
@@ -34,7 +34,7 @@ def test_all_steps_run_and_resume(run_bild, tiny_pair, tmp_path):
         ("03_align", {}, "run the step that makes it first"),
         ("05_decode", {}, "run the step that makes it first"),
         ("01_small", {"PROFILE": "large"}, "PROFILE"),
-        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+        (None, {"STEPS": "99_nothing"}, "99_nothing"),
     ],
 )
 def test_mistakes_are_named_with_their_remedy(run_bild, step, settings, remedy):

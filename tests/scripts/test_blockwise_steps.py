@@ -64,7 +64,7 @@ def test_models_are_chosen_and_settings_heeded(dry_run, tmp_path):
         "TUNED_LR": "2e-4",
         "PROFILE": "smoke",
     }
-    dry_run.run("blockwise", "run_all", **settings)
+    dry_run.run("blockwise", **settings)
     tuned, frozen, *decoded = dry_run.calls()
     assert value(tuned, "--block-size") == "12" and value(frozen, "--block-size") == "2"
     assert "--finetune-from-model" not in tuned  # there is no frozen_12
@@ -107,7 +107,7 @@ def test_decoding_is_blockwise_one_sentence_at_a_time(dry_run):
         ("01_heads", {"PROFILE": "large"}, "PROFILE"),
         ("01_heads", {"MODELS": "frozen_4"}, "MODELS: frozen_4"),
         ("01_heads", {"MODELS": "original/tuned_1"}, "MODELS: original/tuned_1"),
-        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+        (None, {"STEPS": "99_nothing"}, "99_nothing"),
     ],
 )
 def test_mistakes_are_named_with_their_remedy(dry_run, step, settings, remedy):
@@ -120,7 +120,7 @@ def test_mistakes_are_named_with_their_remedy(dry_run, step, settings, remedy):
 @pytest.mark.slow
 def test_all_steps_run_and_resume(run_recipe, tiny_pair, tmp_path):
     settings = dict(tiny_pair, MODELS="original/frozen_4 distilled/tuned_3")
-    done = run_recipe("blockwise", "run_all", **settings)
+    done = run_recipe("blockwise", **settings)
     out = tmp_path / "work/blockwise/decoded"
     texts = {}
     for name in ("greedy", "original_frozen_4", "distilled_tuned_3"):
@@ -129,5 +129,5 @@ def test_all_steps_run_and_resume(run_recipe, tiny_pair, tmp_path):
         assert len(texts[name]) == 100
         assert f"{name}: strategy " in done.stderr
     assert texts["original_frozen_4"] == texts["greedy"]  # a frozen base writes what it did
-    again = run_recipe("blockwise", "run_all", **settings)
+    again = run_recipe("blockwise", **settings)
     assert again.stderr.count("done before") == 3

@@ -165,7 +165,7 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: expected 6 fields"),
+        ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: 5 fields, expected 6"),
         ("a\tb\tbase\ttime\tgreater\ta; b", "time greater: expected one of tok, speed, bleu"),
         ("a\tb\tbase\ttok\tlarger\ta; b", "tok larger: expected one of"),
         ("a\tb\tbase\ttok\tgreater\ta", "greater takes 2 systems"),

@@ -147,7 +147,7 @@ def test_settings_of_the_table_are_heeded(trained):
         ("01_table", {"DRAFTER": "/nowhere.pt"}, "/nowhere.pt"),
         ("01_table", {"PROFILE": "large"}, "PROFILE"),
         ("00_models", {"MODELS": "tuned_4"}, "MODELS: tuned_4"),
-        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+        (None, {"STEPS": "99_nothing"}, "99_nothing"),
     ],
 )
 def test_mistakes_are_named_with_their_remedy(dry_run, step, settings, remedy):
@@ -164,7 +164,7 @@ def test_the_table_is_measured(run_recipe, tiny_pair, tmp_path):
     if shutil.which("specdec-bench", path=path) is None:
         pytest.skip("specdec-bench is not installed: run 'pip install -e .' again")
     models = {"MODELS": "original/frozen_4", "DRAFTER": "", "SENTENCES": 5}
-    run_recipe("comparison", "run_all", **dict(tiny_pair, **models))
+    run_recipe("comparison", **dict(tiny_pair, **models))
     out = tmp_path / "work/comparison"
     (measured,) = json.loads((out / "comparison.json").read_text(encoding="utf-8"))["runs"]
     rows = {row["system"]: row for row in measured["rows"]}

@@ -124,7 +124,7 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         DEST=packed / "demo_ende",
         EDIT_DEST=packed / "demo_edit",
     )
-    done = run_step("run_all", **settings)
+    done = run_step(**settings)
     assert "the packed pairs" in done.stderr
     for pair, first, second in (("ende", "en", "de"), ("edit", "src", "tgt")):
         folder = packed / f"demo_{pair}"
@@ -139,7 +139,7 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         )  # fmt: skip
         assert sum(line.startswith("H-") for line in out.splitlines()) == 5
     assert sum(f.stat().st_size for f in packed.rglob("*.pt")) > 1_000_000
-    again = run_step("run_all", **settings)
+    again = run_step(**settings)
     assert again.stderr.count("done before") == 10
 
 
@@ -151,7 +151,7 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
         ("02_prepare", {"PYTHON": "/nowhere/python"}, "PYTHON"),
         ("03_verifier", {}, "run the step that makes it first"),
         ("06_pack", {}, "run the step that makes it first"),
-        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+        (None, {"STEPS": "99_nothing"}, "99_nothing"),
     ],
 )
 def test_mistakes_are_named_with_their_remedy(run_step, step, settings, remedy):

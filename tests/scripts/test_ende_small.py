@@ -6,6 +6,7 @@ import os
 import claims
 import devices
 import pytest
+from recipe import System, read_table
 from recipe_parts import REPO, STAND_IN
 
 RECIPE = REPO / "scripts" / "ende_small"
@@ -13,16 +14,11 @@ HOME = "ende_small/en-de"
 STOCK = {"fairseq beam 5", "fairseq beam 1"}
 
 
-def table(name):
-    lines = (RECIPE / name).read_text(encoding="utf-8").splitlines()
-    return [line.split("\t") for line in lines if not line.startswith("#")]
-
-
 def test_claims_are_about_systems_of_one_set():
     systems = {}
-    for _, group, _, _, name, *_ in table("systems.tsv"):
-        systems.setdefault(group, set(STOCK)).add(name)
-    lines = claims.read_lines(RECIPE / "claims.tsv")
+    for system in read_table(RECIPE / "systems.tsv", System):
+        systems.setdefault(system.set, set(STOCK)).add(system.name)
+    lines = read_table(RECIPE / "claims.tsv", claims.Line, claims.make_line)
     for line in lines:
         assert set(line.systems) <= systems[line.set], line
     # What a reproduction has to check: each has a test at least.
@@ -97,7 +93,7 @@ def test_splits_are_measured_with_figures_of_sentences_for_the_claims(dry):
 @pytest.mark.parametrize(
     ("step", "settings", "remedy"),
     [
-        ("01_prepare", {"DIRECTION": "de-en"}, "DIRECTION: de-en: the verifier and the tables"),
+        ("01_prepare", {"DIRECTION": "de-en"}, "DIRECTION: de-en is not en-de"),
         ("01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
         ("03_heads", {"MODELS": "head_4"}, "MODELS: head_4 is no model"),
         ("04_train_drafter", {"CPU_PRECISION": "int8"}, "CPU_PRECISION: int8 is neither"),
@@ -113,7 +109,7 @@ def test_a_verifier_of_other_subwords_is_refused_until_one_fits(run_recipe, own_
     done = run_recipe("ende_small", "01_prepare", check=False, **own_text)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "knows other subwords than the corpus" in done.stderr
-    assert "bash scripts/demo/03_verifier.sh" in done.stderr
+    assert "scripts/run demo 03_verifier" in done.stderr
     (tmp_path / "own.pt").write_text("a verifier\n")
     fits = {"VERIFIER": tmp_path / "own.pt", "DICTIONARIES": tmp_path / "work/bin/ende"}
     run_recipe("ende_small", "01_prepare", **own_text, **fits)
@@ -132,7 +128,7 @@ def test_smoke_from_the_verifier_to_the_claims(run_recipe, tmp_path):
         "PROFILE": "smoke", "SENTENCES": 3, "TABLE_SETS": "drafters", "UPDATES": 2, "SAVE_EVERY": 1,
         "MODELS": "verifier attached heads_4 spec_drafter", "HEAD_UPDATES": 2,
     }  # fmt: skip
-    done = run_recipe("ende_small", "run_all", **settings)
+    done = run_recipe("ende_small", **settings)
     out = tmp_path / "work/ende_small.smoke/en-de"
     rows = json.loads((out / "bench/drafters.json").read_text(encoding="utf-8"))["runs"][0]["rows"]
     identical = {row["system"]: row["identical_percent"] for row in rows}
@@ -146,5 +142,5 @@ def test_smoke_from_the_verifier_to_the_claims(run_recipe, tmp_path):
     ]
     assert verdicts[0] in ("holds", "does not hold", "undecided")
     assert "not run" in done.stdout  # of what MODELS leaves out
-    again = run_recipe("ende_small", "run_all", **settings)
+    again = run_recipe("ende_small", **settings)
     assert again.stderr.count("done before") >= 6

@@ -1,16 +1,20 @@
 """The recipes for error correction: their corpora, stages, scores and mistakes."""
 
 import json
+import pathlib
 import re
 import sys
 
 import gec_bytes
 import gpt2_subwords
+import paper_table
 import pytest
 import torch
 import yaml
+from gec import Source
 from gec_corpus import corrected, main, to_characters, to_m2
 from gec_scores import segment
+from recipe import Recipe, read_table
 from recipe_config import read
 from recipe_parts import REPO
 
@@ -22,11 +26,6 @@ GOLD = (
     "S He go home .\nA 1 2|||V|||went||goes|||R|||-|||0\nA 3 3|||ADV|||yesterday|||R|||-|||0\n"
     "A 1 2|||V|||goes|||R|||-|||1\n\nS Fine .\nA -1 -1|||noop|||-NONE-|||R|||-|||0\n\n"
 )
-
-
-def rows(recipe, name):
-    lines = (REPO / "scripts" / recipe / name).read_text(encoding="utf-8").splitlines()
-    return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
 def test_corrections_are_applied_and_found_again():
@@ -77,25 +76,24 @@ def test_a_segmenter_answers_line_by_line():
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_tables_agree_with_one_another(recipe):
-    models = {row[0]: row for row in rows(recipe, "models.tsv")}
-    configs = {row[2] for row in models.values()} - {"-"}
+    declared, folder = Recipe(recipe, {}), REPO / "scripts" / recipe
+    models = {row.name: row for row in declared.models()}
+    configs = {row.config for row in models.values()} - {"-"}
     assert all((REPO / "configs" / f"{name}.yaml").is_file() for name in configs)
     known = set()
-    for _, name, _, verifier, system, needs, flags in rows(recipe, "systems.tsv"):
+    for _, name, _, verifier, system, needs, flags in declared.systems():
         known |= {(name, one) for one in (system, "fairseq beam 5", "fairseq beam 1")}
         used = set(re.findall(r"\{(\w+)\}", flags))
         assert verifier in models and used == set(needs.split()) - {"-"} <= set(models)
-    for _, _, _, name, system, _ in rows(recipe, "paper.tsv"):
-        assert (name, system) in known | {("-", "-")}
-    if recipe == "gec_conll14_bart":
-        recipe = "gec_conll14"  # whose corpora it has
+    for row in paper_table.read_rows(folder / "paper.tsv"):
+        assert (row.set, row.system) in known | {("-", "-")}
     for row in models.values():
-        assert set(re.findall(r"\{(\w+)\}", row[4])) <= set(models)
-    settings = (REPO / "scripts" / recipe / "settings.sh").read_text()
-    named = {row[0] for row in rows(recipe, "sources.tsv")}
-    for setting in ("TRAIN_DATA", "FINETUNE_DATA", "VALID_DATA", "TEST_DATA"):
-        found = re.search(rf'{setting}="?([A-Z0-9_ ]*)', settings)
-        assert set(found.group(1).split()) - {"FINETUNE_DATA", "TEST_DATA"} <= named
+        assert set(re.findall(r"\{(\w+)\}", row.overrides)) <= set(models)
+    settings = declared.settings
+    named = {row.name for row in read_table(pathlib.Path(settings["SOURCES"]), Source)}
+    for stage in ("train_data", "finetune_data", "valid_data", "test_data"):
+        assert set(settings.words(stage)) <= named <= set(settings)
+    assert settings.words("train_data") and settings.words("test_data")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +146,7 @@ def test_from_corpora_to_the_table(run_recipe, tmp_path):
     settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 1, "AVERAGE": 1, "SENTENCES": 1}
     settings.update(MODELS="scratch", LENGTH_FLAGS="--max-len-b 8")
     settings["STEPS"] = "01_prepare 02_train 05_decode 06_table"
-    done = run_recipe("gec_nlpcc18", "run_all", **settings)
+    done = run_recipe("gec_nlpcc18", **settings)
     assert re.search(r"Transformer \(IAD\) +\| +\d+\.\d\d \| +29.4 \|", done.stdout)
     assert re.search(r"Transformer \(GAD\) +\| +not run \| +- \|", done.stdout)
     home = tmp_path / "work/gec_nlpcc18.smoke"
@@ -172,7 +170,7 @@ def test_all_steps_run_and_resume(run_recipe, tmp_path):
         "SENTENCES": 4,
         "MODELS": "all",
     }
-    done = run_recipe("gec_conll14", "run_all", **settings)
+    done = run_recipe("gec_conll14", **settings)
     home = tmp_path / "work/gec_conll14.smoke"
     scores = json.loads((home / "src-tgt/decoded/scores.json").read_text())
     assert {"conll13.iad", "conll14.gad++", "conll14_staged.iad"} <= set(scores)
@@ -180,14 +178,14 @@ def test_all_steps_run_and_resume(run_recipe, tmp_path):
     table = (home / "src-tgt/tables.md").read_text(encoding="utf-8")
     assert "44.91" in table and "M2 F0.5 here" in table and "not run" in table
     assert "66.4" in done.stdout  # the table is printed
-    again = run_recipe("gec_conll14", "run_all", **settings)
+    again = run_recipe("gec_conll14", **settings)
     assert again.stderr.count("done before") >= 8
 
 
 @pytest.mark.slow
 def test_a_model_cut_out_of_bart(run_recipe, tmp_path):
     settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 2, "AVERAGE": 1, "SENTENCES": 2}
-    done = run_recipe("gec_conll14_bart", "run_all", **settings)
+    done = run_recipe("gec_conll14_bart", **settings)
     assert re.search(r"12\+2 BART-Init \(IAD\) +\| +\d+\.\d\d \| +66.4 \|", done.stdout)
     out = tmp_path / "work/gec_conll14_bart.smoke/src-tgt"
     start = torch.load(str(out / "models/start/model.pt"), map_location="cpu")

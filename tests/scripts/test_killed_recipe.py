@@ -30,7 +30,7 @@ def start(work):
         THREADS="1", CUDA_VISIBLE_DEVICES="", STEPS=STEPS, MODELS="verifier", SMOKE_UPDATES="6",
         AVERAGE="3", SMOKE_MERGES="200", LENGTH_FLAGS="--max-len-b 10",
     )  # fmt: skip
-    command = ["bash", str(REPO / "scripts/wikilarge/run_all.sh")]
+    command = [str(REPO / "scripts" / "run"), "wikilarge"]
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -22,6 +22,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fetch import read_sources
 from gpt2_subwords import decode, encode
+from recipe import Recipe
 from recipe_parts import REPO
 from translation_scores import Output
 
@@ -31,17 +32,12 @@ BENCHMARKS = ("cnndm", "xsum", "wikilarge")
 STOCK = ("fairseq beam 5", "fairseq beam 1")
 
 
-def rows(recipe, name):
-    """The lines of a recipe's table, their fields apart."""
-    path = REPO / "scripts" / recipe / name
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [line.split("\t") for line in lines if not line.startswith("#")]
-
-
 @pytest.mark.parametrize("recipe", BENCHMARKS)
 def test_tables_agree_with_one_another_and_the_programs(recipe, tmp_path, monkeypatch):
-    known = {row[0] for row in rows(recipe, "pretrained.tsv")}
-    for name, step, config, corpus, overrides in rows(recipe, "models.tsv"):
+    declared = Recipe(recipe, {})
+    pretrained = declared.folder / "pretrained.tsv"
+    known = {row.split for row in (read_sources(pretrained) if pretrained.exists() else ())}
+    for name, step, config, corpus, overrides in declared.models():
         assert name not in known and step in ("teacher", "train", "drafter")
         assert corpus in ("raw", "distilled")
         settings = recipe_config.read(REPO / "configs" / f"{config}.yaml")
@@ -54,7 +50,7 @@ def test_tables_agree_with_one_another_and_the_programs(recipe, tmp_path, monkey
     for name in known:
         (tmp_path / f"{name}.pt").touch()
     measured, verifiers = {}, {}
-    for _, group, _, verifier, system, needs, flags in rows(recipe, "systems.tsv"):
+    for _, group, _, verifier, system, needs, flags in declared.systems():
         assert set(re.findall(r"{(\w+)}", flags)) == set(needs.split()) - {"-"} <= known
         shared = argparse.Namespace(beam=1, path=f"{verifier}.pt")
         make_plan(system, shlex.split(re.sub(r"{(\w+)}", r"\1.pt", flags)), shared)
@@ -62,8 +58,7 @@ def test_tables_agree_with_one_another_and_the_programs(recipe, tmp_path, monkey
         assert verifiers.setdefault(group, verifier) == verifier  # a set is one run
     for row in paper_table.read_rows(REPO / "scripts" / recipe / "paper.tsv"):
         assert (row.set, row.system) == ("-", "-") or row.system in measured[row.set], row
-    settings = (REPO / "scripts" / recipe / "settings.sh").read_text(encoding="utf-8")
-    decoded = set(re.search(r'DECODE_SETS="([^"]*)"', settings).group(1).split())
+    decoded = set(declared.settings.words("decode_sets"))
     assert decoded | {"memory"} >= set(measured) >= decoded
 
 
@@ -391,13 +386,13 @@ def test_the_samples_become_corpora(run_recipe, with_rouge, tmp_path):
 @pytest.mark.slow
 def test_all_steps_of_simplification_run_and_resume(run_recipe, tmp_path):
     settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 3, "AVERAGE": 2, "SENTENCES": 3}
-    done = run_recipe("wikilarge", "run_all", **settings)
+    done = run_recipe("wikilarge", **settings)
     out = tmp_path / "work/wikilarge.smoke/source-target"
     scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
     assert scores["wikilarge.iad"] == scores["wikilarge.gad"]
     assert scores["wikilarge.iad"] == scores["wikilarge.fairseq_beam_1"]
     assert "000 Table 4" in done.stdout and "36.1" in done.stdout
-    assert run_recipe("wikilarge", "run_all", **settings).stderr.count("done before") >= 6
+    assert run_recipe("wikilarge", **settings).stderr.count("done before") >= 6
 
 
 @pytest.mark.slow
@@ -407,7 +402,7 @@ def test_all_steps_of_summarisation_run_and_resume(run_recipe, tmp_path):
         "PROFILE": "smoke", "SAMPLE": "python", "SMOKE_UPDATES": 3, "AVERAGE": 2, "SENTENCES": 3,
         "MODELS": "teacher verifier nar_drafter spec_drafter", "TABLE_SETS": "base",
     }  # fmt: skip
-    done = run_recipe("cnndm", "run_all", **settings)
+    done = run_recipe("cnndm", **settings)
     out = tmp_path / "work/cnndm.smoke/source-target"
     scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
     assert scores["base.gad"] == scores["base.fairseq_beam_1"]
@@ -415,4 +410,4 @@ def test_all_steps_of_summarisation_run_and_resume(run_recipe, tmp_path):
     assert "004 Table 5" in done.stdout and "not run" in done.stdout
     log = (out / "models/spec_drafter/train.log").read_text(encoding="utf-8")
     assert "copied encoder.embed_tokens" in log and "encoder.embed_positions" in log
-    assert run_recipe("cnndm", "run_all", **settings).stderr.count("done before") >= 7
+    assert run_recipe("cnndm", **settings).stderr.count("done before") >= 7

@@ -76,7 +76,7 @@ def test_the_table_and_the_grid(tmp_path):
 def test_every_step_runs(run_recipe, tmp_path):
     """The whole recipe at its smallest."""
     pytest.importorskip("skimage")
-    run_recipe("superresolution", "run_all", PROFILE="smoke", KS="1 3")
+    run_recipe("superresolution", PROFILE="smoke", KS="1 3")
     out = tmp_path / "work/superresolution"
     assert (out / "table.md").read_text().count("\n") == 4
     assert (out / "pictures.png").read_bytes().startswith(b"\x89PNG")

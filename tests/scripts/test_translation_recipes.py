@@ -1,7 +1,6 @@
 """The translation benchmarks: their tables agree with one another, the papers and the programs."""
 
 import argparse
-import collections
 import json
 import os
 import re
@@ -15,6 +14,7 @@ import recipe_config
 from fetch import read_sources
 from hypothesis import given
 from hypothesis import strategies as st
+from recipe import Model, System, read_table
 from recipe_parts import REPO, STAND_IN
 
 from fairseq_specdec.bench.systems import make_plan
@@ -22,14 +22,11 @@ from fairseq_specdec.bench.systems import make_plan
 BENCHMARKS = ("wmt14_ende", "wmt16_enro", "iwslt17_deen")
 MEASURED = (*BENCHMARKS, "ende_small")
 STOCK = ("fairseq beam 5", "fairseq beam 1")
-Model = collections.namedtuple("Model", "name step config corpus overrides")
-System = collections.namedtuple("System", "direction set split verifier name needs flags")
 
 
 def rows(recipe, name, kind):
-    """The lines of a recipe's table."""
-    lines = (REPO / "scripts" / recipe / name).read_text(encoding="utf-8").splitlines()
-    return [kind(*line.split("\t")) for line in lines if not line.startswith("#")]
+    """The rows of a recipe's table."""
+    return read_table(REPO / "scripts" / recipe / name, kind)
 
 
 def config(name):
@@ -161,10 +158,11 @@ def test_any_batch_is_met_to_half_a_pass(paper, gpus):
         assert abs(here.total - paper.total) <= gpus * max(here.each / 2, 1)
 
 
-def test_sentences_are_counted_where_the_paper_counts_them(capsys):
-    found = recipe_config.batch_overrides(config("bild_small"), 4, 4096)
+def test_sentences_are_counted_where_the_paper_counts_them():
+    said = []
+    found = recipe_config.batch_overrides(config("bild_small"), 4, 4096, said.append)
     assert "dataset.batch_size=4" in found and "optimization.update_freq=[1]" in found
-    assert "4 GPUs x 4 sentences x update-freq 1 = 16" in capsys.readouterr().err
+    assert "4 GPUs x 4 sentences x update-freq 1 = 16" in said[0]
 
 
 @pytest.fixture
@@ -228,7 +226,7 @@ def test_several_nodes_train_one_model_and_the_first_averages_it(dry):
         ("02_train_teacher", {"PRECISION": "fp8"}, "PRECISION"),
         ("04_train", {"MODELS": "verifier", "DIRECTION": "de-en", "PROFILE": "smoke"},
          "run the step that makes it first"),
-        ("run_all", {"STEPS": "99_nothing"}, "99_nothing"),
+        (None, {"STEPS": "99_nothing"}, "99_nothing"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named_with_their_remedy(dry, step, settings, remedy):
@@ -321,7 +319,7 @@ def test_slurm_shares_distillation_over_an_array(slurm, dry):
 @pytest.mark.parametrize("script", ["train.sh", "distill.sh"])
 def test_slurm_names_a_recipe_that_is_not_there(slurm, script):
     done = slurm(script, "wmt15", *(["01_x"] if script == "train.sh" else []))
-    assert done.returncode != 0 and "has no scripts/wmt15/run_all.sh" in done.stderr
+    assert done.returncode != 0 and "no recipe wmt15; there are bild, blockwise" in done.stderr
     done = slurm(script)
     assert done.returncode != 0 and "usage: sbatch" in done.stderr
 
@@ -351,7 +349,7 @@ def test_smoke_from_raw_text_to_a_table(run_recipe, tmp_path):
         "TABLE_SETS": "teacher", "SENTENCES": 2, "SMOKE_UPDATES": 2, "AVERAGE": 2,
         "SMOKE_MERGES": 200, "LENGTH_FLAGS": "--max-len-b 5", "BENCH_FLAGS": "--repeats 1",
     }  # fmt: skip
-    done = run_recipe("wmt14_ende", "run_all", **settings)
+    done = run_recipe("wmt14_ende", **settings)
     out = tmp_path / "work/wmt14_ende.smoke/en-de"
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("| Teacher  ")]
     iterations, speed, bleu = row.split("|")[2:8:2]
@@ -368,12 +366,12 @@ def test_smoke_of_a_whole_recipe_with_two_processes(run_recipe, tmp_path):
         "PROFILE": "smoke", "MODELS": "teacher verifier spec_drafter", "GPUS": 2, "SENTENCES": 3,
         "SMOKE_UPDATES": 10, "TABLE_SETS": "base",
     }  # fmt: skip
-    done = run_recipe("wmt14_ende", "run_all", **settings)
+    done = run_recipe("wmt14_ende", **settings)
     out = tmp_path / "work/wmt14_ende.smoke/en-de"
     state = average_checkpoints.load(out / "models/spec_drafter/model.pt")
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
     scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
     assert "base.specdec_k=25" in scores or "base.specdec_k=10" in scores
     assert "004 Table 1, en-de" in done.stdout and "not run" in done.stdout
-    again = run_recipe("wmt14_ende", "run_all", **settings)
+    again = run_recipe("wmt14_ende", **settings)
     assert again.stderr.count("done before") >= 6

@@ -53,7 +53,7 @@ def server():
 
 
 def source(url, checksum="-"):
-    return Source("train", url, checksum, "public domain", ("a", "b"))
+    return Source("train", url, checksum, "public domain", "a", "b")
 
 
 def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):
@@ -212,7 +212,7 @@ def test_sides_of_different_length_are_refused(archives, tmp_path, caplog):
 def test_a_line_of_sources_with_a_field_missing_is_named(tmp_path):
     path = tmp_path / "sources.tsv"
     path.write_text("train\thttps://a.org/x.tgz\t-\tfree\tone\n", encoding="utf-8")
-    with pytest.raises(SourceError, match="sources.tsv:1: 5 fields"):
+    with pytest.raises(ValueError, match="sources.tsv:1: 5 fields"):
         fetch.read_sources(path)
 
 

@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Measure speed, and print the papers' tables with our figures beside theirs. See ../lib/summarisation.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/cnndm/settings.sh
-source "$(dirname "$0")/settings.sh"
-table_step

@@ -1,0 +1,71 @@
+"""Every strategy on one verifier in one table."""
+
+import shlex
+import sys
+from typing import Any, Dict, List
+
+from bild.steps import systems as bild_systems
+from blockwise.steps import chosen
+from launch import Devices
+from models import WORDS_AND_SIZES
+from runner import run_recipe
+from step import Step
+
+
+def train(step: Step) -> None:
+    """An action: train the models of the recipes blockwise and bild, each with its own settings."""
+    chosen(step.settings)
+    environment = dict(step.recipe.environment)
+    training = ("01_small", "02_calibrate", "03_align", "04_early_exit")
+    run_recipe("blockwise", {**environment, "OUT": step["BLOCKWISE"]}, "01_heads")
+    run_recipe("bild", {**environment, "OUT": step["BILD"]}, *training)
+
+
+def systems(step: Step) -> Dict[str, List[Any]]:
+    """Flags of each row of the table, by its name."""
+    settings, found = step.settings, {"greedy": ["--strategy", "greedy"]}
+    for heads in chosen(settings):
+        name = f"blockwise k={heads.k} {heads.way}"
+        name += " distilled" * (heads.corpus == "distilled")
+        path = f"{settings['BLOCKWISE']}/{heads.name}/model.pt"
+        found[name] = ["--strategy", "blockwise", "--path", path]
+    for name, (model, *words) in bild_systems(settings, settings["BILD"]).items():
+        row = "bild-early-exit" if name == "early_exit" else f"bild {name}"
+        found[row] = words if model == settings["VERIFIER"] else [*words, "--path", model]
+    aligned = f"{settings['BILD']}/aligned/model.pt"
+    found["sps"] = ["--strategy", "sps", "--drafter-path", aligned]
+    found["sps"] += ["--block-size", step["SPS_BLOCK"]]
+    if step["DRAFTER"]:
+        drafter = [*settings.words("GAD_FLAGS"), "--drafter-path", step["DRAFTER"]]
+        relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
+        found["gad"] = ["--strategy", "gad", *drafter]
+        found["gad++"] = ["--strategy", "gad++", *relaxed, *drafter]
+    return found
+
+
+def table(step: Step) -> None:
+    """An action: measure every system, in turns."""
+    step.need("specdec-bench")
+    out, rows, pair = step.path("OUT"), systems(step), (step["SRC"], step["TGT"])
+    files = [out / f"comparison.{end}" for end in ("json", "md")]
+    paths = [step["VERIFIER"]]
+    for words in rows.values():
+        paths += [path for flag, path in zip(words, words[1:]) if flag.endswith("-path")]
+    test = f"{step['BIN']}/{step['SUBSET']}.{'-'.join(pair)}"
+    inputs = [*dict.fromkeys(paths), *(f"{test}.{side}.bin" for side in pair)]
+    record = out / "provenance.json"
+    if step.finished(record, inputs):
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    words = ["--cpu"] if Devices(step).cpu else []
+    words += ["--limit", step["SENTENCES"]] if step.settings.number("SENTENCES") else []
+    words += step.settings.words("LENGTH_FLAGS") + step.settings.words("BENCH_FLAGS")
+    for name, own in rows.items():
+        words += ["--system", f"{name}: {shlex.join(own)}"]
+    step.run(
+        "specdec-bench", step["BIN"], "--path", step["VERIFIER"], "-s", pair[0], "-t", pair[1],
+        "--gen-subset", step["SUBSET"], "--batch-size", "1", *WORDS_AND_SIZES, *words,
+        "--json", files[0], "--markdown", files[1], log=out / "comparison.log", mode="w",
+    )  # fmt: skip
+    print(files[1].read_text(encoding="utf-8"), end="", file=sys.stderr)
+    step.record(record, inputs, *files)

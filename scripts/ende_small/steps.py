@@ -1,0 +1,108 @@
+"""The papers' translation tables at the scale of one machine: its corpus, verifier and heads."""
+
+import filecmp
+import os
+import pathlib
+import re
+import shutil
+from typing import List
+
+from benchmark import Benchmark
+from prepare import prepare as prepare_corpus
+from recipe import REPO, StepError
+from runner import run_recipe
+from step import Step
+from translation import sample_corpus
+
+PAIR = REPO / "data-bin" / "demo_ende"
+
+
+def place(bench: Benchmark, name: str, path: pathlib.Path) -> None:
+    """A model that is not trained here, where the other steps look for it."""
+    link = bench.model(name)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(os.path.realpath(path))
+
+
+def full_corpus(step: Step, bench: Benchmark) -> None:
+    """The corpus of the recipe demo, and its raw test set."""
+    work, raw = step.path("WORK"), bench.home / "raw"
+    run_recipe("demo", step.recipe.environment, "01_corpus", "02_prepare")
+    raw.mkdir(parents=True, exist_ok=True)
+    if bench.bin.is_symlink():
+        bench.bin.unlink()
+    bench.bin.symlink_to(work / "bin/ende")
+    for side in bench.languages:
+        shutil.copy(work / f"ende/test.{side}", raw)
+
+
+def smoke_corpus(step: Step, bench: Benchmark, dictionaries: pathlib.Path) -> None:
+    """The sample, in the verifier's own subwords."""
+    codes, raw, prepared = dictionaries / "codes", bench.home / "raw", bench.home / "prepared"
+    if not codes.is_file():
+        raise StepError(f"DICTIONARIES: {dictionaries} has no codes (of subword-nmt)")
+    sample_corpus(step, bench, pathlib.Path(step["SAMPLE"] or PAIR / "heldout"), raw)
+    prepared.mkdir(parents=True, exist_ok=True)
+    shutil.copy(codes, prepared)
+    pair, own = bench.languages, dictionaries / "dict.en.txt"
+    prepare_corpus(step, raw, prepared, bench.bin, pair, pair, step["MERGES"], dictionary=own)
+
+
+def given_models(step: Step) -> List[pathlib.Path]:
+    """The verifier, and the drafter that reads it, if there is one."""
+    verifier, attached = step.path("VERIFIER"), step["ATTACHED"]
+    if not attached and os.path.realpath(verifier) == os.path.realpath(PAIR / "verifier.pt"):
+        attached = "" if step.settings.given("ATTACHED") else str(PAIR / "drafter.pt")
+    return [verifier, *([pathlib.Path(attached)] if attached else [])]
+
+
+def prepare(step: Step) -> None:
+    """An action: the corpus, the verifier that all is built on, and a drafter that reads it."""
+    step.need("fairseq-preprocess", "subword-nmt")
+    bench, models = Benchmark(step), given_models(step)
+    dictionaries = pathlib.Path(step["DICTIONARIES"] or models[0].parent)
+    dicts = [dictionaries / f"dict.{side}.txt" for side in bench.languages]
+    for path in [*models, *dicts]:
+        if not path.is_file():
+            raise StepError(
+                f"{path} is missing: VERIFIER names a trained verifier, DICTIONARIES the folder of "
+                "its dict.en.txt and dict.de.txt, ATTACHED a drafter that reads it"
+            )
+    inputs, record = [*models, *dicts], bench.home / "provenance.json"
+    if step.finished(record, inputs):
+        return
+    if bench.smoke:
+        smoke_corpus(step, bench, dictionaries)
+    else:
+        full_corpus(step, bench)
+    ours = [bench.bin / path.name for path in dicts]
+    for path, other in zip(dicts, ours):
+        if not filecmp.cmp(path, other, shallow=False):
+            work = step["WORK"]
+            raise StepError(
+                f"VERIFIER: {models[0]} knows other subwords than the corpus: {path} is not "
+                f"{other}. Train one on this corpus (scripts/run demo 03_verifier), then set "
+                f"VERIFIER={work}/verifier/verifier.pt and DICTIONARIES={work}/bin/ende"
+            )
+    for name, path in zip(("verifier", "attached"), models):
+        place(bench, name, path)
+    step.record(record, inputs, *ours, bench.out / "models")
+
+
+def heads(step: Step) -> None:
+    """An action: blockwise heads on the verifier, which stays as it is, by the recipe blockwise."""
+    bench = Benchmark(step)
+    folder = bench.out / "models" / "blockwise"
+    environment = dict(
+        step.recipe.environment, BIN=str(bench.bin), DISTILLED=str(bench.distilled),
+        VERIFIER=str(bench.model("verifier")), OUT=str(folder), PROFILE=step["PROFILE"],
+        SRC=bench.src, TGT=bench.tgt,
+    )  # fmt: skip
+    for row in bench.chosen_models("heads"):
+        (k,) = re.findall(r"^heads_(\d+)", row.name)
+        model = f"{'original' if row.corpus == 'raw' else 'distilled'}/frozen_{k}"
+        step.log(f"{row.name}: {model}")
+        run_recipe("blockwise", {**environment, "MODELS": model}, "01_heads")
+        place(bench, row.name, folder / model / "model.pt")

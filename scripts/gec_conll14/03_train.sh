@@ -1,7 +1,0 @@
-#!/usr/bin/env bash
-# Train: from scratch, and pretrain on synthetic errors.
-# See ../lib/gec.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/gec_conll14/settings.sh
-source "$(dirname "$0")/settings.sh"
-train_step train

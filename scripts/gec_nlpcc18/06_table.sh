@@ -1,7 +1,0 @@
-#!/usr/bin/env bash
-# Measure speed, and print the paper's tables with our figures beside them.
-# See ../lib/gec.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/gec_nlpcc18/settings.sh
-source "$(dirname "$0")/settings.sh"
-table_step

@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Decode the test set with each system, and score the text. See ../lib/translation.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/iwslt17_deen/settings.sh
-source "$(dirname "$0")/settings.sh"
-decode_step

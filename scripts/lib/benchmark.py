@@ -1,0 +1,205 @@
+"""The benchmarks: where their files lie, and the training of the models in their models.tsv."""
+
+import pathlib
+import re
+from typing import List, Optional
+
+import recipe_config
+from launch import Devices
+from models import corpus_files, distill_flags, mend
+from recipe import LIB, REPO, Model, StepError
+from step import USER_DIR, Step
+
+
+class Benchmark:
+    """A benchmark's folders, in one direction.
+
+    Attributes:
+        languages: suffixes of the corpus, in the order of its binarised files.
+        src, tgt: those of the direction.
+        home: folder of all that is made.
+        bin: the corpus, binarised.
+        out: folder of what belongs to the direction.
+        distilled: the corpus with the teacher's own output.
+        smoke: whether it only shows that every step runs.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.languages = step.settings.words("languages")
+        self.src, self.tgt = step["DIRECTION"].split("-")
+        self.home = step.path("home")
+        self.bin = self.home / "bin"
+        self.out = self.home / step["DIRECTION"]
+        self.distilled = self.out / "distilled"
+        self.smoke = step["PROFILE"] == "smoke"
+        self._step = step
+
+    def inputs(self, corpus: pathlib.Path) -> List[pathlib.Path]:
+        """What training reads of a corpus."""
+        dictionary, *_ = corpus_files(corpus, self.src, self.tgt)
+        return [dictionary, *corpus_files(corpus, *self.languages)[1:]]
+
+    def corpus(self, name: str) -> pathlib.Path:
+        """A corpus that models.tsv names: raw, distilled, or another of this benchmark."""
+        return {"raw": self.bin, "distilled": self.distilled}.get(name, self.home / f"bin_{name}")
+
+    def test_file(self, split: str) -> pathlib.Path:
+        """The binarised sources of a split."""
+        return self.bin / f"{split}.{'-'.join(self.languages)}.{self.src}.bin"
+
+    def model(self, name: str) -> pathlib.Path:
+        """The checkpoint of a model."""
+        return self.out / "models" / name / "model.pt"
+
+    def chosen(self, name: str) -> bool:
+        """Whether MODELS asks for a model."""
+        return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
+
+    def chosen_models(self, stage: str) -> List[Model]:
+        """The chosen models that a step makes.
+
+        Raises:
+            StepError: MODELS names what is no model.
+        """
+        models = self._step.recipe.models()
+        names = [model.name for model in models]
+        for name in self._step.settings.words("MODELS"):
+            if name not in ("all", *names):
+                table = self._step.recipe.folder / "models.tsv"
+                raise StepError(f"MODELS: {name} is no model of {table}")
+        return [model for model in models if model.step == stage and self.chosen(model.name)]
+
+
+def train_config(
+    step: Step,
+    devices: Devices,
+    folder: pathlib.Path,
+    corpus: pathlib.Path,
+    config: str,
+    *own: str,
+    frozen: Optional[pathlib.Path] = None,
+    updates: Optional[int] = None,
+    average: Optional[str] = None,
+) -> None:
+    """Train what a YAML of configs describes: ``folder/model.pt``, an average; it resumes.
+
+    Args:
+        step: at work.
+        devices: to train on.
+        folder: of the model.
+        corpus: binarised.
+        config: name of the YAML.
+        own: more overrides.
+        frozen: a checkpoint whose parameters are put back as they were.
+        updates: of the smoke profile (default: SMOKE_UPDATES).
+        average: of so many checkpoints (default: AVERAGE).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    bench = Benchmark(step)
+    shrink = bench.smoke and step["SMOKE_SHAPES"] == "tiny"
+    most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
+    smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
+    overrides = recipe_config.overrides(
+        REPO / "configs" / f"{config}.yaml", devices.world, most, smoke, step.log
+    )
+    overrides += ["common.cpu=true"] * devices.cpu
+    overrides += ["common.fp16=false"] * (devices.precision != "fp16")
+    overrides += ["common.bf16=true"] * (devices.precision == "bf16")
+    checkpoints = folder / "checkpoints"
+    mend(step, checkpoints)
+    devices.launch(
+        LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
+        f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",
+        f"task.source_lang={bench.src}", f"task.target_lang={bench.tgt}",
+        f"checkpoint.save_dir='{checkpoints}'", f"hydra.run.dir='{folder}/hydra'", *overrides,
+        *own, *step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS"),
+        log=folder / "train.log",
+    )  # fmt: skip
+    if devices.first:
+        more = ["--frozen", frozen] if frozen else []
+        last = ["--last", average or step["AVERAGE"], *more]
+        step.program("average_checkpoints", checkpoints, *last, "--output", folder / "model.pt")
+
+
+class Overrides:
+    """The overrides of a row of models.tsv, with checkpoints in place of ``{model}``.
+
+    Attributes:
+        words: the overrides.
+        models: checkpoints that they name.
+        frozen: the one whose parameters stay as they are, if there is one.
+    """
+
+    def __init__(self, bench: Benchmark, row: Model) -> None:
+        self.words: List[str] = []
+        self.models: List[pathlib.Path] = []
+        self.frozen: Optional[pathlib.Path] = None
+        for word in row.overrides.split():
+            name, _, value = word.partition("=")
+            found = re.search(r"{([a-z0-9_]+)}", value)
+            if found:
+                path = bench.model(found.group(1))
+                self.models.append(path)
+                word = f"{name}='{path}'"
+                if name == "model.init_from":
+                    self.frozen = path
+            self.words.append(word)
+        if "model.freeze_base=false" in self.words:
+            self.frozen = None
+
+
+def train(step: Step, stage: str) -> None:
+    """An action: train the chosen models of models.tsv that belong to a stage."""
+    bench = Benchmark(step)
+    models = bench.chosen_models(stage)
+    devices = Devices(step)
+    for row in models:
+        step.commands = []
+        folder, corpus = bench.model(row.name).parent, bench.corpus(row.corpus)
+        own = Overrides(bench, row)
+        inputs = [*bench.inputs(corpus), REPO / "configs" / f"{row.config}.yaml", *own.models]
+        record = folder / "provenance.json"
+        if step.finished(record, inputs):
+            continue
+        step.log(f"{row.name}: configs/{row.config}.yaml on {corpus}")
+        train_config(step, devices, folder, corpus, row.config, *own.words, frozen=own.frozen)
+        if devices.first:
+            step.record(record, inputs, folder / "model.pt")
+        else:  # what follows may build on this model
+            devices.wait(record)
+    if not models:
+        step.log(f"none of MODELS ({step['MODELS']}) belongs to this step")
+
+
+def distill(step: Step) -> None:
+    """An action: the teacher rewrites the training targets.
+
+    Processes share the work under torchrun or as the elements of a Slurm array, and whoever
+    finishes last publishes.
+    """
+    if not any(row.corpus == "distilled" for row in step.recipe.models()):
+        return
+    bench, dest = Benchmark(step), Benchmark(step).distilled
+    teacher = bench.model(step["teacher"])
+    inputs = [*bench.inputs(bench.bin), teacher]
+    record = dest.with_name("distilled.provenance.json")
+    if step.finished(record, inputs):
+        return
+    devices, pair = Devices(step), (bench.src, bench.tgt)
+    words = distill_flags(step, teacher, dest, pair, step["DISTILL_BEAM"], step["DISTILL_TOKENS"])
+    command = ("-m", "fairseq_specdec.data.distill", bench.bin, *words, *devices.half)
+    devices.launch(*command, log=dest.with_name("distilled.log"))
+    if not (dest / f"dict.{bench.src}.txt").exists():
+        step.log(f"this share is done; the process that finishes last publishes {dest}")
+    elif devices.first:
+        step.record(record, inputs, dest)
+
+
+def stand_in(step: Step, name: str, folder: pathlib.Path, config: str, *own: str) -> pathlib.Path:
+    """A tiny model after two updates, for what the smoke profile does not fetch."""
+    step.log(f"{name}: a tiny stand-in of configs/{config}.yaml")
+    start = ("checkpoint.finetune_from_model=null", *own)
+    path = folder / "stand_in"
+    devices = Devices(step)
+    train_config(step, devices, path, Benchmark(step).bin, config, *start, updates=2, average="1")
+    return path / "model.pt"

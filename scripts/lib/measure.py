@@ -1,0 +1,224 @@
+"""Decoding, scores and tables of the benchmarks."""
+
+import importlib
+import pathlib
+import re
+import shlex
+from typing import Any, Dict, List, Sequence, Tuple
+
+from benchmark import Benchmark
+from launch import Devices
+from models import WORDS_AND_SIZES, decode
+from recipe import StepError, System
+from step import Step
+
+STOCK_BEAMS = ("5", "1")  # fairseq's own beam search, as specdec-bench runs it
+
+
+class Group:
+    """A set of systems.tsv: one verifier, one split, systems in turns.
+
+    Attributes:
+        name: of the set.
+        split: of the corpus.
+        verifier: its checkpoint.
+        systems: name, flags and checkpoints of each.
+    """
+
+    def __init__(self, row: System, verifier: pathlib.Path) -> None:
+        self.name, self.split, self.verifier = row.set, row.split, verifier
+        self.systems: List[Tuple[str, List[str], List[pathlib.Path]]] = []
+
+    @property
+    def used(self) -> List[pathlib.Path]:
+        """The checkpoints of all systems, each once."""
+        return list(dict.fromkeys(path for _, _, paths in self.systems for path in paths))
+
+    def text(self, out: pathlib.Path) -> str:
+        """The systems in a form that tells whether they changed."""
+        systems = "; ".join(f"{name}: {shlex.join(words)}" for name, words, _ in self.systems)
+        return f"{self.name}: {systems}".replace(str(out), ".")
+
+
+def collect(step: Step, bench: Benchmark) -> Dict[str, Group]:
+    """The sets of this direction, with the systems whose models are there."""
+    groups: Dict[str, Group] = {}
+    lacking: Dict[str, None] = {}
+    for row in step.recipe.systems():
+        if row.direction not in ("*", step["DIRECTION"]):
+            continue
+        names = [row.verifier, *(name for name in row.needs.split() if name != "-")]
+        paths = {name: bench.model(name) for name in names}
+        missing = [name for name, path in paths.items() if not path.exists()]
+        lacking.update(dict.fromkeys(missing))
+        if missing:
+            continue
+        words = [word.format(**paths) for word in shlex.split(row.flags)]
+        group = groups.setdefault(row.set, Group(row, paths[row.verifier]))
+        group.systems.append((row.name, words, list(paths.values())))
+    if lacking:
+        names = " ".join(lacking)
+        step.log(f"systems left out, for want of these models (MODELS): {names}")
+    return groups
+
+
+def note_systems(
+    step: Step, path: pathlib.Path, record: pathlib.Path, text: str, name: str
+) -> None:
+    """Write down what is measured; where that is not what it was, what was measured is void."""
+    if record.exists() and (not path.exists() or path.read_text(encoding="utf-8") != text):
+        step.log(f"other systems or settings than before: measuring {name} again")
+        record.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+class Decoder:
+    """Decodes with the systems of a set, each unless that is done."""
+
+    def __init__(self, step: Step, bench: Benchmark, devices: Devices) -> None:
+        self._step, self._bench, self._device = step, bench, devices.half
+        self.folder = bench.out / "decoded"
+
+    def _once(
+        self, name: str, group: Group, words: Sequence[str], used: Sequence[pathlib.Path]
+    ) -> pathlib.Path:
+        record = self.folder / f"{name}.done"
+        text = f"{group.verifier} {shlex.join(words)}".replace(str(self._bench.out), ".")
+        done = record.exists() and record.read_text(encoding="utf-8") == text
+        if done and all(path.stat().st_mtime < record.stat().st_mtime for path in used):
+            return self.folder / f"{name}.out"
+        if record.exists():
+            record.unlink()
+        bench = self._bench
+        out = decode(
+            self._step, name, group.verifier, *words, *WORDS_AND_SIZES, corpus=bench.bin,
+            pair=(bench.src, bench.tgt), folder=self.folder, subset=group.split,
+            device=self._device,
+        )  # fmt: skip
+        record.write_text(text, encoding="utf-8")
+        return out
+
+    def outputs(self, group: Group) -> List[pathlib.Path]:
+        """The outputs of a set: of fairseq's own beam search first, then of each system."""
+        found = []
+        for beam in STOCK_BEAMS:
+            words = ["--task", "translation", "--beam", beam]
+            name = f"{group.name}.fairseq_beam_{beam}"
+            found.append(self._once(name, group, words, [group.verifier]))
+        for name, words, used in group.systems:
+            file = f"{group.name}.{name.replace(' ', '_')}"
+            found.append(self._once(file, group, words, used))
+        return found
+
+
+def decode_step(step: Step, score: str) -> None:
+    """An action: decode the sets that the recipe decodes, and score the text: scores.json.
+
+    Args:
+        step: at work.
+        score: module that has ``score(step, benchmark, outputs, json)``, which returns a command
+            of lib.
+    """
+    step.need("fairseq-generate")
+    bench = Benchmark(step)
+    names, folder = step.settings.words("decode_sets"), bench.out / "decoded"
+    groups = collect(step, bench)
+    chosen = [groups[name] for name in names if name in groups]
+    record, systems = folder / "provenance.json", folder / "systems"
+    text = "\n".join([step["COMET"], *(group.text(bench.out) for group in chosen)])
+    note_systems(step, systems, record, text, " ".join(names))
+    used = [path for group in chosen for path in group.used]
+    inputs = [*dict.fromkeys(used), systems, bench.test_file("test")]
+    if step.finished(record, inputs):
+        return
+    decoder = Decoder(step, bench, Devices(step))
+    outputs = [path for group in chosen for path in decoder.outputs(group)]
+    if not outputs:
+        raise StepError("nothing to decode: train a verifier first (MODELS)")
+    program, *words = importlib.import_module(score).score(step, bench)
+    failure = "the output could not be scored: see above"
+    step.program(program, *outputs, *words, "--json", folder / "scores.json", failure=failure)
+    step.record(record, inputs, folder)
+
+
+def sentences(step: Step, group: Group) -> int:
+    """How many sentences of a set are measured; 0 for all."""
+    return step.settings.number("VALID_SENTENCES" if group.split == "valid" else "SENTENCES")
+
+
+def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> None:
+    """Measure a set: ``bench/SET.{json,md}``.
+
+    One called ``NAME_cpuN`` is measured on N threads of the CPU, whatever else is at hand.
+    """
+    name, settings, base = group.name, step.settings, bench.out / "bench" / group.name
+    on_cpu = re.search(r"_cpu(\d+)$", name)
+    words: List[Any] = ["--cpu"] if on_cpu else devices.half
+    if sentences(step, group):
+        words = [*words, "--limit", sentences(step, group)]
+    words = [*words, *["--by-sentence"] * (step.recipe.folder / "claims.tsv").exists()]
+    if name in settings.words("memory_sets"):
+        words += ["--batch-size", step["memory_sizes"]]
+    else:
+        words += ["--batch-size", "1", "--no-memory"]
+    for lengths in ("LENGTH_FLAGS", "bench_flags", "BENCH_FLAGS"):
+        words += settings.words(lengths)
+    words += ["--threads", on_cpu.group(1)] if on_cpu else []
+    for system, own, _ in group.systems:
+        words += ["--system", f"{system}: {shlex.join(own)}"]
+    step.log(name)
+    step.run(
+        "specdec-bench", bench.bin, "--path", group.verifier, "-s", bench.src, "-t", bench.tgt,
+        "--gen-subset", group.split, *WORDS_AND_SIZES, *words, "--json", f"{base}.json",
+        "--markdown", f"{base}.md", log=base.with_name(f"{name}.log"), mode="w",
+    )  # fmt: skip
+
+
+def measure_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> pathlib.Path:
+    """Measure a set unless that is done; its figures."""
+    step.commands = []
+    base = bench.out / "bench" / group.name
+    record, systems, figures = (
+        base.with_name(f"{group.name}.{end}") for end in ("provenance.json", "systems", "json")
+    )
+    text = f"sentences: {sentences(step, group)}; {group.text(bench.out)}"
+    note_systems(step, systems, record, text, group.name)
+    inputs = [*group.used, systems, bench.test_file(group.split)]
+    if not step.finished(record, inputs):
+        bench_set(step, bench, devices, group)
+        step.record(record, inputs, figures)
+    return figures
+
+
+def table_step(step: Step) -> None:
+    """An action: measure the sets of systems.tsv (or of TABLE_SETS), and print the papers' tables.
+
+    Our figures stand beside theirs in ``tables.md``; ``claims.md`` says what becomes of the claims
+    in the recipe's claims.tsv.
+    """
+    step.need("specdec-bench")
+    bench = Benchmark(step)
+    (bench.out / "bench").mkdir(parents=True, exist_ok=True)
+    devices, groups = Devices(step), collect(step, bench)
+    names = step.settings.words("TABLE_SETS") or list(groups)
+    shown = [measure_set(step, bench, devices, groups[n]) for n in groups if n in names]
+    step.commands = []
+    scores = bench.out / "decoded" / "scores.json"
+    shown += [scores] if scores.exists() else []
+    note = f"corpus: {step['note']}"
+    if bench.smoke:
+        note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
+    written, paper = [bench.out / "tables.md"], step.path("PAPER")
+    shared = [bench.out / "bench", "--note", note, "--output"]
+    step.program(
+        "paper_table", paper, *shared, written[0], "--direction", step["DIRECTION"], "--scores",
+        scores, failure="the tables could not be made: see above",
+    )  # fmt: skip
+    claims = step.recipe.folder / "claims.tsv"
+    if claims.exists():
+        written.append(bench.out / "claims.md")
+        failure = "the claims could not be judged: see above"
+        step.program("claims", claims, *shared, written[1], failure=failure)
+    print("".join(path.read_text(encoding="utf-8") for path in written), end="", flush=True)
+    step.record(bench.out / "tables.provenance.json", [paper, *shown], *written)

@@ -1,0 +1,211 @@
+"""Train, distil and decode with fairseq's commands, as the recipes around one verifier do."""
+
+import pathlib
+from typing import Any, List, Sequence
+
+import mend_checkpoint
+from launch import Devices
+from recipe import StepError
+from step import USER_DIR, Step, flags
+
+
+def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
+    """What training reads."""
+    names = [f"train.{src}-{tgt}.{side}.bin" for side in (src, tgt)]
+    return [pathlib.Path(folder) / name for name in (f"dict.{src}.txt", *names)]
+
+
+def direction(step: Step) -> List[str]:
+    """Source and target suffix."""
+    return [step["SRC"], step["TGT"]]
+
+
+def mend(step: Step, folder: pathlib.Path) -> None:
+    """Before a training goes on: replace a last checkpoint that is cut off."""
+    found = mend_checkpoint.mend(folder)
+    if found is not None:
+        step.log(f"{mend_checkpoint.LAST} was cut off: going on from {found.name}")
+
+
+def train_model(
+    step: Step,
+    devices: Devices,
+    corpus: Any,
+    pair: Sequence[str],
+    output: pathlib.Path,
+    updates: int,
+    *own: Any,
+    average: str = "1",
+) -> None:
+    """fairseq-train, then the average of the last checkpoints; it resumes.
+
+    Args:
+        step: at work.
+        devices: to train on.
+        corpus: binarised.
+        pair: source and target suffix.
+        output: checkpoint to write; those of the training lie beside it.
+        updates: how many.
+        own: flags of the model, and those that differ from what follows.
+        average: how many checkpoints.
+    """
+    folder = output.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    mend(step, folder)
+    log = folder.with_name(folder.name + ".log")
+    # bf16 halves the memory traffic that bounds training on a CPU.
+    device = ["--cpu", "--bf16"] if devices.cpu else ["--fp16"]
+    words = flags(
+        own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
+        lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
+        max_update=updates, save_dir=folder, save_interval_updates=(updates + 9) // 10,
+        keep_interval_updates="1", validate_interval_updates=updates, log_format="simple",
+        log_interval="20", num_workers="0",
+    )  # fmt: skip
+    step.run(
+        "fairseq-train", corpus, *device, "--user-dir", USER_DIR, "--seed", step["SEED"],
+        "--task", "translation", "-s", pair[0], "-t", pair[1], *words, "--no-epoch-checkpoints",
+        "--no-progress-bar", log=log,
+    )  # fmt: skip
+    step.program("average_checkpoints", folder, "--last", average, "--output", output)
+
+
+def train(
+    step: Step,
+    *own: str,
+    corpus: str,
+    pair: str,
+    output: str,
+    updates: str,
+    average: str = "1",
+    inputs: str = "",
+) -> None:
+    """An action: train one model.
+
+    Args:
+        step: at work.
+        own: see ``train_model``.
+        corpus: binarised.
+        pair: source and target suffix, a comma between.
+        output: checkpoint to write.
+        updates: how many.
+        average: of how many checkpoints.
+        inputs: what else it starts from, separated by commas.
+    """
+    step.need("fairseq-train")
+    path = pathlib.Path(output)
+    record = path.parent / "provenance.json"
+    needed = [*filter(None, inputs.split(",")), *corpus_files(corpus, *pair.split(","))]
+    if step.finished(record, needed):
+        return
+    if not updates.isdigit():
+        raise StepError(f"{step.name}: {updates!r} is no number of updates")
+    more = (pair.split(","), path, int(updates), *own)
+    train_model(step, Devices(step), corpus, *more, average=average)
+    step.record(record, needed, path)
+
+
+def distill_flags(
+    step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
+) -> List[Any]:
+    """The flags of every distillation, less those of the device."""
+    greedy = ["--task", "translation_specdec", "--strategy", "greedy"] if beam == "1" else []
+    return [
+        "--user-dir", USER_DIR, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
+        *greedy, "--beam", beam, "--seed", step["SEED"], "--max-tokens", tokens,
+        "--skip-invalid-size-inputs-valid-test",
+        *flags(step.settings.words("DISTILL_FLAGS"), max_len_a="1.5", max_len_b="20"),
+    ]  # fmt: skip
+
+
+def distill(
+    step: Step,
+    *,
+    corpus: str,
+    pair: str,
+    verifier: str,
+    dest: str,
+    beam: str,
+    tokens: str,
+    limit: str,
+) -> None:
+    """An action: let the verifier rewrite the training targets. ``limit``: 0 for all of them."""
+    step.need("specdec-distill")
+    out = pathlib.Path(dest)
+    record = out.with_name(out.name + ".provenance.json")
+    sides = pair.split(",")
+    inputs = [verifier, *corpus_files(corpus, *sides)]
+    if step.finished(record, inputs):
+        return
+    # fp32 on a CPU: the targets are then those that the verifier decodes.
+    device = ["--cpu"] if Devices(step).cpu else ["--fp16"]
+    device += ["--limit", limit] if limit != "0" else []
+    words = distill_flags(step, verifier, dest, sides, beam, tokens)
+    log = out.with_name(out.name + ".log")
+    step.run("specdec-distill", corpus, *words, *device, log=log)
+    step.record(record, inputs, dest)
+
+
+def decode(
+    step: Step,
+    name: str,
+    model: Any,
+    *own: Any,
+    corpus: Any,
+    pair: Sequence[str],
+    folder: pathlib.Path,
+    subset: str = "test",
+    device: Sequence[str] = (),
+) -> pathlib.Path:
+    """Decode a test set, one sentence at a time.
+
+    Args:
+        step: at work.
+        name: of the output.
+        model: checkpoint.
+        own: flags of the system.
+        corpus: binarised.
+        pair: source and target suffix.
+        folder: to write to.
+        subset: of the corpus.
+        device: flags.
+
+    Returns:
+        ``folder/name.out``, whose last line may hold BLEU; the last line of ``name.log`` holds the
+        times, Tok. and Iter.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
+    words = flags(own, task="translation_specdec", beam="1", batch_size="1")
+    lengths = step.settings.get("LENGTH_FLAGS", "").split()
+    step.run(
+        "fairseq-generate", corpus, "--user-dir", USER_DIR, "--gen-subset", subset, "-s", pair[0],
+        "-t", pair[1], "--path", model, *words, *lengths, *device,
+        "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
+    )  # fmt: skip
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = [line[line.index("strategy ") :] for line in lines if "strategy " in line]
+    step.log(f"{name}: {said[-1] if said else ''}")
+    return out
+
+
+WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
+
+
+def decode_each(step: Step, systems: Sequence[Sequence[Any]]) -> None:
+    """Decode with each (name, model, flag ...), into ``$OUT/decoded``; it resumes as a whole."""
+    step.need("fairseq-generate")
+    folder, (src, tgt) = step.path("OUT") / "decoded", direction(step)
+    paths = [system[1] for system in systems]
+    paths += [system[system.index("--drafter-path") + 1] for system in systems
+              if "--drafter-path" in system]  # fmt: skip
+    inputs = [*dict.fromkeys(map(str, paths))]
+    inputs.append(f"{step['BIN']}/{step['SUBSET']}.{src}-{tgt}.{src}.bin")
+    record = folder / "provenance.json"
+    if step.finished(record, inputs):
+        return
+    device = ["--cpu"] if Devices(step).cpu else []
+    shared = {"corpus": step["BIN"], "pair": (src, tgt), "subset": step["SUBSET"]}
+    for system in systems:
+        decode(step, *system, *WORDS_AND_SIZES, folder=folder, device=device, **shared)
+    step.record(record, inputs, folder)

@@ -1,0 +1,113 @@
+"""Run the steps of a recipe. Stop it at any time: the same command goes on where it was.
+
+  scripts/run --list                    the recipes
+  scripts/run RECIPE --help             its steps, its settings and their defaults (or --list)
+  scripts/run RECIPE                    every step
+  scripts/run RECIPE STEP... NAME=VALUE some steps, with a setting
+
+Settings come from the environment too: PROFILE=smoke scripts/run RECIPE takes minutes and shows
+that every step runs. STEPS names the steps to run.
+"""
+
+import importlib
+import os
+import re
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
+from step import Step
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def find(function: str) -> Callable[..., Any]:
+    """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
+    module, _, name = function.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:
+    """Run the steps that are named, or those that STEPS names, or all."""
+    for row in recipe.chosen_steps(list(names)):
+        print(f"== {row.name}", file=sys.stderr, flush=True)
+        step = Step(recipe, row.name)
+        try:
+            for function, words, named in recipe.actions(row):
+                find(function)(step, *words, **named)
+        except (StepError, OSError, ValueError) as error:
+            raise StepError(f"[{row.name}] error: {error}") from error
+
+
+def run_recipe(name: str, environment: Mapping[str, str], *steps: str) -> None:
+    """Run steps of a recipe (none named: as its settings say) in this environment."""
+    run_steps(Recipe(name, environment), steps)
+
+
+def describe(recipe: Recipe) -> str:
+    """Steps and settings, a line each."""
+    lines = [f"{recipe.name}: {recipe.title}", "", "steps:"]
+    width = max(map(len, recipe.steps))
+    lines += [f"  {step.name:{width}}  {step.what}" for step in recipe.steps.values()]
+    lines += ["", "settings, with their defaults:"]
+    settings = recipe.settings
+    for name in filter(str.isupper, settings.defined):
+        value = settings.default(name).replace(str(REPO) + os.sep, "")
+        choices = "|".join(filter(None, dict.fromkeys(settings.choices(name))))
+        notes = [f"[{choices}]"] * bool(choices) + [settings.defined[name].what]
+        lines.append("  ".join(["", f"{name}={value}", *filter(None, notes)]))
+    return "\n".join(lines)
+
+
+def list_recipes(environment: Mapping[str, str]) -> str:
+    """Every recipe, a line each."""
+    recipes = [Recipe(name, environment) for name in recipe_names()]
+    width = max(len(recipe.name) for recipe in recipes)
+    return "\n".join(f"{recipe.name:{width}}  {recipe.title}" for recipe in recipes)
+
+
+def split_words(words: Sequence[str]) -> Tuple[List[str], Dict[str, str]]:
+    """Plain words, and assignments by name."""
+    found = [ASSIGNMENT.fullmatch(word) for word in words]
+    plain = [word for word, match in zip(words, found) if not match]
+    return plain, {match.group(1): match.group(2) for match in found if match}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
+    wants = {word for word in arguments if word in ("-h", "--help", "--list")}
+    words, assigned = split_words([word for word in arguments if word not in wants])
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
+    try:
+        options = [word for word in words if word.startswith("-")]
+        if options:
+            raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
+        if not words:
+            print(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
+            return 0 if wants else 1
+        recipe = Recipe(words[0], {**os.environ, **assigned})
+        known = [name for name in recipe.settings.defined if name.isupper()]
+        for name in assigned:
+            if name not in known:
+                raise StepError(
+                    f"{recipe.name} has no setting {name}; there are {', '.join(known)}"
+                )
+        if wants:
+            print(describe(recipe))
+        else:
+            run_steps(recipe, words[1:])
+    except StepError as error:
+        text = str(error)
+        print(text if text.startswith(("[", "run: ")) else f"run: error: {text}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHON", sys.executable)
+    # The actions import this module by its name.
+    sys.modules["runner"] = sys.modules["__main__"]
+    sys.exit(main(sys.argv[1:]))

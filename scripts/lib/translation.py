@@ -1,0 +1,88 @@
+"""The translation benchmarks: their corpora and their scores."""
+
+import pathlib
+import shutil
+from typing import Any, List
+
+from benchmark import Benchmark
+from prepare import SPLITS, fetch, prepare, split_sample
+from recipe import REPO
+from runner import run_recipe
+from step import Step
+
+
+def sample_corpus(step: Step, bench: Benchmark, sample: pathlib.Path, raw: pathlib.Path) -> None:
+    """A small real corpus in place of the full one."""
+    sides = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
+    if sorted(bench.languages) != ["de", "en"]:
+        other = bench.languages[1]
+        step.log(
+            f"warning: the sample is English-German; its German stands in for {other} (RAW: your "
+            "own)"
+        )
+    step.log(f"a small sample in place of the corpus: {sample}.{{{','.join(sides)}}}")
+    for side, language in zip(sides, bench.languages):
+        split_sample(step, pathlib.Path(f"{sample}.{side}"), raw, language)
+
+
+def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
+    """A folder of raw text, fetched if need be."""
+    if step["RAW"]:
+        return step.path("RAW")
+    raw = bench.home / "raw"
+    if bench.smoke and step["SAMPLE"] == "apt":
+        environment = dict(step.recipe.environment)
+        environment["TIER"] = environment.get("TIER") or "mini"
+        run_recipe("demo", environment, "01_corpus")
+        return step.path("WORK") / "ende"
+    if bench.smoke:
+        sample = step["SAMPLE"] or REPO / "data-bin/demo_ende/heldout"
+        sample_corpus(step, bench, pathlib.Path(sample), raw)
+        return raw
+    downloads = bench.home / "downloads"
+    fetch(step, step.path("SOURCES"), downloads, "RAW or TOKENISED takes a copy of your own")
+    step.program(
+        "parallel_text", step["SOURCES"], downloads, raw, "--pair", *bench.languages,
+        *step.settings.words("text_flags"), failure="the corpus cannot be read: see above",
+    )  # fmt: skip
+    return raw
+
+
+def keep_test(bench: Benchmark, raw: pathlib.Path) -> None:
+    """Keep the raw test set, which the scores are computed on."""
+    kept = bench.home / "raw"
+    kept.mkdir(parents=True, exist_ok=True)
+    for side in bench.languages:
+        source, target = (folder / f"test.{side}" for folder in (raw, kept))
+        if source.exists() and source.resolve() != target.resolve():
+            shutil.copy(source, target)
+
+
+def prepare_step(step: Step) -> None:
+    """An action: fetch, clean, tokenise and binarise the corpus, once for both directions."""
+    step.need("fairseq-preprocess", "subword-nmt")
+    bench, tokenised = Benchmark(step), step["TOKENISED"]
+    folder, record = bench.home / "prepared", bench.bin / "provenance.json"
+    inputs: List[Any] = [step.path("SOURCES"), *filter(None, [step["RAW"]])]
+    if tokenised:
+        names = [f"{split}.bpe.{side}" for split in SPLITS for side in bench.languages]
+        inputs = [pathlib.Path(tokenised) / name for name in names]
+    if step.finished(record, inputs):
+        return
+    if tokenised:
+        raw = pathlib.Path(step["RAW"] or tokenised)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in inputs:
+            shutil.copy(path, folder)
+    else:
+        raw = raw_corpus(step, bench)
+    prepare(step, raw, folder, bench.bin, bench.languages, bench.languages, step["MERGES"])
+    keep_test(bench, raw)
+    step.record(record, inputs, bench.bin)
+
+
+def score(step: Step, bench: Benchmark) -> List[Any]:
+    """The command that scores outputs: BLEU, and COMET where it is asked for."""
+    raw = [bench.home / "raw" / f"test.{side}" for side in (bench.src, bench.tgt)]
+    comet = ["--comet", step["COMET"]] if step["COMET"] else []
+    return ["translation_scores", "--lang", bench.tgt, "--raw", *raw, *comet]

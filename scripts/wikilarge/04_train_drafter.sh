@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Train the drafter on the distilled corpus. See ../lib/simplification.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/wikilarge/settings.sh
-source "$(dirname "$0")/settings.sh"
-train_step drafter

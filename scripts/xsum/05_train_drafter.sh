@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Train the drafters. See ../lib/summarisation.sh for the settings. It resumes.
-set -euo pipefail
-# shellcheck source=scripts/xsum/settings.sh
-source "$(dirname "$0")/settings.sh"
-train_step drafter
