@@ -113,7 +113,13 @@ class DryRun:
         self.work = folder / "work"
         tools = folder / "tools"
         tools.mkdir()
-        names = ("fairseq-train", "fairseq-generate", "specdec-distill", "specdec-bench")
+        names = (
+            "fairseq-train",
+            "fairseq-generate",
+            "specdec-distill",
+            "specdec-bench",
+            "torchrun",
+        )
         texts = {name: STAND_IN for name in names}
         texts["python"] = STAND_IN_PYTHON.format(shlex.quote(sys.executable))
         for name, text in texts.items():
@@ -123,12 +129,7 @@ class DryRun:
         self.run = functools.partial(
             run, PYTHON=tools / "python", DEVICE="cpu", CALLS=self._calls, STEPS=""
         )
-        for corpus in ("bin/ende", "bin/ende_distilled"):
-            files = ["dict.en.txt", "dict.de.txt"]
-            files += [
-                f"{split}.en-de.{side}.bin" for split in ("train", "test") for side in ("en", "de")
-            ]
-            self.add(*(f"{corpus}/{name}" for name in files))
+        self.add_corpora("bin/ende", "bin/ende_distilled")
         self.add("verifier/verifier.pt")
 
     def add(self, *names):
@@ -137,6 +138,13 @@ class DryRun:
             path = self.work / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{name}\n")
+
+    def add_corpora(self, *folders):
+        """Make the files of binarised English-German corpora."""
+        names = [f"{part}.en-de.{side}.bin" for part in ("train", "valid", "test")
+                 for side in ("en", "de")]  # fmt: skip
+        names += ["dict.en.txt", "dict.de.txt"]
+        self.add(*(f"{folder}/{name}" for folder in folders for name in names))
 
     def calls(self):
         """The words of every command since the last call of this, the work folder as $WORK."""

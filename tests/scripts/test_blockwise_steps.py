@@ -98,25 +98,6 @@ def test_decoding_is_blockwise_one_sentence_at_a_time(dry_run):
         assert f"{name}: strategy " in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("step", "settings", "remedy"),
-    [
-        ("01_heads", {"VERIFIER": "/nowhere.pt"}, "run the step that makes it first"),
-        ("01_heads", {"DISTILLED": "/nowhere"}, "/nowhere/dict.en.txt"),
-        ("02_decode", {}, "run the step that makes it first"),
-        ("01_heads", {"PROFILE": "large"}, "PROFILE"),
-        ("01_heads", {"MODELS": "frozen_4"}, "MODELS: frozen_4"),
-        ("01_heads", {"MODELS": "original/tuned_1"}, "MODELS: original/tuned_1"),
-        (None, {"STEPS": "99_nothing"}, "99_nothing"),
-    ],
-)
-def test_mistakes_are_named_with_their_remedy(dry_run, step, settings, remedy):
-    done = dry_run.run("blockwise", step, check=False, **settings)
-    assert done.returncode != 0
-    assert remedy in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.slow
 def test_all_steps_run_and_resume(run_recipe, tiny_pair, tmp_path):
     settings = dict(tiny_pair, MODELS="original/frozen_4 distilled/tuned_3")

@@ -143,24 +143,6 @@ def test_both_pairs_are_made_from_nothing(run_step, own_text, tmp_path, fairseq_
     assert again.stderr.count("done before") == 10
 
 
-@pytest.mark.parametrize(
-    ("step", "settings", "remedy"),
-    [
-        ("01_corpus", {"EN_FILE": "/nowhere"}, "EN_FILE"),
-        ("02_prepare", {}, "run the step that makes it first"),
-        ("02_prepare", {"PYTHON": "/nowhere/python"}, "PYTHON"),
-        ("03_verifier", {}, "run the step that makes it first"),
-        ("06_pack", {}, "run the step that makes it first"),
-        (None, {"STEPS": "99_nothing"}, "99_nothing"),
-    ],
-)
-def test_mistakes_are_named_with_their_remedy(run_step, step, settings, remedy):
-    done = run_step(step, check=False, **settings)
-    assert done.returncode != 0
-    assert remedy in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_machine_without_apt_is_told_how_to_go_on(run_step, tmp_path):
     """Only Python and the tools of any Unix are on PATH."""
     tools = tmp_path / "tools"

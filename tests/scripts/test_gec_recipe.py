@@ -1,20 +1,16 @@
 """The recipes for error correction: their corpora, stages, scores and mistakes."""
 
 import json
-import pathlib
 import re
 import sys
 
 import gec_bytes
 import gpt2_subwords
-import paper_table
 import pytest
 import torch
 import yaml
-from gec import Source
 from gec_corpus import corrected, main, to_characters, to_m2
 from gec_scores import segment
-from recipe import Recipe, read_table
 from recipe_config import read
 from recipe_parts import REPO
 
@@ -74,28 +70,6 @@ def test_a_segmenter_answers_line_by_line():
             segment(bad, ["a", "b"])
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_tables_agree_with_one_another(recipe):
-    declared, folder = Recipe(recipe, {}), REPO / "scripts" / recipe
-    models = {row.name: row for row in declared.models()}
-    configs = {row.config for row in models.values()} - {"-"}
-    assert all((REPO / "configs" / f"{name}.yaml").is_file() for name in configs)
-    known = set()
-    for _, name, _, verifier, system, needs, flags in declared.systems():
-        known |= {(name, one) for one in (system, "fairseq beam 5", "fairseq beam 1")}
-        used = set(re.findall(r"\{(\w+)\}", flags))
-        assert verifier in models and used == set(needs.split()) - {"-"} <= set(models)
-    for row in paper_table.read_rows(folder / "paper.tsv"):
-        assert (row.set, row.system) in known | {("-", "-")}
-    for row in models.values():
-        assert set(re.findall(r"\{(\w+)\}", row.overrides)) <= set(models)
-    settings = declared.settings
-    named = {row.name for row in read_table(pathlib.Path(settings["SOURCES"]), Source)}
-    for stage in ("train_data", "finetune_data", "valid_data", "test_data"):
-        assert set(settings.words(stage)) <= named <= set(settings)
-    assert settings.words("train_data") and settings.words("test_data")
-
-
 @pytest.mark.parametrize(
     "stage, update_freq, epochs, lr, warmup",
     [
@@ -124,22 +98,6 @@ def test_stages_are_those_of_the_paper(stage, update_freq, epochs, lr, warmup):
     assert config["distributed_training"]["distributed_world_size"] == 4
     assert config["optimizer"]["adam_betas"] == "(0.9,0.98)"
     assert config["criterion"]["label_smoothing"] == 0.1
-
-
-@pytest.mark.parametrize(
-    "settings, why",
-    [
-        ({}, "LANG8: set it to the path of your copy"),
-        ({"LANG8": "/nowhere"}, "LANG8: neither /nowhere nor /nowhere.src exists"),
-        ({"PROFILE": "large"}, "PROFILE: large"),
-        ({"SUBWORDS": "gpt2"}, "BART: set it to the path of your copy"),
-    ],
-)
-def test_missing_corpora_are_asked_for(run_recipe, settings, why):
-    done = run_recipe("gec_conll14", "01_prepare", check=False, DEVICE="cpu", **settings)
-    assert done.returncode != 0 and why in done.stderr
-    if not settings:
-        assert "by application" in done.stderr and "https://" in done.stderr
 
 
 def test_from_corpora_to_the_table(run_recipe, tmp_path):

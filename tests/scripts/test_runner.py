@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import recipe
 import runner
-from recipe import Recipe, Settings, StepError, recipe_names
+from recipe import Recipe, recipe_names
 from recipe_parts import REPO
 
 
@@ -47,26 +47,9 @@ def test_mistakes_are_one_line_that_says_what_there_is(words, settings, remedy):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_setting_comes_from_the_command_line_the_environment_or_the_table(tmp_path):
-    given = {"WORK": "/w", "SRC": "", "PROFILE": "smoke", "DRAFTER": "", "note": "x"}
-    settings = Recipe("comparison", given).settings
-    assert settings["BIN"] == "/w/bin/ende"  # of a table that its table uses
-    assert settings["OUT"] == "/w/comparison"  # its own table comes first
-    assert settings["SRC"] == "en" and settings["DRAFTER"] == ""
-    assert settings["SENTENCES"] == "10" and settings["HEAD_UPDATES"] == "10"
-    assert list(settings.expand("a=$BIN/x $GAD_FLAGS 'b c'")) == [
-        "a=/w/bin/ende/x", "--draft-confidence", "0.05", "b c",
-    ]  # fmt: skip
-    assert Settings("gec_conll14", {"note": "x"})["note"] != "x"  # the recipe's own
-    with pytest.raises(StepError, match="SENTENCES: 'few' is no number"):
-        Settings("comparison", {"SENTENCES": "few"}).number("SENTENCES")
+def test_a_setting_is_given_on_the_command_line(tmp_path):
     done = run("wmt14_ende", "01_prepare", "PROFILE=smoke", f"WORK={tmp_path}", "SAMPLE=/none")
     assert done.returncode == 1 and "SAMPLE: no file /none.en" in done.stderr
-
-
-def test_a_relative_work_folder_counts_from_where_the_command_is_given(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert Recipe("demo", {"WORK": "w"}).settings["WORK"] == str(tmp_path / "w")
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -80,9 +63,3 @@ def test_every_step_names_actions_and_parameters_that_exist(name, profile, monke
             inspect.signature(runner.find(function)).bind(None, *words, **named)
     for setting in declared.settings:
         assert "$" not in declared.settings[setting]
-
-
-def test_a_line_that_is_no_row_is_named(tmp_path):
-    (tmp_path / "steps.tsv").write_text("# title\n01_a\ta.b\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="steps.tsv:2: 2 fields, expected 3 .*name, actions, what"):
-        recipe.read_table(tmp_path / "steps.tsv", recipe.StepRow)

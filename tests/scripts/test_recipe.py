@@ -1,0 +1,208 @@
+"""Recipes as data: tables agree with one another, the papers, the configs and the programs."""
+
+import argparse
+import pathlib
+import re
+import shlex
+
+import claims
+import gec
+import paper_table
+import pytest
+import recipe_config
+from fetch import read_sources
+from recipe import Recipe, Settings, StepError, read_table, recipe_names
+from recipe_parts import REPO
+
+from fairseq_specdec.bench.systems import make_plan
+
+MEASURED = [name for name in recipe_names() if (REPO / f"scripts/{name}/systems.tsv").exists()]
+STOCK = {"fairseq beam 5", "fairseq beam 1"}
+CHECKSUM = re.compile(r"-|md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}")
+
+
+def named(text):
+    """The models that a text stands for."""
+    return set(re.findall(r"{(\w+)}", text))
+
+
+def starts(declared):
+    """What the models of a recipe start from."""
+    table = declared.folder / "pretrained.tsv"
+    return {source.split for source in read_sources(table)} if table.exists() else set()
+
+
+def sets(declared):
+    """The systems of each set that the recipe measures."""
+    found = {}
+    for system in declared.systems():
+        found.setdefault(system.set, set(STOCK)).add(system.name)
+    return found
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_models_name_configs_and_models_before_them(name):
+    declared = Recipe(name, {})
+    known = starts(declared)
+    stages = {"given", "heads", "start"}
+    for step in declared.steps.values():
+        stages |= {words[0] for action, words, _ in declared.actions(step)
+                   if action == "benchmark.train"}  # fmt: skip
+    for model in declared.models():
+        assert model.name not in known and model.step in stages
+        assert named(model.overrides) <= known
+        known.add(model.name)
+        if model.config == "-":
+            continue
+        assert model.corpus in ("raw", "distilled", "synthetic", "finetune")
+        settings = recipe_config.read(REPO / "configs" / f"{model.config}.yaml")
+        for word in model.overrides.split():
+            room, setting = word.split("=")[0].split(".")
+            # hydra 1.0 overrides only what is there
+            assert word.startswith("+") or setting in settings[room], word
+    assert declared.settings["teacher"] in known
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_systems_ask_for_trained_models_and_flags_that_exist(name, tmp_path, monkeypatch):
+    declared = Recipe(name, {})
+    models = {model.name for model in declared.models()}
+    monkeypatch.chdir(tmp_path)
+    for model in models:
+        (tmp_path / f"{model}.pt").touch()
+    splits = {}
+    for system in declared.systems():
+        needs = set(system.needs.split()) - {"-"}
+        assert needs | {system.verifier} <= models and named(system.flags) == needs
+        shared = argparse.Namespace(beam=1, path=f"{system.verifier}.pt")
+        make_plan(system.name, shlex.split(re.sub(r"{(\w+)}", r"\1.pt", system.flags)), shared)
+        # A set is one run of specdec-bench.
+        assert splits.setdefault(system.set, system[2:4]) == system[2:4]
+    decoded = declared.settings.words("decode_sets")
+    assert decoded and set(decoded) <= set(splits) >= set(declared.settings.words("memory_sets"))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_every_published_row_is_measured_or_said_not_to_be(name):
+    declared = Recipe(name, {})
+    for path in declared.folder.glob("paper*.tsv"):
+        for row in paper_table.read_rows(path):
+            if (row.set, row.system) == ("-", "-"):
+                continue
+            here = [s for s in declared.systems() if s.set == row.set]
+            here = [s for s in here if "*" in (s.direction, row.direction) or s[0] == row.direction]
+            assert here and row.system in {*STOCK, *(system.name for system in here)}, row
+            if "dev" in row.name or row.table in ("000 Table 6", "000 Table 7", "004 Table 4"):
+                assert here[0].split == "valid", row
+
+
+def test_claims_are_about_systems_of_one_set():
+    declared = Recipe("ende_small", {})
+    systems = sets(declared)
+    lines = read_table(declared.folder / "claims.tsv", claims.Line, claims.make_line)
+    for line in lines:
+        assert set(line.systems) <= systems[line.set], line
+    # What a reproduction has to check: each has a test at least.
+    words = " ".join(line.claim for line in lines)
+    wanted = ("12+2 beats 6+6", "Tok. rises, then falls", "BLEU", "Distillation", "A big drafter")
+    for claim in wanted:
+        assert claim in words, claim
+
+
+def test_sources_say_where_on_what_terms_and_how_to_check():
+    tables = [*REPO.glob("scripts/*/sources.tsv"), *REPO.glob("scripts/*/pretrained.tsv")]
+    assert len(tables) == 10
+    for table in tables:
+        yours = table.parent.name.startswith("gec_")  # to be asked for, not fetched
+        found = read_table(table, gec.Source) if yours else read_sources(table)
+        for source in found:
+            assert source.url.startswith("http" if yours else "https://")
+            assert len(source.licence) > 3 and CHECKSUM.fullmatch(source.checksum)
+
+
+@pytest.mark.parametrize("name", ["wmt14_ende", "wmt16_enro", "iwslt17_deen"])
+def test_parallel_corpora_have_every_split(name):
+    sources = read_sources(pathlib.Path(Settings(name, {})["SOURCES"]))
+    assert list(dict.fromkeys(s.split for s in sources)) == ["train", "valid", "test"]
+
+
+@pytest.mark.parametrize("name", ["gec_conll14", "gec_conll14_bart", "gec_nlpcc18"])
+def test_corpora_of_the_stages_are_settings_that_sources_explain(name):
+    settings = Settings(name, {})
+    known = {row.name for row in read_table(pathlib.Path(settings["SOURCES"]), gec.Source)}
+    for stage in ("train_data", "finetune_data", "valid_data", "test_data"):
+        assert set(settings.words(stage)) <= known <= set(settings)
+    assert settings.words("train_data") and settings.words("test_data")
+
+
+def test_a_setting_comes_from_the_environment_or_a_table():
+    given = {"WORK": "/w", "SRC": "", "PROFILE": "smoke", "DRAFTER": "", "note": "x"}
+    settings = Settings("comparison", given)
+    assert settings["BIN"] == "/w/bin/ende"  # of a table that its table uses
+    assert settings["OUT"] == "/w/comparison"  # its own table comes first
+    assert settings["SRC"] == "en" and settings["DRAFTER"] == ""
+    assert settings["SENTENCES"] == "10" and settings["HEAD_UPDATES"] == "10"
+    assert list(settings.expand("a=$BIN/x $GAD_FLAGS 'b c'")) == [
+        "a=/w/bin/ende/x", "--draft-confidence", "0.05", "b c",
+    ]  # fmt: skip
+    assert Settings("gec_conll14", {"note": "x"})["note"] != "x"  # the recipe's own
+    with pytest.raises(StepError, match="SENTENCES: 'few' is no number"):
+        Settings("comparison", {"SENTENCES": "few"}).number("SENTENCES")
+
+
+def test_a_relative_work_folder_counts_from_where_the_command_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Recipe("demo", {"WORK": "w"}).settings["WORK"] == str(tmp_path / "w")
+
+
+def test_a_line_that_is_no_row_is_named(tmp_path):
+    (tmp_path / "sources.tsv").write_text("train\thttps://a.org/x.tgz\t-\tfree\tone\n")
+    with pytest.raises(ValueError, match="sources.tsv:1: 5 fields, expected 6 .*split, url"):
+        read_sources(tmp_path / "sources.tsv")
+
+
+# A setting or an input that is wrong, and what the step says of it.
+MISTAKES = [
+    ("demo", "01_corpus", {"EN_FILE": "/nowhere"}, "EN_FILE"),
+    ("demo", "02_prepare", {}, "run the step that makes it first"),
+    ("demo", "edit_03_verifier", {}, "run the step that makes it first"),
+    ("demo", "06_pack", {}, "run the step that makes it first"),
+    ("bild", "01_small", {"VERIFIER": "", "BIN": "/nowhere"}, "run the step that makes it first"),
+    ("bild", "03_align", {}, "run the step that makes it first"),
+    ("bild", "05_decode", {}, "run the step that makes it first"),
+    ("blockwise", "01_heads", {"VERIFIER": "/nowhere.pt"}, "run the step that makes it first"),
+    ("blockwise", "01_heads", {"DISTILLED": "/nowhere"}, "/nowhere/dict.en.txt"),
+    ("blockwise", "02_decode", {}, "run the step that makes it first"),
+    ("blockwise", "01_heads", {"PROFILE": "large"}, "PROFILE"),
+    ("blockwise", "01_heads", {"MODELS": "frozen_4"}, "MODELS: frozen_4"),
+    ("blockwise", "01_heads", {"MODELS": "original/tuned_1"}, "MODELS: original/tuned_1"),
+    ("blockwise", None, {"STEPS": "99_nothing"}, "no step 99_nothing; there are 01_heads"),
+    ("comparison", "01_table", {}, "run the step that makes it first"),
+    ("comparison", "01_table", {"DRAFTER": "/nowhere.pt"}, "/nowhere.pt"),
+    ("comparison", "00_models", {"MODELS": "tuned_4"}, "MODELS: tuned_4"),
+    ("wmt14_ende", "01_prepare", {"DIRECTION": "en-fr"}, "DIRECTION: en-fr"),
+    ("wmt14_ende", "01_prepare", {"TOKENISED": "/no"}, "/no/train.bpe.en, /no/train.bpe.de"),
+    ("wmt14_ende", "02_train_teacher", {"MODELS": "teachr"}, "MODELS: teachr"),
+    ("wmt14_ende", "02_train_teacher", {"GPUS": "0"}, "GPUS: 0 is no number from 1"),
+    ("wmt14_ende", "02_train_teacher", {"PRECISION": "fp8"}, "PRECISION: fp8 is neither"),
+    ("wmt14_ende", "04_train", {"MODELS": "verifier"}, "run the step that makes it first"),
+    ("iwslt17_deen", "01_prepare", {"CORPUS": "wmt15"}, "CORPUS: wmt15 is neither"),
+    ("ende_small", "01_prepare", {"VERIFIER": "absent.pt"}, "absent.pt is missing: VERIFIER names"),
+    ("ende_small", "03_heads", {"MODELS": "head_4"}, "MODELS: head_4 is no model"),
+    ("ende_small", "04_train_drafter", {"CPU_PRECISION": "int8"}, "CPU_PRECISION: int8 is neither"),
+    ("xsum", "04_train", {"MODELS": "smal"}, "MODELS: smal is no model"),
+    ("wikilarge", "01_prepare", {"TOKENISED": "/none"}, "TOKENISED: no file /none"),
+    ("wikilarge", "04_train_drafter", {"PROFILE": "smoke"}, "run the step that makes it"),
+    ("gec_conll14", "01_prepare", {}, "LANG8: set it to the path of your copy"),
+    ("gec_conll14", "01_prepare", {}, "by application (form); see https://"),
+    ("gec_conll14", "01_prepare", {"LANG8": "/none"}, "neither /none nor /none.src exists"),
+    ("gec_conll14", "01_prepare", {"SUBWORDS": "gpt2"}, "BART: set it to the path of your copy"),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "settings", "remedy"), MISTAKES)
+def test_mistakes_are_named_with_their_remedy(dry_run, name, step, settings, remedy):
+    done = dry_run.run(name, step, check=False, **settings)
+    assert done.returncode == 1
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
