@@ -8,8 +8,7 @@ from bild.steps import systems as bild_systems
 from blockwise.steps import chosen
 from launch import Devices
 from models import WORDS_AND_SIZES
-from runner import run_recipe
-from step import Step
+from step import Step, run_recipe
 
 
 def train(step: Step) -> None:

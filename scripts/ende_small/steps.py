@@ -10,8 +10,7 @@ from typing import List
 from benchmark import Benchmark
 from prepare import prepare as prepare_corpus
 from recipe import REPO, StepError
-from runner import run_recipe
-from step import Step
+from step import Step, run_recipe
 from translation import sample_corpus
 
 PAIR = REPO / "data-bin" / "demo_ende"
@@ -21,7 +20,7 @@ def place(bench: Benchmark, name: str, path: pathlib.Path) -> None:
     """A model that is not trained here, where the other steps look for it."""
     link = bench.model(name)
     link.parent.mkdir(parents=True, exist_ok=True)
-    if link.is_symlink():
+    if link.is_symlink() or link.exists():
         link.unlink()
     link.symlink_to(os.path.realpath(path))
 

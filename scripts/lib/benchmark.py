@@ -70,6 +70,20 @@ class Benchmark:
         return [model for model in models if model.step == stage and self.chosen(model.name)]
 
 
+def machine_overrides(
+    step: Step, devices: Devices, config: str, updates: Optional[int]
+) -> List[str]:
+    """Overrides that fit a YAML of configs to the devices; tiny models for the smoke profile."""
+    shrink = step["PROFILE"] == "smoke" and step["SMOKE_SHAPES"] == "tiny"
+    most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
+    smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
+    path = REPO / "configs" / f"{config}.yaml"
+    overrides = recipe_config.overrides(path, devices.world, most, smoke, step.log)
+    overrides += ["common.cpu=true"] * devices.cpu
+    overrides += ["common.fp16=false"] * (devices.precision != "fp16")
+    return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
+
+
 def train_config(
     step: Step,
     devices: Devices,
@@ -96,15 +110,7 @@ def train_config(
     """
     folder.mkdir(parents=True, exist_ok=True)
     bench = Benchmark(step)
-    shrink = bench.smoke and step["SMOKE_SHAPES"] == "tiny"
-    most = step.settings.number("MAX_TOKENS") if step["MAX_TOKENS"] else None
-    smoke = (updates or step.settings.number("SMOKE_UPDATES")) if shrink else None
-    overrides = recipe_config.overrides(
-        REPO / "configs" / f"{config}.yaml", devices.world, most, smoke, step.log
-    )
-    overrides += ["common.cpu=true"] * devices.cpu
-    overrides += ["common.fp16=false"] * (devices.precision != "fp16")
-    overrides += ["common.bf16=true"] * (devices.precision == "bf16")
+    overrides = machine_overrides(step, devices, config, updates)
     checkpoints = folder / "checkpoints"
     mend(step, checkpoints)
     devices.launch(

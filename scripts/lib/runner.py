@@ -9,40 +9,16 @@ Settings come from the environment too: PROFILE=smoke scripts/run RECIPE takes m
 that every step runs. STEPS names the steps to run.
 """
 
-import importlib
 import os
 import re
+import signal
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from recipe import REPO, SCRIPTS, Recipe, StepError, recipe_names
-from step import Step
+from step import run_steps
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-
-
-def find(function: str) -> Callable[..., Any]:
-    """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
-    module, _, name = function.rpartition(".")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
-
-
-def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:
-    """Run the steps that are named, or those that STEPS names, or all."""
-    for row in recipe.chosen_steps(list(names)):
-        print(f"== {row.name}", file=sys.stderr, flush=True)
-        step = Step(recipe, row.name)
-        try:
-            for function, words, named in recipe.actions(row):
-                find(function)(step, *words, **named)
-        except (StepError, OSError, ValueError) as error:
-            raise StepError(f"[{row.name}] error: {error}") from error
-
-
-def run_recipe(name: str, environment: Mapping[str, str], *steps: str) -> None:
-    """Run steps of a recipe (none named: as its settings say) in this environment."""
-    run_steps(Recipe(name, environment), steps)
 
 
 def describe(recipe: Recipe) -> str:
@@ -74,6 +50,12 @@ def split_words(words: Sequence[str]) -> Tuple[List[str], Dict[str, str]]:
     return plain, {match.group(1): match.group(2) for match in found if match}
 
 
+def show(text: str) -> None:
+    """Print it; end quietly where the reader, as head, has seen enough."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    print(text)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
@@ -84,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         if options:
             raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
         if not words:
-            print(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
+            show(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
             return 0 if wants else 1
         recipe = Recipe(words[0], {**os.environ, **assigned})
         known = [name for name in recipe.settings.defined if name.isupper()]
@@ -94,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
                     f"{recipe.name} has no setting {name}; there are {', '.join(known)}"
                 )
         if wants:
-            print(describe(recipe))
+            show(describe(recipe))
         else:
             run_steps(recipe, words[1:])
     except StepError as error:
@@ -108,6 +90,4 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHON", sys.executable)
-    # The actions import this module by its name.
-    sys.modules["runner"] = sys.modules["__main__"]
     sys.exit(main(sys.argv[1:]))

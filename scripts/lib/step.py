@@ -1,12 +1,13 @@
 """A step of a recipe while it runs: its log, its commands, and the record that it is done."""
 
+import importlib
 import os
 import pathlib
 import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, Iterable, List, Optional
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence
 
 import provenance
 from recipe import LIB, REPO, SCRIPTS, Recipe, StepError
@@ -157,3 +158,27 @@ def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
         if flag not in given:
             words += [flag, str(value)]
     return words
+
+
+def find(function: str) -> Callable[..., Any]:
+    """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
+    module, _, name = function.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:
+    """Run the steps that are named, or those that STEPS names, or all."""
+    for row in recipe.chosen_steps(list(names)):
+        print(f"== {row.name}", file=sys.stderr, flush=True)
+        step = Step(recipe, row.name)
+        try:
+            for function, words, named in recipe.actions(row):
+                find(function)(step, *words, **named)
+        except (StepError, OSError, ValueError) as error:
+            raise StepError(f"[{row.name}] error: {error}") from error
+
+
+def run_recipe(name: str, environment: Mapping[str, str], *steps: str) -> None:
+    """Run steps of a recipe (none named: as its settings say) in this environment."""
+    run_steps(Recipe(name, environment), steps)

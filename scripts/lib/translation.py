@@ -7,8 +7,7 @@ from typing import Any, List
 from benchmark import Benchmark
 from prepare import SPLITS, fetch, prepare, split_sample
 from recipe import REPO
-from runner import run_recipe
-from step import Step
+from step import Step, run_recipe
 
 
 def sample_corpus(step: Step, bench: Benchmark, sample: pathlib.Path, raw: pathlib.Path) -> None:

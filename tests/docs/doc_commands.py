@@ -113,5 +113,5 @@ def flags_of(words):
 
 def known_flags(commands):
     """Every flag that some of these commands, or a program without a block, has."""
-    own = set(quickstart.get_parser()._option_string_actions) | {"--train"}  # of quickstart.sh
+    own = set(quickstart.get_parser()._option_string_actions) | {"--train", "--list"}  # of scripts
     return (own | FOREIGN).union(*map(flags_of, commands))

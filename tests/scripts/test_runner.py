@@ -2,10 +2,11 @@
 
 import inspect
 import subprocess
+import sys
 
 import pytest
 import recipe
-import runner
+import step
 from recipe import Recipe, recipe_names
 from recipe_parts import REPO
 
@@ -13,7 +14,7 @@ from recipe_parts import REPO
 def run(*words, **environment):
     """Run the command; the finished process."""
     command = [str(REPO / "scripts" / "run"), *words]
-    settings = {"PATH": "/usr/bin:/bin", "PYTHON": runner.sys.executable, **environment}
+    settings = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, **environment}
     return subprocess.run(command, env=settings, capture_output=True, text=True)
 
 
@@ -60,6 +61,6 @@ def test_every_step_names_actions_and_parameters_that_exist(name, profile, monke
     for row in declared.steps.values():
         assert row.what and len(row.what) < 150
         for function, words, named in declared.actions(row):
-            inspect.signature(runner.find(function)).bind(None, *words, **named)
+            inspect.signature(step.find(function)).bind(None, *words, **named)
     for setting in declared.settings:
         assert "$" not in declared.settings[setting]
