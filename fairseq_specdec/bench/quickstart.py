@@ -57,7 +57,7 @@ def load(pair: Pair, limit: Optional[int], batch_size: int) -> Loaded:
         if not os.path.isfile(os.path.join(pair.folder, name)):
             raise FileNotFoundError(
                 f"{pair.folder}: no {name}; fetch the whole repository, or make the pair with "
-                "bash scripts/demo/run_all.sh"
+                "scripts/run demo"
             )
     config = TranslationSpecDecConfig(
         data=pair.folder,

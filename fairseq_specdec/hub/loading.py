@@ -88,7 +88,7 @@ def _demo_folder(name: str) -> str:
     raise FileNotFoundError(
         f"{name}: the demo pair is in none of {', '.join(dict.fromkeys(places))}; it comes with "
         "the repository: clone it and install it with pip install -e . (or run in its folder), or "
-        "make the pair with bash scripts/demo/run_all.sh"
+        "make the pair with scripts/run demo"
     )
 
 
