@@ -1,0 +1,186 @@
+"""Checkpoint files, read without torch: the zip layout, and the one before torch 1.6."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import zipfile
+from pickle import UnpicklingError
+from typing import IO, Any, Dict, Tuple
+
+import torch
+
+from .unpickling import Unpickler
+from .unpickling_objects import Objects, Storage, StorageKind, require
+
+_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the layout before torch 1.6
+_PROTOCOL = 1001  # second
+
+
+@functools.lru_cache(maxsize=1)
+def _objects() -> Objects:
+    return Objects()
+
+
+def load_checked(file: Any) -> Any:
+    """Content of a checkpoint, on the CPU, made of nothing but what ``Objects`` lists.
+
+    Args:
+        file: a path or an open file.
+
+    Raises:
+        UnpicklingError: it holds something else, or is damaged; nothing of it was run.
+    """
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb") as stream:
+            return load_checked(stream)
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END) - start
+    file.seek(start)
+    head = file.read(512)
+    file.seek(start)
+    if head[257:262] == b"ustar":
+        raise UnpicklingError("it is a tar file, no checkpoint")
+    zipped = head.startswith(b"PK\x03\x04")
+    return _zipped(file, size) if zipped else _Legacy(file, size).load()
+
+
+def _described(told: Any, entries: int) -> Tuple[torch.dtype, str, int]:
+    """(dtype, key, elements) of a storage, from the file's description of it."""
+    require(type(told) is tuple and len(told) == entries, "a reference to no storage")
+    word, kind, key, location, count = told[:5]
+    require(word == "storage" and type(kind) is StorageKind, "a reference to no storage")
+    require(type(key) is str and type(location) is str, "a storage without name")
+    require(type(count) is int and count >= 0, "a storage of odd size")
+    require(told[5:] in ((), (None,)), "a view of a storage")
+    return kind.dtype, key, count
+
+
+def _filled(stream: IO[bytes], dtype: torch.dtype, count: int) -> torch.Tensor:
+    """``count`` elements from a stream, [N]."""
+    raw = torch.empty(count * torch.empty(0, dtype=dtype).element_size(), dtype=torch.uint8)
+    into = memoryview(raw.numpy())  # type: ignore[arg-type]
+    done = 0
+    while done < len(into):
+        read = stream.readinto(into[done:])  # type: ignore[attr-defined]
+        if not read:
+            raise UnpicklingError("it ends too early")
+        done += read
+    return raw.clamp_(max=1).view(dtype) if dtype is torch.bool else raw.view(dtype)
+
+
+class _Records:
+    """Storages of a zip file, each read once.
+
+    Args:
+        archive: the open file.
+        root: the folder in it that holds all.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+        self._archive = archive
+        self._root = root
+        self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
+
+    def storage(self, told: Any) -> Storage:
+        dtype, key, count = _described(told, 5)
+        if key not in self._kept:
+            entry = self._archive.getinfo(f"{self._root}/data/{key}")
+            needed = count * torch.empty(0, dtype=dtype).element_size()
+            if needed != entry.file_size:
+                raise UnpicklingError(
+                    f"it speaks of a tensor of {needed} bytes and holds {entry.file_size}"
+                )
+            with self._archive.open(entry) as stream:
+                self._kept[key] = (dtype, Storage(_filled(stream, dtype, count)))
+        known, storage = self._kept[key]
+        require(known is dtype and storage.flat.numel() == count, "a storage of two kinds")
+        return storage
+
+
+def _zipped(file: IO[bytes], size: int) -> Any:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            root = _root(archive, size)
+            pickled = archive.read(f"{root}/data.pkl")
+            records = _Records(archive, root)
+            stream = io.BytesIO(pickled)
+            return Unpickler(stream, len(pickled), _objects(), records.storage).load()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError) as error:
+        raise UnpicklingError(f"it is no sound zip file {error}".strip()) from error
+
+
+def _root(archive: zipfile.ZipFile, size: int) -> str:
+    """The folder that holds the records.
+
+    Raises:
+        UnpicklingError: the file is no checkpoint, or its records are not what they seem.
+    """
+    entries = archive.infolist()
+    names = [entry.filename for entry in entries]
+    if any(name.split("/")[-1] == "constants.pkl" for name in names):
+        raise UnpicklingError("it is a TorchScript program, no checkpoint")
+    if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+        raise UnpicklingError("its records are compressed or encrypted")
+    if sum(entry.file_size for entry in entries) > size:
+        raise UnpicklingError("its records overlap")
+    if len({name.lower() for name in names}) != len(names):
+        raise UnpicklingError("two of its records have the same name")
+    roots = [name[: -len("/data.pkl")] for name in names if name.count("/") == 1
+             and name.endswith("/data.pkl")]  # fmt: skip
+    if len(roots) != 1:
+        raise UnpicklingError(f"it holds {len(roots)} pickles named data.pkl")
+    order = f"{roots[0]}/byteorder"
+    if order in names and archive.read(order) != b"little":
+        raise UnpicklingError("it was written on a big-endian machine")
+    return roots[0]
+
+
+class _Legacy:
+    """The layout before torch 1.6: five pickles, then the storages one after another.
+
+    Args:
+        file: at its start.
+        size: its bytes.
+    """
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file = file
+        self._left = self._size = size
+        self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
+
+    def load(self) -> Any:
+        if self._pickle() != _MAGIC or self._pickle() != _PROTOCOL:
+            raise UnpicklingError("it is no checkpoint: its first words are others")
+        machine = self._pickle()
+        if type(machine) is not dict or machine.get("little_endian") is not True:
+            raise UnpicklingError("it was written on a big-endian machine")
+        made = self._pickle()
+        keys = self._pickle()
+        require(type(keys) is list and all(type(key) is str for key in keys), "odd storages")
+        require(len(keys) == len(self._kept) and set(keys) == set(self._kept), "odd storages")
+        for key in keys:
+            dtype, storage = self._kept[key]
+            flat = storage.flat
+            count = self._file.read(8)
+            require(count == flat.numel().to_bytes(8, "little"), "a storage of two sizes")
+            flat.copy_(_filled(self._file, dtype, flat.numel()))
+        return made
+
+    def _pickle(self) -> Any:
+        return Unpickler(self._file, self._size, _objects(), self._storage).load()
+
+    def _storage(self, told: Any) -> Storage:
+        dtype, key, count = _described(told, 6)
+        if key not in self._kept:
+            needed = count * torch.empty(0, dtype=dtype).element_size()
+            if needed > self._left:
+                raise UnpicklingError(
+                    f"it speaks of a tensor of {needed} bytes and holds {self._left} at most"
+                )
+            self._left -= needed
+            self._kept[key] = (dtype, Storage(torch.empty(count, dtype=dtype)))
+        known, storage = self._kept[key]
+        require(known is dtype and storage.flat.numel() == count, "a storage of two kinds")
+        return storage

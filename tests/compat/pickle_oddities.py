@@ -1,0 +1,289 @@
+"""Pickles of objects, storages and instructions that no checkpoint holds, by name."""
+
+import pickle
+
+import numpy as np
+from pickle_assembly import (
+    ORDERED,
+    array,
+    build,
+    bytes_of,
+    call,
+    dict_of,
+    dtype,
+    ended,
+    framed,
+    named,
+    new,
+    plain,
+    storage,
+    tensor,
+    text,
+    tuple_of,
+    whole,
+)
+from pickle_payloads import CONFIG, NAMESPACE
+
+
+def _node(state, name=("omegaconf.dictconfig", "DictConfig")):
+    return ended(build(new(named(*name)), state))
+
+
+def _metadata(name="ContainerMetadata"):
+    return build(new(named("omegaconf.base", name)), dict_of(optional=pickle.NEWTRUE))
+
+
+def odd_objects():
+    """Objects of listed types, of parts that no checkpoint has; refused, and never made."""
+    one, no = whole(1), pickle.NEWFALSE
+    ordered = named("collections", "OrderedDict")
+    memmap = named("numpy", "memmap")
+    hooks = ORDERED + whole(0) + ordered + pickle.SETITEM
+    param = named("torch._utils", "_rebuild_parameter")
+    bare_dtype = named("numpy", "dtype")
+    encode = named("_codecs", "encode")
+    made = {
+        "a tensor with hooks": tensor(storage(), hooks=hooks),
+        "a tensor with hooks in a dict": tensor(storage(), hooks=dict_of(a=one)),
+        "a tensor that requires an integer": tensor(storage(), gradient=one),
+        "a tensor with metadata": call(
+            named("torch._utils", "_rebuild_tensor_v2"), storage(), whole(0), plain((4,)),
+            plain((1,)), no, ORDERED, dict_of(neg=pickle.NEWTRUE)),
+        "a tensor without storage": tensor(plain([1.0])),
+        "a tensor of a storage class": tensor(named("torch", "FloatStorage")),
+        "a parameter of a list": call(param, plain([1]), no, ORDERED),
+        "a parameter with hooks": call(param, tensor(storage()), no, hooks),
+        "a parameter with state": call(
+            named("torch._utils", "_rebuild_parameter_with_state"), tensor(storage()), no, ORDERED,
+            dict_of(grad=one)),
+        "a tensor of numpy's memory": call(
+            named("torch._utils", "_rebuild_device_tensor_from_numpy"), array(),
+            named("torch", "int64"), text("cpu"), no),
+        "a tensor of another type": call(
+            named("torch._tensor", "_rebuild_from_type_v2"), ordered, ordered, pickle.EMPTY_TUPLE,
+            pickle.EMPTY_DICT),
+        "Tensor.set_ by BUILD": build(tensor(storage()), tuple_of(storage())),
+        "a storage, called": call(named("torch", "FloatStorage"), whole(2**30)),
+        "a type, called": call(named("__builtin__", "dict"), plain([("a", 1)])),
+        "typing.Any, called": call(named("typing", "Any")),
+        "an OrderedDict of arguments": call(ordered, plain([[["a", 1]]])),
+        "an OrderedDict with fields": build(call(ordered), dict_of(items=one)),
+        "an OrderedDict with more fields": build(call(ordered), dict_of(_metadata=one, x=one)),
+        "a defaultdict of a listed function": call(named("collections", "defaultdict"), ordered),
+        "a defaultdict of a text": call(named("collections", "defaultdict"), text("x")),
+        "a defaultdict of items": call(
+            named("collections", "defaultdict"), named("__builtin__", "dict"), plain({1: 1})),
+        "a Namespace, called": call(NAMESPACE),
+        "a Namespace of arguments": new(NAMESPACE, one),
+        "a Namespace without fields": build(new(NAMESPACE), plain([1])),
+        "a Namespace with slots": build(new(NAMESPACE), tuple_of(pickle.NONE, dict_of(a=one))),
+        "a Namespace of another class": build(
+            new(NAMESPACE), tuple_of(pickle.NONE, dict_of(__class__=NAMESPACE))),
+        "a Namespace with __class__": build(new(NAMESPACE), dict_of(__class__=one)),
+        "a Namespace with a method": build(new(NAMESPACE), dict_of(_get_kwargs=one)),
+        "a Namespace with a number for a name": build(new(NAMESPACE), plain({1: 1})),
+        "a Namespace that is its class": build(NAMESPACE, dict_of(a=one)),
+        "a new OrderedDict": new(ordered),
+        "a new ndarray": new(named("numpy", "ndarray"), plain((1000,))),
+        "an ndarray, called": call(named("numpy", "ndarray"), plain((1000,))),
+        "an array of objects": array(
+            of=dtype("O8", ("|", None, None, None, -1, -1, 63)), data=plain([1])),
+        "an array of objects, raw": array(
+            of=dtype("O8", ("|", None, None, None, -1, -1, 63))),
+        "an array of another class": array(kind=memmap),
+        "an array of a listed class": array(kind=NAMESPACE),
+        "an array larger than its data": array(shape=(1000,)),
+        "an array of negative size": array(shape=(-1,)),
+        "an array of overflowing size": array(shape=(2**62, 4)),
+        "an array of text": array(data=text("12345678")),
+        "an array of no dtype": array(of=text("i8")),
+        "an array that is filled twice": build(
+            array(), tuple_of(whole(1), plain((1,)), dtype(), no, bytes_of(bytes(8)))),
+        "a dtype with fields": dtype(
+            "V8", ("|", None, ("a",), {"a": (np.dtype("i8"), 0)}, 8, 1, 0)),
+        "a dtype of fields on i8": dtype(
+            "i8", ("|", None, ("a",), {"a": (np.dtype("O"), 0)}, 8, 1, 63)),
+        "a dtype of an array": dtype("i8", ("|", (np.dtype("i8"), (9,)), None, None, 8, 1, 0)),
+        "a dtype with metadata": dtype(
+            state=("<", None, None, None, -1, -1, 0, {"a": 1}), version=4),
+        "a dtype of odd order": dtype(state=("x", None, None, None, -1, -1, 0)),
+        "a dtype of a list": call(bare_dtype, plain([("a", "i8")]), no, pickle.NEWTRUE),
+        "a dtype of many": call(bare_dtype, text("i8,i8"), no, pickle.NEWTRUE),
+        "a dtype of void": call(bare_dtype, text("V999999999"), no, pickle.NEWTRUE),
+        "a dtype that is no copy": call(bare_dtype, text("i8"), no, no),
+        "numpy's scalar": call(
+            named("numpy.core.multiarray", "scalar"), dtype(), bytes_of(bytes(8))),
+        "a DictConfig, called": call(CONFIG, plain({"a": 1})),
+        "metadata of more fields": build(
+            new(named("omegaconf.base", "Metadata")), dict_of(__x=one)),
+    }  # fmt: skip
+    for codec in ("rot13", "zip", "bz2", "hex", "idna", "unicode_escape", "mbcs", "utf-8", "evil"):
+        made[f"bytes by {codec}"] = call(encode, text("x"), text(codec))
+    made["bytes of bytes"] = call(encode, bytes_of(b"x"), text("latin1"))
+    made["bytes of three arguments"] = call(encode, text("x"), text("latin1"), text("strict"))
+    return {name: ended(part) for name, part in made.items()}
+
+
+def odd_configs():
+    """omegaconf's nodes without the parts that make them nodes."""
+    whole_one, content = whole(1), pickle.EMPTY_DICT
+    parent = pickle.NONE
+    value = ("omegaconf.nodes", "AnyNode")
+    listed = ("omegaconf.listconfig", "ListConfig")
+    return {
+        "a config without metadata": _node(dict_of(_parent=parent, _content=content)),
+        "a config of a list": _node(plain([1])),
+        "a config with another's metadata": _node(
+            dict_of(_metadata=_metadata("Metadata"), _parent=parent, _content=content)),
+        "a config with a Namespace for metadata": _node(
+            dict_of(_metadata=new(NAMESPACE), _parent=parent, _content=content)),
+        "a config with a method": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=content, get=whole_one)),
+        "a config with an odd parent": _node(
+            dict_of(_metadata=_metadata(), _parent=new(NAMESPACE), _content=content)),
+        "a config with odd flags": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=content,
+                    _flags_cache=whole_one)),
+        "a config of plain values": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=dict_of(a=whole_one))),
+        "a config of a list's content": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=plain([]))),
+        "a list of plain values": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=plain([1])), listed),
+        "a value with a container's metadata": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _val=whole_one), value),
+    }  # fmt: skip
+
+
+def odd_storages(more=b""):
+    """References to storages that are none, or to more than there is.
+
+    Args:
+        more: what the layout before torch 1.6 tells beyond the others: None.
+    """
+    told = (text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), whole(4))
+
+    def reference(**other):
+        parts = [*told, more]
+        for at, part in other.items():
+            parts[int(at[1:])] = part
+        return ended(tensor(tuple_of(*parts) + pickle.BINPERSID))
+
+    made = {
+        "a storage of a number": ended(tensor(whole(1) + pickle.BINPERSID)),
+        "a storage of a list": ended(tensor(plain(["storage"]) + pickle.BINPERSID)),
+        "a storage of too few words": ended(tensor(tuple_of(*told[:4], more) + pickle.BINPERSID)),
+        "a storage of too many words": ended(
+            tensor(tuple_of(*told, whole(1), whole(1)) + pickle.BINPERSID)),
+        "a storage of another word": reference(_0=text("module")),
+        "a storage of a dtype": reference(_1=text("float32")),
+        "a storage of a type": reference(_1=named("__builtin__", "long")),
+        "a storage of a numbered key": reference(_2=whole(0)),
+        "a storage of another place": reference(_3=whole(0)),
+        "a storage of a negative size": reference(_4=whole(-4)),
+        "a storage of a size in words": reference(_4=text("4")),
+        "a storage of another size": reference(_4=whole(3)),
+        "a storage larger than the file": reference(_4=whole(2**40)),
+        "a storage of an endless size": reference(_4=whole(2**200)),
+        "a storage that is not there": reference(_2=text("1")),
+        "a storage that is the pickle": reference(_2=text("../data.pkl")),
+        "a storage at a path": reference(_2=text("/etc/passwd")),
+        "a tensor past its storage": ended(tensor(storage(more=more), offset=1)),
+        "a tensor far past its storage": ended(tensor(storage(more=more), offset=2**39, size=(1,))),
+        "an empty tensor past its storage": ended(tensor(storage(more=more), offset=5, size=(0,))),
+        "a tensor before its storage": ended(tensor(storage(more=more), offset=-1)),
+        "a tensor of long steps": ended(tensor(storage(more=more), stride=(2,))),
+        "a tensor of negative steps": ended(tensor(storage(more=more), offset=3, stride=(-1,))),
+        "a tensor of overflowing steps": ended(tensor(storage(more=more), stride=(2**62,))),
+        "a tensor of overflowing sizes": ended(
+            tensor(storage(more=more), size=(2**32, 2**32), stride=(0, 0))),
+        "a tensor of repeated elements": ended(tensor(storage(more=more), size=(5,), stride=(0,))),
+        "a tensor of negative size": ended(tensor(storage(more=more), size=(-1,))),
+        "an empty tensor of overflowing sizes": ended(
+            tensor(storage(more=more), size=(0, 2**62, 2**62), stride=(1, 1, 1))),
+        "a tensor of true size": ended(tensor(storage(more=more), size=(True,))),
+        "a tensor of broken size": ended(tensor(storage(more=more), size=(1.0,))),
+        "a tensor of fewer steps": ended(tensor(storage(more=more), size=(2, 2))),
+        "a tensor of many dimensions": ended(
+            tensor(storage(more=more), size=(1,) * 65, stride=(1,) * 65)),
+    }  # fmt: skip
+    once = tensor(storage(more=more))
+    made["a storage of two types"] = ended(
+        tuple_of(once, tensor(storage(kind="IntStorage", more=more))))  # fmt: skip
+    made["a storage of two sizes"] = ended(tuple_of(once, tensor(storage(count=2, more=more))))
+    return made
+
+
+def odd_pickles():
+    """Instructions out of place, and lies about lengths."""
+    into = {
+        "a tensor": tensor(storage()), "an array": array(), "a Namespace": new(NAMESPACE),
+        "a tuple": plain((1,)), "text": text("x"), "a name": NAMESPACE,
+    }  # fmt: skip
+    one = whole(1)
+    made = {}
+    for what, part in into.items():
+        made[f"SETITEM on {what}"] = ended(part + one + one + pickle.SETITEM)
+        made[f"SETITEMS on {what}"] = ended(part + pickle.MARK + one + one + pickle.SETITEMS)
+        made[f"APPEND to {what}"] = ended(part + one + pickle.APPEND)
+        made[f"APPENDS to {what}"] = ended(part + pickle.MARK + one + pickle.APPENDS)
+        made[f"REDUCE of {what}"] = ended(call(part))
+        made[f"NEWOBJ of {what}"] = ended(new(part, *([one] if what == "a name" else [])))
+    made.update({
+        "SETITEM on a list": ended(plain([0]) + whole(0) + one + pickle.SETITEM),
+        "APPEND to a dict": ended(plain({}) + one + pickle.APPEND),
+        "SETITEMS of three": ended(plain({}) + pickle.MARK + one * 3 + pickle.SETITEMS),
+        "a list for a key": ended(plain({}) + plain([]) + one + pickle.SETITEM),
+        "arguments in a list": ended(
+            named("collections", "OrderedDict") + plain([]) + pickle.REDUCE),
+        "an empty stack": ended(b""),
+        "two objects": ended(one + one),
+        "a mark that stays": ended(pickle.MARK + one),
+        "REDUCE of nothing": ended(pickle.REDUCE),
+        "NEWOBJ of nothing": ended(pickle.NEWOBJ),
+        "BUILD of nothing": ended(pickle.BUILD),
+        "BUILD of a dict": ended(build(pickle.EMPTY_DICT, dict_of(a=one))),
+        "TUPLE3 of two": ended(one + one + pickle.TUPLE3),
+        "TUPLE without a mark": ended(one + pickle.TUPLE),
+        "SETITEM of nothing": ended(pickle.SETITEM),
+        "BINGET of nothing": ended(pickle.BINGET + b"\x09"),
+        "BINPUT of nothing": ended(pickle.BINPUT + b"\x09"),
+        "LONG_BINGET of nothing": ended(pickle.LONG_BINGET + b"\xff" * 4),
+        "LONG4": ended(pickle.LONG4 + b"\x01\x00\x00\x00\x01"),
+        "LONG4, negative": ended(pickle.LONG4 + b"\xff" * 4),
+        "LONG4, endless": ended(pickle.LONG4 + b"\xff\xff\xff\x7f"),
+        "LONG as text": ended(pickle.LONG + b"1L\n"),
+        "INT as text": ended(pickle.INT + b"1\n"),
+        "FLOAT as text": ended(pickle.FLOAT + b"1\n"),
+        "STRING": ended(pickle.STRING + b"'x'\n"),
+        "BINSTRING": ended(pickle.BINSTRING + b"\x01\x00\x00\x00x"),
+        "SHORT_BINSTRING": ended(pickle.SHORT_BINSTRING + b"\x01x"),
+        "UNICODE": ended(pickle.UNICODE + b"x\n"),
+        "BINBYTES": ended(pickle.BINBYTES + b"\x01\x00\x00\x00x", 3),
+        "BINUNICODE longer than the file": ended(pickle.BINUNICODE + b"\xff\xff\xff\xff"),
+        "BINUNICODE that is none": ended(pickle.BINUNICODE + b"\x01\x00\x00\x00\xff"),
+        "BINUNICODE8": ended(pickle.BINUNICODE8 + b"\x01" + bytes(7) + b"x", 4),
+        "BINUNICODE8, endless": ended(pickle.BINUNICODE8 + b"\xff" * 8, 4),
+        "EMPTY_SET": ended(pickle.EMPTY_SET, 4),
+        "FROZENSET": ended(pickle.MARK + pickle.FROZENSET, 4),
+        "FRAME": pickle.PROTO + b"\x04" + framed(pickle.NONE + pickle.STOP),
+        "FRAME, endless": ended(pickle.FRAME + b"\xff" * 7 + b"\x7f" + pickle.NONE, 4),
+        "FRAME, too short": ended(pickle.FRAME + bytes(8) + pickle.NONE, 4),
+        "BYTEARRAY8": ended(pickle.BYTEARRAY8 + b"\x01" + bytes(7) + b"x", 5),
+        "BYTEARRAY8, endless": ended(pickle.BYTEARRAY8 + b"\xff" * 7 + b"\x7f", 5),
+        "NEXT_BUFFER": ended(pickle.NEXT_BUFFER, 5),
+        "READONLY_BUFFER": ended(bytes_of(b"x") + pickle.READONLY_BUFFER, 5),
+        "protocol 3": ended(pickle.NONE, 3),
+        "protocol 5": ended(pickle.NONE, 5),
+        "protocol 6": ended(pickle.NONE, 6),
+        "protocol 255": ended(pickle.NONE, 255),
+        "no instruction": ended(b"\xff"),
+        "a name without end": ended(pickle.GLOBAL + b"argparse"),
+        "a name of a megabyte": ended(named("a" * 10**6, "b")),
+        "a name that is no ASCII": ended(pickle.GLOBAL + "argparse\nNamespäce\n".encode()),
+        "nothing": b"",
+        "no end": pickle.PROTO + b"\x02" + pickle.NONE,
+        "a name in two parts": ended(named("argparse.Namespace", "__init__")),
+        "a module for a name": ended(named("", "argparse.Namespace")),
+    })  # fmt: skip
+    return made

@@ -1,0 +1,200 @@
+"""Hostile pickles do harm where nothing checks; in a checkpoint each is refused in one line."""
+
+import copyreg
+import io
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import omegaconf
+import pickle_oddities as oddities
+import pickle_payloads as payloads
+import pytest
+import torch
+from omegaconf import OmegaConf
+from omegaconf.basecontainer import BaseContainer
+from pickle_assembly import FLOATS, dict_of, ended, legacy, tensor, zipped
+from pickle_assembly import storage as stored
+
+from fairseq_specdec.compat.checkpoints import load_checkpoint
+
+RUNS = sorted(payloads.runs(""))
+CHANGES = sorted(payloads.changes())
+ODD = {**oddities.odd_objects(), **oddities.odd_configs(), **oddities.odd_pickles()}
+STORAGES = sorted(oddities.odd_storages())
+# torch's storages, and the reference to them, in both layouts
+MORE = {"zip": b"", "legacy": pickle.NONE}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Extension codes of os.mkdir, and an interpolation that makes folders."""
+    for code in payloads.EXTENSION.values():
+        monkeypatch.setitem(copyreg._inverted_registry, code, ("posix", "mkdir"))
+    getattr(OmegaConf, "register_new_resolver", OmegaConf.register_resolver)("canary", os.mkdir)
+    yield
+    BaseContainer._resolvers.pop("canary")
+    for code in payloads.EXTENSION.values():
+        copyreg._extension_cache.pop(code, None)
+
+
+class Unchecked(pickle._Unpickler):
+    """Python's own unpickler, which notes what it was asked to load from elsewhere."""
+
+    def persistent_load(self, told):
+        payloads.Adder.seen.append(told)
+
+
+def read_unchecked(data):
+    """Read a pickle as ``pickle.load`` does; whether the harm is done is asked afterwards."""
+    try:
+        Unchecked(io.BytesIO(data), encoding="utf-8").load()
+    except Exception as error:  # many do harm first and fail after
+        return error
+    return None
+
+
+def refused(data):
+    """The one line with which a checkpoint is refused."""
+    with pytest.raises(pickle.UnpicklingError) as caught:
+        load_checkpoint(io.BytesIO(data))
+    said = str(caught.value)
+    assert said and "\n" not in said and len(said) < 300, said
+    return said
+
+
+def in_layout(name, pickled, header=()):
+    """A checkpoint with the storage of four floats."""
+    if name == "zip":
+        return zipped(pickled)
+    return legacy(pickled, ["0"], (4).to_bytes(8, "little") + FLOATS, header)
+
+
+@pytest.mark.parametrize("layout", MORE)
+def test_a_sound_checkpoint_is_read(layout):
+    """The files below are refused for what is odd in them: with nothing odd they are read."""
+    where = stored(more=MORE[layout])
+    made = load_checkpoint(io.BytesIO(in_layout(layout, ended(dict_of(w=tensor(where))))))
+    assert made["w"].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_runs_code_elsewhere_is_refused(name, tmp_path):
+    canary = tmp_path / "canary"
+    data = payloads.runs(str(canary))[name]
+    for layout in MORE:
+        refused(in_layout(layout, data))
+        assert not canary.exists()
+    if name == "a config's metadata that resolves" and omegaconf.__version__ < "2.1":
+        return  # it looks into no metadata as it is read
+    error = read_unchecked(data)
+    assert canary.exists(), error  # it does run where nothing checks
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_each_pickle_of_the_old_layout_is_checked(place, tmp_path):
+    """Number, protocol and machine come before the object; the storages' keys come after it."""
+    canary = tmp_path / "canary"
+    hostile = payloads.runs(str(canary))["REDUCE"]
+    data = in_layout("legacy", ended(dict_of()), {place: hostile})
+    refused(data)
+    assert not canary.exists()
+    read_with_torch(data)
+    assert canary.exists()
+
+
+def test_the_keys_of_the_old_layout_are_checked(tmp_path):
+    canary = tmp_path / "canary"
+    data = legacy(ended(dict_of()), payloads.runs(str(canary))["REDUCE"])
+    refused(data)
+    assert not canary.exists()
+    read_with_torch(data)
+    assert canary.exists()
+
+
+def read_with_torch(data):
+    """As torch reads by default before 2.6: unchecked."""
+    unchecked = {"weights_only": False} if torch.__version__ >= (2, 0) else {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(io.BytesIO(data), **unchecked)
+    except Exception as error:  # the harm is done first
+        return error
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changes_the_process_elsewhere_is_refused(name):
+    data, changed = payloads.changes()[name]
+    for layout in MORE:
+        refused(in_layout(layout, data))
+        assert not changed()
+    error = read_unchecked(data)
+    assert changed(), error
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_what_no_checkpoint_holds_is_refused(name):
+    for layout in MORE:
+        refused(in_layout(layout, ODD[name]))
+
+
+@pytest.mark.parametrize("name", STORAGES)
+@pytest.mark.parametrize("layout", MORE)
+def test_storages_and_tensors_that_lie_are_refused(name, layout):
+    refused(in_layout(layout, oddities.odd_storages(MORE[layout])[name]))
+
+
+def test_an_array_of_objects_that_says_it_holds_numbers_is_read_as_numbers():
+    """The flags of a dtype, which make numpy take numbers for addresses, are not taken over."""
+    sound = payloads.array(of=payloads.dtype(state=("<", None, None, None, -1, -1, 63)))
+    made = load_checkpoint(io.BytesIO(zipped(ended(sound))))
+    assert made.dtype == np.int64 and not made.dtype.hasobject and made.tolist() == [0]
+    refused(zipped(ended(payloads.object_array())))
+
+
+def test_no_type_of_numpy_is_changed():
+    """numpy keeps one object for each plain type; a file sets the byte order of copies only."""
+    swapped = payloads.dtype(state=(">", None, None, None, -1, -1, 0))
+    swapped = payloads.array(of=swapped, data=payloads.bytes_of((1).to_bytes(8, "big")))
+    assert load_checkpoint(io.BytesIO(zipped(ended(swapped)))).tolist() == [1]
+    assert np.dtype("i8").isnative
+
+
+def test_memory_is_not_freed_under_a_tensor():
+    refused(zipped(payloads.freed_array()))
+
+
+def test_a_key_of_nested_tuples_does_not_end_the_process():
+    refused(zipped(payloads.deep_key()))
+    program = "import pickle, sys; pickle.load(sys.stdin.buffer)"
+    done = subprocess.run([sys.executable, "-c", program], input=payloads.deep_key())
+    assert done.returncode < 0  # it does elsewhere: killed by a signal
+
+
+@pytest.mark.parametrize("layout", MORE)
+def test_a_checkpoint_cut_anywhere_is_refused_in_one_line(layout):
+    body = dict_of(a=payloads.array(), w=tensor(stored(more=MORE[layout])))
+    whole = in_layout(layout, ended(body))
+    for end in range(len(whole)):
+        refused(whole[:end])
+
+
+@pytest.mark.parametrize("layout", MORE)
+def test_a_damaged_checkpoint_is_read_or_refused_in_one_line(layout):
+    """Every byte replaced, in turn, by others: no other exception, and no crash."""
+    body = dict_of(a=payloads.array(), n=payloads.new(payloads.NAMESPACE),
+                   w=tensor(stored(more=MORE[layout])))  # fmt: skip
+    whole = bytearray(in_layout(layout, ended(body)))
+    for at in range(len(whole)):
+        before = whole[at]
+        for other in (0, 255, before ^ 1, before ^ 0x40):
+            whole[at] = other
+            try:
+                load_checkpoint(io.BytesIO(bytes(whole)))
+            except pickle.UnpicklingError as error:
+                assert "\n" not in str(error)
+        whole[at] = before
