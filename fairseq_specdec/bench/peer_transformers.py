@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 
 import torch
 
+from ..compat.checkpoints import load_checkpoint
 from .resident import peak
 from .transformers_weights import check_same, represent
 
@@ -69,8 +70,7 @@ def convert(workload: Any, path: str, folder: str) -> None:
 def _built(folder: str) -> Any:
     """The model, its weights checked one by one."""
     transformers = _engine()
-    # The file is this process's parent's own.
-    saved = torch.load(os.path.join(folder, "model.pt"), map_location="cpu")
+    saved = load_checkpoint(os.path.join(folder, "model.pt"))
     kind = getattr(transformers, saved["kind"])
     model = kind(kind.config_class(**saved["config"]))
     model.load_state_dict(saved["weights"], strict=False)

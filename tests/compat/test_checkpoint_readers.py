@@ -1,0 +1,218 @@
+"""What reads a checkpoint here reads it by ``load_checkpoint``: by the source, and by trial."""
+
+import ast
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+from fairseq import checkpoint_utils
+from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
+from pickle_payloads import runs
+
+import fairseq_specdec
+from fairseq_specdec import convert
+
+PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
+ROOT = PLUGIN.parent
+SCRIPTS = ROOT / "scripts"
+UNSAFE_MODULES = {"marshal", "shelve", "dill", "joblib", "cloudpickle", "_pickle", "jsonpickle"}
+LOADERS = {"load", "loads", "Unpickler", "_Unpickler", "load_module", "load_state_dict_from_url"}
+
+
+def unsafe(source):
+    """What in a file reads pickles by another way, as 'line: what'."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name in UNSAFE_MODULES]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names if alias.name in LOADERS]
+            unpickles = node.module in UNSAFE_MODULES | {"pickle", "torch", "torch.serialization"}
+            names = names if unpickles else []
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner, name = node.value.id, node.attr
+            names = []
+            if owner in ("torch", "pickle") and name in LOADERS:
+                names = [f"{owner}.{name}"]
+            elif owner == "yaml" and name in ("load", "load_all", "unsafe_load", "full_load"):
+                names = [f"yaml.{name}"]
+            elif owner == "torch" and name in ("hub", "package"):
+                names = [f"torch.{name}"]
+        elif isinstance(node, ast.Attribute) and node.attr == "load":
+            names = ["jit.load"] if getattr(node.value, "attr", "") in ("jit", "export") else []
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "load":
+            continue
+        else:
+            names = []
+        found += [f"{node.lineno}: {name}" for name in names]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg in ("weights_only", "allow_pickle"):
+            value = getattr(node.value, "value", None)
+            if value is not (node.arg == "weights_only"):
+                found.append(f"{node.arg}={value}")
+        if is_numpy_load(node) and "allow_pickle" not in {word.arg for word in node.keywords}:
+            found.append(f"{node.lineno}: numpy.load without allow_pickle=False")
+    return found
+
+
+def is_numpy_load(node):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    owner = getattr(node.func.value, "id", "")
+    return node.func.attr == "load" and owner in ("np", "numpy")
+
+
+def test_no_source_reads_pickles_by_another_way():
+    files = [*PLUGIN.rglob("*.py"), *SCRIPTS.rglob("*.py")]
+    assert len(files) > 200
+    found = {str(path): unsafe(path.read_text(encoding="utf-8")) for path in files}
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.load(path)", "pickle.load(f)", "pickle.loads(b)", "pickle.Unpickler(f)",
+        "from torch import load", "from pickle import loads", "import marshal", "import dill",
+        "np.load(f)", "np.load(f, allow_pickle=True)", "f(x, weights_only=False)", "yaml.load(f)",
+        "torch.jit.load(f)", "torch.hub.load('a', 'b')", "class A(pickle._Unpickler): pass",
+        "from torch.serialization import load",
+    ],
+)  # fmt: skip
+def test_other_ways_are_found(source):
+    assert unsafe(source)
+
+
+def test_what_is_sound_is_not_found():
+    sound = "json.load(f); np.load(f, allow_pickle=False); yaml.safe_load(f); torch.save(x, f)"
+    assert unsafe(sound) == []
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A checkpoint of each layout, and the folder that they would make."""
+    canary = tmp_path / "canary"
+    one, two = tmp_path / "zip.pt", tmp_path / "legacy.pt"
+    body = dict_of(model=call(named("posix", "mkdir"), text(str(canary))))
+    one.write_bytes(zipped(ended(body)))
+    body = dict_of(args=call(dotted("posix", "mkdir"), text(str(canary))))
+    two.write_bytes(legacy(ended(body, 4)))
+    return one, two, canary
+
+
+def test_these_checkpoints_run_code_elsewhere(hostile, tmp_path):
+    with pytest.raises(FileExistsError):  # the folder is made again, by the second file
+        for name in ("REDUCE", "STACK_GLOBAL"):
+            pickle.loads(runs(str(hostile[2]))[name])
+    assert hostile[2].exists()
+
+
+def python(*words):
+    return [sys.executable, *words]
+
+
+def command(module):
+    return python("-c", f"from fairseq_specdec.{module} import cli_main; cli_main()")
+
+
+def fairseq(name):
+    return python("-m", f"fairseq_cli.{name}")
+
+
+TRAIN = (
+    "{data}", "--user-dir", "{plugin}", "--task", "translation", "--optimizer", "adam", "--lr", "1",
+    "--criterion", "cross_entropy", "--batch-size", "8", "--max-update", "1", "--cpu", "--save-dir",
+    "{out}", "--num-workers", "0", "--data-buffer-size", "0",
+)  # fmt: skip
+TINY = ["--arch", "transformer"]
+for _side in ("--encoder-", "--decoder-"):
+    TINY += [_side + "layers", "1", _side + "embed-dim", "16", _side + "ffn-embed-dim", "16"]
+    TINY += [_side + "attention-heads", "2"]
+DECODE = ("{data}", "--user-dir", "{plugin}", "--task", "translation_specdec", "--cpu", "--path")
+DRAFTED = (*DECODE, "{sound}", "--beam", "1", "--drafter-path", "{evil}", "--strategy")
+DRAFTER = ("--arch", "spec_drafter_tiny", "--criterion", "glancing_block_loss")
+READERS = {
+    "fairseq-generate": (fairseq("generate"), (*DECODE, "{evil}")),
+    "fairseq-generate, stock task": (
+        fairseq("generate"),
+        ("{data}", "--user-dir", "{plugin}", "--cpu", "--path", "{evil}"),
+    ),
+    "fairseq-interactive": (fairseq("interactive"), (*DECODE, "{evil}")),
+    "--drafter-path of gad": (fairseq("generate"), (*DRAFTED, "gad")),
+    "--drafter-path of sps": (fairseq("generate"), (*DRAFTED, "sps")),
+    "--drafter-path of bild": (fairseq("generate"), (*DRAFTED, "bild")),
+    "--restore-file": (fairseq("train"), (*TRAIN, *TINY, "--restore-file", "{evil}")),
+    "--finetune-from-model": (fairseq("train"), (*TRAIN, *TINY, "--finetune-from-model", "{evil}")),
+    "--init-encoder-from": (fairseq("train"), (*TRAIN, *DRAFTER, "--init-encoder-from", "{evil}")),
+    "--init-decoder-from": (fairseq("train"), (*TRAIN, *DRAFTER, "--init-decoder-from", "{evil}")),
+    "--eval-verifier": (fairseq("train"), (*TRAIN, *DRAFTER, "--eval-verifier", "{evil}")),
+    "--attach-to": (
+        fairseq("train"),
+        (*TRAIN, "--arch", "attached_drafter", "--criterion", "glancing_block_loss", "--attach-to",
+         "{evil}"),
+    ),
+    "--init-from": (
+        fairseq("train"), (*TRAIN, "--arch", "blockwise_transformer", "--init-from", "{evil}")),
+    "specdec-convert": (command("convert"), ("{evil}", "{out}/x.pt")),
+    "specdec-distill": (
+        command("data.distill"),
+        ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src", "--target-lang",
+         "tgt", "--cpu"),
+    ),
+    "specdec-bench": (command("bench.cli"), ("{data}", "--path", "{evil}", "--cpu")),
+    "specdec-demo": (command("demo.cli"), ("--path", "{evil}", "--data", "{data}", "--port", "0")),
+    "the hub": (
+        python("-c", "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Translator; "
+               "Translator.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"),
+        ("{evil}", "{data}")),
+    "select_layers": (
+        python("-m", "fairseq_specdec.training.select_layers"),
+        ("{evil}", "{out}/x.pt", "--decoder-layers", "0")),
+    "average_checkpoints": (
+        python("{scripts}/lib/average_checkpoints.py"), ("{evil}", "--output", "{out}/x.pt")),
+    "average_checkpoints --frozen": (
+        python("{scripts}/lib/average_checkpoints.py"),
+        ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_no_command_runs_what_a_checkpoint_says(name, hostile, trained, tmp_path):
+    """The layouts take turns: both are read by the same code everywhere."""
+    before, arguments = READERS[name]
+    turn = sorted(READERS).index(name) % 2
+    places = {
+        "data": trained.arguments[0], "plugin": PLUGIN, "evil": hostile[turn], "out": tmp_path,
+        "sound": trained.checkpoint, "scripts": SCRIPTS,
+    }  # fmt: skip
+    done = subprocess.run(
+        [word.format(**places) for word in (*before, *arguments)],
+        env=dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT)),
+        cwd=str(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert not hostile[2].exists()
+    said = done.stderr + done.stdout
+    assert done.returncode != 0, said[-2000:]
+    reason = ("names posix.mkdir", "protocol is 4")[turn]
+    assert [line for line in said.splitlines() if reason in line], said[-3000:]
+
+
+def test_a_file_that_specdec_convert_would_replace_is_checked(hostile):
+    """It reads what is there already, to see whether it holds the same."""
+    for path in hostile[:2]:
+        assert not convert._holds(str(path), b"")
+    assert not hostile[2].exists()
+
+
+def test_fairseqs_other_reader_of_checkpoints_is_checked(hostile):
+    """fairseq reads averaged weights of the EMA by a second call of torch.load."""
+    for path in hostile[:2]:
+        with pytest.raises(pickle.UnpicklingError):
+            checkpoint_utils.load_ema_from_checkpoint(str(path))
+    assert not hostile[2].exists()
