@@ -159,14 +159,14 @@ READERS = {
     "specdec-convert": (command("convert"), ("{evil}", "{out}/x.pt")),
     "specdec-distill": (
         command("data.distill"),
-        ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src", "--target-lang",
-         "tgt", "--cpu"),
+        ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src",
+         "--target-lang", "tgt", "--cpu"),
     ),
     "specdec-bench": (command("bench.cli"), ("{data}", "--path", "{evil}", "--cpu")),
     "specdec-demo": (command("demo.cli"), ("--path", "{evil}", "--data", "{data}", "--port", "0")),
     "the hub": (
-        python("-c", "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Translator; "
-               "Translator.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"),
+        python("-c", "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Hub; "
+               "Hub.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"),
         ("{evil}", "{data}")),
     "select_layers": (
         python("-m", "fairseq_specdec.training.select_layers"),

@@ -67,9 +67,11 @@ def refused(data):
 
 
 def in_layout(name, pickled, header=()):
-    """A checkpoint with the storage of four floats."""
+    """A checkpoint with the storage of four floats, where the pickle refers to one."""
     if name == "zip":
         return zipped(pickled)
+    if pickle.BINPERSID not in pickled:
+        return legacy(pickled, header=header)
     return legacy(pickled, ["0"], (4).to_bytes(8, "little") + FLOATS, header)
 
 
