@@ -86,7 +86,9 @@ class _Records:
     def storage(self, told: Any) -> Storage:
         dtype, key, count = _described(told, 5)
         if key not in self._kept:
-            entry = self._archive.getinfo(f"{self._root}/data/{key}")
+            entry = self._archive.NameToInfo.get(f"{self._root}/data/{key}")
+            if entry is None:
+                raise UnpicklingError(f"it lacks a record, {key[:40]!r}")
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed != entry.file_size:
                 raise UnpicklingError(

@@ -132,7 +132,7 @@ def _set_array(made: Any, state: Any) -> None:
     _, shape, dtype, fortran, data = state
     require(type(shape) is tuple and len(shape) <= 32, "an array of odd shape")
     require(all(map(_is_natural, shape)), "an array of odd shape")
-    require(isinstance(dtype, np.dtype) and dtype.kind in "biuf", "an array of objects")
+    require(isinstance(dtype, np.dtype), "an array without dtype")
     require(type(fortran) in (bool, int) and type(data) is bytes, "an odd array")
     require(len(data) == math.prod(shape) * dtype.itemsize, "an array of another size")
     require(made.shape == (0,), "an array that is filled twice")

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+from omegaconf import OmegaConf
 from pickle_assembly import (
     ORDERED,
     array,
@@ -30,7 +31,22 @@ def _node(state, name=("omegaconf.dictconfig", "DictConfig")):
 
 
 def _metadata(name="ContainerMetadata"):
-    return build(new(named("omegaconf.base", name)), dict_of(optional=pickle.NEWTRUE))
+    config = OmegaConf.create({"a": 1})
+    return plain((config if name == "ContainerMetadata" else config._get_node("a"))._metadata)
+
+
+def sound_configs():
+    """What the configs of ``odd_configs`` would be without what is odd."""
+    parent, content = pickle.NONE, pickle.EMPTY_DICT
+    value = ("omegaconf.nodes", "AnyNode")
+    return {
+        "a config": _node(dict_of(_metadata=_metadata(), _parent=parent, _content=content)),
+        "a list": _node(
+            dict_of(_metadata=_metadata(), _parent=parent, _content=plain([])),
+            ("omegaconf.listconfig", "ListConfig")),
+        "a value": _node(
+            dict_of(_metadata=_metadata("Metadata"), _parent=parent, _val=whole(1)), value),
+    }  # fmt: skip
 
 
 def odd_objects():
@@ -219,6 +235,8 @@ def odd_pickles():
     into = {
         "a tensor": tensor(storage()), "an array": array(), "a Namespace": new(NAMESPACE),
         "a tuple": plain((1,)), "text": text("x"), "a name": NAMESPACE,
+        "a list of omegaconf": plain(OmegaConf.create([1])),
+        "a config": plain(OmegaConf.create({"a": 1})),
     }  # fmt: skip
     one = whole(1)
     made = {}

@@ -1,14 +1,18 @@
 """What reads a checkpoint here reads it by ``load_checkpoint``: by the source, and by trial."""
 
 import ast
+import io
 import os
 import pathlib
 import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
 from pickle_payloads import runs
 
@@ -210,9 +214,21 @@ def test_a_file_that_specdec_convert_would_replace_is_checked(hostile):
     assert not hostile[2].exists()
 
 
-def test_fairseqs_other_reader_of_checkpoints_is_checked(hostile):
-    """fairseq reads averaged weights of the EMA by a second call of torch.load."""
-    for path in hostile[:2]:
-        with pytest.raises(pickle.UnpicklingError):
+def test_fairseq_reads_by_this_reader_in_both_places(hostile):
+    """It reads averaged weights of the EMA by a second call of torch.load."""
+    for path, said in zip(hostile, ("no fairseq checkpoint holds", "protocol is 4")):
+        with pytest.raises(pickle.UnpicklingError, match=said):
+            checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        with pytest.raises(pickle.UnpicklingError, match=said):
             checkpoint_utils.load_ema_from_checkpoint(str(path))
     assert not hostile[2].exists()
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 6), reason="torch refuses nothing by default")
+def test_a_checkpoint_with_arrays_passes_from_process_to_process():
+    """fairseq reads what rank 0 sends by torch.load, which refuses numpy's arrays."""
+    sent = io.BytesIO()
+    torch.save({"counts": np.arange(3)}, sent)
+    sent.seek(0)
+    got = distributed_utils.torch.load(sent, map_location="cpu")
+    assert got["counts"].tolist() == [0, 1, 2]
