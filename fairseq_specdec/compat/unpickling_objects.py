@@ -110,6 +110,17 @@ def _encode(text: Any, codec: Any) -> bytes:
     return str(text).encode("latin1")
 
 
+def _size(numbers: Any) -> torch.Size:
+    sound = type(numbers) in (tuple, list) and all(type(n) is int and n >= 0 for n in numbers)
+    require(sound, "an odd size")
+    return torch.Size(numbers)
+
+
+def _device(kind: Any, index: Any = 0) -> torch.device:
+    require(kind in ("cpu", "cuda") and type(index) is int and index >= 0, "an odd device")
+    return torch.device("cpu") if kind == "cpu" else torch.device(kind, index)
+
+
 def _dtype(name: Any, align: Any, copy: Any) -> Any:
     require(type(name) is str and align in (0, False) and copy in (1, True), "an odd dtype")
     require(re.fullmatch("b1|[iu][1248]|f[248]", name) is not None, f"arrays of {name!r}")
@@ -208,6 +219,7 @@ class Objects:
             "__builtin__.list": list,
             "__builtin__.long": int,
             **{f"torch.{name}Storage": StorageKind(dtype) for name, dtype in _DTYPES.items()},
+            **{str(dtype): dtype for dtype in _DTYPES.values()},
             "numpy.ndarray": Named("numpy.ndarray"),
         }
         self._calls: Dict[str, Callable[..., Any]] = {
@@ -215,6 +227,9 @@ class Objects:
             "collections.defaultdict": _defaultdict,
             "torch._utils._rebuild_tensor_v2": _tensor,
             "torch._utils._rebuild_parameter": _parameter,
+            # Of tensors that one process announces to others as it sends a checkpoint.
+            "torch.Size": _size,
+            "torch.device": _device,
             "_codecs.encode": _encode,
             "__builtin__.bytes": lambda: b"",
             "numpy.dtype": _dtype,
