@@ -129,6 +129,14 @@ def odd_objects():
         "a dtype that is no copy": call(bare_dtype, text("i8"), no, no),
         "numpy's scalar": call(
             named("numpy.core.multiarray", "scalar"), dtype(), bytes_of(bytes(8))),
+        "a negative size": call(named("torch", "Size"), plain((-1,))),
+        "a size of text": call(named("torch", "Size"), plain(("1",))),
+        "a size of true": call(named("torch", "Size"), plain((True,))),
+        "a size of an array": call(named("torch", "Size"), array()),
+        "a device of another kind": call(named("torch", "device"), text("meta")),
+        "a device by one word": call(named("torch", "device"), text("cuda:1")),
+        "a negative device": call(named("torch", "device"), text("cuda"), whole(-1)),
+        "a dtype of torch, called": call(named("torch", "float32")),
         "a DictConfig, called": call(CONFIG, plain({"a": 1})),
         "metadata of more fields": build(
             new(named("omegaconf.base", "Metadata")), dict_of(__x=one)),

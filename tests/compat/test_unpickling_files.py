@@ -193,6 +193,7 @@ def module():
     return {
         "model": state, "types": types, "parameter": parameter, "empty": torch.empty(0, 3),
         "scalar": torch.tensor(2.5), "counts": counts, "numbers": numbers,
+        "announced": [torch.Size([2, 3]), torch.device("cpu"), torch.device("cuda", 1), *kinds],
         "nested": (1, (2, (3, 4))), "args": argparse.Namespace(lr=[0.1]),
         "grad": torch.ones(2, requires_grad=True),
         "seen": collections.defaultdict(list, {1: [2]}), "long": ["x" * 70_000] * 300,
@@ -276,7 +277,8 @@ def test_tables_hold_known_instructions_and_objects_only():
     assert sorted(_objects()._calls) == [
         "__builtin__.bytes", "_codecs.encode", "collections.OrderedDict", "collections.defaultdict",
         "numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct", "numpy.dtype",
-        "torch._utils._rebuild_parameter", "torch._utils._rebuild_tensor_v2",
+        "torch.Size", "torch._utils._rebuild_parameter", "torch._utils._rebuild_tensor_v2",
+        "torch.device",
     ]  # fmt: skip
     assert len(_objects()._classes) == 10
 
