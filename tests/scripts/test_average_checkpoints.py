@@ -159,25 +159,23 @@ def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_pat
     assert sum(line.startswith("H-") for line in out.splitlines()) == 100
 
 
-def test_a_last_checkpoint_that_was_cut_off_is_replaced_by_the_newest(run_folder, caplog):
+def test_a_last_checkpoint_that_was_cut_off_is_replaced_by_the_newest(run_folder):
     last, newest = run_folder / "checkpoint_last.pt", run_folder / "checkpoint_1_1100.pt"
     whole = last.read_bytes()
-    caplog.set_level("INFO")
-    assert mend_checkpoint.main([str(run_folder)]) == 0
-    assert last.read_bytes() == whole and caplog.text == ""
+    assert mend_checkpoint.mend(run_folder) is None
+    assert last.read_bytes() == whole
     for size in (0, 1000, len(whole) - 1):
         last.write_bytes(whole[:size])
-        assert mend_checkpoint.main([str(run_folder)]) == 0
+        assert mend_checkpoint.mend(run_folder) == newest
         assert last.read_bytes() == newest.read_bytes()
-    assert "going on from checkpoint_1_1100.pt" in caplog.text
     newest.write_bytes(whole[:5000])
     last.write_bytes(b"")
-    assert mend_checkpoint.main([str(run_folder)]) == 0
+    assert mend_checkpoint.mend(run_folder) == run_folder / "checkpoint_1_1000.pt"
     assert last.read_bytes() == (run_folder / "checkpoint_1_1000.pt").read_bytes()
 
 
-def test_without_a_whole_checkpoint_the_remedy_is_named(tmp_path, caplog):
-    assert mend_checkpoint.main([str(tmp_path / "none")]) == 0
+def test_without_a_whole_checkpoint_the_remedy_is_named(tmp_path):
+    assert mend_checkpoint.mend(tmp_path / "none") is None
     (tmp_path / "checkpoint_last.pt").touch()
-    assert mend_checkpoint.main([str(tmp_path)]) == 1
-    assert "delete it to start anew" in caplog.text
+    with pytest.raises(ValueError, match="delete it to start anew"):
+        mend_checkpoint.mend(tmp_path)
