@@ -52,7 +52,7 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
-    package_data={"fairseq_specdec": ["py.typed", "demo/page.*", "trace/page.*"]},
+    package_data={"fairseq_specdec": ["py.typed", "demo/page.*", "trace/page.*", "trace/shared.*"]},
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
     python_requires=">=3.8,<3.14",
     # torch is not pinned: the right one depends on the card.

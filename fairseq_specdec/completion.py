@@ -114,7 +114,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterable[Any]:
 
 def _say_kinds(parser: argparse.ArgumentParser, shtab: Any) -> None:
     """Say which words have a known set of values, and which name files or folders."""
-    from .generation.strategies import DRAFTER_DTYPES, STRATEGIES
+    from .decoding.strategies import DRAFTER_DTYPES, STRATEGIES
 
     values = {
         "strategy": list(STRATEGIES),

@@ -19,8 +19,9 @@ from fairseq import checkpoint_utils
 import fairseq_specdec
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
-from fairseq_specdec.data.files import sha256, write_whole
-from fairseq_specdec.legacy.conversion import ConversionError, equal, to_project, to_released
+from fairseq_specdec.conversion import ConversionError, equal, to_project, to_released
+from fairseq_specdec.io.atomic import write_bytes
+from fairseq_specdec.io.provenance import sha256
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ def main(args: argparse.Namespace) -> None:
             raise ConversionError(
                 f"{args.output}: exists and holds something else; --force replaces it"
             )
-    write_whole(args.output, lambda stream: stream.write(content))
+    write_bytes(args.output, content)
     logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))
 
 

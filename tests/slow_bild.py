@@ -1,4 +1,4 @@
-"""Big Little Decoder as paper 003 writes it (Algorithm 1): one sentence, no cache, no batch."""
+"""Big Little Decoder as Kim et al. write it (Algorithm 1): one sentence, no cache, no batch."""
 
 from types import SimpleNamespace
 

@@ -15,8 +15,8 @@ from toy_early_exit import toy_early_exit
 from toy_translation import make_task, toy_attached_drafter, toy_drafter, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation.builder import build_generator
-from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.strategies import STRATEGIES
 
 
 class Toys(NamedTuple):
@@ -98,16 +98,24 @@ def flags(**changes):
 
 
 def make_generator(
-    case, args=None, models=None, lossless=True, release=False, extra=None, **settings
+    case,
+    args=None,
+    models=None,
+    lossless=True,
+    release=False,
+    extra=None,
+    overrides=None,
+    **settings,
 ):
-    """The generator of a case, built as the task builds it; its models are ``verifier.models``.
+    """The generator of a case, built as the task builds it; its models are ``models``.
 
     Args:
         case: one of ``cases()``.
         args: generation flags.
         models: the ensemble; the case's own verifier if left out.
         lossless: with the flags that make it so, else with the others.
-        release, extra: as for ``build_generator``.
+        release, extra, overrides: as for ``build_generator``; whole drafts, however many rows,
+            unless there is a ``draft_budget``.
         settings: more decoding flags.
     """
     own = toys(case)
@@ -115,7 +123,8 @@ def make_generator(
     if own.drafter is not None:
         given["drafter_path"] = __file__  # any file: `load` reads none
     words = make_task().tgt_dict
-    generator = build_generator(
+    overrides = overrides or Overrides()
+    return build_generator(
         models or [own.verifier()],
         words,
         words,
@@ -124,16 +133,13 @@ def make_generator(
         load=lambda *_: copy.deepcopy(own.drafter()),
         release=release,
         extra=extra,
+        overrides=overrides._replace(always_draft="draft_budget" not in settings),
     )
-    if "draft_budget" not in settings:  # whole drafts, however many rows
-        generator.spare_rows, generator.gives_up = None, False
-    return generator
 
 
 def decode(generator, sample, prefix=None):
     """Hypotheses of a batch."""
-    models = generator.verifier.models
-    return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)]
+    return [h[0] for h in generator.generate(generator.models, sample, prefix_tokens=prefix)]
 
 
 def stock(models, sample, args, prefix=None, extra=None):

@@ -18,7 +18,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.models.attached_drafter import AttachedDrafter
 from fairseq_specdec.models.spec_drafter import SpecDrafter
-from fairseq_specdec.models.verifier_states import spread_layers
+from fairseq_specdec.models.verifier_states import layers_at_thirds
 
 PAD, EOS = 1, 2
 WORDS = 24
@@ -183,7 +183,7 @@ def toy_attached_drafter(shape="post_norm", block_size=4, updates=250, **setting
     torch.manual_seed(5)
     arch = "attached_drafter_tiny"
     verifier = toy_model(shape)
-    layers = ",".join(map(str, spread_layers(len(verifier.decoder.layers))))
+    layers = ",".join(map(str, layers_at_thirds(len(verifier.decoder.layers))))
     chosen = {"arch": arch, "block_size": block_size, "dropout": 0.0, "read_layers": layers}
     chosen.update(encoder_embed_dim=32, encoder_attention_heads=4)
     args = Namespace(**dict(chosen, **settings))

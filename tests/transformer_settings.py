@@ -25,7 +25,8 @@ from fairseq.sequence_generator import EnsembleModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import get_available_activation_fns
 
-from fairseq_specdec.verifier.verifier import Verifier
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.verifier import Verifier
 
 PAD, EOS = 1, 2
 SOURCES = torch.tensor([[PAD, PAD, 7, 9, EOS], [5, 8, 4, 6, EOS]])
@@ -204,9 +205,10 @@ def by_stock(model):
 def by_engine(model):
     """The same in one pass of the engine."""
     verifier = Verifier([model])
-    verifier.start(verifier.encode(batch()), TARGETS.size(1), TARGETS.size(1))
-    rows = TARGETS.size(0)
-    return verifier.score(TARGETS, torch.zeros(rows, dtype=torch.long), [0] * rows)
+    rows, width = TARGETS.shape
+    session = verifier.open(verifier.encode(batch()), width, width)
+    layout = Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, width)
+    return session.score(TARGETS, layout).dense()
 
 
 READERS = (transformer_layer, transformer_encoder, transformer_decoder, transformer_base)

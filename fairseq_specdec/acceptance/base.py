@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Sequence
 
 import torch
 from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
 
 
 class Acceptance(NamedTuple):
@@ -13,8 +16,7 @@ class Acceptance(NamedTuple):
 
     Attributes:
         counts: long [B], accepted draft tokens of each row (0 .. length of its draft).
-        next_token: long [B], the verifier's own token behind the accepted ones. After a fully
-            accepted block it is a free, additional token.
+        next_token: long [B], the bonus token: the verifier's own after the accepted ones.
     """
 
     counts: Tensor
@@ -26,12 +28,12 @@ class AcceptanceRule:
 
     Class attributes:
         lossless: the output equals what the verifier alone would have produced.
-        any_draft: what comes out, or its distribution, does not depend on what is drafted.
-        needs_draft_probabilities: the rule asks for ``draft_log_probs``.
+        draft_independent: what comes out, or its distribution, does not depend on what is drafted.
+        needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
     """
 
     lossless = False
-    any_draft = False
+    draft_independent = False
     needs_draft_probabilities = False
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
@@ -44,25 +46,13 @@ class AcceptanceRule:
             ValueError: the rule makes no sense for such tokens.
         """
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        """Judge a block of drafts.
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        """Judge a chain of draft tokens.
 
         Args:
-            draft: long [B, K], draft tokens, anything behind a row's length.
-            lengths: long [B], draft tokens of each row.
-            log_probs: float [B, K+1, V], the verifier's log-probabilities at each position,
-                given the draft tokens before it, with every decoding constraint applied
-                (forbidden tokens are -inf).
-            best: long [B, K+1], the verifier's choice at each position.
-            draft_log_probs: float [B, K, V], the distributions that the draft tokens were drawn
-                from; None where the drafter gives none.
+            draft: K draft tokens a row.
+            scores: the verifier's, of K + 1 entries, each given the draft tokens before it, with
+                every decoding constraint applied (forbidden tokens have -inf).
         """
         raise NotImplementedError
 
@@ -76,7 +66,7 @@ def leading(kept: Tensor, lengths: Tensor) -> Tensor:
 
     Returns:
         long [B], the number of kept tokens before the first one that is not (the bifurcation
-        position of paper 000, equation 7).
+        position of Ge et al. 2022, equation 7).
     """
     columns = torch.arange(kept.size(1), device=kept.device)
     kept = kept & (columns < lengths.unsqueeze(1))

@@ -9,6 +9,9 @@ from typing import List, Optional, Sequence
 import torch
 from torch import Tensor
 
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
+
 from .base import Acceptance, AcceptanceRule, judged
 
 # What fairseq itself puts into every dictionary; fairseq-preprocess pads it to a multiple of 8.
@@ -61,21 +64,14 @@ class DistanceRule(AcceptanceRule):
         # Double: integers stay exact far beyond any vocabulary.
         self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
         if self.values is None:
             raise ValueError("--accept-epsilon: no vocabulary was read")
-        if self.values.device != draft.device:
-            self.values = self.values.to(draft.device)
-        width = draft.size(1)
-        choice = best[:, :width]
+        tokens = draft.tokens
+        values = self.values.to(tokens.device)
+        best = scores.best()
+        choice = best[:, :-1]
         # A distance to or from NaN is NaN, which is not small.
-        near = (self.values[draft] - self.values[choice]).abs() <= self.epsilon
-        own = log_probs[:, :width].gather(2, draft.unsqueeze(2)).squeeze(2)
-        return judged((near & (own > float("-inf"))) | (draft == choice), lengths, best)
+        near = (values[tokens] - values[choice]).abs() <= self.epsilon
+        possible = scores.gap(tokens) < float("inf")
+        return judged((near & possible) | (tokens == choice), draft.sizes, best)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
-from torch import Tensor
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, judged
 
 
 class ExactRule(AcceptanceRule):
-    """Top-1 match: paper 000, equations (5) and (7); paper 001, section 3.
+    """Top-1 match (Ge et al. 2022, equations 5 and 7; Stern et al. 2018, section 3).
 
     Whatever is drafted, the output is the verifier's greedy output.
     """
 
     lossless = True
-    any_draft = True
+    draft_independent = True
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        return judged(draft == best[:, :-1], lengths, best)
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        best = scores.best()
+        return judged(draft.tokens == best[:, :-1], draft.sizes, best)

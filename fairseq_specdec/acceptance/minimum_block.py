@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Sequence
 
 import torch
-from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, leading
 
@@ -30,27 +32,19 @@ class MinimumBlockRule(AcceptanceRule):
         self.rule = rule
         self.minimum = minimum
         self.lossless = rule.lossless and minimum == 1
-        self.any_draft = rule.any_draft and minimum == 1
+        self.draft_independent = rule.draft_independent and minimum == 1
         self.needs_draft_probabilities = rule.needs_draft_probabilities
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        verdict = self.rule.accept(draft, lengths, log_probs, best, draft_log_probs)
-        width = draft.size(1)
-        if self.minimum == 1 or width == 0:
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        verdict = self.rule.accept(draft, scores)
+        if self.minimum == 1 or draft.width == 0:
             return verdict
-        own = log_probs[:, :width].gather(2, draft.unsqueeze(2)).squeeze(2)
-        forced = leading(own > float("-inf"), lengths).clamp(max=self.minimum - 1)
+        possible = scores.gap(draft.tokens) < float("inf")
+        forced = leading(possible, draft.sizes).clamp(max=self.minimum - 1)
         counts = torch.maximum(verdict.counts, forced)
-        own_token = best.gather(1, counts.unsqueeze(1)).squeeze(1)
+        own_token = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
         next_token = torch.where(counts == verdict.counts, verdict.next_token, own_token)
         return Acceptance(counts, next_token)

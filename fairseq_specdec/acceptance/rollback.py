@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Optional
 
 import torch
-from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, judged
 from .sampling import Sampler
 
 
 class RollbackRule(AcceptanceRule):
-    """The rollback policy of Big Little Decoder: paper 003, section 3.4 and equation (3).
+    """The rollback policy of Big Little Decoder (Kim et al. 2023, section 3.4 and equation 3).
 
     The distance d is the cross-entropy between the small model's token and the big model's
     distribution (section 4.1), -log p_big(token) in nats. At the first pending token whose distance
-    exceeds ``alpha_rb``, that token and all behind it are dropped and the big model's own token
+    exceeds ``alpha_rb``, that token and all after it are dropped and the big model's own token
     stands in its place; where there is none, the big model's next token is appended (Algorithm 1,
     lines 10 to 16). A token that is forbidden (log-probability -inf) is dropped at any threshold.
 
@@ -38,19 +40,12 @@ class RollbackRule(AcceptanceRule):
         self.alpha_rb = alpha_rb
         self.sampler = sampler
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        own = log_probs[:, : draft.size(1)].gather(2, draft.unsqueeze(2)).squeeze(2)
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        own = scores.of(draft.tokens)
         kept = (-own <= self.alpha_rb) & (own > float("-inf"))
-        verdict = judged(kept, lengths, best)
+        verdict = judged(kept, draft.sizes, scores.best())
         if self.sampler is None:
             return verdict
-        rows = torch.arange(draft.size(0), device=draft.device)
-        decisive = log_probs[rows, verdict.counts]
+        rows = torch.arange(own.size(0), device=own.device)
+        decisive = scores.dense()[rows, verdict.counts]
         return verdict._replace(next_token=self.sampler.draw(self.sampler.warp(decisive)))

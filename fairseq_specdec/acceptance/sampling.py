@@ -7,6 +7,9 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
+
 from .base import Acceptance, AcceptanceRule, leading
 
 
@@ -91,7 +94,7 @@ class SamplingRule(AcceptanceRule):
     """Speculative sampling: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.
 
     A draft token x, drawn from q, is kept with probability min(1, p(x) / q(x)). The first rejected
-    one is replaced by a token drawn from the normalised positive part of p - q; behind a draft that
+    one is replaced by a token drawn from the normalised positive part of p - q; after a draft that
     was kept whole, a token is drawn from p. What comes out is distributed as p, whatever q is.
 
     Args:
@@ -100,38 +103,31 @@ class SamplingRule(AcceptanceRule):
 
     # The distribution is the verifier's; no single output is.
     lossless = False
-    any_draft = True
+    draft_independent = True
     needs_draft_probabilities = True
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        """As the base class says; ``best`` plays no part.
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        """As the base class says.
 
         Raises:
             ValueError: there is a draft, and not the distributions that it was drawn from.
         """
-        width = draft.size(1)
-        p = self.sampler.warp(log_probs)
+        width, lengths = draft.width, draft.sizes
+        p = self.sampler.warp(scores.dense())
         if width == 0:
             return Acceptance(torch.zeros_like(lengths), self.sampler.draw(p[:, 0]))
-        if draft_log_probs is None:
+        if draft.log_probs is None:
             raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
-        q = draft_log_probs.exp()
-        at = draft.unsqueeze(2)
+        q = draft.log_probs.exp()
+        at = draft.tokens.unsqueeze(2)
         own, drawn = p[:, :width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)
         # u < p / q without the division; a token that the verifier forbids has p = 0.
         counts = leading(self.sampler.uniform(drawn) * drawn < own, lengths)
 
-        rows = torch.arange(draft.size(0), device=draft.device)
+        rows = torch.arange(p.size(0), device=p.device)
         verdict = p[rows, counts]
         rejected = (counts < lengths).unsqueeze(1)
         guess = q[rows, counts.clamp(max=width - 1)].masked_fill(~rejected, 0.0)

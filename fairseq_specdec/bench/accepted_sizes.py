@@ -114,7 +114,7 @@ def tilted_to(weights: Sequence[float], mean: float, length: int, flag: str) -> 
     return _reaching(lambda slope: _tilted(weights, slope), STEEPEST, mean, length, flag)
 
 
-def alike(largest: int, mean: float, length: int, flag: str) -> List[float]:
+def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> List[float]:
     """Shares of the sizes 1 .. ``largest`` if every draft token is right with one probability p,
     whatever came before, and p such that ``mean_emitted`` is ``mean`` (the capped geometric
     distribution; arguments as for ``tilted_to``).

@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_specdec.progress import bar, logs_above
+from fairseq_specdec.io import provenance
+from fairseq_specdec.io.progress import bar, logs_above
 
 from . import (
     by_sentence,
     energy,
     figures,
+    machine,
     memory,
+    outputs,
     peers,
-    plots,
-    provenance,
     replay_cli,
     session,
     tables,
     threads,
 )
-from .outputs import write_bytes, write_json, write_text
-from .page import page
 from .resume import continued
 from .session import Session
 from .systems import Plan, build_stock, lossless, reference_key
@@ -58,7 +56,7 @@ class Bench:
         self.texts = Texts(self.workload.task, asked.config)
         self.beam, self.greedy = (self.systems[asked.beams.index(width)] for width in (5, 1))
         self.run: Dict[str, Any] = {
-            "provenance": provenance.record(
+            "provenance": machine.record(
                 "specdec-bench",
                 self.words,
                 self._checkpoints(),
@@ -225,16 +223,7 @@ class Bench:
 
     def write(self) -> None:
         """Write the files asked for, with what is known so far."""
-        args = self.asked.args
-        if args.json:
-            write_json(args.json, self.run)
-        if args.markdown:
-            write_text(args.markdown, self.markdown())
-        pictures = plots.draw(self.run) if args.plots or args.html else []
-        for picture in pictures if args.plots else []:
-            write_bytes(os.path.join(args.plots, picture.name + ".png"), picture.png)
-        if args.html:
-            write_text(args.html, page(self.run, pictures))
+        outputs.write(self.asked.args, self.run, self.markdown())
 
     def markdown(self) -> str:
         """The tables, what their columns mean, and what they were measured on."""
@@ -252,7 +241,7 @@ class Bench:
         parts += [f"WARNING: {text}" for text in self.run["warnings"]]
         parts.append("\n".join(f"- {line}" for line in tables.legend(self.run)))
         facts = self.run["provenance"]
-        parts.append(f"{provenance.line(facts)}\n\n    {facts['command']}")
+        parts.append(f"{machine.line(facts)}\n\n    {facts['command']}")
         return "\n\n".join(parts) + "\n"
 
 

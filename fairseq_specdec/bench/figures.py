@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from fairseq_specdec.generation.stats import SECTIONS
+from fairseq_specdec.decoding.stats import SECTIONS
 
 from .report import figures as common_figures
 from .timing import System
 
-# Strategies whose steps are those of paper 003, Algorithm 1.
+# Strategies whose steps are those of Kim et al. 2023, Algorithm 1.
 BIG_LITTLE = ("bild", "bild-early-exit")
 
 
@@ -140,7 +140,7 @@ def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def edit_ratios(system: System, data: Any) -> List[float]:
-    """Edit distance of each sentence's source and output over the source's length (paper 000,
+    """Edit distance of each sentence's source and output over the source's length (Ge et al. 2022,
     Figure 5), </s> left out, in the order of decoding.
 
     Source and target must share a dictionary.

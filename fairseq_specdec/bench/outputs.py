@@ -1,13 +1,14 @@
-"""Result files: whole or absent."""
+"""Result files: their names are checked first, and each is whole or absent."""
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict
 
-from fairseq_specdec.data.files import write_whole
+from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 
+from . import plots
+from .page import page
 from .workload import BenchError
 
 FILES = ("json", "markdown", "html")
@@ -37,17 +38,26 @@ def check(args: Any) -> None:
             raise BenchError(f"--{flag} {path}: {folder} is no folder that can be written to")
 
 
-def write_text(path: str, text: str) -> None:
-    """Write a text file as ``write_bytes`` does."""
-    write_bytes(path, text.encode("utf-8"))
+def write(args: Any, run: Dict[str, Any], markdown: str, replay: bool = False) -> None:
+    """Write the files asked for, with what is known so far; their folders are made.
 
-
-def write_bytes(path: str, content: bytes) -> None:
-    """Write a file through a temporary name; its folder is made if need be."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    write_whole(path, lambda stream: stream.write(content))
-
-
-def write_json(path: str, value: Dict[str, Any]) -> None:
-    """Write ``value`` as JSON, its keys in the order that they have."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    Args:
+        args: the command line.
+        run: what ``--json`` holds.
+        markdown: what ``--markdown`` holds.
+        replay: whether the run is a replay, which its pictures' names and captions say.
+    """
+    if args.json:
+        write_json(args.json, run, make_folder=True)
+    if args.markdown:
+        write_text(args.markdown, markdown, make_folder=True)
+    pictures = plots.draw(run) if args.plots or args.html else []
+    if replay:
+        pictures = [
+            each._replace(name=f"replay_{each.name}", caption=f"Replay. {each.caption}")
+            for each in pictures
+        ]
+    for each in pictures if args.plots else []:
+        write_bytes(os.path.join(args.plots, each.name + ".png"), each.png, make_folder=True)
+    if args.html:
+        write_text(args.html, page(run, pictures), make_folder=True)

@@ -41,17 +41,17 @@ class Size(NamedTuple):
 
 SIZES: Dict[str, Size] = {
     "base": Size(
-        "Transformer-base, 6+6 layers (paper 004, 4.1)", (6, 6), 512, 2048, 8, "spec_drafter_base"
+        "Transformer-base, 6+6 layers (Xia et al., 4.1)", (6, 6), 512, 2048, 8, "spec_drafter_base"
     ),
     "12+2": Size(
-        "12+2 layers, 512 wide (paper 004, Table 1)", (12, 2), 512, 2048, 8, "spec_drafter_base"
+        "12+2 layers, 512 wide (Xia et al., Table 1)", (12, 2), 512, 2048, 8, "spec_drafter_base"
     ),
     "big": Size(
-        "Transformer-big, 6+6 layers (paper 000, Table 8)", (6, 6), 1024, 4096, 16,
+        "Transformer-big, 6+6 layers (Ge et al., Table 8)", (6, 6), 1024, 4096, 16,
         "nar_drafter_big",
     ),
     "gec": Size(
-        "Transformer-big for error correction, 6+6 layers (paper 000, 3.1)", (6, 6), 1024, 4096,
+        "Transformer-big for error correction, 6+6 layers (Ge et al., 3.1)", (6, 6), 1024, 4096,
         16, None,
     ),
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_specdec.generation.stats import SECTIONS
+from fairseq_specdec.decoding.stats import SECTIONS
 
 from . import sweep_plots
 from .canvas import Picture, figure_of, legend, look, plain, png, require
@@ -43,7 +43,7 @@ def _names(run: Dict[str, Any]) -> List[str]:
 
 
 def latency_and_throughput(run: Dict[str, Any]) -> Optional[Picture]:
-    """A line a system, a point a batch size (paper 004, Figure 5); None for one batch size."""
+    """A line a system, a point a batch size (Xia et al., Figure 5); None for one batch size."""
     if len(run["runs"]) < 2:
         return None
     figure, (axes,) = figure_of()
@@ -60,7 +60,7 @@ def latency_and_throughput(run: Dict[str, Any]) -> Optional[Picture]:
 
 
 def speed_by_batch(run: Dict[str, Any]) -> Optional[Picture]:
-    """A line a system over batch sizes, against stock beam 5 at the largest (paper 000, Figures 6
+    """A line a system over batch sizes, against stock beam 5 at the largest (Ge et al., Figures 6
     and 7); None for one batch size."""
     if len(run["runs"]) < 2:
         return None
@@ -86,8 +86,8 @@ def speed_by_batch(run: Dict[str, Any]) -> Optional[Picture]:
 
 
 def speed_up_distribution(run: Dict[str, Any]) -> Optional[Picture]:
-    """How many sentences are how many times faster than with beam 5 (paper 000, Figure 8; paper
-    004, Figure 6); None without a run at batch size 1."""
+    """How many sentences are how many times faster than with beam 5 (Ge et al., Figure 8; Xia et
+    al., Figure 6); None without a run at batch size 1."""
     speed_ups = [part["speed_ups"] for part in run["runs"] if part["speed_ups"]]
     if not speed_ups:
         return None
@@ -116,7 +116,7 @@ def speed_up_distribution(run: Dict[str, Any]) -> Optional[Picture]:
 
 
 def speed_up_by_edits(run: Dict[str, Any]) -> Optional[Picture]:
-    """A point a sentence for input copying (paper 000, Figure 5); None without such a system."""
+    """A point a sentence for input copying (Ge et al., Figure 5); None without such a system."""
     found = {
         name: (points["edit_ratio"], points["speed_up"])
         for part in run["runs"]

@@ -18,14 +18,14 @@ from fairseq import checkpoint_utils
 from sacremoses import MosesDetokenizer
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation.strategies import DRAFTER_DTYPES
+from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
+from fairseq_specdec.engine.eager.linear import computes_in_bf16
+from fairseq_specdec.io.atomic import write_json
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
-from fairseq_specdec.verifier.linear import computes_in_bf16
 
-from . import provenance, report
-from .outputs import write_json
+from . import machine, report
 from .timing import System, ours, run_paired, stock
-from .workload import batches_of, spread
+from .workload import batches_of, every_nth
 
 
 class Pair(NamedTuple):
@@ -75,7 +75,7 @@ def load(pair: Pair, limit: Optional[int], batch_size: int) -> Loaded:
         model.eval()
     task.load_dataset("test")
     data = task.dataset("test")
-    order = spread([int(i) for i in data.ordered_indices()], limit)
+    order = every_nth([int(i) for i in data.ordered_indices()], limit)
     return Loaded(task, models, batches_of(data, order, batch_size))
 
 
@@ -258,10 +258,10 @@ def main(arguments: Optional[List[str]] = None) -> None:
         except FileNotFoundError as error:
             raise SystemExit(str(error)) from error
         results.append(result)
-    facts = dict(provenance.settings(), drafter_dtype=dtype)
+    facts = dict(machine.settings(), drafter_dtype=dtype)
     say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
     if options.json:
-        write_json(options.json, {"settings": facts, "results": results})
+        write_json(options.json, {"settings": facts, "results": results}, make_folder=True)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,18 @@ verification of k+1 positions, the rule's own arithmetic, rollback of the caches
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.acceptance.base import Acceptance
-from fairseq_specdec.drafters import Drafter, InputCopyDrafter
-from fairseq_specdec.drafters.base import Draft
+from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
+from fairseq_specdec.drafting.input_copy import InputCopySession
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.scores import Scores
 
 NOTICE = (
     "REPLAY: the models have random weights, and how many tokens each iteration keeps is drawn "
@@ -55,7 +58,7 @@ class Script:
 
     @property
     def now(self) -> List[int]:
-        """Tokens that this iteration emits, row by row; 1 behind the end of a row's list."""
+        """Tokens that this iteration emits, row by row; 1 after the end of a row's list."""
         lists = (self.sizes[row] for row in self.rows)
         return [each[self.done - 1] if self.done <= len(each) else 1 for each in lists]
 
@@ -70,31 +73,41 @@ class ReplayedDrafter(Drafter):
         filler: an ordinary token.
     """
 
+    adaptive = False  # the script decides, and counts every iteration
+
     def __init__(self, drafter: Drafter, script: Script, eos: int, filler: int) -> None:
         self.drafter = drafter
         self.script = script
         self.eos, self.filler = eos, filler
         self.read_layers = drafter.read_layers
-        self.adaptive = False  # the script decides, and counts every iteration
 
-    def start(self, net_input: Dict[str, Any], max_len: int, encoder_out: Dict[str, Any]) -> None:
-        self.drafter.start(net_input, max_len, encoder_out)
+    def prepare(self, verifier: Any) -> None:
+        self.drafter.prepare(verifier)
 
-    def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
-        self.script.step(host_lengths)
-        draft = self.drafter.propose(tokens, lengths, host_lengths)
-        harmless = draft.tokens.masked_fill(draft.tokens == self.eos, self.filler)
-        return draft._replace(tokens=harmless)
+    def open(self, source: Source) -> DraftSession:
+        return _ReplayedSession(self, self.drafter.open(source))
 
-    def observe(self, states: Tensor, sizes: Tensor) -> None:
-        self.drafter.observe(states, sizes)
 
-    def prune(self, keep: Tensor, host_keep: List[int]) -> None:
-        self.script.keep(host_keep)
-        self.drafter.prune(keep, host_keep)
+class _ReplayedSession(DraftSession):
+    def __init__(self, settings: ReplayedDrafter, session: DraftSession) -> None:
+        self.settings = settings
+        self.session = session
 
-    def refresh(self) -> None:
-        self.drafter.refresh()
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        self.settings.script.step(hypotheses.lengths_cpu)
+        tree = self.session.propose(hypotheses, budget)
+        ended = tree.tokens == self.settings.eos
+        return tree._replace(tokens=tree.tokens.masked_fill(ended, self.settings.filler))
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        self.session.commit(sizes, hidden_states)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.settings.script.keep(rows_cpu)
+        self.session.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        self.session.close()
 
 
 class AlignedCopy(InputCopyDrafter):
@@ -103,14 +116,15 @@ class AlignedCopy(InputCopyDrafter):
     The suffix search runs too, and its result is not used: no suffix of a random output occurs.
     """
 
-    def propose(self, tokens: Tensor, lengths: Tensor, host_lengths: List[int]) -> Draft:
-        super().propose(tokens, lengths, host_lengths)
-        width = max(0, self.source.size(1) - 1 - min(host_lengths))
-        if self.longest is not None:
-            width = min(width, self.longest)
-        at = (lengths + 1).unsqueeze(1) + torch.arange(width, device=tokens.device)
-        left = (self.source_end - 1 - lengths).clamp(min=0, max=width)
-        return Draft(self.source.gather(1, at.clamp(max=self.source.size(1) - 1)), left)
+    def open(self, source: Source) -> DraftSession:
+        return _AlignedSession(self, source.net_input["src_tokens"])
+
+
+class _AlignedSession(InputCopySession):
+    def _continuation(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
+        super()._continuation(hypotheses)
+        begin = hypotheses.lengths + 1
+        return begin < self.source_end, begin
 
 
 class ReplayedRule(AcceptanceRule):
@@ -129,21 +143,14 @@ class ReplayedRule(AcceptanceRule):
         self.eos, self.filler = eos, filler
         self.needs_draft_probabilities = rule.needs_draft_probabilities
 
-    def accept(
-        self,
-        draft: Tensor,
-        lengths: Tensor,
-        log_probs: Tensor,
-        best: Tensor,
-        draft_log_probs: Optional[Tensor] = None,
-    ) -> Acceptance:
-        self.rule.accept(draft, lengths, log_probs, best, draft_log_probs)
-        script = self.script
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        self.rule.accept(draft, scores)
+        script, sizes = self.script, draft.sizes
         left = [script.length - have - 1 for have in script.have]  # draft tokens before </s>
         planned = [min(size - 1, most) for size, most in zip(script.now, left)]
-        both = torch.tensor([planned, left], device=lengths.device)
-        counts = torch.minimum(both[0], lengths)
-        chosen = best.gather(1, counts.unsqueeze(1)).squeeze(1)
+        both = torch.tensor([planned, left], device=sizes.device)
+        counts = torch.minimum(both[0], sizes)
+        chosen = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
         chosen = chosen.masked_fill(chosen == self.eos, self.filler)
         return Acceptance(counts, chosen.masked_fill(counts == both[1], self.eos))
 
@@ -152,15 +159,11 @@ class Replay:
     """A generator of this project's whose acceptance follows a script.
 
     Args:
-        generator: from ``build_generator``; its drafter and rule are wrapped.
+        generator: built with a ``ReplayedDrafter`` and a ``ReplayedRule`` of the same script.
         script: followed.
-        filler: an ordinary token.
     """
 
-    def __init__(self, generator: Any, script: Script, filler: int) -> None:
-        eos = generator.policy.eos
-        generator.drafter = ReplayedDrafter(generator.drafter, script, eos, filler)
-        generator.rule = ReplayedRule(generator.rule, script, eos, filler)
+    def __init__(self, generator: Any, script: Script) -> None:
         self.generator = generator
         self.script = script
 

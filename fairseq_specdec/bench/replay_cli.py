@@ -12,27 +12,25 @@ import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.drafters import Drafter, NarBlockDrafter, NoDrafter
-from fairseq_specdec.generation.builder import build_generator
-from fairseq_specdec.generation.stats import DecodingStats
-from fairseq_specdec.generation.strategies import DRAFTER_DTYPES, STRATEGIES, follow
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES, STRATEGIES
+from fairseq_specdec.drafting import Drafter, DraftOptions, NarBlockDrafter, NoDrafter
 
 from . import (
     accepted_sizes,
     energy,
     figures,
+    machine,
     memory,
+    outputs,
     paper_sizes,
     peers,
-    plots,
-    provenance,
     tables,
     threads,
 )
-from .outputs import write_bytes, write_json, write_text
-from .page import page
 from .peer_process import PeerSystem
-from .replay import NOTICE, AlignedCopy, Replay, Script
+from .replay import NOTICE, AlignedCopy, Replay, ReplayedDrafter, ReplayedRule, Script
 from .replay_flags import BLOCK_ROWS, Asked, read
 from .systems import Plan
 from .timing import System, generation_flags, run_paired, stock
@@ -74,7 +72,7 @@ class ReplayBench:
         self.systems = self._systems()
         self.run: Dict[str, Any] = {
             "replay": self._described(),
-            "provenance": provenance.record(
+            "provenance": machine.record(
                 "specdec-bench", words, [], asked.cuda, peers.versions(self.systems)
             ),
             "settings": {key: value for key, value in vars(args).items() if value is not None},
@@ -104,7 +102,7 @@ class ReplayBench:
             "acceptance": found,
         }
 
-    def _drafter(self, strategy: str, stats: DecodingStats) -> Drafter:
+    def _drafter(self, strategy: str) -> Drafter:
         words = self.models.task.target_dictionary
         args = self.asked.args
         if strategy == "greedy":
@@ -115,34 +113,36 @@ class ReplayBench:
             self._block_drafter = self.models.drafter(
                 str(self.asked.arch), args.block_size, args.bidirectional_prefix
             )
-        drafter = NarBlockDrafter(
-            self._block_drafter,
+        options = DraftOptions(
             args.block_size,
             words.pad(),
-            stats.stopwatch,
-            DRAFTER_DTYPES[args.drafter_dtype],
+            words.eos(),
+            dtype=DRAFTER_DTYPES[args.drafter_dtype],
             release=self.alone is not None,
         )
-        follow(drafter, self.models.verifier)
-        return drafter
+        return NarBlockDrafter(self._block_drafter, options)
 
     def _ours(self, strategy: str) -> System:
         words = self.models.task.target_dictionary
         stats = DecodingStats()
+        script = Script(dict(enumerate(self.sizes[strategy])), self.asked.args.length)
+        rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
+        scripted = (script, words.eos(), words.nspecial)
         generator = build_generator(
             [self.models.verifier],
             words,
             words,
             generation_flags(beam=1),
             decoding_settings(),
-            drafter=self._drafter(strategy, stats),
             stats=stats,
             release=self.alone is not None,
+            overrides=Overrides(
+                ReplayedDrafter(self._drafter(strategy), *scripted),
+                ReplayedRule(rule, *scripted),
+                strategy,
+            ),
         )
-        generator.strategy = strategy
-        generator.rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
-        script = Script(dict(enumerate(self.sizes[strategy])), self.asked.args.length)
-        replay = Replay(generator, script, words.nspecial)
+        replay = Replay(generator, script)
         return System(f"{strategy} (replay)", replay, [self.models.verifier], stats)
 
     def _peers(self) -> List[System]:
@@ -248,22 +248,12 @@ class ReplayBench:
         parts += [tables.markdown(tables.TIME, part["rows"])]
         parts += [f"WARNING: {text}" for text in self.run["warnings"]]
         parts.append("\n".join(f"- {line}" for line in tables.legend(self.run)))
-        parts.append(f"{provenance.line(facts)}\n\n    {facts['command']}")
+        parts.append(f"{machine.line(facts)}\n\n    {facts['command']}")
         return "\n\n".join(parts) + "\n"
 
     def write(self) -> None:
         """Write the files asked for."""
-        args = self.asked.args
-        if args.json:
-            write_json(args.json, self.run)
-        if args.markdown:
-            write_text(args.markdown, self.markdown())
-        pictures = plots.draw(self.run) if args.plots or args.html else []
-        pictures = [p._replace(caption=f"Replay. {p.caption}") for p in pictures]
-        for picture in pictures if args.plots else []:
-            write_bytes(os.path.join(args.plots, f"replay_{picture.name}.png"), picture.png)
-        if args.html:
-            write_text(args.html, page(self.run, pictures))
+        outputs.write(self.asked.args, self.run, self.markdown(), replay=True)
 
 
 def main(words: Sequence[str], say: Any) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the drafters' architectures)
-from fairseq_specdec.generation.strategies import DRAFTER_DTYPES
+from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 
 from . import accepted_sizes, outputs, paper_sizes, peers, plots
 from .replay import NOTICE
@@ -54,7 +54,7 @@ def get_parser() -> argparse.ArgumentParser:
         type=float,
         metavar="TOK",
         help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
-        "verifier's own included (Tok. in the papers: 8.23 in paper 004, Table 2); sizes are "
+        "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
         "drawn as if every draft token were right with one probability, unless another flag gives "
         "their distribution; one of the three is required by these rows (default: none)",
     )
@@ -199,12 +199,12 @@ def _block_weights(args: argparse.Namespace) -> Any:
         if mean is None:
             mean, flag = accepted_sizes.mean_size(weights), f"{flag_from}: mean"
     elif mean is not None:
-        weights = accepted_sizes.alike(largest, mean, args.length, flag)
+        weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
         return weights, f"every draft token right alike, {mean:g} tokens an iteration asked"
     else:
         raise BenchError(
             "--mean-accepted: gad and gad++ need it, or --accepted or --accepted-from; 8.23 is "
-            "what paper 004, Table 2 has for a block size of 25"
+            "what Xia et al. 2023, Table 2 has for a block size of 25"
         )
     if mean is not None:
         weights = accepted_sizes.tilted_to(weights, mean, args.length, flag)
@@ -267,7 +267,7 @@ def read(words: Sequence[str]) -> Asked:
             "--mean-copied: the iad row needs it, and no other does; give both or neither"
         )
     if args.mean_copied is not None:
-        weights["iad"] = accepted_sizes.alike(
+        weights["iad"] = accepted_sizes.constant_acceptance(
             args.length, args.mean_copied, args.length, "--mean-copied"
         )
         shapes["iad"] = (

@@ -86,7 +86,7 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 def trace(system: System, number: int, dictionary: Any) -> List[str]:
     """A sentence iteration by iteration: the draft, and what the verifier made of it.
 
-    Accepted draft tokens stand before the bar; behind it the verifier's own token.
+    Accepted draft tokens stand before the bar; after it the verifier's own token.
     """
     lines = []
     parts = system.history[number]

@@ -40,8 +40,8 @@ def _lines(rows: List[Dict[str, Any]], first: str) -> Dict[str, List[Dict[str, A
 
 
 def _over_a_flag(rows: List[Dict[str, Any]], first: str) -> Any:
-    """Speed, tokens an iteration and BLEU over the values of a flag (paper 000, Tables 6 and 7;
-    paper 004, Tables 3 and 4)."""
+    """Speed, tokens an iteration and BLEU over the values of a flag (Ge et al., Tables 6 and 7;
+    Xia et al. 2023, Tables 3 and 4)."""
     shown = [
         (key, label)
         for key, label in (
@@ -67,7 +67,7 @@ def _over_a_flag(rows: List[Dict[str, Any]], first: str) -> Any:
 
 def _trade_off(rows: List[Dict[str, Any]], first: str) -> Any:
     """BLEU against time, a curve for each value of the other flags, larger points for later values
-    of the first (paper 003, Figure 10)."""
+    of the first (Kim et al. 2023, Figure 10)."""
     figure, (axes,) = figure_of()
     for number, (name, members) in enumerate(_lines(rows, first).items()):
         times = [row["ms_mean"] for row in members]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
-from fairseq_specdec.generation.stats import SECTIONS
+from fairseq_specdec.decoding.stats import SECTIONS
 
 from . import threads
 from .report import table

@@ -13,9 +13,9 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation.builder import build_generator
-from fairseq_specdec.generation.stats import DecodingStats, Stopwatch
-from fairseq_specdec.progress import bar
+from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
+from fairseq_specdec.io.progress import bar
 
 
 class System:

@@ -1,7 +1,7 @@
 """A fairseq Transformer in the terms of transformers' classes, whose layers came from fairseq.
 
-Four classes of one family cover it: MarianMT (norms behind each block), Pegasus (before it), Bart
-and MBart (the same two with a norm behind the embedding). Positions are a table in all of them, so
+Four classes of one family cover it: MarianMT (norms after each block), Pegasus (before it), Bart
+and MBart (the same two with a norm after the embedding). Positions are a table in all of them, so
 that fairseq's sinusoids and its learned positions both fit, each at its own place.
 """
 
@@ -13,7 +13,7 @@ import torch
 from fairseq.models.transformer import TransformerModel, TransformerModelBase
 from torch import Tensor
 
-# By (norms before each block, norm behind the embedding).
+# By (norms before each block, norm after the embedding).
 CLASSES = {
     (False, False): "MarianMTModel",
     (True, False): "PegasusForConditionalGeneration",
@@ -70,17 +70,17 @@ def _refuse(model: Any) -> None:
     for what, holds in unlike.items():
         if holds:
             raise ValueError(f"{what}: no class of transformers has that")
-    if CLASSES[before[0], _norm_behind(model)] != "MarianMTModel":
+    if CLASSES[before[0], _norm_after(model)] != "MarianMTModel":
         source, target = (side.embed_tokens.weight for side in sides)
         output = model.decoder.output_projection.weight
         if not (torch.equal(source, target) and torch.equal(target, output)):
             raise ValueError(
                 "embeddings that source, target and output do not share: only MarianMTModel has "
-                "that, and it puts its norms behind the blocks and none behind the embedding"
+                "that, and it puts its norms after the blocks and none behind the embedding"
             )
 
 
-def _norm_behind(model: Any) -> bool:
+def _norm_after(model: Any) -> bool:
     return model.encoder.layernorm_embedding is not None
 
 
@@ -117,7 +117,7 @@ def represent(model: Any, pad: int, eos: int) -> Represented:
     """
     _refuse(model)
     cfg = model.cfg
-    kind = CLASSES[bool(cfg.encoder.normalize_before), _norm_behind(model)]
+    kind = CLASSES[bool(cfg.encoder.normalize_before), _norm_after(model)]
     source, target = (side.embed_tokens.weight for side in (model.encoder, model.decoder))
     output = model.decoder.output_projection.weight
     shared = source.shape == target.shape and torch.equal(source, target)

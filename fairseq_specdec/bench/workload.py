@@ -15,8 +15,8 @@ class BenchError(Exception):
     """A mistake of the caller; names the flag or file and the remedy."""
 
 
-def spread(order: Sequence[int], limit: Optional[int]) -> List[int]:
-    """``limit`` of them, every so manieth, so that all lengths stay represented."""
+def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
+    """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
     if limit is None:
         return list(order)
     return list(order)[:: max(1, len(order) // limit)][:limit]
@@ -100,7 +100,7 @@ class Workload:
             ) from error
         if len(order) == 0:
             raise BenchError(f"--gen-subset {split}: no sentence in {config.task.data}")
-        self.order = spread([int(i) for i in order], limit)
+        self.order = every_nth([int(i) for i in order], limit)
 
     def models(self, paths: Tuple[str, ...]) -> List[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode.

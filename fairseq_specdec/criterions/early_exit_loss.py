@@ -26,7 +26,7 @@ class EarlyExitLossConfig(FairseqDataclass):
 
 @register_criterion("early_exit_loss", dataclass=EarlyExitLossConfig)
 class EarlyExitLoss(FairseqCriterion):
-    """(L_n + L_-1) / 2: paper 003, section 7.2.1.
+    """(L_n + L_-1) / 2: Kim et al. 2023, section 7.2.1.
 
     L_n and L_-1 are the (label-smoothed) negative log-likelihoods after decoder layer n and after
     the last one, through the same head.

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
-from ..training.accepted_tokens import AcceptedTokens, unwrapped
+from ..decoding.accepted_tokens import AcceptedTokens, unwrapped
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.glancing import glancing_ratio
 from ..training.logged_sums import LoggedSums, log_perplexity

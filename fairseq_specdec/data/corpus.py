@@ -9,7 +9,9 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq.data import data_utils
 
-from .files import DistillError, sha256, sync
+from ..io.atomic import sync
+from ..io.provenance import sha256
+from .files import DistillError
 
 
 class Corpus:

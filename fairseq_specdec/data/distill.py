@@ -24,8 +24,9 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from ..io.provenance import digest_of
 from .corpus import Corpus
-from .files import DistillError, digest_of, read_json
+from .files import DistillError, read_json
 from .locks import at_work, remove_unless_at_work
 from .merge import REPORT, Filters, completed, merge
 from .parts import Parts

@@ -16,7 +16,8 @@ import socket
 import time
 from typing import Any, Dict, Iterator, NoReturn, Optional
 
-from .files import DistillError, lock_file, unlock
+from ..io.file_locks import lock_file, unlock
+from .files import DistillError
 from .plan import Shard
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
-from ..progress import bar
+from ..io.atomic import own_suffix, sync, write_json
+from ..io.progress import bar
+from ..io.provenance import sha256
 from .corpus import Corpus, Sentences
-from .files import DistillError, own_suffix, read_json, sha256, sync, write_json
+from .files import DistillError, read_json
 from .parts import Hypotheses, Parts
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 

@@ -14,7 +14,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .files import DistillError, own_suffix, read_json, write_json, write_whole
+from ..io.atomic import own_suffix, replacing, write_json
+from .files import DistillError, read_json
 from .plan import Plan, plan_from
 
 
@@ -98,7 +99,8 @@ class Parts:
         """
         saved = self.plan()
         if saved is None:
-            write_whole(self._path("plan.npz"), lambda stream: np.savez(stream, **plan.arrays()))
+            with replacing(self._path("plan.npz"), "wb") as stream:
+                np.savez(stream, **plan.arrays())
             saved = plan
         mine, theirs = plan.arrays(), saved.arrays()
         if not all(np.array_equal(mine[name], theirs[name]) for name in mine):
@@ -126,7 +128,8 @@ class Parts:
     def write(self, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:
         """Save a finished chunk; ``seconds`` is the time spent decoding it."""
         arrays: Dict[str, Any] = dict(hypotheses._asdict(), seconds=np.float64(seconds))
-        write_whole(self._path(self._name(chunk)), lambda stream: np.savez(stream, **arrays))
+        with replacing(self._path(self._name(chunk)), "wb") as stream:
+            np.savez(stream, **arrays)
 
     def read(self, chunk: int) -> Tuple[Hypotheses, float]:
         """A chunk's hypotheses and the seconds it took."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
-import shlex
-import subprocess
 import sys
-import time
 from typing import Any, Dict, List, Mapping, Sequence
 
-import fairseq
-import numpy as np
 import torch
 from fairseq import utils
 from omegaconf import OmegaConf
 
-from ..version import __version__
+from ..io.provenance import command_line, origin, sha256
 from .corpus import Corpus
-from .files import DistillError, sha256
+from .files import DistillError
+
+PACKAGES = ("fairseq_specdec", "fairseq", "torch", "numpy")
 
 
 def _plain(value: Any) -> Any:
@@ -112,25 +108,10 @@ def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Dis
     )
 
 
-def _commit() -> str:
-    """The git commit of the working copy that this package runs from, or ``""``."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if not os.path.exists(os.path.join(root, ".git")):
-        return ""
-    command = ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("ascii", "replace").strip() if done.returncode == 0 else ""
-
-
 def provenance(
     arguments: Sequence[str], device: str, program: str = "specdec-distill"
 ) -> Dict[str, Any]:
-    """Who made it: command, time (UTC), versions, commit, device, threads.
+    """Who made it: command, time (UTC), versions, commit, platform, device, threads.
 
     Args:
         arguments: the command line after the program's name.
@@ -138,17 +119,9 @@ def provenance(
         program: the program's name.
     """
     return {
-        "command": " ".join(shlex.quote(word) for word in [program, *arguments]),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": _commit(),
+        "command": command_line([program, *arguments]),
+        **origin(PACKAGES),
+        "platform": sys.platform,
         "device": device,
         "threads": torch.get_num_threads(),
-        "versions": {
-            "fairseq_specdec": __version__,
-            "fairseq": fairseq.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "platform": sys.platform,
-        },
     }

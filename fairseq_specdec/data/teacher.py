@@ -13,7 +13,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 
 from ..compat.settings import RefusedCheckpointError
-from ..progress import Counter
+from ..io.progress import Counter
 from .files import DistillError
 from .parts import Hypotheses, Parts, pack
 from .plan import Plan, Shard

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import fairseq_specdec
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.loading import DEMOS, DTYPES
 
 from .racers import Pair, load_racers

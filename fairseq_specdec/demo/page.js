@@ -1,52 +1,16 @@
-// Asks for a race and draws it. Whatever was typed or decoded only ever becomes text nodes.
+// Asks for a race and draws it, with the functions of trace/shared.js. Whatever was typed or
+// decoded only ever becomes text nodes.
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: "\u00b7" };
-  const SAID = {
-    own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
-    rejected: "rejected", unseen: "not looked at", verifier: "verifier's own",
-  };
   const $ = (id) => document.getElementById(id);
   let lanes = new Map();
   let running = null; // AbortController of the race
   let timers = [];
 
-  function make(tag, settings, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(settings || {})) {
-      if (name === "class") element.className = value;
-      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else element.setAttribute(name, value);
-    }
-    element.append(...children);
-    return element;
-  }
-
-  function token(word, kind, other) {
-    const mark = kind === "verifier" ? ">" : MARKS[kind];
-    const meaning = kind === "verifier" ? "the verifier's own token" : data.verdicts[kind];
-    const box = make("span", { class: "token " + kind, title: meaning },
-      make("span", { class: "mark", "aria-hidden": "true" }, mark),
-      make("span", { class: "word" }, word));
-    if (other !== undefined) {
-      box.append(make("span", { class: "other" }, " (" + other + ")"));
-      box.title += "; the verifier's choice: " + other;
-    }
-    box.append(make("span", { class: "hidden" }, " (" + SAID[kind] + ") "));
-    return box;
-  }
-
   function block(part) {
-    const boxes = part.draft.map((word, i) => {
-      const verdict = part.verdicts[i];
-      const other = verdict === "relaxed" || verdict === "drawn" ? part.choices[i] : undefined;
-      return token(word, verdict, other);
-    });
-    if (part.own !== null) boxes.push(token(part.own, "verifier"));
     const time = part.ms.toFixed(1) + " ms (drafter " + part.drafter_ms.toFixed(1) +
       ", verifier " + part.verifier_ms.toFixed(1) + ")";
-    return make("span", { class: "block", title: time }, ...boxes);
+    return make("span", { class: "block", title: time }, ...judged(part));
   }
 
   function plural(number, word) {
@@ -324,11 +288,8 @@
       $("text").focus();
     },
   }, example)));
-  for (const kind of Object.keys(MARKS)) {
-    if (kind === "drawn") continue; // nobody samples here
-    $("legend").append(make("span", {}, token("token", kind), data.verdicts[kind]));
-  }
-  $("legend").append(make("span", {}, token("token", "verifier"), "the verifier's own token"));
+  // Nobody samples here.
+  $("legend").append(...explained(Object.keys(MARKS).filter((kind) => kind !== "drawn")));
   $("text").value = (asked.get("text") || data.examples[0] || "").slice(0, data.characters);
   if (asked.get("drafts") === "1") {
     $("drafts").checked = true;

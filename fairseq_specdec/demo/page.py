@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import html
-import pkgutil
 import re
 from typing import NamedTuple
 
 from fairseq_specdec.trace.compare import settings_text
-from fairseq_specdec.trace.page import digest, embedded
+from fairseq_specdec.trace.page import digest, embedded, part, style_and_script
 from fairseq_specdec.trace.record import VERDICTS
 
 from .race import CHARACTERS
 from .racers import Racers
+
+HERE = "fairseq_specdec.demo"
 
 
 class Page(NamedTuple):
@@ -25,12 +26,6 @@ class Page(NamedTuple):
 
     body: bytes
     policy: str
-
-
-def _part(name: str) -> str:
-    data = pkgutil.get_data(__package__ or "fairseq_specdec.demo", name)
-    assert data is not None, f"the package is not whole: no {name}"
-    return data.decode("utf-8")
 
 
 def page_of(racers: Racers, repeats: int) -> Page:
@@ -50,7 +45,7 @@ def page_of(racers: Racers, repeats: int) -> Page:
         "characters": CHARACTERS,
         "repeats": repeats,
     }
-    style, script = _part("page.css"), _part("page.js")
+    style, script = style_and_script(HERE)
     source, target = racers.languages
     filled = {
         "@TITLE@": html.escape(f"Strategies race: {source} to {target}"),
@@ -60,7 +55,7 @@ def page_of(racers: Racers, repeats: int) -> Page:
         "@SCRIPT@": script,
     }
     # In one pass: what is filled in is not searched for names again.
-    body = re.sub(r"@[A-Z]+@", lambda name: filled[name.group()], _part("page.html"))
+    body = re.sub(r"@[A-Z]+@", lambda name: filled[name.group()], part(HERE, "page.html"))
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "

@@ -6,9 +6,13 @@ import itertools
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from fairseq_specdec.generation.builder import build_generator, check_dictionaries, check_settings
-from fairseq_specdec.generation.stats import DecodingStats
-from fairseq_specdec.generation.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
+from fairseq_specdec.decoding.builder import (
+    Overrides,
+    build_generator,
+    check_dictionaries,
+    check_settings,
+)
+from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
 from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.choices import Choice, choose_codec
 from fairseq_specdec.hub.flags import split_flags
@@ -160,9 +164,13 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
         settings, args = asked(name)
         check_dictionaries(name, *words, settings)
         generator = build_generator(
-            loaded.models, *words, args, settings, stats=DecodingStats(), load=_sharing(read_once)
+            loaded.models,
+            *words,
+            args,
+            settings,
+            load=_sharing(read_once),
+            overrides=Overrides(keep_trace=True),
         )
-        generator.keep_trace = True
         facts = settings_of(settings, args, generator)
         translators[name] = SpeculativeTranslator(
             loaded, codec, generator, name, facts, 1, 1, "refuse", None

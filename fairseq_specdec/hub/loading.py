@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]

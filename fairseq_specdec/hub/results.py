@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional
 
 from fairseq_specdec.trace.record import Trace, TracedIteration
-from fairseq_specdec.trace.recorder import Teller
+from fairseq_specdec.trace.recorder import TraceBuilder
 
 
 class Translation(NamedTuple):
@@ -48,7 +48,8 @@ class Piece(NamedTuple):
     iteration: Optional[TracedIteration]
 
 
-def nothing(teller: Teller, i: int, source: str, traced: bool) -> Translation:
+def nothing(trace_builder: TraceBuilder, i: int, source: str, traced: bool) -> Translation:
     """The translation of a text without a visible character."""
-    trace = Trace(i, teller.strategy, dict(teller.settings), [], [], None, [], source, "")
+    settings = dict(trace_builder.settings)
+    trace = Trace(i, trace_builder.strategy, settings, [], [], None, [], source, "")
     return Translation("", [], 0.0, 0, [], [], 0, trace if traced else None)

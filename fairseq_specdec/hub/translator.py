@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Union, overload
+from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Optional, Union, overload
 
 import torch
 from fairseq.data import data_utils
 
-from fairseq_specdec.generation.builder import build_generator, check_dictionaries, check_settings
-from fairseq_specdec.generation.stats import DecodingStats
-from fairseq_specdec.trace.recorder import Teller, settings_of
+from fairseq_specdec.decoding.builder import (
+    Overrides,
+    build_generator,
+    check_dictionaries,
+    check_settings,
+)
+from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from . import loading
 from .batching import by_length
@@ -26,7 +30,7 @@ from .text import GrowingText, TextCodec
 class SpeculativeTranslator:
     """Translates strings by drafting and verifying. Make one with ``from_pretrained``.
 
-    It may be shared by threads: they take turns.
+    It may be shared by threads. With a ``seed`` they take turns.
 
     Args:
         loaded: verifier and dictionaries.
@@ -67,9 +71,11 @@ class SpeculativeTranslator:
         self._generator = generator
         sampled = generator.rule.needs_draft_probabilities
         dictionaries = (loaded.task.source_dictionary, loaded.task.target_dictionary)
-        self._teller = Teller(strategy, settings, *dictionaries, sampled)
-        # One batch at a time: verifier and drafter keep its keys and values.
-        self._turn = threading.Lock()
+        self._trace_builder = TraceBuilder(strategy, settings, *dictionaries, sampled)
+        # A seed is set for the whole process: no other batch may draw in between.
+        self._turn: ContextManager[Any] = contextlib.nullcontext()
+        if seed is not None:
+            self._turn = threading.Lock()
 
     @classmethod
     def from_pretrained(
@@ -135,7 +141,6 @@ class SpeculativeTranslator:
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)
         settings, args = split_flags(strategy, place.drafter, flags)
-        stats = DecodingStats()
         try:
             check_settings(settings)
             loaded = loading.load(place.verifiers, place.data, (source_lang, target_lang))
@@ -146,11 +151,15 @@ class SpeculativeTranslator:
             for model in loaded.models:
                 model.to(device=where, dtype=number)
             generator = build_generator(
-                loaded.models, *words, args, settings, stats=stats, release=True
+                loaded.models,
+                *words,
+                args,
+                settings,
+                release=True,
+                overrides=Overrides(keep_trace=True),
             )
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
-        generator.keep_trace = True
         facts = settings_of(settings, args, generator)
         return cls(
             loaded, codec, generator, strategy, facts, batch_size, max_tokens, too_long, seed
@@ -204,7 +213,7 @@ class SpeculativeTranslator:
         sources = [texts] if isinstance(texts, str) else self._listed(texts)
         rows = self._encode(sources)
         found: List[Optional[Translation]] = [
-            None if row else nothing(self._teller, i, sources[i], return_trace)
+            None if row else nothing(self._trace_builder, i, sources[i], return_trace)
             for i, row in enumerate(rows)
         ]
         with self._turn, torch.no_grad(), self._seeded():
@@ -258,7 +267,8 @@ class SpeculativeTranslator:
                 else:
                     piece = growing.grow(words)
                 if return_trace:
-                    yield Piece(piece, None if part is None else self._teller.iteration(part))
+                    traced = None if part is None else self._trace_builder.iteration(part)
+                    yield Piece(piece, traced)
                 elif piece:
                     yield piece
                 if part is None:
@@ -271,16 +281,13 @@ class SpeculativeTranslator:
         """Put (iteration, words so far, None) for each iteration, and (None, words, None)."""
         try:
             with self._turn, torch.no_grad(), self._seeded():
-                started = time.perf_counter()
-                batch = self._generator.begin(self._models, self._sample([row]))
                 tokens: List[int] = []
-                while batch.host_lengths and not unwanted.is_set():
-                    batch.iterate()
-                    part = batch.traces[0][-1]
-                    tokens += part.emitted
-                    feed.put((part, self.codec.words(tokens), None))
-                self.stats.sentences += not batch.host_lengths
-                self.stats.total_seconds += time.perf_counter() - started
+                with self._generator.batch(self._models, self._sample([row])) as batch:
+                    trace = batch.traces[0]
+                    while batch.live and not unwanted.is_set():
+                        batch.iterate()
+                        tokens += trace[-1].emitted
+                        feed.put((trace[-1], self.codec.words(tokens), None))
             feed.put((None, self.codec.words(tokens), None))
         except BaseException as error:  # for the thread that waits
             feed.put((None, [], error))
@@ -333,7 +340,7 @@ class SpeculativeTranslator:
     ) -> Translation:
         tokens = self.codec.words(hypothesis["tokens"].tolist())
         text = self.codec.join(tokens)
-        trace = self._teller.sentence(i, row, hypothesis, source, text) if traced else None
+        trace = self._trace_builder.sentence(i, row, hypothesis, source, text) if traced else None
         parts = hypothesis["iterations"]
         return Translation(
             text,

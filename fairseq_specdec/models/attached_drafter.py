@@ -25,7 +25,7 @@ from .drafter_config import (
     set_setting,
 )
 from .spec_drafter import BASE, BIG, SpecDrafter
-from .verifier_states import VerifierReader, spread_layers
+from .verifier_states import VerifierReader, layers_at_thirds
 
 
 def read_layers(asked: str) -> List[int]:
@@ -69,7 +69,7 @@ class AttachedDrafter(SpecDrafter):
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)
             _check_widths(cfg, verifier)
             cfg.read_layers = cfg.read_layers or ",".join(
-                map(str, spread_layers(len(verifier.decoder.layers)))
+                map(str, layers_at_thirds(len(verifier.decoder.layers)))
             )
             if read_layers(cfg.read_layers)[-1] > len(verifier.decoder.layers):
                 raise ValueError(
@@ -105,7 +105,7 @@ class AttachedDrafter(SpecDrafter):
 
         Returns:
             The encoder's output; [B, T, n C], whose entry t holds the states that predicted the
-            token at position t; [B, T, C], whose entry t predicts the token behind position t.
+            token at position t; [B, T, C], whose entry t predicts the token after position t.
         """
         like = self.decoder.output_projection.weight
         encoder_out, states, final = self.encoder.read(

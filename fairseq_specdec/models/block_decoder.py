@@ -36,7 +36,7 @@ class BlockDecoder(FairseqDecoder):
 
     Class attributes:
         start_symbol: decoder position 0 holds the start symbol; without, the first token does.
-        whole_blocks: masks count even behind the length limit; what they draft is cut off there.
+        whole_blocks: masks count even after the length limit; what they draft is cut off there.
 
     Args:
         cfg: a ``SpecDrafterConfig``.
@@ -232,7 +232,7 @@ class BlockDecoder(FairseqDecoder):
         read: Optional[Tensor] = None,
         last: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Known tokens and, behind them, masks, as decoding runs them.
+        """Known tokens and, after them, masks, as decoding runs them.
 
         Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
 

@@ -1,7 +1,7 @@
 """A verifier that can be its own small model: ``--arch early_exit_transformer``.
 
 The first n decoder layers and the whole decoder share one prediction head (the final norm, where
-there is one, and the output projection), and both are trained to predict: paper 003, section 4.4
+there is one, and the output projection), and both are trained to predict: Kim et al., section 4.4
 and 7.2.1. The parameters are those of fairseq's Transformer, so a trained Transformer is a start
 (``fairseq-train --finetune-from-model``) and the whole decoder decodes like any other verifier.
 """

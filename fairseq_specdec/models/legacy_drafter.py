@@ -34,7 +34,7 @@ class LegacyBlockDecoder(BlockDecoder):
     - A mask starts from the source copy alone where the drafter has one, from the embedding of
       ``<unk>`` where not.
     - Positions are added before every layer, not only before the first.
-    - The block is always k masks, also behind the length limit.
+    - The block is always k masks, also after the length limit.
 
     Args:
         cfg: a ``SpecDrafterConfig``.

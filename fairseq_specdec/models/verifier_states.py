@@ -9,7 +9,7 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
 
-def spread_layers(layers: int) -> List[int]:
+def layers_at_thirds(layers: int) -> List[int]:
     """Decoder layers to read, counted from 1: a third of the way, two thirds, and the last."""
     return sorted({max(1, layers // 3), max(1, 2 * layers // 3), layers})
 
@@ -79,7 +79,7 @@ class VerifierReader(FairseqEncoder):
 
         Returns:
             The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
-            states that predict the token behind position t; and the last layer's alone, [B, T, C].
+            states that predict the token after position t; and the last layer's alone, [B, T, C].
 
         Raises:
             ValueError: no verifier attached.

@@ -10,9 +10,11 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ..data.files import DistillError, own_suffix, read_json, sha256, sync, write_json, write_whole
+from ..data.files import DistillError, read_json
 from ..data.parts import Parts
-from ..progress import bar
+from ..io.atomic import own_suffix, sync, write_json, write_text
+from ..io.progress import bar
+from ..io.provenance import sha256
 
 REPORT = "noise.json"
 
@@ -72,8 +74,7 @@ class Chunks(Parts):
 
     def write_lines(self, chunk: int, lines: List[str]) -> None:
         """Save a finished chunk."""
-        text = "".join(line + "\n" for line in lines).encode("utf-8")
-        write_whole(self.path(chunk), lambda stream: stream.write(text))
+        write_text(self.path(chunk), "".join(line + "\n" for line in lines))
 
     def publish(
         self, name: str, suffixes: Tuple[str, str], report: Dict[str, Any]

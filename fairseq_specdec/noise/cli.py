@@ -19,10 +19,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import fairseq_specdec
 
-from ..data.files import DistillError, digest_of, read_json, sha256
+from ..data.files import DistillError, read_json
 from ..data.plan import resolve_shard
 from ..data.settings import provenance, refuse
-from ..progress import Counter
+from ..io.progress import Counter
+from ..io.provenance import digest_of, sha256
 from .chunks import REPORT, Chunks, completed, count_lines, noise_chunks
 from .confusion import SIZE, ConfusionFile, SpellChecker, describe
 from .operations import Confusions, NoiseSettings, noise_line

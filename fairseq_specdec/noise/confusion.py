@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ..data.files import DistillError, sha256
+from ..data.files import DistillError
+from ..io.provenance import sha256
 from .operations import Confusions
 
 SIZE = 20  # words in a confusion set

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_specdec.data.files import write_json
+from fairseq_specdec.io.atomic import write_json
 
 from . import errant, m2
 from .m2_file import Sentence, read, read_lines

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Sequence
 
-from ..progress import bar
+from ..io.progress import bar
 from .m2 import Counts
 from .m2_file import Sentence
 

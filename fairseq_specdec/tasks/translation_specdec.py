@@ -12,12 +12,11 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation import builder
-from fairseq_specdec.generation.stats import DecodingStats
-from fairseq_specdec.generation.strategies import follow
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.trace.files import TraceFile
-from fairseq_specdec.trace.recorder import Recorder, Teller, settings_of
-from fairseq_specdec.verifier.packed_module import given_away
+from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +67,7 @@ class TranslationSpecDecTask(TranslationTask):
         self._collected = False
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
+        self._recorders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._drafters: Dict[Tuple[Any, ...], Any] = {}
         self._batches: List[Any] = []  # the iterator that was asked for last
 
@@ -135,7 +135,8 @@ class TranslationSpecDecTask(TranslationTask):
             settings,
             extra_gen_cls_kwargs,
             load=self._loader(settings.drafter_dtype, models[0]),
-            release=all(map(given_away, models)),
+            release=all(map(only_decodes, models)),
+            overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
         )
         if not self._collected:
             self._collected = True
@@ -145,19 +146,19 @@ class TranslationSpecDecTask(TranslationTask):
         # before a --results-path file, to which the log goes then, is closed.
         weakref.finalize(generator, _report, settings.strategy, generator.stats)
         if settings.trace_path is not None:
-            self._record(generator, settings, args)
+            self._recorders[generator] = self._recorder(generator, settings, args)
         return generator
 
-    def _record(self, generator: Any, settings: Any, args: Any) -> None:
-        """Trace what it decodes to ``--trace-path``."""
+    def _recorder(self, generator: Any, settings: Any, args: Any) -> Recorder:
+        """Traces what a generator decodes to ``--trace-path``."""
         facts = settings_of(settings, args, generator)
         sampled = generator.rule.needs_draft_probabilities
-        teller = Teller(settings.strategy, facts, self.src_dict, self.tgt_dict, sampled)
+        words = (self.src_dict, self.tgt_dict)
+        trace_builder = TraceBuilder(settings.strategy, facts, *words, sampled)
         batches = self._batches  # not the task itself: the recorder may outlive it
-        recorder = Recorder(TraceFile(settings.trace_path), teller, lambda: _ended(batches))
-        generator.keep_trace = True
-        generator.recorder = recorder
+        recorder = Recorder(TraceFile(settings.trace_path), trace_builder, lambda: _ended(batches))
         weakref.finalize(generator, recorder.close, _log_is_open)
+        return recorder
 
     def get_batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's; a trace is complete when the last iterator has come to its end."""
@@ -167,7 +168,7 @@ class TranslationSpecDecTask(TranslationTask):
 
     def inference_step(self, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any):
         """As fairseq's, and recorded where ``--trace-path`` asks for it."""
-        recorder = getattr(generator, "recorder", None)
+        recorder = self._recorders.get(generator)
         if recorder is None:
             return super().inference_step(generator, models, sample, *args, **kwargs)
         try:
@@ -193,5 +194,4 @@ class TranslationSpecDecTask(TranslationTask):
         """Training has moved the weights since the last validation, and perhaps the model."""
         super().begin_valid_epoch(epoch, model)
         for generator in self._generators:
-            follow(generator.drafter, model)
             generator.refresh()

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, List, Optional, Sequence
 
-from fairseq_specdec.data.files import write_whole
+from fairseq_specdec.io.atomic import write_text
 
 from .compare import chosen, systems_of
 from .files import check_path, read_traces
@@ -101,7 +101,7 @@ def main(words: Sequence[str], stream: Any) -> None:
             stream.write(paragraph + "\n\n")
     else:
         text = page(systems, ids, total, args.title)
-        write_whole(args.output, lambda out: out.write(text.encode("utf-8")))
+        write_text(args.output, text)
         more = f" of {total} (--limit)" if total > len(ids) else ""
         stream.write(f"{args.output}: {len(ids)}{more} sentences, {len(systems)} systems\n")
 

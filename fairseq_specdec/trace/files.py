@@ -7,7 +7,8 @@ import fcntl
 import os
 from typing import IO, Iterable, List
 
-from fairseq_specdec.data.files import lock_file, sync, write_whole
+from fairseq_specdec.io.atomic import sync, write_text
+from fairseq_specdec.io.file_locks import lock_file
 
 from .record import Trace, TraceError
 
@@ -108,8 +109,7 @@ def write_traces(path: str, traces: Iterable[Trace]) -> None:
         TraceError: the path cannot be written.
     """
     check_path(path, "path")
-    text = "".join(trace.to_json() + "\n" for trace in traces)
-    write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
+    write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
 
 
 def read_traces(path: str) -> List[Trace]:

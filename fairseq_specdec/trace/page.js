@@ -1,48 +1,7 @@
-// Draws the traces in #data. Text from the corpus only ever becomes text nodes and attributes.
+// Draws the traces in #data, with the functions of shared.js.
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: "\u00b7" };
-  const SAID = {
-    own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
-    rejected: "rejected", unseen: "not looked at", verifier: "verifier's own",
-  };
   const SLOWER = 10; // playing, one measured millisecond lasts so many
-
-  function make(tag, settings, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(settings || {})) {
-      if (name === "class") element.className = value;
-      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else element.setAttribute(name, value);
-    }
-    element.append(...children);
-    return element;
-  }
-
-  function token(word, kind, other) {
-    const mark = kind === "verifier" ? ">" : MARKS[kind];
-    const meaning = kind === "verifier" ? "the verifier's own token" : data.verdicts[kind];
-    const box = make("span", { class: "token " + kind, title: meaning },
-      make("span", { class: "mark", "aria-hidden": "true" }, mark),
-      make("span", { class: "word" }, word));
-    if (other !== undefined) {
-      box.append(make("span", { class: "other" }, " (" + other + ")"));
-      box.title += "; the verifier's choice: " + other;
-    }
-    box.append(make("span", { class: "hidden" }, " (" + SAID[kind] + ") "));
-    return box;
-  }
-
-  function judged(part) {
-    const boxes = part.draft.map((word, i) => {
-      const verdict = part.verdicts[i];
-      const other = verdict === "relaxed" || verdict === "drawn" ? part.choices[i] : undefined;
-      return token(word, verdict, other);
-    });
-    if (part.own !== null) boxes.push(token(part.own, "verifier"));
-    return boxes;
-  }
 
   function emitted(part) {
     const boxes = [];
@@ -246,10 +205,7 @@
     return make("button", { type: "button", onclick: act }, words);
   }
   const legend = make("div", { class: "legend", role: "note", "aria-label": "Legend" });
-  for (const kind of Object.keys(MARKS)) {
-    legend.append(make("span", {}, token("token", kind), data.verdicts[kind]));
-  }
-  legend.append(make("span", {}, token("token", "verifier"), "the verifier's own token"));
+  legend.append(...explained(Object.keys(MARKS)));
   const left = data.total - data.sentences.length;
   const shown = data.sentences.length + (left > 0 ? " of " + data.total : "") + " sentences";
   document.getElementById("app").append(

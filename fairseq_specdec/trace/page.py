@@ -7,10 +7,12 @@ import hashlib
 import html
 import json
 import pkgutil
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .compare import System, settings_text
 from .record import VERDICTS, Trace
+
+HERE = "fairseq_specdec.trace"
 
 TEMPLATE = """<!DOCTYPE html>
 <html lang="en">
@@ -41,10 +43,19 @@ def embedded(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(ESCAPED)
 
 
-def _part(name: str) -> str:
-    data = pkgutil.get_data(__package__ or "fairseq_specdec.trace", name)
+def part(package: str, name: str) -> str:
+    """The text of a file that is installed beside the modules of a package."""
+    data = pkgutil.get_data(package, name)
     assert data is not None, f"the package is not whole: no {name}"
     return data.decode("utf-8")
+
+
+def style_and_script(package: str) -> Tuple[str, str]:
+    """What a page of ``package`` is styled and drawn by: ``shared.*`` of this one, then its own."""
+    style, script = (
+        part(HERE, f"shared.{kind}") + part(package, f"page.{kind}") for kind in ("css", "js")
+    )
+    return style, script
 
 
 def digest(text: str) -> str:
@@ -86,7 +97,7 @@ def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) 
         "total": total,
         "sentences": [_sentence(number, systems) for number in ids],
     }
-    style, script = _part("page.css"), _part("page.js")
+    style, script = style_and_script(HERE)
     policy = f"style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'"
     return TEMPLATE.format(
         title=html.escape(title),

@@ -44,19 +44,20 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
         elif value != field.default:
             found[name] = value
     drafter = generator.drafter
-    size = getattr(drafter, "block_size", getattr(drafter, "window", None))
+    options = getattr(drafter, "options", drafter)
+    size = getattr(options, "block_size", None)
     if size is not None:
         found["block_size"] = size
     for name, unused in GENERATION.items():
         value = getattr(args, name, unused)
         if value != unused:
             found[name] = value
-    if len(generator.verifier.models) > 1:
-        found["ensemble"] = len(generator.verifier.models)
+    if len(generator.models) > 1:
+        found["ensemble"] = len(generator.models)
     return found
 
 
-class Teller:
+class TraceBuilder:
     """Tells hypotheses as traces.
 
     Args:
@@ -81,7 +82,7 @@ class Teller:
         self.sampled = sampled
 
     def iteration(self, part: Any) -> TracedIteration:
-        """One ``generation.hypotheses.Iteration`` in words."""
+        """One ``decoding.results.Iteration`` in words."""
         words = self.tgt_dict.symbols
         own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
         return TracedIteration(
@@ -132,15 +133,15 @@ class Recorder:
 
     Args:
         file: takes the traces.
-        teller: tells them.
+        trace_builder: tells them.
         ended: whether every batch was asked for; None where nobody knows.
     """
 
     def __init__(
-        self, file: TraceFile, teller: Teller, ended: Callable[[], Optional[bool]]
+        self, file: TraceFile, trace_builder: TraceBuilder, ended: Callable[[], Optional[bool]]
     ) -> None:
         self.file = file
-        self.teller = teller
+        self.trace_builder = trace_builder
         self.ended = ended
         self.pending = 0
 
@@ -170,7 +171,7 @@ class Recorder:
         else:
             numbers = numbers.tolist()
         for number, source, (hypothesis,) in zip(numbers, sources, hypotheses):
-            self.file.add(self.teller.sentence(number, source, hypothesis))
+            self.file.add(self.trace_builder.sentence(number, source, hypothesis))
         self.pending -= 1
 
     def close(self, may_log: Callable[[], bool] = lambda: True) -> None:

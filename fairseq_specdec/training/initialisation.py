@@ -23,6 +23,9 @@ from torch import nn
 
 from fairseq_specdec.compat.architectures import building_from
 
+from .dictionaries import Dictionaries
+from .layers import evenly_spaced
+
 logger = logging.getLogger(__name__)
 
 
@@ -121,21 +124,13 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
             )
     settings = state.get("args") or state["cfg"]["model"]
     with building_from(path):
-        verifier = build_model(settings, _Dictionaries(source, target))
+        verifier = build_model(settings, Dictionaries(source, target))
     if not isinstance(verifier, TransformerModelBase):
         raise ValueError(
             f"{flag}: {path} holds a {type(verifier).__name__}; give a transformer, as the verifier"
         )
     verifier.load_state_dict(weights, strict=True, model_cfg=settings)
     return verifier.eval()
-
-
-class _Dictionaries:
-    """As much of a task as building a model takes."""
-
-    def __init__(self, source: Any, target: Any):
-        self.source_dictionary = self.src_dict = source
-        self.target_dictionary = self.tgt_dict = target
 
 
 def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
@@ -257,20 +252,13 @@ def growth_plan(there: int, here: int) -> list[tuple[int, bool]]:
         is a copy, and old ones are left out evenly.
     """
     if here <= there:
-        return [(origin, True) for origin in spread(there, here)]
+        return [(origin, True) for origin in evenly_spaced(here, there, single=there - 1)]
     places = {new * here // there: new for new in range(there)}
     plan, origin = [], 0
     for index in range(here):
         origin = places.get(index, origin)
         plan.append((origin, index in places))
     return plan
-
-
-def spread(there: int, here: int) -> list[int]:
-    """``here`` of ``there`` layers, evenly from the first to the last (one alone: the last)."""
-    if here == 1:
-        return [there - 1]
-    return [round(index * (there - 1) / (here - 1)) for index in range(here)]
 
 
 def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
@@ -287,7 +275,7 @@ def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
                 f"{here}; pass --decoder-layers {there}, or say with {flag} which to take, some "
                 f"twice"
             )
-        return spread(there, here)
+        return evenly_spaced(here, there, single=there - 1)
     try:
         layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
     except ValueError:

@@ -26,7 +26,11 @@ from omegaconf import OmegaConf
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
-from fairseq_specdec.data.files import sha256, write_whole
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.provenance import sha256
+
+from .dictionaries import Dictionaries, placeholder
+from .layers import evenly_spaced
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +71,6 @@ class Report(NamedTuple):
         if self.mask_row:
             said.append("; left out the embedding of <mask>, which --dict lacks")
         return " ".join(said).replace(" ;", ";")
-
-
-def spread(keep: int, total: int) -> List[int]:
-    """``keep`` of ``total`` layers, from 0, evenly with the first and the last among them."""
-    if keep == 1:
-        return [0]
-    return [round(i * (total - 1) / (keep - 1)) for i in range(keep)]
 
 
 def parse_layers(text: str) -> List[int]:
@@ -192,21 +189,6 @@ def _count_layers(model: Dict[str, torch.Tensor]) -> int:
     return max(numbers) + 1
 
 
-class _Dictionaries:
-    """As much of a task as building a model takes."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.source_dictionary, self.target_dictionary = map(_dictionary, sizes)
-        self.src_dict, self.tgt_dict = self.source_dictionary, self.target_dictionary
-
-
-def _dictionary(size: int) -> Dictionary:
-    made = Dictionary()
-    for number in range(size - len(made)):
-        made.add_symbol(f"symbol{number}")
-    return made
-
-
 def load(state: Dict[str, Any]) -> TransformerModelBase:
     """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode.
 
@@ -216,12 +198,10 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
     settings = _settings(state)
     if isinstance(settings, dict):
         settings = OmegaConf.create(settings)
-    sizes = [state["model"][name].size(0) for name in TABLES]
-    shared = _get(_settings(state), "share_all_embeddings")
-    tasks = _Dictionaries(sizes)
-    if shared:  # fairseq wants one dictionary, not two that are alike
-        tasks.target_dictionary = tasks.tgt_dict = tasks.source_dictionary
-    model = build_model(settings, tasks)
+    source, target = (placeholder(state["model"][name].size(0)) for name in TABLES)
+    if _get(_settings(state), "share_all_embeddings"):
+        target = source  # fairseq wants one dictionary, not two that are alike
+    model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
         raise SelectionError(f"holds a {type(model).__name__}, not a transformer")
     try:
@@ -294,7 +274,7 @@ def main(args: argparse.Namespace) -> Report:
         if args.decoder_layers is not None:
             layers = parse_layers(args.decoder_layers)
         elif 1 <= args.keep <= total:
-            layers = spread(args.keep, total)
+            layers = evenly_spaced(args.keep, total, single=0)
         else:
             raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
         symbols = len(Dictionary.load(args.dict)) if args.dict else None
@@ -311,7 +291,8 @@ def main(args: argparse.Namespace) -> Report:
         "sha256": sha256(args.input),
         "decoder_layers": report.kept,
     }
-    write_whole(args.output, lambda stream: torch.save(result, stream))
+    with replacing(args.output, "wb") as stream:
+        torch.save(result, stream)
     logger.info("%s: %s", args.output, report)
     return report
 

@@ -1,4 +1,4 @@
-"""Approximate acceptance of blockwise decoding against slow versions of paper 001, section 5."""
+"""Approximate acceptance of blockwise decoding against slow versions of Stern et al. 2018, 5."""
 
 import math
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import judge
 
 from fairseq_specdec.acceptance import (
     DistanceRule,
@@ -15,8 +16,8 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.acceptance.distance import token_values
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation.builder import check_settings
-from fairseq_specdec.generation.strategies import STRATEGIES
+from fairseq_specdec.decoding.builder import check_settings
+from fairseq_specdec.decoding.strategies import STRATEGIES
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 SYMBOLS = SPECIAL + ["7", "3", "-2", "10", "4", "madeupword0000"]
@@ -34,7 +35,7 @@ def random_block(seed, rows=4, width=5):
     anything = torch.randint(0, size, draft.shape, generator=generator)
     draft = torch.where(torch.rand(draft.shape, generator=generator) < 0.2, anything, draft)
     lengths = torch.randint(0, width + 1, (rows,), generator=generator)
-    return draft, lengths, log_probs, log_probs.argmax(-1)
+    return draft, lengths, log_probs
 
 
 def number(token):
@@ -46,7 +47,7 @@ def number(token):
 
 def slow(block, accepts, minimum=1):
     """Sections 5.1 to 5.3, token by token; ``accepts(token, scores)`` decides of one."""
-    draft, lengths, log_probs, _ = block
+    draft, lengths, log_probs = block
     counts, following = [], []
     for row in range(draft.size(0)):
         count = 0
@@ -70,7 +71,7 @@ def slow(block, accepts, minimum=1):
 
 def agreed(block, row, upto, accepts):
     """Whether all tokens before ``upto`` were accepted for their own sake."""
-    draft, _, log_probs, _ = block
+    draft, _, log_probs = block
     return all(accepts(int(draft[row, i]), log_probs[row, i].tolist()) for i in range(upto))
 
 
@@ -98,7 +99,7 @@ def among(top):
 
 def same(rule, block, accepts, minimum=1):
     rule.read_vocabulary(SYMBOLS)
-    verdict = rule.accept(*block)
+    verdict = judge(rule, *block)
     counts, following = slow(block, accepts, minimum)
     assert verdict.counts.tolist() == counts
     assert verdict.next_token.tolist() == following
@@ -123,12 +124,11 @@ def test_a_minimum_block_is_around_any_rule(seed, minimum):
 
 
 def test_a_minimum_of_the_block_size_is_a_fixed_block():
-    draft, _, log_probs, best = random_block(3)
+    draft, _, log_probs = random_block(3)
     log_probs = log_probs.clamp(min=-50)
     lengths = torch.full((draft.size(0),), draft.size(1))
-    verdict = MinimumBlockRule(ExactRule(), draft.size(1) + 1).accept(
-        draft, lengths, log_probs, best
-    )
+    rule = MinimumBlockRule(ExactRule(), draft.size(1) + 1)
+    verdict = judge(rule, draft, lengths, log_probs)
     assert verdict.counts.tolist() == lengths.tolist()
 
 

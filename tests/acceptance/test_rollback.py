@@ -1,4 +1,4 @@
-"""The rollback rule against paper 003, Algorithm 1, lines 10 to 16, token by token."""
+"""The rollback rule against Kim et al. 2023, Algorithm 1, lines 10 to 16, token by token."""
 
 import math
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import judge
 
 from fairseq_specdec.acceptance import ExactRule, RollbackRule
 from fairseq_specdec.acceptance.sampling import Sampler
@@ -18,13 +19,13 @@ def random_block(seed, rows=3, width=4, vocabulary=6):
     log_probs = torch.randn(rows, width + 1, vocabulary, generator=generator).log_softmax(-1)
     draft = torch.randint(0, vocabulary, (rows, width), generator=generator)
     lengths = torch.randint(0, width + 1, (rows,), generator=generator)
-    return draft, lengths, log_probs, log_probs.argmax(-1)
+    return draft, lengths, log_probs
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.7, 1.5, 2.5, INFINITY]))
 def test_equals_the_algorithm(seed, alpha_rb):
-    draft, lengths, log_probs, best = random_block(seed)
-    verdict = RollbackRule(alpha_rb).accept(draft, lengths, log_probs, best)
+    draft, lengths, log_probs = random_block(seed)
+    verdict = judge(RollbackRule(alpha_rb), draft, lengths, log_probs)
     for row, length in enumerate(lengths.tolist()):
         distances = [-float(log_probs[row, i, draft[row, i]]) for i in range(length)]
         first = next((i for i, d in enumerate(distances) if d > alpha_rb), length)
@@ -34,40 +35,40 @@ def test_equals_the_algorithm(seed, alpha_rb):
 
 @given(st.integers(0, 10**6))
 def test_at_0_everything_is_the_verifiers(seed):
-    draft, lengths, log_probs, best = random_block(seed)
-    verdict = RollbackRule(0.0).accept(draft, lengths, log_probs, best)
+    draft, lengths, log_probs = random_block(seed)
+    verdict = judge(RollbackRule(0.0), draft, lengths, log_probs)
     assert verdict.counts.tolist() == [0] * len(lengths)
-    assert verdict.next_token.tolist() == best[:, 0].tolist()
+    assert verdict.next_token.tolist() == log_probs[:, 0].argmax(-1).tolist()
 
 
 @given(st.integers(0, 10**6), st.floats(0, 5), st.floats(0, 5))
 def test_a_higher_threshold_keeps_more(seed, one, other):
     block = random_block(seed)
-    few, many = (RollbackRule(alpha).accept(*block).counts for alpha in sorted((one, other)))
+    few, many = (judge(RollbackRule(alpha), *block).counts for alpha in sorted((one, other)))
     assert bool((few <= many).all())
 
 
 def test_at_the_threshold_a_token_stays():
     log_probs = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]]).log()
-    block = torch.tensor([[1]]), torch.tensor([1]), log_probs, log_probs.argmax(-1)
-    assert RollbackRule(-math.log(0.25) + 1e-6).accept(*block).counts.tolist() == [1]
-    assert RollbackRule(-math.log(0.25) - 1e-6).accept(*block).counts.tolist() == [0]
+    block = torch.tensor([[1]]), torch.tensor([1]), log_probs
+    assert judge(RollbackRule(-math.log(0.25) + 1e-6), *block).counts.tolist() == [1]
+    assert judge(RollbackRule(-math.log(0.25) - 1e-6), *block).counts.tolist() == [0]
 
 
 def test_an_impossible_token_is_never_kept():
     log_probs = torch.zeros(1, 2, 6)
     log_probs[0, 0] = torch.tensor([0.0] + [-INFINITY] * 5)
-    block = torch.tensor([[4]]), torch.tensor([1]), log_probs, log_probs.argmax(-1)
+    block = torch.tensor([[4]]), torch.tensor([1]), log_probs
     for alpha_rb in (0.0, 1e9, INFINITY):
-        assert RollbackRule(alpha_rb).accept(*block).counts.tolist() == [0]
+        assert judge(RollbackRule(alpha_rb), *block).counts.tolist() == [0]
 
 
 def test_a_certain_token_is_kept_at_0():
     log_probs = torch.full((1, 2, 4), -INFINITY)
     log_probs[..., 2] = 0.0
-    block = torch.tensor([[2]]), torch.tensor([1]), log_probs, log_probs.argmax(-1)
-    verdict = RollbackRule(0.0).accept(*block)
-    assert verdict == ExactRule().accept(*block)
+    block = torch.tensor([[2]]), torch.tensor([1]), log_probs
+    verdict = judge(RollbackRule(0.0), *block)
+    assert verdict == judge(ExactRule(), *block)
     assert verdict.counts.tolist() == [1]
 
 
@@ -78,10 +79,9 @@ def test_sampling_draws_the_verifiers_token_and_judges_alike():
     log_probs = p.log().expand(rows, 2, 4).contiguous()
     draft = torch.arange(4).repeat(rows // 4).unsqueeze(1)
     lengths = torch.ones(rows, dtype=torch.long)
-    best = torch.zeros(rows, 2, dtype=torch.long)
     sampler = Sampler(topp=0.75, generator=torch.Generator().manual_seed(1))
     rule = RollbackRule(-math.log(0.1), sampler)
-    verdict = rule.accept(draft, lengths, log_probs, best)
+    verdict = judge(rule, draft, lengths, log_probs)
     # Outside the nucleus, and yet likely enough: the policy looks at the whole distribution.
     assert verdict.counts.tolist() == [1, 1, 1, 0] * (rows // 4)
     drawn = torch.bincount(verdict.next_token, minlength=4) / rows

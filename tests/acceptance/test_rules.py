@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import judge
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule, leading
 
@@ -15,11 +16,11 @@ def random_block(seed, rows=3, width=4, vocabulary=6):
     rank = torch.randint(0, 3, (rows, width, 1), generator=generator)
     draft = log_probs[:, :-1].argsort(-1, descending=True).gather(2, rank).squeeze(2)
     lengths = torch.randint(0, width + 1, (rows,), generator=generator)
-    return draft, lengths, log_probs, log_probs.argmax(-1)
+    return draft, lengths, log_probs
 
 
 def slow(draft, lengths, log_probs, beta, tau):
-    """Paper 000, equations (7), (8) and (9), token by token."""
+    """Ge et al. 2022, equations (7), (8) and (9), token by token."""
     counts, following = [], []
     for row in range(draft.size(0)):
         count = 0
@@ -38,8 +39,8 @@ def slow(draft, lengths, log_probs, beta, tau):
 @given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from([0.0, 0.4, 1.0, 3.0, 50.0]))
 def test_top_beta_equals_the_equations(seed, beta, tau):
     block = random_block(seed)
-    counts, following = slow(*block[:3], beta, tau)
-    verdict = TopBetaRule(beta, tau).accept(*block)
+    counts, following = slow(*block, beta, tau)
+    verdict = judge(TopBetaRule(beta, tau), *block)
     assert verdict.counts.tolist() == counts
     assert verdict.next_token.tolist() == following
 
@@ -47,24 +48,21 @@ def test_top_beta_equals_the_equations(seed, beta, tau):
 @given(st.integers(0, 10**6))
 def test_exact_is_top_one(seed):
     block = random_block(seed)
-    exact, relaxed = ExactRule().accept(*block), TopBetaRule(1, 9.0).accept(*block)
-    assert exact.counts.tolist() == relaxed.counts.tolist() == slow(*block[:3], 1, 0.0)[0]
+    exact, relaxed = judge(ExactRule(), *block), judge(TopBetaRule(1, 9.0), *block)
+    assert exact.counts.tolist() == relaxed.counts.tolist() == slow(*block, 1, 0.0)[0]
     assert exact.next_token.tolist() == relaxed.next_token.tolist()
 
 
 def test_the_bonus_token_follows_a_fully_accepted_block():
     log_probs = torch.eye(6)[[3, 4, 5]].unsqueeze(0).log_softmax(-1)
-    verdict = ExactRule().accept(
-        torch.tensor([[3, 4]]), torch.tensor([2]), log_probs, log_probs.argmax(-1)
-    )
+    verdict = judge(ExactRule(), torch.tensor([[3, 4]]), torch.tensor([2]), log_probs)
     assert verdict.counts.tolist() == [2] and verdict.next_token.tolist() == [5]
 
 
 def test_an_empty_draft_is_an_ordinary_step():
     log_probs = torch.randn(2, 1, 6)
-    verdict = ExactRule().accept(
-        torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0]), log_probs, log_probs.argmax(-1)
-    )
+    nothing = torch.zeros(2, 0, dtype=torch.long)
+    verdict = judge(ExactRule(), nothing, torch.tensor([0, 0]), log_probs)
     assert verdict.counts.tolist() == [0, 0]
     assert verdict.next_token.tolist() == log_probs.argmax(-1).flatten().tolist()
 
@@ -72,9 +70,8 @@ def test_an_empty_draft_is_an_ordinary_step():
 def test_an_impossible_token_is_never_accepted():
     log_probs = torch.zeros(1, 2, 6)
     log_probs[0, 0] = torch.tensor([0.0] + [float("-inf")] * 5)
-    verdict = TopBetaRule(6, 1e9).accept(
-        torch.tensor([[4]]), torch.tensor([1]), log_probs, log_probs.argmax(-1)
-    )
+    rule = TopBetaRule(6, 1e9)
+    verdict = judge(rule, torch.tensor([[4]]), torch.tensor([1]), log_probs)
     assert verdict.counts.tolist() == [0]
 
 

@@ -1,6 +1,7 @@
 """Speculative sampling: what comes out is distributed as the verifier's own samples are."""
 
 import copy
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -17,11 +18,13 @@ from fairseq.search import Sampling
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judging import judge
 
 from fairseq_specdec.acceptance import Sampler, SamplingRule, sampling
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation.builder import build_generator
-from fairseq_specdec.generation.draft_budget import CPU_SPARE
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.draft_budget import CPU_SPARE
+from fairseq_specdec.drafting import Drafter, DraftSession
 from fairseq_specdec.models.spec_drafter import SpecDrafter
 
 PAD, EOS, UNK = 1, 2, 3
@@ -60,11 +63,11 @@ def test_one_draft_token_comes_out_as_p(sampler):
     p, q = random_distributions(1, 2, 6)
     guess = sampler.warp(q)
     draft = sampler.draw(guess.expand(rows, 6)).unsqueeze(1)
-    verdict = SamplingRule(sampler).accept(
+    verdict = judge(
+        SamplingRule(sampler),
         draft,
         torch.ones(rows, dtype=torch.long),
         p.expand(rows, 2, 6),
-        draft,
         guess.log().expand(rows, 1, 6),
     )
     first = torch.where(verdict.counts == 1, draft[:, 0], verdict.next_token)
@@ -86,7 +89,7 @@ def test_impossible_tokens_never_come_out(seed, width):
     sampler = Sampler(generator=torch.Generator().manual_seed(seed))
     draft = sampler.draw(q.exp())[:, :width]
     lengths = torch.tensor([width, width // 2, 0])
-    verdict = SamplingRule(sampler).accept(draft, lengths, p[:, : width + 1], draft, q[:, :width])
+    verdict = judge(SamplingRule(sampler), draft, lengths, p[:, : width + 1], q[:, :width])
     assert not bool(torch.isin(verdict.next_token, torch.tensor([2, 3, 4])).any())
     for row, count in enumerate(verdict.counts.tolist()):
         assert count <= int(lengths[row])
@@ -98,14 +101,14 @@ def test_equal_models_accept_everything():
     sampler = Sampler()
     draft = sampler.draw(sampler.warp(p[:, :4]))
     lengths = torch.full((500,), 4)
-    verdict = SamplingRule(sampler).accept(draft, lengths, p, draft, sampler.warp(p[:, :4]).log())
+    verdict = judge(SamplingRule(sampler), draft, lengths, p, sampler.warp(p[:, :4]).log())
     assert verdict.counts.tolist() == [4] * 500
 
 
 def test_drafts_without_probabilities_are_refused():
     p = random_distributions(3, 1, 2, 6)
     with pytest.raises(ValueError, match="--sampling: the drafter"):
-        SamplingRule(Sampler()).accept(torch.tensor([[3]]), torch.tensor([1]), p, p.argmax(-1))
+        judge(SamplingRule(Sampler()), torch.tensor([[3]]), torch.tensor([1]), p)
 
 
 @settings(deadline=None)
@@ -178,22 +181,26 @@ DRAFTERS = {"greedy": None, "sps": tiny_model(2, 2.0), "gad": tiny_block_drafter
 SOURCES = [[4, 5, EOS], [6, EOS]]
 
 
-def generator_for(strategy, args, tmp_path, budget=None, models=(VERIFIER,), **settings):
+def generator_for(
+    strategy, args, tmp_path, budget=0, models=(VERIFIER,), overrides=None, **settings
+):
     path = tmp_path / "drafter.pt"
     path.write_bytes(b"")
     if DRAFTERS[strategy] is not None:
         settings = dict(settings, drafter_path=str(path), block_size=2)
     given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)
-    generator = build_generator(
+    # The default budget leaves thousands of rows nothing to draft.
+    if strategy != "greedy":
+        settings["draft_budget"] = budget
+    return build_generator(
         list(models),
         words(),
         words(),
         given,
         decoding_settings(strategy=strategy, **settings),
         load=lambda *_: copy.deepcopy(DRAFTERS[strategy]),
+        overrides=overrides or Overrides(),
     )
-    generator.spare_rows = budget  # the default leaves thousands of rows nothing to draft
-    return generator
 
 
 def draw(generator, samples=SAMPLES, seed=0, rows=2000):
@@ -206,7 +213,7 @@ def draw(generator, samples=SAMPLES, seed=0, rows=2000):
     assert 2 * samples % rows == 0
     for _ in range(2 * samples // rows):
         sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
-        for row, (hypo,) in enumerate(generator.generate(generator.verifier.models, sample)):
+        for row, (hypo,) in enumerate(generator.generate(generator.models, sample)):
             output = tuple(hypo["tokens"].tolist())
             counts[row % 2][output] = counts[row % 2].get(output, 0) + 1
             scores[row % 2][output] = hypo["positional_scores"]
@@ -254,7 +261,7 @@ def worst_excess(generator, args, rows=2000, samples=SAMPLES):
     counts, scores = draw(generator, samples, rows=rows)
     found = []
     for i, source in enumerate(SOURCES):
-        table = enumerate_outputs(source, args, generator.verifier.models)
+        table = enumerate_outputs(source, args, generator.models)
         assert abs(sum(p for p, _ in table.values()) - 1) < 1e-4
         assert set(counts[i]) <= set(table), "an output that the verifier never gives"
         assert sum(counts[i].values()) == samples
@@ -336,6 +343,13 @@ def edit(before, after):
     return mutate
 
 
+def mutated(mutant, strategy, args, tmp_path):
+    """A generator whose rule is broken."""
+    rule = generator_for(strategy, args, tmp_path).rule
+    mutant(rule)
+    return generator_for(strategy, args, tmp_path, overrides=Overrides(rule=rule))
+
+
 RULE_MUTANTS = [
     accept_all,
     accept_the_likelier,
@@ -355,16 +369,14 @@ CUT_AND_FLAT = {"sampling_topk": 3, "temperature": 1.7}
 @pytest.mark.parametrize("strategy", ["sps", "gad"])
 @pytest.mark.parametrize("mutant", RULE_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_rule_is_noticed(mutant, strategy, args, tmp_path):
-    generator = generator_for(strategy, args, tmp_path)
-    mutant(generator.rule)
+    generator = mutated(mutant, strategy, args, tmp_path)
     assert worst_excess(generator, args) > 10
 
 
 @pytest.mark.parametrize("strategy", ["sps", "gad"])
 @pytest.mark.parametrize("mutant", SUBTLE_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_rule_broken_in_few_places_is_noticed(mutant, strategy, tmp_path):
-    generator = generator_for(strategy, CUT_AND_FLAT, tmp_path)
-    mutant(generator.rule)
+    generator = mutated(mutant, strategy, CUT_AND_FLAT, tmp_path)
     assert worst_excess(generator, CUT_AND_FLAT, samples=8000) > 8
 
 
@@ -372,8 +384,8 @@ def test_a_rule_broken_in_few_places_is_noticed(mutant, strategy, tmp_path):
 @pytest.mark.parametrize("strategy", ["sps", "gad"])
 def test_a_rule_that_replaces_by_the_drafters_choice_is_noticed(rest, strategy, tmp_path):
     """It draws what the verifier forbids."""
-    generator = generator_for(strategy, CUT_AND_FLAT, tmp_path)
-    edit("(verdict - guess)", rest)(generator.rule)
+    mutant = edit("(verdict - guess)", rest)
+    generator = mutated(mutant, strategy, CUT_AND_FLAT, tmp_path)
     with pytest.raises(AssertionError, match="an output that the verifier never gives"):
         worst_excess(generator, CUT_AND_FLAT)
 
@@ -381,8 +393,8 @@ def test_a_rule_that_replaces_by_the_drafters_choice_is_noticed(rest, strategy, 
 @pytest.mark.parametrize("args", [{"sampling_topk": 2}, {"sampling_topp": 0.5}], ids=str)
 @pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
 def test_a_rule_that_forgets_the_cut_is_noticed(strategy, args, tmp_path):
-    generator = generator_for(strategy, args, tmp_path)
-    edit("self.sampler.warp(log_probs)", "log_probs.exp()")(generator.rule)
+    mutant = edit("self.sampler.warp(scores.dense())", "scores.dense().exp()")
+    generator = mutated(mutant, strategy, args, tmp_path)
     with pytest.raises(AssertionError, match="an output that the verifier never gives"):
         worst_excess(generator, args)
 
@@ -394,23 +406,41 @@ class GreedyDraw(Sampler):
         return probabilities.argmax(-1)
 
 
+class Flattened(Drafter):
+    """The mutant: says that its tokens were drawn from flatter distributions than they were."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def prepare(self, verifier):
+        self.inner.prepare(verifier)
+
+    def open(self, source):
+        return FlattenedSession(self.inner.open(source))
+
+
+class FlattenedSession(DraftSession):
+    def __init__(self, inner):
+        self.inner = inner
+        self.commit, self.select, self.close = inner.commit, inner.select, inner.close
+
+    def propose(self, hypotheses, budget=None):
+        draft = self.inner.propose(hypotheses, budget)
+        if draft.log_probs is None:
+            return draft
+        return draft._replace(log_probs=(draft.log_probs / 3).log_softmax(-1))
+
+
 @pytest.mark.parametrize("strategy", ["sps", "gad"])
 @pytest.mark.parametrize("mutant", ["greedy draft", "q of another temperature"])
 def test_the_test_notices_mutants(mutant, strategy, tmp_path):
-    generator = generator_for(strategy, {}, tmp_path)
+    drafter = generator_for(strategy, {}, tmp_path).drafter
     if mutant == "greedy draft":
-        generator.drafter.sampler = GreedyDraw()
+        options = dataclasses.replace(drafter.options, sampler=GreedyDraw())
+        overrides = Overrides(drafter=type(drafter)(drafter.model, options))
     else:
-        propose = generator.drafter.propose
-
-        def flattened(*given):
-            draft = propose(*given)
-            if draft.log_probs is None:
-                return draft
-            return draft._replace(log_probs=(draft.log_probs / 3).log_softmax(-1))
-
-        generator.drafter.propose = flattened
-    assert worst_excess(generator, {}) > 10
+        overrides = Overrides(drafter=Flattened(drafter))
+    assert worst_excess(generator_for(strategy, {}, tmp_path, overrides=overrides), {}) > 10
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])

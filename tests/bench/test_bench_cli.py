@@ -11,7 +11,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from fairseq_specdec.acceptance import ExactRule
+from fairseq_specdec.acceptance import Acceptance, ExactRule
 from fairseq_specdec.bench import memory
 from fairseq_specdec.bench.workload import BenchError
 
@@ -77,13 +77,11 @@ def test_provenance_names_commands_and_checkpoints(bench, pair):
 def test_a_broken_lossless_strategy_is_reported_loudly(bench, pair, monkeypatch, caplog):
     honest = ExactRule.accept
 
-    def careless(self, draft, lengths, log_probs, best, draft_log_probs=None):
-        counts, token = honest(self, draft, lengths, log_probs, best, draft_log_probs)
-        wrong = lengths.clamp(max=1)  # keeps the first draft token whatever the verifier says
-        fixed = best.gather(1, torch.maximum(counts, wrong).unsqueeze(1)).squeeze(1)
-        return type(honest(self, draft, lengths, log_probs, best))(
-            torch.maximum(counts, wrong), fixed
-        )
+    def careless(self, draft, scores):
+        counts = honest(self, draft, scores).counts
+        wrong = draft.sizes.clamp(max=1)  # keeps the first draft token whatever the verifier says
+        counts = torch.maximum(counts, wrong)
+        return Acceptance(counts, scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
 
     monkeypatch.setattr(ExactRule, "accept", careless)
     result, printed = bench("--system", gad(pair), "--warmup", 0)

@@ -1,6 +1,7 @@
 """``specdec-bench --replay`` on tiny random models, and what it replays."""
 
 import collections
+import functools
 import importlib.util
 import json
 
@@ -16,9 +17,16 @@ from fairseq_specdec.bench import (
     replay_flags,
     replay_memory,
 )
-from fairseq_specdec.bench.accepted_sizes import alike, draw, mean_emitted, mean_size, tilted_to
+from fairseq_specdec.bench.accepted_sizes import (
+    constant_acceptance,
+    draw,
+    mean_emitted,
+    mean_size,
+    tilted_to,
+)
 from fairseq_specdec.bench.replay import NOTICE
 from fairseq_specdec.bench.workload import BenchError
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.trace.files import write_traces
 from fairseq_specdec.trace.record import OWN, REJECTED, Trace, TracedIteration
 
@@ -51,18 +59,18 @@ def rows_of(result):
 
 def test_both_families_have_the_mean_that_was_asked_for():
     for mean, largest, length in ((8.23, 26, 27), (1.5, 26, 60), (4, 4, 40), (1, 26, 27)):
-        shares = alike(largest, mean, length, "--x")
+        shares = constant_acceptance(largest, mean, length, "--x")
         assert mean_emitted(shares, length) == pytest.approx(mean, abs=1e-3)
         assert sum(shares) == pytest.approx(1)
         weights = tilted_to([1.0] * largest, mean, length, "--x")
         assert mean_emitted(weights, length) == pytest.approx(mean, abs=1e-3)
-    for reach in (alike, lambda largest, *more: tilted_to([1.0] * largest, *more)):
+    for reach in (constant_acceptance, lambda largest, *more: tilted_to([1.0] * largest, *more)):
         with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
             reach(26, 14, 27, "--x")
 
 
 def test_alike_means_that_one_probability_holds_at_every_draft_token():
-    shares = alike(6, 3, 1000, "--x")
+    shares = constant_acceptance(6, 3, 1000, "--x")
     survivors = [sum(shares[i:]) for i in range(6)]
     for before, after in zip(survivors, survivors[1:]):
         assert after / before == pytest.approx(survivors[1])
@@ -76,7 +84,7 @@ def test_sentences_ends_cut_the_mean():
 
 
 def test_drawn_sizes_fill_every_sentence_and_keep_the_mean():
-    weights = alike(26, 8.23, 27, "--x")
+    weights = constant_acceptance(26, 8.23, 27, "--x")
     for sentences in (3, 8, 50):
         drawn = draw(weights, 27, sentences, seed=4)
         assert [sum(sizes) for sizes in drawn] == [27] * sentences
@@ -150,11 +158,10 @@ def counters_of(rows, name):
 def test_each_sentence_follows_its_own_list_at_any_batch_size(replay, size, monkeypatch):
     kept = []
     monkeypatch.setattr(replay_cli.ReplayBench, "write", lambda self: kept.append(self))
+    monkeypatch.setattr(replay_cli, "Overrides", functools.partial(Overrides, keep_trace=True))
     replay(*MEAN, "--batch-size", size, "--strategies", "gad")
     (bench,) = kept
     system = bench.systems[-1]
-    generator = system.generator.generator
-    generator.keep_trace = True
     batches = bench.models.batches(6, 12, size)
     for batch in batches:
         found = system.generator.generate(system.models, batch)

@@ -7,13 +7,15 @@ from toy_strategies import make_generator
 from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import figures, tables, timing
-from fairseq_specdec.drafters import autoregressive, nar_block
-from fairseq_specdec.generation import batch, generator, stats
-from fairseq_specdec.verifier.scorer import Scorer
-from fairseq_specdec.verifier.verifier import Verifier
+from fairseq_specdec.decoding import loop, stats
+from fairseq_specdec.drafting import autoregressive, nar_block
+from fairseq_specdec.engine.eager.decoder import DecoderWeights
+from fairseq_specdec.engine.eager.encoder import EncoderWeights
+from fairseq_specdec.engine.eager.transformer import TransformerWeights
+from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
 # Seconds that each call takes by the clock of these tests.
-ENCODE, DRAFTER_ENCODE, DRAFT, SCORE, START, FINISH = 2.0, 3.0, 5.0, 7.0, 11.0, 13.0
+ENCODE, DRAFTER_ENCODE, DRAFT, SCORE, OPEN, FINISH = 2.0, 3.0, 5.0, 7.0, 11.0, 13.0
 
 
 class Clock:
@@ -40,31 +42,31 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    for module in (stats, generator, timing):
+    for module in (stats, loop, timing):
         monkeypatch.setattr(module, "time", found)
     found.takes(monkeypatch, Verifier, "encode", ENCODE)
-    found.takes(monkeypatch, Verifier, "start", START)
-    found.takes(monkeypatch, Verifier, "score", SCORE)
-    found.takes(monkeypatch, batch, "hypothesis", FINISH)
+    found.takes(monkeypatch, Verifier, "open", OPEN)
+    found.takes(monkeypatch, VerifierSession, "score", SCORE)
+    found.takes(monkeypatch, loop, "hypothesis", FINISH)
     return found
 
 
 def measured(case):
     """Row of one sentence decoded twice by a case of ``TOYS``, and its iterations."""
     made = make_generator(case)
-    system = timing.System(case, made, made.verifier.models, made.stats)
+    system = timing.System(case, made, made.models, made.stats)
     sample = make_sample([max(sentences(12, seed=7), key=len)])
     timing.run_paired([system], [sample], warm_up=1, repeats=2)
     row = figures.row(system, made.strategy, figures.Context(system, system, system, None))
     return row, made.stats.iterations / 2
 
 
-def expected(iterations, drafter_encoder, start):
+def expected(iterations, drafter_encoder, opening):
     return {
         "encoder": ENCODE,
         "drafter_encoder": drafter_encoder,
-        "drafter": DRAFT * iterations + start,
-        "verifier": SCORE * iterations + START,
+        "drafter": DRAFT * iterations + opening,
+        "verifier": SCORE * iterations + OPEN,
         "rest": FINISH,
     }
 
@@ -80,36 +82,35 @@ def check(row, seconds):
 
 
 def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
-    clock.takes(monkeypatch, nar_block.NarBlockDrafter, "propose", DRAFT)
-    encode = nar_block.EncoderStack.__call__
+    clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
 
-    class Slow(nar_block.EncoderStack):
+    class Encoder(EncoderWeights):
         def __call__(self, net_input):
             clock.now += DRAFTER_ENCODE
-            return encode(self, net_input)
+            return super().__call__(net_input)
 
-    class Decoder(nar_block.DecoderStack):
-        def start(self, *args):
-            clock.now += START
-            return super().start(*args)
+    class Decoder(DecoderWeights):
+        def open(self, *args):
+            clock.now += OPEN
+            return super().open(*args)
 
-    monkeypatch.setattr(nar_block, "EncoderStack", Slow)
-    monkeypatch.setattr(nar_block, "DecoderStack", Decoder)
+    monkeypatch.setattr(nar_block, "EncoderWeights", Encoder)
+    monkeypatch.setattr(nar_block, "DecoderWeights", Decoder)
     row, iterations = measured("gad")
     assert 1 < iterations < row["output_tokens"]
-    check(row, expected(iterations, DRAFTER_ENCODE, START))
+    check(row, expected(iterations, DRAFTER_ENCODE, OPEN))
 
 
 def test_a_drafter_without_an_encoder_has_no_such_time(clock, monkeypatch):
-    clock.takes(monkeypatch, nar_block.NarBlockDrafter, "propose", DRAFT)
+    clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
     row, iterations = measured("gad-attached")
     check(row, expected(iterations, 0.0, 0.0))
 
 
 def test_a_small_model_s_encoder_is_timed_apart(clock, monkeypatch):
-    clock.takes(monkeypatch, autoregressive.AutoregressiveDrafter, "propose", DRAFT)
+    clock.takes(monkeypatch, autoregressive.AutoregressiveSession, "propose", DRAFT)
 
-    class Slow(Scorer):
+    class Slow(TransformerWeights):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             encode = self.encode
@@ -117,13 +118,13 @@ def test_a_small_model_s_encoder_is_timed_apart(clock, monkeypatch):
                 setattr(clock, "now", clock.now + DRAFTER_ENCODE) or (encode(net_input))
             )
 
-        def start(self, *args):
-            clock.now += START
-            return super().start(*args)
+        def open(self, *args):
+            clock.now += OPEN
+            return super().open(*args)
 
-    monkeypatch.setattr(autoregressive, "Scorer", Slow)
+    monkeypatch.setattr(autoregressive, "TransformerWeights", Slow)
     row, iterations = measured("sps")
-    check(row, expected(iterations, DRAFTER_ENCODE, START))
+    check(row, expected(iterations, DRAFTER_ENCODE, OPEN))
 
 
 def test_stock_has_no_drafter():

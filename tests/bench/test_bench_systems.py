@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_specdec.bench import figures, page, plots, tables
 from fairseq_specdec.bench.plots import Picture
-from fairseq_specdec.bench.workload import BenchError, spread
+from fairseq_specdec.bench.workload import BenchError, every_nth
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="needs the extra plots"
@@ -32,8 +32,8 @@ def test_edit_distance(one, other, distance):
 
 
 def test_a_limit_spreads_over_the_lengths():
-    assert spread(range(100), 4) == [0, 25, 50, 75]
-    assert spread(range(3), 10) == spread(range(3), None) == [0, 1, 2]
+    assert every_nth(range(100), 4) == [0, 25, 50, 75]
+    assert every_nth(range(3), 10) == every_nth(range(3), None) == [0, 1, 2]
 
 
 def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):

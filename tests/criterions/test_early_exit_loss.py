@@ -1,4 +1,4 @@
-"""The averaged loss of paper 003, section 7.2.1, against fairseq's own cross-entropy."""
+"""The averaged loss of Kim et al. 2023, section 7.2.1, against fairseq's own cross-entropy."""
 
 import pytest
 import torch

@@ -13,9 +13,10 @@ from distilling import DECODING, KEEP, SIZE, Killed, kill_at, same_corpus
 from terminals import terminal_on_stderr
 
 import fairseq_specdec
-from fairseq_specdec.data import files, merge, parts
+from fairseq_specdec.data import merge, parts
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
+from fairseq_specdec.io.provenance import sha256
 
 # ---- the output --------------------------------------------------------------------------------
 
@@ -55,12 +56,12 @@ def test_source_other_splits_and_dictionaries_are_unchanged(reversal_data, undis
 def test_report_says_how_it_was_made(undisturbed, teacher):
     report = json.loads((undisturbed / merge.REPORT).read_text())
     assert report["settings"]["--beam"] == 5 and report["settings"]["--task"] == "translation"
-    assert report["settings"]["--path"] == ["sha256:" + files.sha256(str(teacher))]
+    assert report["settings"]["--path"] == ["sha256:" + sha256(str(teacher))]
     assert report["decoding"]["sentences_per_second_and_process"] > 0
     (run,) = report["runs"]
     assert "--max-len-b 20" in run["command"] and run["versions"]["torch"]
     for name, value in report["files"].items():
-        assert files.sha256(str(undisturbed / name)) == value
+        assert sha256(str(undisturbed / name)) == value
 
 
 def test_fairseq_train_takes_it(undisturbed, tmp_path, fairseq_command, tiny_training):
@@ -137,10 +138,10 @@ def test_the_plugin_decodes_when_asked(reversal_data, teacher, distill, tmp_path
 @pytest.mark.parametrize(
     "module, name, matches, times",
     [
-        (files.os, "replace", "manifest.json", 1),
-        (files.os, "replace", "plan.npz", 1),
-        (files.os, "replace", "chunk-", 1),
-        (files.os, "replace", "chunk-", 4),
+        (os, "replace", "manifest.json", 1),
+        (os, "replace", "plan.npz", 1),
+        (os, "replace", "chunk-", 1),
+        (os, "replace", "chunk-", 4),
         (merge.os, "rename", "merged-", 1),
         (parts.shutil, "rmtree", ".parts", 1),
     ],
@@ -175,13 +176,13 @@ def test_a_kill_loses_and_doubles_nothing(
 def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_python, tmp_path):
     run = f"""
         import os, signal, sys
-        from fairseq_specdec.data import distill, files
+        from fairseq_specdec.data import distill
         real = os.replace
         def replace(source, destination):
             if "chunk-000003" in destination and "{{}}" == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             real(source, destination)
-        files.os.replace = replace
+        os.replace = replace
         distill.cli_main({
         [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
     })
@@ -191,7 +192,7 @@ def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_py
         run_python(lines.replace("{}", "kill"))
     left = sorted(path.name for path in (tmp_path / "out.parts").glob("*/chunk-*.npz"))
     assert left == [f"chunk-{number:06d}.npz" for number in range(3)]
-    assert list((tmp_path / "out.parts").glob("*/chunk-000003.npz.tmp-*"))
+    assert list((tmp_path / "out.parts").glob("*/.chunk-000003.npz.tmp-*"))
     run_python(lines)
     assert same_corpus(tmp_path / "out", undisturbed)
 

@@ -5,10 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from fairseq_specdec.data.files import DistillError, read_json, write_whole
+from fairseq_specdec.data.files import DistillError, read_json
 from fairseq_specdec.data.merge import Filters, gather, judge
 from fairseq_specdec.data.parts import Parts, pack
 from fairseq_specdec.data.plan import REASONS, Plan
+from fairseq_specdec.io.atomic import replacing
 
 EOS = 2
 
@@ -100,13 +101,9 @@ def test_another_plan_is_refused(two_chunks):
 def test_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "value.json"
     path.write_text('{"a": 1}')
-
-    def fail(stream):
+    with pytest.raises(OSError, match="disk full"), replacing(path, "wb") as stream:
         stream.write(b"half")
         raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(str(path), fail)
     assert read_json(str(path)) == {"a": 1}
     path.write_text("[")
     with pytest.raises(DistillError, match=r"value\.json"):

@@ -1,6 +1,7 @@
 """What the distilling command refuses: the flag or file is named, and nothing is destroyed."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -8,7 +9,7 @@ import pytest
 from distilling import KEEP, SIZE, Killed, kill_at, same_corpus
 
 from fairseq_specdec.data import distill as command
-from fairseq_specdec.data import files, merge
+from fairseq_specdec.data import merge
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
 
@@ -18,7 +19,7 @@ def test_other_settings_are_refused_by_name(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        kill_at(patch, files.os, "replace", "chunk-", 2)
+        kill_at(patch, os, "replace", "chunk-", 2)
         with pytest.raises(Killed):
             distill(reversal_data, out, teacher, *KEEP, "--beam", 2)
     with pytest.raises(DistillError, match=r"(?s)--beam: was 2, now is 5.*--overwrite"):

@@ -1,6 +1,7 @@
 """Several processes and one destination: who may work beside whom, and what a dead one leaves."""
 
 import errno
+import fcntl
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ from distilling import KEEP, SIZE, same_corpus
 
 from fairseq_specdec.compat.user_dir import PACKAGE
 from fairseq_specdec.data import distill as command
-from fairseq_specdec.data import files, locks
+from fairseq_specdec.data import locks
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.locks import at_work, remove_unless_at_work
 from fairseq_specdec.data.plan import Shard
@@ -131,7 +132,7 @@ def test_without_locks_a_warning_and_no_more(home, monkeypatch, caplog):
     def no_locks(*arguments):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with at_work("OUT", home, "a", Shard(0, 1)), at_work("OUT", home, "a", Shard(0, 1)):
         pass
     assert "has no locks (No locks available)" in caplog.text

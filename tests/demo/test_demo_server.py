@@ -1,6 +1,7 @@
 """The server: the page, a race over HTTP, and whom it does not answer."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
@@ -95,22 +96,23 @@ def test_a_race(server, racers):
 def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
     go_on = threading.Event()
     held = racers.translators["greedy"]._generator
-    begin = type(held).begin
+    opened = held.batch
 
-    def slow_begin(*arguments):
-        batch = begin(held, *arguments)
-        iterate, count = batch.iterate, []
+    @contextlib.contextmanager
+    def slow_batch(*arguments):
+        with opened(*arguments) as batch:
+            iterate, count = batch.iterate, []
 
-        def wait_at_the_third():
-            count.append(1)
-            if len(count) == 3:
-                assert go_on.wait(60)
-            iterate()
+            def wait_at_the_third():
+                count.append(1)
+                if len(count) == 3:
+                    assert go_on.wait(60)
+                iterate()
 
-        batch.iterate = wait_at_the_third
-        return batch
+            batch.iterate = wait_at_the_third
+            yield batch
 
-    monkeypatch.setattr(held, "begin", slow_begin)
+    monkeypatch.setattr(held, "batch", slow_batch)
     body = json.dumps({"text": TEXT, "strategies": ["greedy"]}).encode()
     request = urllib.request.Request(
         server.url + "race", data=body, headers={"Content-Type": "application/json"}
@@ -305,7 +307,7 @@ def test_a_failure_is_told(server, racers, monkeypatch, caplog):
     def fail(*arguments):
         raise RuntimeError("out of <memory>\nand more")
 
-    monkeypatch.setattr(racers.translators["gad"]._generator, "begin", fail)
+    monkeypatch.setattr(racers.translators["gad"]._generator, "batch", fail)
     events = ask(server, {"text": TEXT, "strategies": ["greedy", "gad"]})[1]
     assert events[-1]["event"] == "error"
     assert events[-1]["message"].startswith("Decoding failed (out of <memory>)")

@@ -57,6 +57,9 @@ ELSEWHERE = {
 FOREIGN = {
     "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
     "--config-dir", "--config-name", "--src-embedding-copy",
+    # of decoders that no command here trains, or not in every fairseq
+    "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
+    "--scale-heads", "--scale-resids",
 }  # fmt: skip
 FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w-]*\w)?(?![\w…-])")
 

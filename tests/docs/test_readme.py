@@ -10,8 +10,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_specdec import compat
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
-from fairseq_specdec.generation.builder import REFUSED
-from fairseq_specdec.generation.strategies import OWN_FLAGS, STRATEGIES
+from fairseq_specdec.decoding.builder import REFUSED
+from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
 
 DOCS = ROOT / "docs"

@@ -28,7 +28,7 @@ SENTENCES = int(os.environ.get("SPECDEC_LOAD_SENTENCES", 12_000))
 MINUTES = float(os.environ.get("SPECDEC_LOAD_MINUTES", "inf"))
 CHUNK = 480
 # Growth of resident memory after the first tenth, in MiB. At batch 32 the demo's sentences ask for
-# 325 programs of oneDNN at most (see verifier/linear.py); some 210 are made within 1,200 sentences,
+# 325 programs of oneDNN at most (see eager/linear.py); some 210 are made within 1,200 sentences,
 # and each takes 0.57 MiB: 66 MiB to come. As they are made, blocks that are freed between them stay
 # in the heap, 30 MiB more from there on (benchmarks/load.md).
 GROWTH = 96

@@ -9,7 +9,7 @@ from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation import builder
+from fairseq_specdec.decoding import builder
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
 from fairseq_specdec.hub.loading import Place, find
 
@@ -141,29 +141,6 @@ def test_a_stream_tells_its_errors(gad, monkeypatch):
     assert gad.translate(TEXTS[0]).text
 
 
-def test_two_threads_take_turns(gad):
-    expected = [result.tokens for result in gad.translate(TEXTS)]
-    wrong = []
-
-    def work(offset):
-        rotated = TEXTS[offset:] + TEXTS[:offset]
-        try:
-            for _ in range(3):
-                tokens = [result.tokens for result in gad.translate(rotated)]
-                assert tokens == expected[offset:] + expected[:offset]
-                text = "".join(gad.translate_stream(TEXTS[offset]))
-                assert text == " ".join(expected[offset])
-        except Exception as error:  # a thread's errors reach nobody else
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(offset,)) for offset in (3, 17)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-
-
 def test_flags_reach_the_engine(pair):
     cut = load(pair, "greedy", max_len_b=3, min_len=2)
     for result, (tokens, _) in zip(
@@ -242,7 +219,7 @@ def test_a_verifier_that_is_none(pair, tmp_path):
 def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fairseq_specdec.hub.loading.__file__", str(tmp_path / "a/b/loading.py"))
-    with pytest.raises(FileNotFoundError, match="demo_ende: .*clone it .*scripts/demo/run_all.sh"):
+    with pytest.raises(FileNotFoundError, match="demo_ende: .*clone it .*scripts/run demo"):
         find("demo_ende", None, None, "gad++")
     (tmp_path / "data-bin/demo_ende").mkdir(parents=True)
     (tmp_path / "data-bin/demo_ende/verifier.pt").touch()

@@ -10,9 +10,8 @@ import torch
 from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
 from toy_translation import dictionary, toy_drafter
 
-from fairseq_specdec import convert
-from fairseq_specdec.generation.drafter_file import load_drafter
-from fairseq_specdec.legacy import conversion
+from fairseq_specdec import conversion, convert
+from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
 

@@ -12,7 +12,7 @@ from toy_translation import dictionary, make_sample, make_task, sentences, toy_m
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation import builder, drafter_file
+from fairseq_specdec.decoding import builder, drafter_file
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter, legacy_config, legacy_drafter
 
 SOURCES = sentences(6, seed=5)

@@ -12,6 +12,7 @@ from authors_layout import (
     authors_drafter,
     logits_of,
 )
+from toy_hypotheses import hypotheses_of, open_on
 from toy_translation import (
     EOS,
     PAD,
@@ -25,9 +26,8 @@ from toy_translation import (
 )
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.drafters import NarBlockDrafter
-from fairseq_specdec.generation import builder
-from fairseq_specdec.generation.stats import Stopwatch
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 
 SOURCES = sentences(24, seed=77)
 TARGETS = [ids(translate(s)) for s in SOURCES]
@@ -58,21 +58,18 @@ def decode(generator, batch):
 @pytest.mark.parametrize("copied", [True, False])
 def test_drafts_what_the_plain_pass_predicts(copied):
     model = authors_drafter(copied, updates=40)
-    drafter = NarBlockDrafter(model, BLOCK, PAD, Stopwatch())
+    drafter = NarBlockDrafter(model, DraftOptions(BLOCK, PAD, EOS))
     lengths = [min(i % 5, len(t)) for i, t in enumerate(TARGETS)]
-    tokens = torch.full((len(SOURCES), 30), PAD)
-    tokens[:, 0] = EOS
-    for row, (target, length) in enumerate(zip(TARGETS, lengths)):
-        known = list(target[:length])
-        if length == 3:
+    accepted = [list(target[:length]) for target, length in zip(TARGETS, lengths)]
+    for known in accepted:
+        if len(known) == 3:
             known[1] = UNK  # a real one is a mask like any other
-        tokens[row, 1 : length + 1] = torch.tensor(known)
+    hypotheses = hypotheses_of(accepted, 30)
     with torch.no_grad():
-        drafter.start(make_sample(SOURCES)["net_input"], 28, {})
-        draft = drafter.propose(tokens, torch.tensor(lengths), lengths)
+        draft = open_on(drafter, SOURCES, 28).propose(hypotheses)
         for row, length in enumerate(lengths):
             source = torch.tensor([ids(SOURCES[row])])
-            logits = logits_of(model, source, tokens[row : row + 1, 1 : length + 1])
+            logits = logits_of(model, source, hypotheses.first[row : row + 1, 1 : length + 1])
             logits[..., PAD] = float("-inf")
             assert draft.tokens[row].tolist() == logits[0].argmax(-1).tolist(), (row, length)
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
-from fairseq_specdec.drafters.state_products import StateProducts
+from fairseq_specdec.drafting.state_products import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers
-from fairseq_specdec.models.verifier_states import spread_layers
+from fairseq_specdec.models.verifier_states import layers_at_thirds
 from fairseq_specdec.training.block_noising import block_targets
 
 ARCH = "attached_drafter_tiny"
@@ -83,7 +83,7 @@ def test_one_product_gives_what_both_projections_do(verifier):
 
 
 def test_layers_are_spread_from_a_third_to_the_last():
-    assert [spread_layers(n) for n in (1, 2, 3, 6, 12)] == [
+    assert [layers_at_thirds(n) for n in (1, 2, 3, 6, 12)] == [
         [1],
         [1, 2],
         [1, 2, 3],

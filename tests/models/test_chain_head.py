@@ -3,7 +3,7 @@
 import torch
 from toy_drafter import make_drafter
 
-from fairseq_specdec.drafters.chain_search import ChainSearch
+from fairseq_specdec.drafting.chain_search import ChainSearch
 from fairseq_specdec.models.chain_head import ChainHead
 
 

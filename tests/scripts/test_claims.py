@@ -54,7 +54,7 @@ def found(systems, milliseconds=None, load=0.5):
 
 
 def judged(test, *names, figure="tok", **measured):
-    line = claims.Line("It is so.", "000 Table 1", "base", figure, test, list(names))
+    line = claims.Line("It is so.", "Ge et al. Table 1", "base", figure, test, list(names))
     return claims.judge(line, claims.Run(found(**measured)))
 
 
@@ -148,16 +148,16 @@ def write(tmp_path, *lines, run=None):
 
 def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
     lines = [
-        "A beats B\t000 Table 1\tbase\ttok\tgreater\ta; b",
-        "A beats B\t000 Table 1\tbase\ttok\trises\tb; a",
-        "C is fast\t004 Table 1\tother\tspeed\tgreater\tc; a",
-        "C is good\t004 Table 1\tbase\tbleu\tgreater\tc; a",
+        "A beats B\tGe et al. Table 1\tbase\ttok\tgreater\ta; b",
+        "A beats B\tGe et al. Table 1\tbase\ttok\trises\tb; a",
+        "C is fast\tXia et al. Table 1\tother\tspeed\tgreater\tc; a",
+        "C is good\tXia et al. Table 1\tbase\tbleu\tgreater\tc; a",
     ]
     assert write(tmp_path, *lines, run=found(toks(a=3, b=2))) == 0
     text = (tmp_path / "claims.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
-    assert ["A beats B", "000 Table 1", "holds"] in rows
-    assert ["C is fast", "004 Table 1", "not run"] in rows  # no such set
+    assert ["A beats B", "Ge et al. Table 1", "holds"] in rows
+    assert ["C is fast", "Xia et al. Table 1", "not run"] in rows  # no such set
     assert "- C is good (base, bleu greater): not run. -\n" in text  # no such system
     assert "- A beats B (base, tok rises): holds. b " in text and text.endswith("\n- a note\n")
 

@@ -157,7 +157,7 @@ def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(run_recipe, t
 
 def test_big_little_decoder_has_the_papers_other_corpus(run_recipe):
     done = run_recipe("iwslt17_deen", "07_table", CORPUS="wmt14", PROFILE="smoke")
-    assert "003 Table 1, WMT 2014, de-en" in done.stdout and "31.38" in done.stdout
+    assert "Kim et al. Table 1, WMT 2014, de-en" in done.stdout and "31.38" in done.stdout
     assert "40.32" not in done.stdout and "not run" in done.stdout
 
 
@@ -273,6 +273,6 @@ def test_smoke_of_a_whole_recipe_with_two_processes(run_recipe, tmp_path):
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
     scores = json.loads((out / "decoded/scores.json").read_text(encoding="utf-8"))
     assert "base.specdec_k=25" in scores or "base.specdec_k=10" in scores
-    assert "004 Table 1, en-de" in done.stdout and "not run" in done.stdout
+    assert "Xia et al. Table 1, en-de" in done.stdout and "not run" in done.stdout
     again = run_recipe("wmt14_ende", **settings)
     assert again.stderr.count("done before") >= 6

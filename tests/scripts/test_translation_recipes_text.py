@@ -276,12 +276,13 @@ def test_output_without_sentences_is_refused(tmp_path):
 def test_tables_set_our_figures_beside_the_papers(tmp_path):
     (tmp_path / "paper.tsv").write_text(
         "# comment\n"
-        "000 Table 5\ten-de\tGAD\tbase\tgad\titer=4.9 bleu=28.73\n"
-        "000 Table 5\ten-de\tGAD++\tbase\tgad++\titer=4.0 bleu=28.89\n"
-        "000 Table 5\ten-de\tNAR drafter\t-\t-\titer=1.6 bleu=26.48\n"
-        "004 Table 8\ten-de\tGAD\tbase\tgad\tmemory_mb@4=519.8 ms.drafter= ms_iter.drafter=0.31 "
+        "Ge et al. Table 5\ten-de\tGAD\tbase\tgad\titer=4.9 bleu=28.73\n"
+        "Ge et al. Table 5\ten-de\tGAD++\tbase\tgad++\titer=4.0 bleu=28.89\n"
+        "Ge et al. Table 5\ten-de\tNAR drafter\t-\t-\titer=1.6 bleu=26.48\n"
+        "Xia et al. Table 8\ten-de\tGAD\tbase\tgad\tmemory_mb@4=519.8 ms.drafter= "
+        "ms_iter.drafter=0.31 "
         "share.drafter= text.sacrebleu=28.2\n"
-        "000 Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
+        "Ge et al. Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
         encoding="utf-8",
     )
     row = {"system": "gad", "iter": 5.0, "bleu": 20.5}

@@ -13,7 +13,7 @@ from toy_translation import assert_diverse
 SUMMARY = re.compile(
     r"strategy (\S+): (\d+) sentences, (\d+) iterations \(([\d.]+) a sentence\), ([\d.]+) mean "
     r"accepted tokens, ([\d.]+)% of (\d+) drafted tokens accepted; [\d.]+ s: encoder [\d.]+ s / "
-    r"drafter [\d.]+ s / verifier [\d.]+ s / rest [\d.]+ s"
+    r"drafter encoder [\d.]+ s / drafter [\d.]+ s / verifier [\d.]+ s / rest [\d.]+ s"
 )
 EXACT = ["greedy", "iad", "gad"]
 

@@ -17,7 +17,7 @@ GAD = {"strategy": "gad", "block_size": 4}
 @pytest.fixture
 def attempt(toy, monkeypatch):
     """Decode; returns the error's text. Decoding itself must not be reached."""
-    from fairseq_specdec.generation.generator import SpeculativeGenerator
+    from fairseq_specdec.decoding.generator import SpeculativeGenerator
 
     def reached(*args, **kwargs):
         raise AssertionError("decoding began")

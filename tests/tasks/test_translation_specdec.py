@@ -17,12 +17,13 @@ from in_process import PLUGIN, command_line, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.generation import builder, strategies
-from fairseq_specdec.generation.generator import SpeculativeGenerator
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.generator import SpeculativeGenerator
+from fairseq_specdec.decoding.strategies import gad
+from fairseq_specdec.engine.eager import linear
+from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.tasks import translation_specdec
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
-from fairseq_specdec.verifier import linear
-from fairseq_specdec.verifier.packed_module import PackedModule
 
 OURS = {
     field.name: field.default
@@ -86,8 +87,8 @@ def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy,
 
 def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
     model = hub(toy)
-    loads, load = [], strategies.load_drafter
-    monkeypatch.setattr(strategies, "load_drafter", lambda *a: loads.append(a) or load(*a))
+    loads, load = [], gad.load_drafter
+    monkeypatch.setattr(gad, "load_drafter", lambda *a: loads.append(a) or load(*a))
     seen, build = [], builder.build_generator
     monkeypatch.setattr(
         builder, "build_generator", lambda *a, **k: seen.append(build(*a, **k)) or seen[-1]

@@ -95,7 +95,7 @@ def test_decoding_that_fails_leaves_nothing(pair, tmp_path, monkeypatch, batch):
 
 
 def test_failing_in_the_last_batch_leaves_nothing(pair, tmp_path):
-    generator = "fairseq_specdec.generation.generator.SpeculativeGenerator.generate"
+    generator = "fairseq_specdec.decoding.generator.SpeculativeGenerator.generate"
     with mock.patch(generator, side_effect=RuntimeError("gone")):
         with pytest.raises(RuntimeError, match="gone"):
             drafted(pair, "--trace-path", tmp_path / "t.jsonl", "--batch-size", 99)

@@ -17,10 +17,10 @@ from toy_translation import (
 )
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.generation import builder
-from fairseq_specdec.generation.stats import Stopwatch
-from fairseq_specdec.generation.strategies import STRATEGIES
-from fairseq_specdec.trace.recorder import Teller, settings_of
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.stats import Stopwatch
+from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 RELAXED = {
     "gad++": {"top_beta": 8, "tau": 9.0},
@@ -56,23 +56,31 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
         small = read.__name__ == "load_small_model"
         return toy_model(seed=2, updates=150) if small else toy_drafter()
 
-    generator = builder.build_generator(models, words, words, args, chosen, load=load)
-    generator.keep_trace = keep_trace
+    generator = builder.build_generator(
+        models,
+        words,
+        words,
+        args,
+        chosen,
+        load=load,
+        overrides=builder.Overrides(keep_trace=keep_trace),
+    )
     sample = make_sample(sentences(12, seed=5))
     torch.manual_seed(3)
     hypotheses = generator.generate(models, sample)
     sampled = generator.rule.needs_draft_probabilities
-    teller = Teller(strategy, settings_of(chosen, args, generator), words, words, sampled)
+    facts = settings_of(chosen, args, generator)
+    trace_builder = TraceBuilder(strategy, facts, words, words, sampled)
     sources = sample["net_input"]["src_tokens"].tolist()
     traces = [
-        teller.sentence(i, source, hypothesis)
+        trace_builder.sentence(i, source, hypothesis)
         for i, (source, (hypothesis,)) in enumerate(zip(sources, hypotheses))
     ]
     return traces, models, generator
 
 
 def stock_log_probs(models, traces):
-    """[tokens, V] for each sentence: what stock's decoder says behind each part of the output."""
+    """[tokens, V] for each sentence: what stock's decoder says after each part of the output."""
     words = make_task().tgt_dict
     found = []
     for trace in traces:
@@ -100,7 +108,7 @@ def check(traces, models, greedy=True):
             for i, choice in enumerate(part.choices):
                 row = log_probs[part.position + i].clone()
                 row[words.pad()] = float("-inf")
-                if part.position + i + 1 <= 20:  # behind the length limit only </s> may stand
+                if part.position + i + 1 <= 20:  # past the length limit only </s> may stand
                     assert words[int(row.argmax())] == choice
                 if i < part.accepted:
                     assert (part.verdicts[i] == "own") == (part.draft[i] == choice)
@@ -118,6 +126,10 @@ def check(traces, models, greedy=True):
     return seen
 
 
+def most_drafted(drafter):
+    return getattr(getattr(drafter, "options", drafter), "block_size", None)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_trace_agrees_with_stock(folder, strategy):
     traces, models, generator = decode(folder, strategy, **RELAXED.get(strategy, {}))
@@ -133,9 +145,7 @@ def test_a_trace_agrees_with_stock(folder, strategy):
     for trace in traces:
         assert all(part.steps >= len(part.draft) for part in trace.iterations if small)
         assert any(part.steps for part in trace.iterations) == small
-        assert trace.settings.get("block_size") == getattr(
-            generator.drafter, "block_size", getattr(generator.drafter, "window", None)
-        )
+        assert trace.settings.get("block_size") == most_drafted(generator.drafter)
         assert ("tau" in trace.settings) == (strategy in ("gad++", "specdec"))
         assert ("alpha_rb" in trace.settings) == strategy.startswith("bild")
     stats = generator.stats

@@ -8,8 +8,8 @@ from toy_translation import ids, make_sample, make_task, pad_to, sentences, toy_
 from toy_translation import translate as translation
 
 from fairseq_specdec.criterions.glancing_block_loss import GlancingBlockLoss
-from fairseq_specdec.training import accepted_tokens
-from fairseq_specdec.training.accepted_tokens import AcceptedTokens
+from fairseq_specdec.decoding import accepted_tokens
+from fairseq_specdec.decoding.accepted_tokens import AcceptedTokens
 
 EOS = 2
 

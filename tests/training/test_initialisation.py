@@ -6,7 +6,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.models import SpecDrafter
-from fairseq_specdec.training.initialisation import decoder_layers, growth_plan, spread
+from fairseq_specdec.training.initialisation import decoder_layers, growth_plan
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
@@ -180,11 +180,10 @@ def test_layer_plans():
             assert len(plan) == here
             assert [origin for origin, is_copy in plan if is_copy] == list(range(there))
     assert growth_plan(6, 3) == [(0, True), (2, True), (5, True)]
-    assert spread(6, 2) == [0, 5] and spread(6, 1) == [5]
 
 
 def test_decoder_layers_are_chosen_and_checked():
-    assert decoder_layers(None, 6, 2) == [0, 5]
+    assert decoder_layers(None, 6, 2) == [0, 5] and decoder_layers(None, 6, 1) == [5]
     assert decoder_layers("[3,3]", 6, 2) == [3, 3]
     for asked, message in (("0", "1 layers"), ("0,6", "0 to 5"), ("0,x", "numbers with commas")):
         with pytest.raises(ValueError, match=f"--init-decoder-layers.*{message}"):

@@ -16,7 +16,6 @@ from fairseq_specdec.training.select_layers import (
     load,
     parse_layers,
     select,
-    spread,
 )
 
 SHAPE = {
@@ -129,14 +128,6 @@ def test_the_mask_of_bart_is_left_out_where_the_dictionary_lacks_it():
         select(state, [0, 5], symbols - 1)
 
 
-@pytest.mark.parametrize(
-    "keep, total, layers",
-    [(2, 12, [0, 11]), (1, 6, [0]), (3, 6, [0, 2, 5]), (6, 6, list(range(6))), (2, 2, [0, 1])],
-)
-def test_layers_are_spread_evenly(keep, total, layers):
-    assert spread(keep, total) == layers
-
-
 def test_the_command_writes_what_fairseq_reads(tmp_path, capsys):
     model, state = bart()
     source, dest = tmp_path / "bart.pt", tmp_path / "small.pt"
@@ -153,6 +144,8 @@ def test_the_command_writes_what_fairseq_reads(tmp_path, capsys):
         cli_main([str(source), str(dest)])
     cli_main([str(source), str(dest), "--decoder-layers", "3", "--force"])
     assert torch.load(str(dest), map_location="cpu")["args"].decoder_layers == 1
+    cli_main([str(source), str(dest), "--keep", "1", "--force"])
+    assert torch.load(str(dest), map_location="cpu")["layer_selection"]["decoder_layers"] == [0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""What a figure was measured on: the machine as torch sees it, and a run's record."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from typing import Any, Dict, Optional, Sequence
+
+import torch
+
+import fairseq_specdec
+from fairseq_specdec.engine.eager.linear import computes_in_bf16
+from fairseq_specdec.io import provenance
+
+PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
+
+
+def processor() -> str:
+    """The CPU's or GPU's name."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else provenance.cpu()
+
+
+def short(commit: str) -> str:
+    """A commit's first 12 digits, and the mark of uncommitted changes."""
+    return re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", commit)
+
+
+def settings() -> Dict[str, str]:
+    """Versions, commit, device and threads, to stand beside every figure."""
+    found = provenance.versions(PACKAGES)
+    found["fairseq_specdec"] = f"{fairseq_specdec.__version__} ({short(provenance.commit())})"
+    return {
+        **found,
+        "device": processor(),
+        "threads": str(torch.get_num_threads()),
+        "command": " ".join(sys.argv),
+    }
+
+
+def machine(cuda: bool) -> Dict[str, Any]:
+    """What the figures were measured on.
+
+    Args:
+        cuda: whether that was the GPU.
+    """
+    capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
+    return {
+        "device": processor() if cuda else provenance.cpu(),
+        "cpu": provenance.cpu(),
+        "platform": platform.platform(),
+        "cores": provenance.cores(),
+        "memory_bytes": provenance.memory_bytes(),
+        "cpu_capability": capability() if capability else "unknown",
+        "computes_in_bf16": computes_in_bf16(),
+        "onednn": torch.backends.mkldnn.is_available(),
+        "mkl": torch.backends.mkl.is_available(),
+        "cuda": torch.version.cuda if cuda else None,
+    }
+
+
+def record(
+    program: str,
+    words: Sequence[str],
+    checkpoints: Sequence[str],
+    cuda: bool,
+    engines: Optional[Dict[str, str]] = None,
+) -> Dict[str, Any]:
+    """All that a figure depends on and that another run could differ in.
+
+    Args:
+        program: the console script's name.
+        words: its command line.
+        checkpoints: files whose checksums are taken.
+        cuda: whether a GPU did the work.
+        engines: releases of other engines that took part.
+    """
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
+    found = provenance.origin(PACKAGES)
+    found["versions"].update(engines or {})
+    return {
+        "command": provenance.command_line([program, *words]),
+        **found,
+        "machine": machine(cuda),
+        "load_average": provenance.load(),
+        "threads": torch.get_num_threads(),
+        "environment": {name: os.environ[name] for name in names if name in os.environ},
+        "checkpoints": {
+            path: "sha256:" + provenance.sha256(path) for path in sorted(set(checkpoints))
+        },
+    }
+
+
+def line(facts: Dict[str, Any]) -> str:
+    """The most telling facts of :func:`record` in one line, to stand under a table."""
+    telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
+    telling.update(facts["versions"], commit=short(facts["commit"]))
+    return "; ".join(f"{key} {value}" for key, value in telling.items())

@@ -1,0 +1,163 @@
+"""From an authors' or older drafter to this project's checkpoint format, and back.
+
+A converted checkpoint holds what decoding needs, in plain containers that torch's safe loader reads
+without any allow-list: weights, settings, and where they came from. Training state (optimizer,
+position in the data) is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import enum
+from typing import Any, Dict
+
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
+
+from .legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
+from .models.drafter_config import drafter_config, get_setting
+from .models.legacy_drafter import legacy_config
+
+# Stored under extra_state by a conversion.
+RECORD = "specdec_convert"
+MASK = "decoder.mask_embedding"
+# Settings of the task that decoding can use; the rest of it was for training.
+TASK_SETTINGS = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
+# What of a drafter's settings neither its weights nor its decoding depend on.
+TRAINING_ONLY = ("attach_to", "init_encoder_from", "init_decoder_from", "init_decoder_layers")
+
+
+class ConversionError(Exception):
+    """What a file holds cannot be converted; the message says why, and what to do."""
+
+
+def plain(value: Any) -> Any:
+    """Settings as plain containers: Namespaces and configs become dictionaries."""
+    if OmegaConf.is_config(value):
+        # Item by item: a Namespace within is no value that omegaconf itself would convert.
+        if OmegaConf.is_list(value):
+            return [plain(item) for item in value]
+        return {str(key): plain(value[key]) for key in value}
+    if isinstance(value, argparse.Namespace):
+        return {key: plain(item) for key, item in vars(value).items()}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _settings(state: Dict[str, Any], part: str) -> Any:
+    """The settings of ``model`` or ``task`` in a checkpoint of any age."""
+    found = (state.get("cfg") or {}).get(part)
+    return state.get("args") if found is None else found
+
+
+def architecture(state: Dict[str, Any]) -> str:
+    """``--arch`` of a checkpoint's model."""
+    settings = _settings(state, "model")
+    return str(get_setting(settings, "_name") or get_setting(settings, "arch"))
+
+
+def _history() -> Dict[str, Any]:
+    """What fairseq wants to find in a checkpoint that nobody will resume."""
+    step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    return {"optimizer_history": [step], "task_state": {}, "last_optimizer_state": None}
+
+
+def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
+    """A drafter's checkpoint in this project's format.
+
+    Args:
+        state: a checkpoint as fairseq's loader returns it.
+        source: what was read: ``file``, ``bytes``, ``sha256``.
+
+    Raises:
+        ConversionError: not a block drafter.
+    """
+    name, settings = architecture(state), _settings(state, "model")
+    weights = state["model"]
+    whole = copy.deepcopy(settings)
+    if name in ARCH_CONFIG_REGISTRY:  # what the checkpoint leaves out, its architecture says
+        ARCH_CONFIG_REGISTRY[name](whole)
+    record: Dict[str, Any] = dict(source)
+    if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
+        cfg, weights = legacy_config(whole), to_ours(weights)
+        before = (state.get("extra_state") or {}).get(RECORD) or {}
+        # All that their training was told, for the way back.
+        record["settings"] = before.get("settings") or plain(settings)
+        name = OWN_ARCHITECTURE
+    elif MASK in weights:
+        cfg = drafter_config(whole)
+    else:
+        raise ConversionError(
+            f"it holds a {name}, no block drafter; verifiers need no conversion, --path reads them"
+        )
+    # A reference to another part of fairseq's config ("${common.tpu}") says nothing here.
+    described = plain(dataclasses.asdict(cfg)).items()
+    model = {key: item for key, item in described if not str(item).startswith("${")}
+    model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)
+    task = _settings(state, "task")
+    kept = {key: plain(get_setting(task, key)) for key in TASK_SETTINGS}
+    task = dict({key: item for key, item in kept.items() if item is not None}, _name="translation")
+    return {
+        "args": None,
+        "cfg": {"model": model, "task": task},
+        "model": dict(weights),
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, RECORD: record},
+        **_history(),
+    }
+
+
+def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
+    """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``.
+
+    Args:
+        state: a checkpoint as fairseq's loader returns it, of this project or theirs.
+        source: as for ``to_project``.
+
+    Raises:
+        ConversionError: a drafter that their layout has no place for.
+    """
+    name = architecture(state)
+    if name not in (OWN_ARCHITECTURE, *ARCHITECTURES):
+        raise ConversionError(
+            f"it holds a {name}, which the authors' layout has no place for (its mask is no <unk>, "
+            "and its first position holds the start symbol); only drafters that came from them go "
+            "back"
+        )
+    extra = state.get("extra_state") or {}
+    settings = (extra.get(RECORD) or {}).get("settings") or plain(_settings(state, "model"))
+    settings = copy.deepcopy(settings)
+    settings.setdefault("arch", ARCHITECTURES[0])
+    settings.setdefault("task", TASK)
+    settings.setdefault("criterion", CRITERION)
+    weights = to_authors(state["model"], torch.tensor([3.0]))
+    return {
+        "args": argparse.Namespace(**settings),
+        "cfg": None,
+        "model": dict(weights),
+        "extra_state": {
+            "train_iterator": {"epoch": 1, "iterations_in_epoch": 0},
+            RECORD: dict(source),
+        },
+        **_history(),
+    }
+
+
+def equal(ours: Any, theirs: Any) -> bool:
+    """Whether two contents of checkpoints are the same: types, values, tensors bit for bit."""
+    if isinstance(ours, argparse.Namespace) and isinstance(theirs, argparse.Namespace):
+        return equal(vars(ours), vars(theirs))
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, torch.Tensor):
+        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(equal(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list):
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    return bool(ours == theirs)

@@ -1,0 +1,113 @@
+"""What a drafter is worth: mean accepted tokens, measured by decoding with its verifier."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, Optional
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from ..config import decoding_settings
+from ..drafting import DraftOptions, NarBlockDrafter
+from .builder import Overrides, build_generator
+from .drafter_file import check_reading
+from .stats import DecodingStats
+
+
+class AcceptedTokens:
+    """Decodes validation batches with the drafter in training and a fixed verifier.
+
+    The drafter's loss says little about speed: a position counts only if all before it were
+    right, and the verifier, not the reference, judges. This is the figure that the papers call
+    Tok. (Ge et al. 2022, section 4.1), under exact verification.
+
+    Args:
+        path: the verifier's checkpoint, ``--eval-verifier``.
+        sentences: decode the first batches of a validation that hold so many sentences.
+        task: the training task; its dictionaries must be the verifier's.
+
+    Raises:
+        ValueError: no such file, no Transformer, or a dictionary of another size.
+    """
+
+    def __init__(self, path: str, sentences: int, task: Any) -> None:
+        if not os.path.isfile(path):
+            raise ValueError(f"--eval-verifier: no such file: {path}")
+        if sentences < 1:
+            raise ValueError(f"--eval-sentences {sentences}: must be 1 or more")
+        self.path = path
+        self.sentences = sentences
+        self.source, self.target = task.source_dictionary, task.target_dictionary
+        self.left = sentences
+        self.verifier: Optional[Any] = None
+
+    def restart(self) -> None:
+        """Training goes on; the next validation decodes anew."""
+        self.left = self.sentences
+
+    def _load(self) -> Any:
+        # A task of its own: the training task may be set up to do things when models are built.
+        task = TranslationTask(TranslationConfig(), self.source, self.target)
+        try:
+            models, _ = checkpoint_utils.load_model_ensemble([self.path], task=task)
+        except RuntimeError as error:
+            raise ValueError(
+                f"--eval-verifier: {self.path} does not fit this corpus' dictionaries "
+                f"({str(error).splitlines()[0]})"
+            ) from error
+        return models[0].eval()
+
+    @torch.no_grad()
+    def measure(self, drafter: Any, sample: Dict[str, Any]) -> Dict[str, int]:
+        """Decode a validation batch, while there are sentences left to decode.
+
+        Args:
+            drafter: the model in training, in eval mode.
+            sample: fairseq batch.
+
+        Returns:
+            Sums for the log: ``n_emitted`` tokens and ``n_iterations``; zeros when no more
+            sentences are wanted.
+        """
+        if self.left <= 0:
+            return {"n_emitted": 0, "n_iterations": 0}
+        net_input = sample["net_input"]
+        wanted = min(self.left, net_input["src_tokens"].size(0))
+        self.left -= wanted
+        if self.verifier is None:
+            self.verifier = self._load()
+            check_reading(drafter, self.verifier, "--eval-verifier")
+        self.verifier.to(net_input["src_tokens"].device)
+        stats = DecodingStats()
+        width = net_input["src_tokens"].size(1)
+        # The model in training stays as it is: its own number format is asked for.
+        options = DraftOptions(
+            drafter.decoder.block_size,
+            self.target.pad(),
+            self.target.eos(),
+            dtype=next(drafter.parameters()).dtype,
+        )
+        generator = build_generator(
+            [self.verifier],
+            self.source,
+            self.target,
+            # A young drafter's verifier may be young too: a loop must not hold up training.
+            argparse.Namespace(beam=1, max_len_a=0, max_len_b=2 * width + 10),
+            decoding_settings(strategy="greedy"),
+            stats=stats,
+            # Whole blocks, however many sentences there are: they are what is measured.
+            overrides=Overrides(NarBlockDrafter(drafter, options), always_draft=True),
+        )
+        batch = {key: net_input[key][:wanted] for key in ("src_tokens", "src_lengths")}
+        generator.generate([self.verifier], {"net_input": batch})
+        return {"n_emitted": stats.emitted, "n_iterations": stats.iterations}
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside fairseq's data-parallel wrappers."""
+    while hasattr(model, "module"):
+        model = model.module
+    return model

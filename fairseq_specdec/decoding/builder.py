@@ -1,0 +1,289 @@
+"""From flags to a generator, or to an error that names the flag."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from fairseq.models.transformer import TransformerModelBase
+
+from fairseq_specdec.acceptance import AcceptanceRule, Sampler
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.engine.eager.allocator import keep_freed_memory
+from fairseq_specdec.engine.eager.packed_module import only_decodes
+from fairseq_specdec.engine.eager.parts import check_model, is_decoder
+from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.trace.files import check_path
+
+from .draft_budget import CPU_SPARE
+from .extras import ending_of
+from .generator import SpeculativeGenerator
+from .options import DecodingOptions
+from .policy import LogitsPolicy
+from .stats import DecodingStats
+from .strategies import OWN_FLAGS, STRATEGIES, Setup
+
+# Generation flags that cannot be honoured, with the value that means "not used".
+REFUSED = {
+    "constraints": None,
+    "lm_path": None,
+    "diverse_beam_groups": -1,
+    "diversity_rate": -1.0,
+    "match_source_len": False,
+    "sampling": False,
+    "sampling_topk": -1,
+    "sampling_topp": -1.0,
+    "retain_dropout": False,
+    "print_alignment": None,
+    "replace_unk": None,
+    "prefix_allowed_tokens_fn": None,
+    "score_reference": False,
+}
+
+
+def check_verifier(model: Any, name: str) -> None:
+    """Refuse, by name, models that the engine cannot run.
+
+    Raises:
+        ValueError: not a fairseq Transformer, or one with a part that the engine does not run.
+    """
+    if isinstance(getattr(model, "decoder", None), BlockDecoder):
+        raise ValueError(
+            f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
+        )
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(model, TransformerModelBase) or not is_decoder(decoder):
+        raise ValueError(
+            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}; --task "
+            "translation_specdec decodes fairseq TransformerModel checkpoints only"
+        )
+    check_model(model, name)
+
+
+def check_generation_flags(args: Any, strategy: str) -> None:
+    """Refuse, by name, generation flags that would be ignored.
+
+    Raises:
+        ValueError: naming the flag.
+    """
+    honoured = STRATEGIES[strategy].honours
+    for name, unused in REFUSED.items():
+        if name in honoured:
+            continue
+        value = getattr(args, name, unused)
+        if value != unused and value is not False and value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{flag}: cannot be honoured by speculative decoding; leave it out, or decode "
+                "with --task translation"
+            )
+    if getattr(args, "nbest", 1) > 1:
+        raise ValueError("--nbest: there is one hypothesis a sentence (beam 1); use --nbest 1")
+    if not getattr(args, "temperature", 1.0) > 0:
+        raise ValueError("--temperature: must be greater than 0")
+
+
+def sampler_of(args: Any) -> Optional[Sampler]:
+    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``.
+
+    Returns:
+        None without ``--sampling``.
+
+    Raises:
+        ValueError: a value out of range or without ``--sampling``, by flag name.
+    """
+    given: Dict[str, Any] = {}
+    for name in ("sampling_topk", "sampling_topp"):
+        value = getattr(args, name, REFUSED[name])
+        given[name[len("sampling_") :]] = None if value == REFUSED[name] else value
+    sampler = Sampler(**given)
+    if getattr(args, "sampling", False):
+        return sampler
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"--sampling-{name}: needs --sampling")
+    return None
+
+
+def check_settings(settings: Any) -> None:
+    """Refuse contradictory or impossible strategy flags, before any model is loaded.
+
+    Raises:
+        ValueError: naming the flag and the remedy.
+    """
+    if settings.strategy not in STRATEGIES:
+        raise ValueError(
+            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)}"
+        )
+    if settings.block_size is not None and settings.block_size < 1:
+        raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
+    STRATEGIES[settings.strategy].check(settings)
+    if settings.trace_path is not None:
+        check_path(settings.trace_path, "--trace-path")
+    _check_own_flags(settings)
+    _check_drafter_path(settings)
+
+
+def _check_own_flags(settings: Any) -> None:
+    """Refuse flags that the strategy does not read."""
+    for name, owners in OWN_FLAGS.items():
+        default = TranslationSpecDecConfig.__dataclass_fields__[name].default
+        if settings.strategy not in owners and getattr(settings, name) != default:
+            others = [", ".join(owners[:-1]), owners[-1]]
+            raise ValueError(
+                f"--{name.replace('_', '-')}: --strategy {settings.strategy} does not use it; "
+                f"leave it out, or use --strategy {' or '.join(filter(None, others))}"
+            )
+
+
+def _check_drafter_path(settings: Any) -> None:
+    """Refuse a drafter that is missing, or that the strategy does not use."""
+    needs_drafter = STRATEGIES[settings.strategy].needs_drafter
+    if needs_drafter and not settings.drafter_path:
+        raise ValueError(f"--strategy {settings.strategy}: needs --drafter-path")
+    if needs_drafter and not os.path.isfile(settings.drafter_path):
+        raise ValueError(f"--drafter-path: no such file: {settings.drafter_path}")
+    if not needs_drafter and settings.drafter_path:
+        raise ValueError(
+            f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "
+            "use --strategy gad or gad++ (a block drafter), sps or bild (a small Transformer)"
+        )
+
+
+def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: Any = None) -> None:
+    """Refuse a strategy, or with ``settings`` its rule, that the dictionaries do not allow.
+
+    Raises:
+        ValueError: ``iad`` where source and target differ, ``--accept-epsilon`` for words.
+    """
+    if settings is not None:
+        STRATEGIES[strategy].rule(settings).read_vocabulary(tgt_dict.symbols)
+    if STRATEGIES[strategy].joined_dictionary and src_dict.symbols != tgt_dict.symbols:
+        raise ValueError(
+            f"--strategy {strategy}: source and target dictionaries differ, so source tokens "
+            "cannot be drafts; preprocess with fairseq-preprocess --joined-dictionary and train "
+            "on that"
+        )
+
+
+class Overrides(NamedTuple):
+    """Parts to use instead of those that the flags describe: for benchmarks and training.
+
+    Attributes:
+        drafter: instead of the strategy's own.
+        rule: likewise.
+        strategy: name for the log.
+        always_draft: never shorten a draft nor leave one out.
+        keep_trace: record every iteration.
+    """
+
+    drafter: Optional[Drafter] = None
+    rule: Optional[AcceptanceRule] = None
+    strategy: Optional[str] = None
+    always_draft: bool = False
+    keep_trace: bool = False
+
+
+_NO_OVERRIDES = Overrides()
+
+
+def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+    return read(path, src_dict, tgt_dict)
+
+
+def build_generator(
+    models: List[Any],
+    src_dict: Any,
+    tgt_dict: Any,
+    args: Any,
+    settings: Any,
+    extra: Optional[Dict[str, Any]] = None,
+    stats: Optional[DecodingStats] = None,
+    load: Callable[[str, Any, Any, Callable], Any] = _load,
+    release: bool = False,
+    overrides: Overrides = _NO_OVERRIDES,
+) -> SpeculativeGenerator:
+    """Make the generator that the flags describe.
+
+    Args:
+        models: the ensemble.
+        src_dict, tgt_dict: dictionaries.
+        args: fairseq's generation config, or a bare namespace with the same fields.
+        settings: object with the fields of ``TranslationSpecDecConfig``.
+        extra: fairseq's ``extra_gen_cls_kwargs``; see ``ending_of``.
+        stats: counters to add to.
+        load: reads drafters, as ``Setup.load``.
+        release: on a CPU, let the models and the drafter's free the weights that the engine has
+            packed: for models that nothing else will use (it still could, only slowly).
+        overrides: parts to use instead.
+
+    Raises:
+        ValueError: a flag or file that cannot be honoured, by name.
+    """
+    check_settings(settings)
+    check_generation_flags(args, settings.strategy)
+    sampler = sampler_of(args)
+    check_dictionaries(settings.strategy, src_dict, tgt_dict)
+    ending = ending_of(extra, tgt_dict)
+    for i, model in enumerate(models):
+        check_verifier(model, f"--path (model {i + 1} of {len(models)})")
+    policy = LogitsPolicy(
+        tgt_dict.pad(),
+        tgt_dict.unk(),
+        ending.eos,
+        getattr(args, "min_len", 1),
+        getattr(args, "unkpen", 0),
+        getattr(args, "no_repeat_ngram_size", 0),
+    )
+    options = _options(models, args, settings, release, overrides, ending.hidden)
+    drafter = overrides.drafter
+    if drafter is None:
+        words = (src_dict, tgt_dict)
+        setup = Setup(
+            settings, models, *words, load, ending.eos, sampler, options.temperature, release
+        )
+        drafter = STRATEGIES[settings.strategy].drafter(setup)
+    rule = overrides.rule or _rule(settings, sampler)
+    rule.read_vocabulary(tgt_dict.symbols)
+    if not next(models[0].parameters()).is_cuda:
+        keep_freed_memory()
+    return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
+
+
+def _rule(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
+    strategy = STRATEGIES[settings.strategy]
+    if sampler is not None and strategy.sampled_rule is not None:
+        return strategy.sampled_rule(settings, sampler)
+    return strategy.rule(settings)
+
+
+def _options(
+    models: List[Any],
+    args: Any,
+    settings: Any,
+    release: bool,
+    overrides: Overrides,
+    hidden: Any,
+) -> DecodingOptions:
+    """What neither drafter, rule nor policy take from the flags."""
+    on_cpu = not next(models[0].parameters()).is_cuda
+    spare = settings.draft_budget
+    if spare is None and on_cpu:
+        spare = CPU_SPARE
+    always = overrides.always_draft or settings.draft_budget == 0
+    return DecodingOptions(
+        strategy=overrides.strategy or settings.strategy,
+        max_len_a=getattr(args, "max_len_a", 0),
+        max_len_b=getattr(args, "max_len_b", 200),
+        max_positions=min(m.max_decoder_positions() for m in models),
+        normalize_scores=not getattr(args, "unnormalized", False),
+        len_penalty=getattr(args, "lenpen", 1),
+        temperature=getattr(args, "temperature", 1.0),
+        keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
+        spare_tokens=None if always else spare,
+        pause_drafting=not always,
+        inference=release or all(map(only_decodes, models)),
+        release=release,
+        hidden=frozenset(hidden),
+    )

@@ -1,0 +1,209 @@
+"""Reading a drafter's checkpoint, and refusing what is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Iterator, Optional
+
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from fairseq.models.transformer import (
+    TransformerDecoder,
+    TransformerDecoderBase,
+    TransformerModelBase,
+)
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.engine.eager.parts import check_model
+from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
+from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.models.drafter_config import get_setting
+
+# What a block drafter has and no other model.
+MASK = "decoder.mask_embedding"
+# All block drafters have it but those in the authors' layout, whose mask is <unk>.
+LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
+STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
+
+
+@contextlib.contextmanager
+def _named(path: Optional[str]) -> Iterator[None]:
+    """Errors that name no flag, as fairseq's own, name the drafter's file.
+
+    Raises:
+        ValueError: whatever went wrong.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith("--"):
+            raise
+        if isinstance(error, RefusedCheckpointError):
+            raise ValueError(f"--drafter-path: {error}") from error
+        said = " ".join(str(error).split())  # what is missing stands in torch's second line
+        raise ValueError(
+            f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
+            f"{said[:300]}); is the file sound?"
+        ) from error
+
+
+def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+    """Load the checkpoint of a block drafter.
+
+    Raises:
+        ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
+    """
+    state = _read(path)
+    with _named(path):
+        return _block_drafter(path, state, src_dict, tgt_dict)
+
+
+def _block_drafter(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
+    if not _is_block_drafter(state):
+        raise ValueError(
+            f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
+            "were --path and --drafter-path swapped?"
+        )
+    model = _build(path, state, src_dict, tgt_dict)
+    if not isinstance(model.decoder, BlockDecoder):
+        raise ValueError(f"--drafter-path: {path} holds a {type(model).__name__}, no drafter")
+    return model
+
+
+def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+    """Load the checkpoint of a small autoregressive model that drafts token by token.
+
+    Raises:
+        ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
+            other dictionaries.
+    """
+    state = _read(path)
+    with _named(path):
+        return _small_model(path, state, src_dict, tgt_dict)
+
+
+def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
+    if _is_block_drafter(state):
+        raise ValueError(
+            f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
+            "autoregressive TransformerModel; give one, or use --strategy gad"
+        )
+    model = _build(path, state, src_dict, tgt_dict)
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(model, TransformerModelBase) or type(decoder) not in STOCK_DECODERS:
+        raise ValueError(
+            f"--drafter-path: {path} holds a {type(model).__name__} with decoder "
+            f"{type(decoder).__name__}; this strategy drafts with fairseq TransformerModel "
+            "checkpoints only"
+        )
+    check_model(model, f"--drafter-path: {path}")
+    return model
+
+
+def _is_block_drafter(state: Any) -> bool:
+    settings = (state.get("cfg") or {}).get("model") or state.get("args")
+    get = settings.get if hasattr(settings, "get") else lambda name: getattr(settings, name, None)
+    return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
+
+
+def _read(path: Optional[str]) -> Any:
+    """The checkpoint's content."""
+    if not path:
+        raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
+    if not os.path.isfile(path):
+        raise ValueError(f"--drafter-path: no such file: {path}")
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+        if not state.get("model") or not (state.get("cfg") or state.get("args")):
+            raise KeyError("no model in it")
+    except RefusedCheckpointError as error:
+        raise ValueError(f"--drafter-path: {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"--drafter-path: {path} cannot be read as a fairseq checkpoint "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
+            "is the file complete?"
+        ) from error
+    return state
+
+
+def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
+    """The model, once its dictionaries are known to be the verifier's.
+
+    It is built by a plain translation task over the same dictionaries: the decoding task would load
+    a drafter of its own.
+    """
+    weights = state["model"]
+    for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
+        table = weights.get(f"{side}.embed_tokens.weight")
+        if table is None:  # an attached drafter has no encoder
+            continue
+        rows = table.size(0)
+        if rows != len(dictionary):
+            raise ValueError(
+                f"--drafter-path: its {side} dictionary has {rows} symbols, the verifier's "
+                f"{len(dictionary)}; train the drafter on the verifier's dict.txt"
+            )
+    _check_symbols(path, state, src_dict, tgt_dict)
+    task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
+    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    return models[0]
+
+
+def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
+    """Compare the dictionaries that the drafter was trained with, where they are still there.
+
+    A checkpoint holds no dictionary, only the folder that it came from; dictionaries of one size
+    and other symbols can be told apart only by that.
+    """
+    cfg = (state.get("cfg") or {}).get("task") or state.get("args")
+
+    def setting(name: str) -> str:
+        value = cfg.get(name) if isinstance(cfg, dict) else get_setting(cfg, name)
+        return str(value or "")
+
+    folder = setting("data").split(os.pathsep)[0]
+    # A relative folder was relative to wherever the drafter was trained.
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        return
+    found = data_utils.infer_language_pair(folder)
+    names = [setting("source_lang") or found[0], setting("target_lang") or found[1]]
+    for language, dictionary in zip(names, (src_dict, tgt_dict)):
+        file = os.path.join(folder, f"dict.{language}.txt")
+        if os.path.isfile(file):
+            if TranslationTask.load_dictionary(file).symbols != dictionary.symbols:
+                raise ValueError(
+                    f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
+                    "those of the verifier's dictionary; train the drafter on the verifier's "
+                    "dict.txt"
+                )
+
+
+def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
+    """Refuse a verifier that an attached drafter cannot read; any other drafter reads none.
+
+    Args:
+        drafter: the drafter's model.
+        verifier: the verifier's model.
+        flag: what named the drafter, for the message.
+
+    Raises:
+        ValueError: the verifier has too few decoder layers or another width.
+    """
+    layers = getattr(drafter.encoder, "read_layers", None)
+    if not layers:
+        return
+    width, there = drafter.decoder.embed_dim, len(verifier.decoder.layers)
+    theirs = (verifier.encoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+    wrong = None
+    if theirs != (width, width):
+        wrong = f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"
+    elif layers[-1] > there:
+        wrong = f"has {there} decoder layers"
+    if wrong is not None:
+        raise ValueError(
+            f"{flag}: the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, "
+            f"and this one {wrong}; use the verifier that the drafter was trained with"
+        )

@@ -1,0 +1,207 @@
+"""The generator that all strategies share: what fairseq asks for hypotheses."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from fairseq import utils
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.engine.verifier import Verifier
+
+from .loop import Batch, Parts
+from .options import DecodingOptions
+from .policy import LogitsPolicy
+from .search import GreedySearch
+from .stats import DecodingStats
+
+
+class SpeculativeGenerator(SequenceGenerator):
+    """Decodes like stock ``SequenceGenerator`` with beam 1, in fewer verifier passes.
+
+    Threads may share one: what changes lives in a ``Batch``. Its settings stay as they were built;
+    ``refresh`` makes it read the models' weights again.
+
+    Attributes:
+        stats: what was decoded so far.
+
+    Args:
+        models: the ensemble.
+        tgt_dict: the target dictionary.
+        drafter: proposes blocks.
+        rule: accepts draft tokens.
+        policy: decoding constraints.
+        options: all other settings.
+        stats: counters to add to.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        tgt_dict: Any,
+        drafter: Drafter,
+        rule: AcceptanceRule,
+        policy: LogitsPolicy,
+        options: DecodingOptions,
+        stats: Optional[DecodingStats] = None,
+    ) -> None:
+        super().__init__(
+            list(models),
+            tgt_dict,
+            beam_size=1,
+            max_len_a=options.max_len_a,
+            max_len_b=options.max_len_b,
+            min_len=policy.min_len,
+            normalize_scores=options.normalize_scores,
+            len_penalty=options.len_penalty,
+            unk_penalty=policy.unk_penalty,
+            temperature=options.temperature,
+            no_repeat_ngram_size=policy.no_repeat_ngram_size,
+            eos=policy.eos,
+            symbols_to_strip_from_output=set(options.hidden),
+        )
+        self.drafter = drafter
+        self.rule = rule
+        self.policy = policy
+        self.options = options
+        self.stats = stats or DecodingStats()
+        self._lock = threading.Lock()
+        self._parts: Optional[Parts] = None
+
+    @property
+    def models(self) -> List[Any]:
+        """The ensemble that the generator was built for."""
+        return list(self.model.models)
+
+    @property
+    def strategy(self) -> str:
+        """``--strategy``."""
+        return self.options.strategy
+
+    def refresh(self) -> None:
+        """The models' weights changed: read them again before the next batch."""
+        with self._lock:
+            self._parts = None
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        """As torch's, which moves and converts the models: their weights are read again."""
+        self.refresh()
+        return super()._apply(*args, **kwargs)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+        **unused: Any,
+    ) -> List[List[Dict[str, Any]]]:
+        """Decode a batch.
+
+        Args:
+            models: the ensemble; where it is another than before, its weights are read.
+            sample: fairseq batch with ``net_input``.
+            prefix_tokens: long [B, P] forced first tokens, padded on the right.
+            constraints: refused.
+            bos_token: first decoder input instead of </s>.
+
+        Returns:
+            For each sentence a list of one hypothesis.
+
+        Raises:
+            ValueError: constraints given, or the length limits contradict each other.
+        """
+        if constraints is not None:
+            raise ValueError("--constraints: not supported by --task translation_specdec")
+        with self.batch(models, sample, prefix_tokens, bos_token) as batch:
+            while batch.live:
+                batch.iterate()
+        return [[hypo] for hypo in batch.finished]
+
+    @contextlib.contextmanager
+    def batch(
+        self,
+        models: Sequence[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> Iterator[Batch]:
+        """A batch to iterate by hand (arguments as for ``generate``); counted when left.
+
+        A thread that has several leaves the one first that it entered last: each sets the mode of
+        autograd for the thread.
+        """
+        with self._without_gradients():
+            parts = self._parts_for(models)
+            batch = Batch(parts, sample["net_input"], prefix_tokens, bos_token)
+            try:
+                yield batch
+            finally:
+                batch.close()
+                with self._lock:
+                    self.stats.add(batch.stats)
+
+    def generate_batched_itr(
+        self, data_itr: Any, beam_size: Any = None, cuda: bool = False, timer: Any = None
+    ) -> Iterator[Any]:
+        """As stock's: (id, source, reference or None, hypotheses) of every sentence of an iterator.
+
+        Args:
+            data_itr: fairseq batches.
+            beam_size: not used, as in stock.
+            cuda: move the batches to the GPU.
+            timer: fairseq's ``StopwatchMeter``, or None.
+        """
+        for sample in data_itr:
+            if "net_input" not in sample:
+                continue
+            sample = utils.move_to_cuda(sample) if cuda else sample
+            if timer is not None:
+                timer.start()
+            found = self.generate(self.models, sample)
+            if timer is not None:
+                timer.stop(sum(len(hypotheses[0]["tokens"]) for hypotheses in found))
+            target = sample.get("target")
+            for i, number in enumerate(sample["id"].tolist()):
+                source = utils.strip_pad(sample["net_input"]["src_tokens"][i], self.pad)
+                reference = None if target is None else utils.strip_pad(target[i], self.pad)
+                yield number, source, reference, found[i]
+
+    def forward(
+        self,
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """As ``generate``, with the models that the generator was built for."""
+        return self.generate(self.models, sample, prefix_tokens, bos_token=bos_token)
+
+    def _without_gradients(self) -> ContextManager[Any]:
+        """The mode to compute in: without bookkeeping for autograd where none will follow."""
+        return torch.inference_mode() if self.options.inference else torch.no_grad()
+
+    def _parts_for(self, models: Sequence[Any]) -> Parts:
+        """The weights of these models, read if they were not."""
+        with self._lock:
+            parts = self._parts
+            known = parts.verifier.models if parts is not None else []
+            if len(known) != len(models) or any(a is not b for a, b in zip(models, known)):
+                parts = self._parts = self._read(models)
+            assert parts is not None
+            return parts
+
+    def _read(self, models: Sequence[Any]) -> Parts:
+        options, drafter = self.options, self.drafter
+        verifier = Verifier(models, options.temperature, drafter.read_layers, options.release)
+        drafter.prepare(verifier.models[0])
+        adaptive = self.rule.draft_independent and drafter.adaptive
+        search = GreedySearch(self.rule)
+        return Parts(verifier, drafter, search, self.policy, options, adaptive)

@@ -1,0 +1,294 @@
+"""One batch on its way through the loop: propose, lay out, score, constrain, advance, commit."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.drafting import Drafter, Source
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.verifier import Verifier
+
+from .draft_budget import DraftBudget
+from .options import DecodingOptions
+from .policy import LogitsPolicy
+from .results import Iteration, hypothesis
+from .search import Search, Step
+from .stats import DecodingStats
+
+# Widest block that the verifier's cache is prepared for; it grows where a draft is longer.
+_WIDEST = 32
+
+Lap = Tuple[float, float, float]
+
+
+class Parts(NamedTuple):
+    """What decodes a batch. Batches of many threads share it: nothing of it changes.
+
+    Attributes:
+        verifier: scores blocks.
+        drafter: proposes them.
+        search: decides what enters the hypotheses.
+        policy: decoding constraints.
+        options: all other settings.
+        adaptive: drafts may be shortened and left out: the output does not depend on them.
+    """
+
+    verifier: Verifier
+    drafter: Drafter
+    search: Search
+    policy: LogitsPolicy
+    options: DecodingOptions
+    adaptive: bool
+
+    def budget(self) -> DraftBudget:
+        """How much to draft, for one batch."""
+        if self.adaptive:
+            return DraftBudget(self.options.spare_tokens, self.options.pause_drafting)
+        return DraftBudget(None, False)
+
+
+class _Facts(NamedTuple):
+    """What the host learns of one row's iteration; the last three only for a trace."""
+
+    size: int
+    done: int
+    accepted: int
+    broken: int
+    proposed: int
+    draft: Sequence[int] = ()
+    emitted: Sequence[int] = ()
+    choices: Sequence[int] = ()
+
+
+class Batch:
+    """The live rows of one batch. Rows that reach </s> leave it. ``close`` ends it.
+
+    Attributes:
+        hypotheses: of the live rows.
+        finished: the hypothesis of each sentence, None while it is live.
+        traces: iterations of each live row so far, if the options ask for them.
+        stats: what was done so far.
+
+    Args:
+        parts: what decodes.
+        net_input: fairseq's ``sample["net_input"]``.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+        bos_token: first decoder input instead of </s>.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        net_input: Dict[str, Any],
+        prefix: Optional[Tensor],
+        bos_token: Optional[int],
+    ) -> None:
+        self.parts = parts
+        self.started = time.perf_counter()
+        self.stats = DecodingStats()
+        src_tokens = net_input["src_tokens"]
+        rows, width = src_tokens.shape
+        policy = parts.policy
+        self.max_len = parts.options.length_limit(width, policy.min_len)
+        timer = self.stats.stopwatch
+        timer.on(src_tokens.device)
+        with timer("encoder"):
+            encoder_outs = parts.verifier.encode(net_input)
+        with timer("verifier"):
+            self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
+        self.drafts = parts.drafter.open(Source(net_input, encoder_outs[0], self.max_len, timer))
+        self.budget = parts.budget()
+        self.prefix = prefix
+        start = policy.eos if bos_token is None else bos_token
+        self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
+        self.origin = list(range(rows))
+        self.rounds = [0] * rows
+        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
+        self.finished: List[Any] = [None] * rows
+
+    @property
+    def live(self) -> bool:
+        """Whether a row is left."""
+        return bool(self.hypotheses.lengths_cpu)
+
+    def iterate(self) -> None:
+        """One iteration for every live row; one host-device synchronisation."""
+        timer = self.stats.stopwatch
+        before = timer.lap() if self.parts.options.keep_trace else None
+        with timer("drafter"):
+            tree = self._propose()
+        with timer("verifier"):
+            tokens, layout = self._lay_out(tree)
+            scores = self.session.score(tokens, layout)
+            self._constrain(tree, scores)
+            step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
+            if self.parts.drafter.read_layers:
+                self.drafts.commit(step.sizes, self.session.hidden_states())
+            facts = self._read_back(tree, scores, step)
+        self._commit(facts, tree.passes, before)
+
+    def _propose(self) -> DraftTree:
+        """What the drafter proposes, within the budget and the length limit."""
+        hypotheses = self.hypotheses
+        budget = self.budget.most(len(hypotheses.lengths_cpu))
+        tree = self.drafts.propose(hypotheses, budget)
+        # A draft may reach the length limit, not pass it: there only </s> can follow.
+        most = self.max_len - hypotheses.shortest
+        if budget is not None:
+            most = min(most, budget)
+        return tree.limited(most, self.max_len - hypotheses.lengths)
+
+    def _lay_out(self, tree: DraftTree) -> Tuple[Tensor, Layout]:
+        """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
+        hypotheses = self.hypotheses
+        hypotheses.reserve(tree.width + 1)
+        tokens = torch.cat([hypotheses.last(), tree.tokens], 1)
+        places = (hypotheses.lengths, hypotheses.lengths_cpu)
+        if tree.parents is not None:
+            return tokens, Layout.tree(*places, tree.parents)
+        return tokens, Layout.chain(*places, tokens.size(1))
+
+    def _constrain(self, tree: DraftTree, scores: Scores) -> None:
+        """Apply the decoding constraints to the scores."""
+        hypotheses, policy = self.hypotheses, self.parts.policy
+        if policy.no_repeat_ngram_size > 0 and tree.width > 0:
+            columns = torch.arange(1, tree.width + 1, device=tree.tokens.device)
+            hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, tree.tokens)
+        scores.edit(policy.edits(hypotheses, tree.width + 1, self.max_len, self.prefix))
+
+    def _read_back(self, tree: DraftTree, scores: Scores, step: Step) -> List[_Facts]:
+        """What the host needs of every row: the iteration's one synchronisation."""
+        columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), tree.sizes]
+        facts = torch.stack(columns, 1)
+        if not self.parts.options.keep_trace:
+            return [_Facts(*row) for row in facts.tolist()]
+        width, first = tree.width, len(columns)
+        everything = [facts, tree.tokens, step.emitted, scores.best()]
+        rows = []
+        for row in torch.cat(everything, 1).tolist():
+            size, proposed = row[0], row[4]
+            draft, emitted = row[first:][:proposed], row[first + width :][:size]
+            choices = row[first + 2 * width + 1 :][:size]
+            known = _Facts(*row[:first])
+            rows.append(known._replace(draft=draft, emitted=emitted, choices=choices))
+        return rows
+
+    def _commit(self, facts: List[_Facts], passes: int, before: Optional[Lap]) -> None:
+        """Book the iteration, roll back what was rejected, and let finished rows leave."""
+        hypotheses = self.hypotheses
+        seconds = self._seconds_since(before)
+        for row, fact in enumerate(facts):
+            if fact.broken:
+                self._refuse(row, fact.size)
+            if before is not None:
+                self._trace(row, fact, passes, len(facts), seconds)
+            self.rounds[row] += 1
+            hypotheses.lengths_cpu[row] += fact.size
+        self._count(facts)
+        keep = [row for row, fact in enumerate(facts) if not fact.done]
+        for row, fact in enumerate(facts):
+            if fact.done:
+                self._finish(row)
+        if not keep:
+            hypotheses.lengths_cpu = []
+            return
+        self.session.commit(hypotheses.lengths, list(hypotheses.lengths_cpu))
+        if len(keep) < len(facts):
+            self._select(keep)
+
+    def _count(self, facts: List[_Facts]) -> None:
+        """Add an iteration to the statistics, and tell the budget."""
+        stats = self.stats
+        # A row that emitted no more than it accepted ended inside its draft.
+        cut = sum(fact.accepted < min(fact.proposed, fact.size) for fact in facts)
+        accepted = sum(fact.accepted for fact in facts)
+        stats.iterations += len(facts)
+        stats.emitted += sum(fact.size for fact in facts)
+        stats.accepted += accepted
+        stats.drafted += sum(fact.proposed for fact in facts)
+        stats.rollbacks += cut
+        self.budget.learn(sum(fact.proposed > 0 for fact in facts), accepted, cut)
+
+    def _seconds_since(self, before: Optional[Lap]) -> Lap:
+        """Seconds of an iteration: all of it, drafting, verification."""
+        if before is None:
+            return (0.0, 0.0, 0.0)
+        now = self.stats.stopwatch.lap()
+        return (now[0] - before[0], now[1] - before[1], now[2] - before[2])
+
+    def _trace(self, row: int, fact: _Facts, passes: int, rows: int, seconds: Lap) -> None:
+        position = self.hypotheses.lengths_cpu[row]
+        self.traces[row].append(
+            Iteration(
+                list(fact.draft), fact.accepted, list(fact.emitted), list(fact.choices),
+                position, passes, rows, seconds,
+            )
+        )  # fmt: skip
+
+    def _refuse(self, row: int, size: int) -> None:
+        """Stop at a token that is none, among the ``size`` that a row emitted just now."""
+        start = self.hypotheses.lengths_cpu[row]
+        scores = self.hypotheses.scores[row, 0, start : start + size].tolist()
+        at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
+        where = f"at position {start + at} of sentence {self.origin[row]} in the batch"
+        if scores[at] != scores[at]:
+            raise ValueError(
+                f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
+                f"softmax); {unsound(self.parts.verifier.models)}"
+            )
+        raise ValueError(
+            f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
+            "forbid them all, or --unkpen or it the one that --prefix-size demands?"
+        )
+
+    def _finish(self, row: int) -> None:
+        """Store the hypothesis of a row that has ended."""
+        length = self.hypotheses.lengths_cpu[row]
+        options = self.parts.options
+        with torch.inference_mode(False):  # whoever gets it may do with its tensors what they like
+            self.finished[self.origin[row]] = hypothesis(
+                self.hypotheses.first[row, 1 : length + 1].clone(),
+                self.hypotheses.scores[row, 0, :length].clone(),
+                self.rounds[row],
+                options.normalize_scores,
+                options.len_penalty,
+                self.traces[row],
+            )
+        self.stats.sentences += 1
+
+    def _select(self, keep: List[int]) -> None:
+        """Keep only these rows."""
+        rows = torch.tensor(keep, device=self.hypotheses.tokens.device)
+        self.hypotheses.select(rows, keep)
+        if self.prefix is not None:
+            self.prefix = self.prefix.index_select(0, rows)
+        self.session.select(rows, keep)
+        self.drafts.select(rows, keep)
+        for name in ("origin", "rounds", "traces"):
+            values = getattr(self, name)
+            setattr(self, name, [values[row] for row in keep])
+
+    def close(self) -> None:
+        """Give the caches back, and stop the clock."""
+        self.session.close()
+        self.drafts.close()
+        self.stats.total_seconds = time.perf_counter() - self.started
+
+
+def unsound(models: List[Any]) -> str:
+    """Where an ensemble holds NaN or infinity, or what else to look at."""
+    for number, model in enumerate(models, start=1):
+        for name, parameter in model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                return (
+                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
+                    "checkpoint is damaged, or its training diverged"
+                )
+    return "is the checkpoint sound, and does it decode without --fp16?"

@@ -1,0 +1,61 @@
+"""How to decode, in one validated object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import FrozenSet, Optional
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """Settings of a generator that do not belong to its drafter, rule or policy.
+
+    Attributes:
+        strategy: its name.
+        max_len_a, max_len_b: length limit a * S + b, where S is the padded source width (as stock
+            computes it).
+        max_positions: most positions that the verifier's decoder has.
+        normalize_scores: divide a score by length ** ``len_penalty``.
+        len_penalty: ``--lenpen``.
+        temperature: divides the verifier's logits, greater than 0.
+        keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
+        spare_tokens: draft tokens of all rows that a verification may be expected to read in vain;
+            None for no limit. Heeded only where it changes nothing but the time, as the next.
+        pause_drafting: draft seldom where drafts keep failing.
+        inference: nobody will train the models: compute in torch's inference mode.
+        release: let the models free the weights that lie packed in the engine.
+        hidden: token ids that fairseq's commands do not print; </s> is among them.
+    """
+
+    strategy: str
+    max_len_a: float = 0
+    max_len_b: int = 200
+    max_positions: int = 1024
+    normalize_scores: bool = True
+    len_penalty: float = 1.0
+    temperature: float = 1.0
+    keep_trace: bool = False
+    spare_tokens: Optional[int] = None
+    pause_drafting: bool = False
+    inference: bool = False
+    release: bool = False
+    hidden: FrozenSet[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError("--temperature: must be greater than 0")
+
+    def length_limit(self, source_width: int, min_len: int) -> int:
+        """Most tokens before </s> for a batch of this padded source width.
+
+        Raises:
+            ValueError: ``--min-len`` exceeds it.
+        """
+        limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
+        if min_len > limit:
+            raise ValueError(
+                f"--min-len {min_len} is larger than the length limit {limit} "
+                f"(--max-len-a {self.max_len_a} x source width {source_width} + --max-len-b "
+                f"{self.max_len_b}, at most the model's {self.max_positions} positions)"
+            )
+        return limit

@@ -1,0 +1,72 @@
+"""What stock ``SequenceGenerator`` does to the log-probabilities, for a block of positions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
+from fairseq_specdec.engine.scores import Edits
+
+MINUS_INFINITY = float("-inf")
+
+
+class LogitsPolicy(NamedTuple):
+    """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
+    tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) What is no
+    number stays none: stock calls such tokens impossible, here the generator stops.
+
+    Attributes:
+        pad, unk, eos: indices of the special symbols.
+        min_len: ``--min-len``.
+        unk_penalty: ``--unkpen``.
+        no_repeat_ngram_size: ``--no-repeat-ngram-size``, 0 for none.
+    """
+
+    pad: int
+    unk: int
+    eos: int
+    min_len: int
+    unk_penalty: float
+    no_repeat_ngram_size: int
+
+    def edits(
+        self, hypotheses: Hypotheses, width: int, max_len: int, prefix: Optional[Tensor]
+    ) -> Edits:
+        """What to change for a block of ``width`` entries.
+
+        Entry w decides token number lengths[b] + w, which stock calls the step.
+
+        Args:
+            hypotheses: what was accepted, and, for n-gram blocking, the draft in the columns after
+                it.
+            width: W, the last accepted token and the draft.
+            max_len: the step at which only </s> may follow.
+            prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
+        """
+        everywhere = [(self.pad, MINUS_INFINITY)]
+        if self.unk_penalty != 0:
+            everywhere.append((self.unk, -self.unk_penalty))
+        lengths = hypotheses.lengths
+        steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
+        forced = None
+        if hypotheses.longest + width > max_len:
+            forced = torch.full_like(steps, -1).masked_fill_(steps >= max_len, self.eos)
+        early = steps < self.min_len if hypotheses.shortest < self.min_len else None
+        if prefix is not None and hypotheses.shortest < prefix.size(1):
+            inside = (steps < prefix.size(1)) & (steps < max_len)
+            wanted = self._prefix_tokens(prefix, steps, inside)
+            forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
+            early = None if early is None else early & ~inside
+        listed = None
+        if self.no_repeat_ngram_size > 0:
+            listed = forbidden_by_ngrams(hypotheses.first, steps, self.no_repeat_ngram_size)
+        return Edits(tuple(everywhere), self.eos, early, listed, forced)
+
+    def _prefix_tokens(self, prefix: Tensor, steps: Tensor, inside: Tensor) -> Tensor:
+        """Long [B, W], the prefix token of each step; -1 where there is none, or padding."""
+        token = prefix.gather(1, steps.clamp(max=prefix.size(1) - 1))
+        return token.masked_fill(~inside | token.eq(self.pad), -1)

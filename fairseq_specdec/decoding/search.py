@@ -1,0 +1,95 @@
+"""How hypotheses grow by what a verifier says of a draft."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.scores import Scores
+
+
+class Step(NamedTuple):
+    """What an iteration added.
+
+    Attributes:
+        sizes: long [B], tokens added, 1 .. N + 1.
+        done: bool [B], whether the sentence ended.
+        accepted: long [B], draft tokens among those added.
+        broken: bool [B], whether a token was added that has no log-probability.
+        emitted: long [B, N + 1]; the first ``sizes`` of each row were added.
+    """
+
+    sizes: Tensor
+    done: Tensor
+    accepted: Tensor
+    broken: Tensor
+    emitted: Tensor
+
+
+class Search:
+    """Grows hypotheses; one serves all batches."""
+
+    def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
+        """Add to every hypothesis what follows from a verification.
+
+        Args:
+            hypotheses: changed in place; columns for N + 1 more tokens are there.
+            tree: N draft tokens a row.
+            scores: of N + 1 entries.
+            eos: the token that ends a sentence.
+        """
+        raise NotImplementedError
+
+
+class GreedySearch(Search):
+    """One hypothesis a sentence: the accepted draft tokens and the bonus token.
+
+    Args:
+        rule: accepts draft tokens.
+    """
+
+    def __init__(self, rule: AcceptanceRule) -> None:
+        self.rule = rule
+
+    def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
+        assert tree.is_chain, "greedy search accepts chains"
+        counts, next_token = self.rule.accept(tree, scores)
+        columns = torch.arange(tree.width + 1, device=counts.device)
+        bonus = next_token.unsqueeze(1)
+        emitted = torch.cat([tree.tokens, bonus], 1)
+        emitted = torch.where(columns == counts.unsqueeze(1), bonus, emitted)
+        sizes, done = emitted_sizes(emitted, counts, eos)
+        # Columns after the emitted ones are overwritten by later iterations.
+        at = (hypotheses.lengths + 1).unsqueeze(1) + columns
+        hypotheses.write(at, emitted)
+        if not emitted.is_cuda:  # there it would cost a synchronisation
+            columns = columns[: int(sizes.max())]
+        reached = columns.size(0)
+        own = scores.of(emitted[:, :reached])
+        hypotheses.write_scores(at[:, :reached], own)
+        hypotheses.lengths = hypotheses.lengths + sizes
+        # Neither NaN nor -inf is a token's log-probability.
+        broken = (~(own > float("-inf")) & (columns < sizes.unsqueeze(1))).any(1)
+        return Step(sizes, done, torch.minimum(counts, sizes), broken, emitted)
+
+
+def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Tensor]:
+    """How many tokens an iteration adds; </s> accepted inside a draft ends the sentence there.
+
+    Args:
+        emitted: long [B, K+1], accepted tokens, the bonus token, then anything.
+        counts: long [B], accepted tokens.
+        eos: </s>.
+
+    Returns:
+        (long [B], 1 .. K+1; bool [B], whether the sentence ended).
+    """
+    columns = torch.arange(emitted.size(1), device=emitted.device)
+    ends = (emitted == eos) & (columns <= counts.unsqueeze(1))
+    done = ends.any(1)
+    return torch.where(done, ends.long().argmax(1) + 1, counts + 1), done

@@ -1,0 +1,166 @@
+"""Counters and times of a decoding run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+# The verifier's encoder; the drafter's own, if it has one; the rest of the drafter; the verifier's
+# decoder with acceptance; all else. Keys and values of cross-attention belong to their decoder.
+SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
+
+
+class Stopwatch:
+    """Wall time by section: CPU clock, or CUDA events on the stream of the device that computes.
+
+    Events keep the device queue unbroken: timing adds no synchronisation to the loop. They are
+    turned into seconds once a batch, so that they do not pile up.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: Dict[str, float] = {name: 0.0 for name in SECTIONS}
+        self._events: List[Tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self._device: Optional[torch.device] = None
+
+    def on(self, device: torch.device) -> None:
+        """Time what runs on this device from now on; a batch begins."""
+        self.settle()
+        self._device = device if device.type == "cuda" else None
+
+    @contextlib.contextmanager
+    def __call__(self, section: str) -> Iterator[None]:
+        if self._device is not None:
+            # The current device may be another one, whose events would time nothing.
+            stream = torch.cuda.current_stream(self._device)
+            begin = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            begin.record(stream)
+            yield
+            end.record(stream)
+            self._events.append((section, begin, end))
+        else:
+            started = time.perf_counter()
+            yield
+            self.seconds[section] += time.perf_counter() - started
+
+    def lap(self) -> Tuple[float, float, float]:
+        """Now, and the seconds of drafter and verifier so far; on a GPU it waits for them."""
+        self.settle()
+        return time.perf_counter(), self.seconds["drafter"], self.seconds["verifier"]
+
+    def settle(self) -> None:
+        """Turn events into seconds; on a GPU it waits for the last one."""
+        if not self._events:
+            return
+        self._events[-1][2].synchronize()
+        for section, begin, end in self._events:
+            self.seconds[section] += begin.elapsed_time(end) / 1000
+        self._events = []
+
+
+class DecodingStats:
+    """What a run did.
+
+    Attributes:
+        sentences: sentences decoded.
+        iterations: verification passes, summed over sentences.
+        emitted: tokens that entered the output, </s> included.
+        drafted: draft tokens put before the verifier.
+        accepted: draft tokens that entered the output.
+        rollbacks: iterations in which the verifier put a token of its own in place of a draft one.
+    """
+
+    def __init__(self) -> None:
+        self.sentences = 0
+        self.iterations = 0
+        self.emitted = 0
+        self.drafted = 0
+        self.accepted = 0
+        self.rollbacks = 0
+        self.total_seconds = 0.0
+        self.stopwatch = Stopwatch()
+
+    def add(self, other: DecodingStats) -> None:
+        """Count in what another run did."""
+        other.stopwatch.settle()
+        for name in ("sentences", "iterations", "emitted", "drafted", "accepted", "rollbacks"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.total_seconds += other.total_seconds
+        for section, seconds in other.stopwatch.seconds.items():
+            self.stopwatch.seconds[section] += seconds
+
+    @property
+    def mean_accepted_tokens(self) -> float:
+        """Tokens emitted per iteration, the verifier's own and </s> included."""
+        return self.emitted / self.iterations if self.iterations else 0.0
+
+    @property
+    def mean_accepted_tokens_without_eos(self) -> float:
+        """The same without the </s> of each sentence: Tok. of Ge et al. 2022 and Xia et al. 2023,
+        as their authors' code counts it."""
+        return (self.emitted - self.sentences) / self.iterations if self.iterations else 0.0
+
+    @property
+    def mean_iterations(self) -> float:
+        """Iterations per sentence (Iter. in the papers); each is one call of the verifier."""
+        return self.iterations / self.sentences if self.sentences else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the drafted tokens that entered the output."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def fallback_share(self) -> float:
+        """Share of the verifier's calls in all steps (Kim et al. 2023, Algorithm 1 and Table 4):
+        each turn of the loop emits a draft token or calls the big model."""
+        steps = self.drafted + self.iterations
+        return self.iterations / steps if steps else 0.0
+
+    @property
+    def rollback_share(self) -> float:
+        """Share of the same steps in which draft tokens were rolled back (Table 4)."""
+        steps = self.drafted + self.iterations
+        return self.rollbacks / steps if steps else 0.0
+
+    def times(self) -> Dict[str, float]:
+        """Seconds by section; what no section claims is ``rest``."""
+        self.stopwatch.settle()
+        seconds = dict(self.stopwatch.seconds)
+        known = sum(seconds[name] for name in SECTIONS if name != "rest")
+        seconds["rest"] = max(0.0, self.total_seconds - known)
+        return seconds
+
+    def as_dict(self) -> Dict[str, float]:
+        """All figures by name."""
+        figures = {
+            "sentences": float(self.sentences),
+            "iterations": float(self.iterations),
+            "emitted_tokens": float(self.emitted),
+            "drafted_tokens": float(self.drafted),
+            "accepted_draft_tokens": float(self.accepted),
+            "rollbacks": float(self.rollbacks),
+            "mean_accepted_tokens": self.mean_accepted_tokens,
+            "mean_accepted_tokens_without_eos": self.mean_accepted_tokens_without_eos,
+            "mean_iterations": self.mean_iterations,
+            "acceptance_rate": self.acceptance_rate,
+            "fallback_share": self.fallback_share,
+            "rollback_share": self.rollback_share,
+            "seconds": self.total_seconds,
+        }
+        figures.update({f"seconds_{name}": value for name, value in self.times().items()})
+        return figures
+
+    def summary(self, strategy: str) -> str:
+        """One line for the log."""
+        times = self.times()
+        shares = " / ".join(f"{name.replace('_', ' ')} {times[name]:.2f} s" for name in SECTIONS)
+        return (
+            f"strategy {strategy}: {self.sentences} sentences, {self.iterations} iterations "
+            f"({self.mean_iterations:.2f} a sentence), {self.mean_accepted_tokens:.2f} mean "
+            f"accepted tokens, {100 * self.acceptance_rate:.1f}% of {self.drafted} drafted "
+            f"tokens accepted; {self.total_seconds:.2f} s: {shares}"
+        )

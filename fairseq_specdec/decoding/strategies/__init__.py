@@ -1,0 +1,37 @@
+"""One entry for each system of the papers: its drafter, its rule and its flags."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from .base import DRAFTER_DTYPES, Setup, Strategy
+from .blockwise import BLOCKWISE
+from .gad import GAD, GAD_RELAXED
+from .greedy import GREEDY
+from .iad import IAD
+from .small_models import BILD, BILD_EARLY_EXIT, SPS
+
+STRATEGIES: Dict[str, Strategy] = {
+    "greedy": GREEDY,
+    "iad": IAD,
+    "gad": GAD,
+    "gad++": GAD_RELAXED,
+    "specdec": GAD_RELAXED,
+    "sps": SPS,
+    "blockwise": BLOCKWISE,
+    "bild": BILD,
+    "bild-early-exit": BILD_EARLY_EXIT,
+}
+
+
+# Flags of some strategies only, and which those are. Another strategy refuses them, unless they are
+# at their default. --block-size is missing: models that are trained under this task have a flag of
+# that name too.
+OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
+    flag: tuple(name for name, strategy in STRATEGIES.items() if flag in strategy.flags)
+    for flag in sorted(frozenset().union(*(strategy.flags for strategy in STRATEGIES.values())))
+}
+# Strategies whose drafter is a model that decodes blocks of masks.
+BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
+
+__all__ = ["BLOCK_DRAFTED", "DRAFTER_DTYPES", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]

@@ -1,0 +1,107 @@
+"""What a strategy is, and what its parts may be made from."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional
+
+import torch
+
+from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, Sampler, SamplingRule
+from fairseq_specdec.drafting import Drafter, DraftOptions
+
+DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
+    "same": None,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+
+# The generation flags that a strategy with a rule for sampling honours.
+SAMPLING_FLAGS = frozenset({"sampling", "sampling_topk", "sampling_topp"})
+
+
+class Setup(NamedTuple):
+    """What a strategy's drafter may be made from.
+
+    Attributes:
+        settings: the fields of ``TranslationSpecDecConfig``.
+        models: the ensemble.
+        src_dict, tgt_dict: dictionaries.
+        load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read)``, where ``read`` is
+            ``load_drafter`` or ``load_small_model``.
+        eos: token id that ends an output and stands in front of it.
+        sampler: how to draw tokens under ``--sampling``; None without it.
+        temperature: ``--temperature``.
+        release: let the drafter's model free weights that lie packed elsewhere.
+    """
+
+    settings: Any
+    models: List[Any]
+    src_dict: Any
+    tgt_dict: Any
+    load: Callable[[str, Any, Any, Callable], Any]
+    eos: int
+    sampler: Optional[Sampler] = None
+    temperature: float = 1.0
+    release: bool = False
+
+    def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
+        """How a drafter that is a model drafts, by the flags that all such drafters share."""
+        return DraftOptions(
+            block_size,
+            self.tgt_dict.pad(),
+            self.eos,
+            temperature=self.temperature,
+            sampler=self.sampler,
+            release=self.release,
+            **more,
+        )
+
+
+class Strategy(NamedTuple):
+    """What a system of the papers is made of.
+
+    Attributes:
+        drafter: makes the drafter.
+        rule: makes the acceptance rule from the flags.
+        check: raises ValueError, naming the flag, for values of the strategy's own flags that make
+            no sense; before any model is loaded.
+        flags: its own flags, by field name; strategies without them refuse them.
+        needs_drafter: ``--drafter-path`` must be given (else it must not be).
+        honours: generation flags that this strategy can honour though others refuse them.
+        sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
+        joined_dictionary: source and target must have one dictionary.
+    """
+
+    drafter: Callable[[Setup], Drafter]
+    rule: Callable[[Any], AcceptanceRule]
+    check: Callable[[Any], None] = lambda settings: None
+    flags: FrozenSet[str] = frozenset()
+    needs_drafter: bool = False
+    honours: FrozenSet[str] = frozenset()
+    sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
+    joined_dictionary: bool = False
+
+
+def exact_rule(settings: Any) -> AcceptanceRule:
+    """The rule of lossless strategies without ``--sampling``."""
+    return ExactRule()
+
+
+def sampling_rule(settings: Any, sampler: Sampler) -> AcceptanceRule:
+    """The rule of lossless strategies under ``--sampling``."""
+    return SamplingRule(sampler)
+
+
+def check_drafter_dtype(settings: Any) -> None:
+    """Refuse an unknown ``--drafter-dtype``."""
+    if settings.drafter_dtype not in DRAFTER_DTYPES:
+        raise ValueError(
+            f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
+        )
+
+
+def check_draft_budget(settings: Any) -> None:
+    """Refuse an impossible ``--draft-budget``."""
+    if settings.draft_budget is not None and settings.draft_budget < 0:
+        raise ValueError(f"--draft-budget {settings.draft_budget}: must be 0 or more")

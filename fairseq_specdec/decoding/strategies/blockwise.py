@@ -1,0 +1,73 @@
+"""``blockwise``: Blockwise Parallel Decoding (Stern et al. 2018)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fairseq_specdec.acceptance import (
+    AcceptanceRule,
+    DistanceRule,
+    ExactRule,
+    MinimumBlockRule,
+    TopBetaRule,
+)
+from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
+
+from .base import Setup, Strategy, check_draft_budget
+
+
+def _check(settings: Any) -> None:
+    check_draft_budget(settings)
+    _rule(settings)
+
+
+def _rule(settings: Any) -> AcceptanceRule:
+    top_k, epsilon = settings.accept_top_k, settings.accept_epsilon
+    if top_k is not None and epsilon is not None:
+        raise ValueError("--accept-top-k and --accept-epsilon: choose one of them")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"--accept-top-k {top_k}: must be 1 or more")
+    rule: AcceptanceRule = ExactRule()
+    if top_k is not None:
+        rule = TopBetaRule(top_k, math.inf)
+    elif epsilon is not None:
+        rule = DistanceRule(epsilon)
+    if settings.block_size is not None and settings.min_block_size > settings.block_size:
+        raise ValueError(
+            f"--min-block-size {settings.min_block_size}: at most --block-size, which is "
+            f"{settings.block_size}"
+        )
+    return MinimumBlockRule(rule, settings.min_block_size)
+
+
+def _drafter(setup: Setup) -> Drafter:
+    settings = setup.settings
+    model = setup.models[0]
+    trained = getattr(getattr(model.decoder, "block_heads", None), "block_size", None)
+    if trained is None:
+        raise ValueError(
+            f"--path holds a {type(model).__name__}, and --strategy blockwise drafts with the "
+            "heads of a blockwise_transformer; train heads for it with fairseq-train --arch "
+            "blockwise_transformer --init-from, and pass the result to --path"
+        )
+    size = settings.block_size or trained
+    if size > trained:
+        raise ValueError(
+            f"--block-size {size}: the model of --path has {trained} heads; use --block-size "
+            f"{trained} or less, or train more heads"
+        )
+    if settings.min_block_size > size:
+        raise ValueError(
+            f"--min-block-size {settings.min_block_size}: at most the model's block size, which "
+            f"is {size}"
+        )
+    return BlockwiseHeadsDrafter(model, size, setup.tgt_dict.pad())
+
+
+BLOCKWISE = Strategy(
+    _drafter,
+    _rule,
+    _check,
+    flags=frozenset({"draft_budget", "accept_top_k", "accept_epsilon", "min_block_size"}),
+)

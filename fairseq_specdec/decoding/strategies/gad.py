@@ -1,0 +1,101 @@
+"""``gad``, ``gad++`` and ``specdec``: a non-autoregressive block drafter (Ge et al. 2022, section
+3.2; Xia et al. 2023), with exact or relaxed verification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_specdec.acceptance import AcceptanceRule, TopBetaRule
+from fairseq_specdec.drafting import Drafter, NarBlockDrafter
+
+from ..drafter_file import check_reading, load_drafter
+from .base import (
+    DRAFTER_DTYPES,
+    SAMPLING_FLAGS,
+    Setup,
+    Strategy,
+    check_draft_budget,
+    check_drafter_dtype,
+    exact_rule,
+    sampling_rule,
+)
+
+
+def _check(settings: Any) -> None:
+    check_drafter_dtype(settings)
+    if not 0 <= settings.draft_confidence <= 1:
+        raise ValueError(f"--draft-confidence {settings.draft_confidence}: must be from 0 to 1")
+
+
+def _check_exact(settings: Any) -> None:
+    _check(settings)
+    check_draft_budget(settings)
+
+
+def _check_relaxed(settings: Any) -> None:
+    _check(settings)
+    _top_beta(settings)
+
+
+def _top_beta(settings: Any) -> AcceptanceRule:
+    return TopBetaRule(settings.top_beta, settings.tau)
+
+
+def _refuse_sampling(setup: Setup, model: Any) -> None:
+    """Refuse what cannot tell the distributions that its tokens are drawn from."""
+    settings = setup.settings
+    for name in ("collapse_repeats", "draft_confidence"):
+        if getattr(settings, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')}: with --sampling the drafter must say what each token "
+                "was drawn from; leave it out"
+            )
+    if model.decoder.chain is not None:
+        raise ValueError(
+            f"--sampling: the drafter {settings.drafter_path} has a chain head, which chooses "
+            "tokens and draws none; use a drafter without, or --strategy sps"
+        )
+
+
+def _drafter(setup: Setup) -> Drafter:
+    settings = setup.settings
+    path = settings.drafter_path
+    model = setup.load(path, setup.src_dict, setup.tgt_dict, load_drafter)
+    check_reading(model, setup.models[0], f"--drafter-path {path}")
+    if setup.sampler is not None:
+        _refuse_sampling(setup, model)
+    trained = model.decoder.block_size
+    size = settings.block_size or trained
+    if size > trained:
+        raise ValueError(
+            f"--block-size {size}: the drafter {path} was trained for blocks of {trained}; use "
+            f"--block-size {trained} or less, or train a drafter for more"
+        )
+    model.eval()
+    options = setup.draft_options(
+        size,
+        dtype=DRAFTER_DTYPES[settings.drafter_dtype],
+        collapse_repeats=settings.collapse_repeats,
+        confidence=settings.draft_confidence,
+    )
+    return NarBlockDrafter(model, options)
+
+
+_SHARED = frozenset({"drafter_dtype", "collapse_repeats", "draft_confidence"})
+
+GAD = Strategy(
+    _drafter,
+    exact_rule,
+    _check_exact,
+    flags=_SHARED | {"draft_budget"},
+    needs_drafter=True,
+    honours=SAMPLING_FLAGS,
+    sampled_rule=sampling_rule,
+)
+GAD_RELAXED = Strategy(
+    _drafter,
+    _top_beta,
+    _check_relaxed,
+    flags=_SHARED | {"top_beta", "tau"},
+    needs_drafter=True,
+)

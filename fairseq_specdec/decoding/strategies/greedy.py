@@ -1,0 +1,14 @@
+"""``greedy``: nothing is drafted."""
+
+from __future__ import annotations
+
+from fairseq_specdec.drafting import Drafter, NoDrafter
+
+from .base import SAMPLING_FLAGS, Setup, Strategy, exact_rule, sampling_rule
+
+
+def _drafter(setup: Setup) -> Drafter:
+    return NoDrafter()
+
+
+GREEDY = Strategy(_drafter, exact_rule, honours=SAMPLING_FLAGS, sampled_rule=sampling_rule)

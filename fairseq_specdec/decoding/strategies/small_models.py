@@ -1,0 +1,132 @@
+"""``sps``, ``bild`` and ``bild-early-exit``: a small autoregressive model drafts token by token.
+
+Speculative sampling: Leviathan et al. 2023, Chen et al. 2023. Big Little Decoder: Kim et al. 2023.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from fairseq_specdec.acceptance import AcceptanceRule, RollbackRule, Sampler
+from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDrafter
+
+from ..drafter_file import load_small_model
+from .base import (
+    DRAFTER_DTYPES,
+    SAMPLING_FLAGS,
+    Setup,
+    Strategy,
+    check_draft_budget,
+    check_drafter_dtype,
+    exact_rule,
+    sampling_rule,
+)
+
+logger = logging.getLogger(__name__)
+
+# gamma of speculative sampling.
+SPS_WINDOW = 4
+
+# Most steps of the small model between two of the big one (Kim et al. 2023, 7.1.2).
+BILD_WINDOW = 10
+
+
+def _check_sps(settings: Any) -> None:
+    check_drafter_dtype(settings)
+    check_draft_budget(settings)
+
+
+def _check_thresholds(settings: Any) -> None:
+    if not 0 <= settings.alpha_fb <= 1:
+        raise ValueError(f"--alpha-fb {settings.alpha_fb}: must be from 0 to 1")
+    RollbackRule(settings.alpha_rb)
+
+
+def _check_bild(settings: Any) -> None:
+    check_drafter_dtype(settings)
+    _check_thresholds(settings)
+
+
+def _rollback(settings: Any) -> AcceptanceRule:
+    return RollbackRule(settings.alpha_rb)
+
+
+def _sampled_rollback(settings: Any, sampler: Sampler) -> AcceptanceRule:
+    return RollbackRule(settings.alpha_rb, sampler)
+
+
+def _stop_below(settings: Any) -> float:
+    # No probability reaches 1 but by rounding: at 1 the small model is never sure enough.
+    return float(settings.alpha_fb) if settings.alpha_fb < 1 else math.inf
+
+
+def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
+    """Warn where drafting a token costs more than verifying it: nothing else would notice."""
+    ours, theirs = (
+        sum(parameter.numel() for parameter in model.decoder.layers.parameters())
+        for model in (small, big)
+    )
+    if ours > theirs:
+        logger.warning(
+            "--drafter-path %s: its decoder layers hold %d numbers, those of --path %d; were the "
+            "two swapped?",
+            path,
+            ours,
+            theirs,
+        )
+
+
+def _small_model(setup: Setup, window: int, stop_below: float) -> Drafter:
+    settings = setup.settings
+    path = settings.drafter_path
+    model = setup.load(path, setup.src_dict, setup.tgt_dict, load_small_model)
+    _warn_if_deeper(path, model, setup.models[0])
+    model.eval()
+    dtype = DRAFTER_DTYPES[settings.drafter_dtype]
+    options = setup.draft_options(settings.block_size or window, dtype=dtype, stop_below=stop_below)
+    return AutoregressiveDrafter(model, options)
+
+
+def _sps_drafter(setup: Setup) -> Drafter:
+    return _small_model(setup, SPS_WINDOW, 0.0)
+
+
+def _bild_drafter(setup: Setup) -> Drafter:
+    return _small_model(setup, BILD_WINDOW, _stop_below(setup.settings))
+
+
+def _early_exit_drafter(setup: Setup) -> Drafter:
+    settings = setup.settings
+    size = settings.block_size or BILD_WINDOW
+    options = setup.draft_options(size, stop_below=_stop_below(settings))
+    return EarlyExitDrafter(setup.models[0], options)
+
+
+SPS = Strategy(
+    _sps_drafter,
+    exact_rule,
+    _check_sps,
+    flags=frozenset({"drafter_dtype", "draft_budget"}),
+    needs_drafter=True,
+    honours=SAMPLING_FLAGS,
+    sampled_rule=sampling_rule,
+)
+BILD = Strategy(
+    _bild_drafter,
+    _rollback,
+    _check_bild,
+    flags=frozenset({"drafter_dtype", "alpha_fb", "alpha_rb"}),
+    needs_drafter=True,
+    honours=SAMPLING_FLAGS,
+    sampled_rule=_sampled_rollback,
+)
+BILD_EARLY_EXIT = Strategy(
+    _early_exit_drafter,
+    _rollback,
+    _check_thresholds,
+    flags=frozenset({"alpha_fb", "alpha_rb"}),
+    honours=SAMPLING_FLAGS,
+    sampled_rule=_sampled_rollback,
+)

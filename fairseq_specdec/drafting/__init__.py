@@ -1,0 +1,21 @@
+"""Drafters: who proposes the next tokens."""
+
+from .autoregressive import AutoregressiveDrafter
+from .base import Drafter, DraftOptions, DraftSession, NoDrafter, Source
+from .blockwise_heads import BlockwiseHeadsDrafter
+from .early_exit import EarlyExitDrafter
+from .input_copy import InputCopyDrafter
+from .nar_block import NarBlockDrafter
+
+__all__ = [
+    "AutoregressiveDrafter",
+    "BlockwiseHeadsDrafter",
+    "DraftOptions",
+    "DraftSession",
+    "Drafter",
+    "EarlyExitDrafter",
+    "InputCopyDrafter",
+    "NarBlockDrafter",
+    "NoDrafter",
+    "Source",
+]

@@ -1,0 +1,177 @@
+"""A small autoregressive Transformer as drafter, decoded token by token with its own cache."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.transformer import TransformerSession, TransformerWeights
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.layout import Layout
+
+from .base import Drafter, DraftOptions, DraftSession, Source, follow
+
+# Slots prepared for every row before the cache grows, at most.
+_FIRST_SLOTS = 63
+
+
+class AutoregressiveDrafter(Drafter):
+    """Drafts up to ``block_size`` tokens, one step of a small model a token: the approximation
+    model of speculative sampling (Leviathan et al. 2023, section 2.3, gamma tokens), the small
+    model of Big Little Decoder (Kim et al. 2023, section 3.2).
+
+    Tokens accepted since the last call are read in the same pass that drafts the first new one.
+    Drafts that were accepted are in the cache already; rejected ones are rolled back by length.
+    A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure; its
+    neighbours go on.
+
+    Args:
+        model: a fairseq ``TransformerModel`` over the verifier's dictionaries.
+        options: how to draft.
+    """
+
+    def __init__(self, model: Any, options: DraftOptions) -> None:
+        self.model = model
+        self.options = options
+        self._weights: Optional[TransformerWeights] = None
+
+    def prepare(self, verifier: Any) -> None:
+        follow(self.model, verifier, self.options.dtype)
+        release = self.options.release
+        self._weights = TransformerWeights(self.model, "--drafter-path", release=release)
+
+    def open(self, source: Source) -> DraftSession:
+        weights = self._weights
+        assert weights is not None, "prepare() comes first"
+        # A source that the small model cannot place in its position table is left to the verifier.
+        if source.net_input["src_tokens"].size(1) > weights.model.encoder.max_positions():
+            return SilentSession()
+        encoder_out = self._encoder_out(weights, source)
+        # Drafting the token at a position takes the token before it as input.
+        last = min(source.max_len, weights.decoder.max_positions())
+        capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1
+        with source.timer("drafter"):
+            session = weights.open(encoder_out, last - 1, capacity)
+        return AutoregressiveSession(session, self.options, last)
+
+    def _encoder_out(self, weights: TransformerWeights, source: Source) -> Dict[str, Any]:
+        """What the small model's decoder attends to."""
+        with source.timer("drafter_encoder"):
+            return weights.encode(source.net_input)
+
+
+class SilentSession(DraftSession):
+    """Drafts nothing, for a batch that the drafter cannot read."""
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        return DraftTree.empty(hypotheses.lengths)
+
+
+class AutoregressiveSession(DraftSession):
+    """The small model's cache for one batch.
+
+    Args:
+        session: of the small model.
+        options: how to draft.
+        last: most tokens of an output that the small model can draft.
+    """
+
+    def __init__(self, session: TransformerSession, options: DraftOptions, last: int) -> None:
+        self.session = session
+        self.options = options
+        self.last = last
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        # Now, while it can be told which of the drafts last fed were accepted.
+        self._roll_back(hypotheses)
+        most = self.options.block_size if budget is None else min(self.options.block_size, budget)
+        steps = min(most, self.last - hypotheses.shortest)
+        if steps <= 0:
+            return DraftTree.empty(hypotheses.lengths)
+        return self._draft(hypotheses, steps)
+
+    def _roll_back(self, hypotheses: Hypotheses) -> None:
+        """Forget drafts that were not accepted.
+
+        Accepted tokens are drafts as they were fed, but for the last one, which the verifier chose.
+        """
+        cache = self.session.layers.cache
+        lengths = torch.minimum(cache.lengths, hypotheses.lengths)
+        pairs = zip(cache.lengths_cpu, hypotheses.lengths_cpu)
+        self.session.commit(lengths, [min(known, have) for known, have in pairs])
+
+    def _unread(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
+        """(tokens long [B, W], positions long [B, W]) accepted since the last draft.
+
+        Columns end at each row's last accepted token, so rows with less to read read a few tokens
+        again, to the same effect.
+        """
+        cached = self.session.layers.cache.lengths_cpu
+        fresh = max(have + 1 - known for have, known in zip(hypotheses.lengths_cpu, cached))
+        columns = torch.arange(1 - fresh, 1, device=hypotheses.lengths.device)
+        at = (hypotheses.lengths.unsqueeze(1) + columns).clamp(min=0)
+        return hypotheses.first.gather(1, at), at
+
+    def _draft(self, hypotheses: Hypotheses, steps: int) -> DraftTree:
+        """Up to ``steps`` tokens of each row."""
+        lengths, lengths_cpu = hypotheses.lengths, hypotheses.lengths_cpu
+        self.session.layers.cache.reserve(max(lengths_cpu) + steps)
+        inputs, at = self._unread(hypotheses)
+        room = (self.last - lengths).clamp(min=0, max=steps)
+        counts = torch.zeros_like(lengths)
+        open_rows = room > 0
+        drafted: List[Tensor] = []
+        chances: List[Tensor] = []
+        for step in range(steps):
+            layout = Layout.at(at, [have + step for have in lengths_cpu])
+            features = self.session.run(inputs, layout)[:, -1]
+            token, sure = self._choose(self.session.logits(features), chances)
+            if sure is not None:
+                open_rows = open_rows & sure
+            drafted.append(token)
+            counts = counts + open_rows
+            open_rows = open_rows & (token != self.options.eos) & (counts < room)
+            # Asking a GPU would cost more than the steps that it might save.
+            if step + 1 == steps or (not token.is_cuda and not bool(open_rows.any())):
+                break
+            inputs = token.unsqueeze(1)
+            at = (lengths + (step + 1)).unsqueeze(1)
+        passes = width = len(drafted)
+        if not counts.is_cuda:
+            width = int(counts.max())
+        self.session.commit(lengths + passes, [have + passes for have in lengths_cpu])
+        log_probs = torch.stack(chances, 1)[:, :width] if chances else None
+        return DraftTree(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
+
+    def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
+        """The next token of each row, long [B], and bool [B] where the model is sure enough, or
+        None where that is not asked.
+
+        Args:
+            logits: [B, V], edited in place.
+            chances: takes the log-probabilities [B, V] that the tokens were drawn from.
+        """
+        options = self.options
+        logits[:, options.pad] = float("-inf")
+        if options.stop_below == 0 and options.sampler is None:
+            return logits.argmax(-1), None
+        if options.temperature != 1.0:
+            logits = logits / options.temperature
+        log_probs = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+        highest, token = log_probs.max(-1)
+        sure = highest.exp() >= options.stop_below if options.stop_below > 0 else None
+        if options.sampler is not None:
+            probabilities = options.sampler.warp(log_probs)
+            token = options.sampler.draw(probabilities)
+            chances.append(probabilities.log())
+        return token, sure
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.session.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        self.session.close()

@@ -1,0 +1,145 @@
+"""The contract between a drafter and the decoding loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Protocol, Sequence
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance.sampling import Sampler
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+
+
+class Timer(Protocol):
+    """``with timer("drafter_encoder")`` times a section."""
+
+    def __call__(self, section: str) -> ContextManager[None]: ...
+
+
+class Source(NamedTuple):
+    """What a drafter may know of a batch before its first draft.
+
+    Attributes:
+        net_input: fairseq's ``sample["net_input"]`` (src_tokens [B, S], src_lengths [B]).
+        encoder_out: the (first) verifier's encoder output, as fairseq gives it.
+        max_len: most target tokens before </s>.
+        timer: times ``drafter_encoder``, and the start of a batch as ``drafter``.
+    """
+
+    net_input: Dict[str, Any]
+    encoder_out: Dict[str, Any]
+    max_len: int
+    timer: Timer
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """How a drafter that is a model drafts.
+
+    Attributes:
+        block_size: k, most draft tokens of an iteration, 1 or more.
+        pad: padding index, never drafted.
+        eos: index of </s>; nothing is drafted after it.
+        dtype: number format to run in; None for the verifier's.
+        collapse_repeats: drop draft tokens that repeat the one before them.
+        confidence: end a draft before the first token that, with all before it, is right with less
+            probability than this by the drafter's own estimate; 0 drafts whole blocks.
+        stop_below: a small model stops before the first token that was to come from a distribution
+            whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
+            1, where 0 never stops.
+        temperature: divides the logits.
+        sampler: draws the tokens and tells their distributions; None drafts the likeliest ones.
+        release: let the model free the weights that lie packed here, as in ``Linear.of``.
+    """
+
+    block_size: int
+    pad: int
+    eos: int
+    dtype: Optional[torch.dtype] = None
+    collapse_repeats: bool = False
+    confidence: float = 0.0
+    stop_below: float = 0.0
+    temperature: float = 1.0
+    sampler: Optional[Sampler] = None
+    release: bool = False
+
+
+class DraftSession:
+    """Drafts for the live rows of one batch."""
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        """Draft the tokens that follow the accepted ones.
+
+        Args:
+            hypotheses: what was accepted.
+            budget: draft tokens of a row that the loop can use; None for any number. A drafter may
+                draft more, which is cut off. At 0 it drafts nothing, and takes note of what was
+                accepted.
+        """
+        raise NotImplementedError
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        """A verification is over.
+
+        Args:
+            sizes: long [B], so many tokens of each row were accepted now, at most W.
+            hidden_states: [B, W, n C], the (first) verifier's, of the drafter's ``read_layers``
+                side by side; entry w predicted the w-th token after those accepted before. None
+                for a drafter that reads no layers.
+        """
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+
+    def close(self) -> None:
+        """The batch is over: its buffers may serve another."""
+
+
+class Drafter:
+    """Proposes tokens: weights and settings, which sessions of many threads share.
+
+    Class attributes:
+        read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
+            want; empty for a drafter that reads none.
+        adaptive: it may be left out of an iteration, and asked for fewer tokens than it can draft.
+    """
+
+    read_layers: Sequence[int] = ()
+    adaptive = True
+
+    def prepare(self, verifier: Any) -> None:
+        """Read the weights, once before the first batch and whenever they have changed.
+
+        Args:
+            verifier: the (first) verifier's model, whose device and number format a drafter takes.
+        """
+
+    def open(self, source: Source) -> DraftSession:
+        """Begin a batch, with the weights read last."""
+        raise NotImplementedError
+
+
+class _NoDraft(DraftSession):
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        return DraftTree.empty(hypotheses.lengths)
+
+
+class NoDrafter(Drafter):
+    """Drafts nothing: plain greedy decoding on this project's engine."""
+
+    def open(self, source: Source) -> DraftSession:
+        return _NoDraft()
+
+
+def follow(model: Any, verifier: Any, dtype: Optional[torch.dtype]) -> None:
+    """Move a drafter's model to the verifier's device, and to ``dtype`` or the verifier's own.
+
+    fairseq moves and halves the models of ``--path`` only.
+    """
+    like = next(verifier.parameters())
+    wanted = dtype or like.dtype
+    if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
+        model.to(device=like.device, dtype=wanted)

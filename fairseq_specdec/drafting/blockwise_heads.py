@@ -1,0 +1,99 @@
+"""The drafter of blockwise parallel decoding: heads of the verifier itself."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.eager.packed_heads import PackedHeads
+from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
+from fairseq_specdec.engine.hypotheses import Hypotheses
+
+from .base import Drafter, DraftSession, Source
+
+
+class _Weights(NamedTuple):
+    """Heads 2 .. k and the products after them."""
+
+    heads: PackedHeads
+    project_out: Optional[Linear]
+    vocabulary: Linear
+
+
+class BlockwiseHeadsDrafter(Drafter):
+    """Drafts k - 1 tokens with heads 2 .. k at the state that predicted the last accepted token.
+
+    That state is a by-product of verification, so no model is run for a draft: the n-th
+    verification and the (n+1)-st prediction are one invocation, m / k + 1 in all at best (Stern et
+    al. 2018, section 4). The first invocation of a sentence has nothing to verify.
+
+    Args:
+        model: the verifier, a ``BlockwiseTransformer``; with an ensemble the first of it.
+        block_size: k, at most what the heads were trained for.
+        pad: padding index, never drafted.
+    """
+
+    def __init__(self, model: Any, block_size: int, pad: int) -> None:
+        self.model = model
+        self.block_size = block_size
+        self.pad = pad
+        self.read_layers = [len(model.decoder.layers)]
+        self._weights: Optional[_Weights] = None
+
+    def prepare(self, verifier: Any) -> None:
+        self.model = verifier
+        if self.block_size > 1:
+            decoder = verifier.decoder
+            narrow = decoder.project_out_dim
+            self._weights = _Weights(
+                PackedHeads(decoder.block_heads, 2, self.block_size),
+                None if narrow is None else Linear.of(narrow),
+                vocabulary_product(decoder),
+            )
+
+    def open(self, source: Source) -> DraftSession:
+        return BlockwiseHeadsSession(self._weights, self.block_size, self.pad, source.max_len)
+
+
+class BlockwiseHeadsSession(DraftSession):
+    """The hidden states of one batch that the heads read.
+
+    Args:
+        weights: heads 2 .. k; None where k is 1.
+        block_size: k.
+        pad: padding index.
+        max_len: most target tokens before </s>.
+    """
+
+    def __init__(
+        self, weights: Optional[_Weights], block_size: int, pad: int, max_len: int
+    ) -> None:
+        self.weights = weights
+        self.block_size = block_size
+        self.pad = pad
+        self.max_len = max_len
+        self.state: Optional[Tensor] = None
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        room = min(self.block_size - 1, self.max_len - hypotheses.shortest)
+        if budget == 0 or self.state is None or self.weights is None or room < 1:
+            return DraftTree.empty(hypotheses.lengths)
+        weights, state = self.weights, self.state
+        if weights.project_out is not None:
+            state = weights.project_out(state)
+        logits = weights.vocabulary(weights.heads(state)[:, :room])
+        logits[..., self.pad] = float("-inf")
+        return DraftTree(logits.argmax(-1), torch.full_like(hypotheses.lengths, room))
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        assert hidden_states is not None
+        last = (sizes - 1)[:, None, None].expand(-1, 1, hidden_states.size(2))
+        self.state = hidden_states.gather(1, last).squeeze(1)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        if self.state is not None:
+            self.state = self.state.index_select(0, rows)

@@ -1,0 +1,89 @@
+"""Decoding with a chain: the tokens of a block, chosen from the left."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_specdec.engine.eager.linear import Linear
+
+
+class ChainSearch:
+    """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
+
+    What a token contributes to the next state, and what a state has to say for a token, are
+    products with the vocabulary; they are made once, and looked up.
+
+    Args:
+        decoder: a ``BlockDecoder`` with a chain.
+        candidates: m, tokens of each mask to choose among: of a row alone, and of each of several.
+    """
+
+    def __init__(self, decoder: Any, candidates: Tuple[int, int]) -> None:
+        chain = decoder.chain
+        dim = decoder.embed_dim
+        of_past = chain.of_past.weight.detach().float()
+        embeddings = decoder.embed_tokens.weight.detach().float()
+        projection = decoder.output_projection.weight.detach()
+        self.of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
+        self.of_state = of_past[:, dim:].t().contiguous()
+        self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
+        said = projection.float() @ chain.out.weight.detach().float()
+        self.for_token = said.to(projection.dtype)  # many are looked up: half the bytes to fetch
+        self.candidates = candidates
+
+    def __call__(
+        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float = 0.0
+    ) -> Tuple[Tensor, Tensor]:
+        """Choose the tokens of a block.
+
+        Args:
+            features: [B, K, C], the masks'.
+            logits: [B, K, V], of the masks alone.
+            previous: long [B], the token before the block.
+            confidence: end a row before the first token whose probability among the candidates,
+                times those of the tokens before it, is below this; 0 for never.
+
+        Returns:
+            (tokens long [B, K'], lengths long [B]). K' is K, or less where the processor can tell
+            for nothing that all rows have ended.
+        """
+        most = self.candidates[0 if features.size(0) == 1 else 1]
+        scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
+        rows = nn.functional.embedding(candidates, self.for_token).float()  # [B, K, m, H]
+        of_mask = self.of_mask(features.float())
+        state: Optional[Tensor] = None  # zero
+        token = previous
+        chosen: List[Tensor] = []
+        sure: List[Tensor] = []
+        # Every operation on a few numbers costs its call: as few as can be.
+        for mask, score, row, choices in zip(
+            of_mask.unbind(1),
+            scores.float().unsqueeze(3).unbind(1),
+            rows.unbind(1),
+            candidates.unbind(1),
+        ):
+            known = mask + nn.functional.embedding(token, self.of_token)
+            if state is not None:
+                known = torch.addmm(known, state, self.of_state)
+            state = torch.tanh(known)
+            total = torch.baddbmm(score, row, state.unsqueeze(2)).squeeze(2)
+            if confidence > 0:
+                chance, best = torch.softmax(total, 1).max(1, keepdim=True)
+                reached = sure[-1] * chance if sure else chance
+                if not reached.is_cuda and float(reached.max()) < confidence:
+                    break
+                sure.append(reached)
+            else:
+                best = total.argmax(1, keepdim=True)
+            token = choices.gather(1, best).squeeze(1)
+            chosen.append(token)
+        if not chosen:
+            return candidates.new_zeros(features.size(0), 0), torch.zeros_like(previous)
+        tokens = torch.stack(chosen, 1)
+        if confidence > 0:
+            # Once below, always below.
+            return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
+        return tokens, torch.full_like(previous, tokens.size(1))

@@ -1,0 +1,72 @@
+"""The first layers of the verifier's decoder as its small model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Dict
+
+from fairseq_specdec.engine.eager.transformer import TransformerWeights
+
+from .autoregressive import AutoregressiveDrafter
+from .base import DraftOptions, Source
+
+
+class FirstLayers:
+    """A decoder cut off after its first layers, with the same embeddings, norm and projection.
+
+    Args:
+        decoder: fairseq ``TransformerDecoder``; nothing of it is copied.
+        count: layers to keep.
+    """
+
+    def __init__(self, decoder: Any, count: int) -> None:
+        self._decoder = decoder
+        self.layers = list(decoder.layers)[:count]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
+class EarlyExitDrafter(AutoregressiveDrafter):
+    """Drafts with the first n decoder layers of an ``EarlyExitTransformer`` (Kim et al. 2023, 4.4).
+
+    The source is read once: the verifier's encoder output serves both. The lower layers' keys and
+    values of a drafted token are those that the verification computes, kept in a cache of n layers
+    and rolled back by length; the upper layers see a drafted token first when it is verified, which
+    fills their keys and values from what is below them (section 7.2.2).
+
+    Args:
+        model: an ``EarlyExitTransformer``, the (first) verifier.
+        options: how to draft; its ``dtype`` is the verifier's.
+
+    Raises:
+        ValueError: the model has no early exit.
+    """
+
+    def __init__(self, model: Any, options: DraftOptions) -> None:
+        super().__init__(_first_layers(model), options)
+
+    def prepare(self, verifier: Any) -> None:
+        self.model = _first_layers(verifier)
+        release = self.options.release
+        self._weights = TransformerWeights(self.model, "--path", release=release)
+
+    def _encoder_out(self, weights: TransformerWeights, source: Source) -> Dict[str, Any]:
+        return source.encoder_out
+
+
+def _first_layers(verifier: Any) -> SimpleNamespace:
+    """The verifier's encoder, and its decoder up to the exit.
+
+    Raises:
+        ValueError: the model has no early exit.
+    """
+    layer = getattr(verifier, "exit_layer", None)
+    if layer is None:
+        raise ValueError(
+            f"--path holds a {type(verifier).__name__}, which has no early exit; train one "
+            "with --arch early_exit_transformer --criterion early_exit_loss "
+            "(--finetune-from-model starts from this checkpoint), or use --strategy bild "
+            "with a small model"
+        )
+    return SimpleNamespace(encoder=verifier.encoder, decoder=FirstLayers(verifier.decoder, layer))

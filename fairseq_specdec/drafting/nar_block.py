@@ -1,0 +1,330 @@
+"""The non-autoregressive block drafter of GAD and SpecDec, decoded with a cached prefix."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.decoder import DecoderSession, DecoderWeights
+from fairseq_specdec.engine.eager.encoder import EncoderWeights
+from fairseq_specdec.engine.eager.positions import learned_limit
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.layout import Layout, horizon_mask
+
+from .autoregressive import SilentSession
+from .base import Drafter, DraftOptions, DraftSession, Source, follow
+from .chain_search import ChainSearch
+from .state_products import StateProducts
+
+# The chain chooses among so many tokens at each mask: of a row alone, and of each of several, where
+# an iteration that one row is spared is worth less than what all rows pay for it.
+CHAIN_CANDIDATES = (64, 32)
+
+# Slots prepared for every row before the cache grows, at most.
+_FIRST_SLOTS = 63
+
+
+def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """Drop tokens that repeat the one before them.
+
+    Masks that are decoded in parallel cannot see one another's choice and often predict the same
+    word twice; the verifier hardly ever does, so the words after the repetition have a better
+    chance one place earlier.
+
+    Args:
+        tokens: long [B, K].
+        lengths: long [B], tokens of each row that count; None for all.
+
+    Returns:
+        (tokens long [B, K] with the kept ones in front, lengths long [B]).
+    """
+    kept = torch.ones_like(tokens, dtype=torch.bool)
+    kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
+    if lengths is not None:
+        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
+    order = (~kept).long().sort(dim=1, stable=True).indices
+    return tokens.gather(1, order), kept.sum(1)
+
+
+class _Weights(NamedTuple):
+    """What a ``SpecDrafter`` computes with; ``encode`` or ``states`` is None."""
+
+    layers: DecoderWeights
+    encode: Optional[EncoderWeights]
+    states: Optional[StateProducts]
+    chain: Optional[ChainSearch]
+
+
+class NarBlockDrafter(Drafter):
+    """Predicts k tokens at k [MASK] positions in parallel (Ge et al. 2022, equation 6 and section
+    3.2.1; Xia et al. 2023, equations 5 to 7).
+
+    An ``AttachedDrafter`` has no encoder: it attends to the verifier's encoder output and reads the
+    verifier's hidden states.
+
+    With a leftward prefix the keys and values of accepted tokens are kept, so an iteration
+    computes the newly accepted tokens and the k masks only. The bidirectional prefix of the
+    papers changes with every new token and is computed anew.
+
+    Args:
+        model: a ``SpecDrafter``, perhaps an ``AttachedDrafter``.
+        options: how to draft; ``block_size`` is at most what the drafter was trained for, a sampler
+            is not for a drafter with a chain head, nor with ``collapse_repeats`` or ``confidence``.
+    """
+
+    def __init__(self, model: Any, options: DraftOptions) -> None:
+        self.model = model
+        self.options = options
+        self.read_layers = getattr(model.encoder, "read_layers", ())
+        self.adaptive = not model.decoder.whole_blocks
+        self._weights: Optional[_Weights] = None
+
+    @property
+    def block_size(self) -> int:
+        """k, most draft tokens of an iteration."""
+        return self.options.block_size
+
+    def prepare(self, verifier: Any) -> None:
+        follow(self.model, verifier, self.options.dtype)
+        decoder, release = self.model.decoder, self.options.release
+        reads = bool(self.read_layers)
+        self._weights = _Weights(
+            DecoderWeights(decoder, "--drafter-path", release=release),
+            None if reads else EncoderWeights(self.model.encoder, release),
+            StateProducts(decoder, release) if reads else None,
+            ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain else None,
+        )
+
+    def open(self, source: Source) -> DraftSession:
+        weights = self._weights
+        assert weights is not None, "prepare() comes first"
+        encoder_out = source.encoder_out
+        if weights.encode is not None:
+            # A source that its encoder cannot place in a learned table is left to the verifier.
+            encoder = self.model.encoder
+            places = getattr(encoder, "embed_positions", None)
+            most = learned_limit(places, encoder.padding_idx)
+            if most is not None and source.net_input["src_tokens"].size(1) > most:
+                return SilentSession()
+            with source.timer("drafter_encoder"):
+                encoder_out = weights.encode(source.net_input)
+        with source.timer("drafter"):
+            return NarBlockSession(self.model.decoder, self.options, weights, source, encoder_out)
+
+
+class _Columns(NamedTuple):
+    """Places of the tokens accepted since the last draft (ragged, padded to W), then of K masks.
+
+    Attributes:
+        tokens_at: long [B, W], positions of the new tokens.
+        masks_at: long [B, K], positions of the masks.
+        layout: slots of both.
+        mask: bool [B, 1, W + K, T], or None where all is seen.
+        known: long [B], positions that hold tokens.
+    """
+
+    tokens_at: Tensor
+    masks_at: Tensor
+    layout: Layout
+    mask: Optional[Tensor]
+    known: Tensor
+
+
+# A verification, (hidden states [B, W, n C], sizes long [B]), or the rows kept after it.
+_Event = Union[Tensor, Tuple[Tensor, Tensor]]
+
+
+class NarBlockSession(DraftSession):
+    """The drafter's cache for one batch, and hidden states that it has not read yet.
+
+    Args:
+        decoder: the drafter's ``BlockDecoder``.
+        options: how to draft.
+        weights: of the drafter.
+        source: the batch.
+        encoder_out: what the drafter attends to.
+    """
+
+    def __init__(
+        self,
+        decoder: Any,
+        options: DraftOptions,
+        weights: _Weights,
+        source: Source,
+        encoder_out: Dict[str, Any],
+    ) -> None:
+        self.decoder = decoder
+        self.options = options
+        self.weights = weights
+        self.max_len = source.max_len
+        self.dtype = decoder.layers[0].fc1.bias.dtype
+        self.first = int(decoder.start_symbol)  # position of the first token
+        self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
+        self.spent = False
+        self.events: List[_Event] = []  # since the last draft
+        masks = encoder_out["encoder_padding_mask"]
+        self.layers: DecoderSession = weights.layers.open(
+            encoder_out["encoder_out"][0].to(self.dtype),
+            masks[0] if len(masks) > 0 else None,
+            min(self.max_len + 1, _FIRST_SLOTS) + 2 * options.block_size + 2,
+        )
+        positions = self.max_len + options.block_size + 1
+        self.source = decoder.start_source(source.net_input["src_tokens"], positions)
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        masks = 0 if budget == 0 else self._masks(hypotheses, budget)
+        if masks == 0:
+            return DraftTree.empty(hypotheses.lengths)
+        columns = self._columns(hypotheses, masks)
+        x, layer_bias = self._embed(hypotheses, columns)
+        features = self.layers.run(x, columns.layout, columns.mask, layer_bias, masks)
+        if not self.decoder.bidirectional_prefix:
+            lengths_cpu = [have + self.first for have in hypotheses.lengths_cpu]
+            self.layers.commit(columns.known, lengths_cpu)
+        return self._choose(hypotheses, features)
+
+    def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
+        """K, the masks of this iteration."""
+        room = self.max_len - hypotheses.shortest
+        if self.limit is not None:
+            room = min(room, self.limit - hypotheses.longest - self.first)
+        masks = max(0, min(self.options.block_size, room))
+        if budget is not None:
+            masks = min(masks, budget)
+        if masks > 0 and self.decoder.whole_blocks:
+            masks = self.options.block_size
+        # Once without room, hidden states went by unread: a drafter that reads them is done.
+        self.spent = self.spent or (masks == 0 and self.weights.states is not None)
+        return 0 if self.spent else masks
+
+    def _columns(self, hypotheses: Hypotheses, masks: int) -> _Columns:
+        """The places of new tokens and masks; there is room for them in the cache.
+
+        A bidirectional prefix is never committed, so there everything is new each time.
+        """
+        cache, bidirectional = self.layers.cache, self.decoder.bidirectional_prefix
+        cached = cache.lengths_cpu
+        new = [have + self.first - done for have, done in zip(hypotheses.lengths_cpu, cached)]
+        fresh = max(new)
+        even = hypotheses.even and min(new) == fresh
+        columns = torch.arange(fresh + masks, device=hypotheses.lengths.device)
+        tokens_at = cache.lengths.unsqueeze(1) + columns[:fresh]
+        known = hypotheses.lengths + self.first
+        masks_at = known.unsqueeze(1) + columns[:masks]
+        upto = hypotheses.longest + self.first + masks
+        cache.reserve(upto + 1)
+        seen = None
+        if not (even and bidirectional):  # there every position sees them all
+            everything = (known + masks - 1).unsqueeze(1)
+            tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
+            seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
+        slots = tokens_at
+        if not even:
+            # Columns after a row's new tokens hold nothing: they write to a slot nobody reads.
+            slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
+            tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(2) - 2 + self.first)
+            if self.limit is not None:
+                tokens_at = tokens_at.clamp(max=self.limit - 1)
+        slots = torch.cat([slots, masks_at], 1)
+        layout = Layout(slots, slots, upto, cached[0] if even else None)
+        return _Columns(tokens_at, masks_at, layout, seen, known)
+
+    def _embed(self, hypotheses: Hypotheses, columns: _Columns) -> Tuple[Tensor, Optional[Tensor]]:
+        """What the layers take: [B, W + K, C], and the bias of every layer but the first."""
+        fresh = columns.tokens_at.size(1)
+        read = last = None
+        observed = self._hidden_states()
+        if observed is not None and self.weights.states is not None:
+            states, sizes = observed
+            read, last = self.weights.states(states[:, :fresh], sizes)
+            # Before the first draft nothing predicted the start symbol.
+            if self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
+                read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
+        # Column 0 of the hypotheses is the start symbol.
+        column = columns.tokens_at + (1 - self.first)
+        tokens = hypotheses.first.gather(1, column)
+        embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
+            tokens, columns.tokens_at, columns.masks_at, self.source, read, last
+        )
+        return embedded
+
+    def _choose(self, hypotheses: Hypotheses, features: Tensor) -> DraftTree:
+        """The draft that the masks' features [B, K, C'] stand for."""
+        options, lengths = self.options, hypotheses.lengths
+        logits = self.layers.logits(features)
+        logits[..., options.pad] = float("-inf")
+        if options.sampler is not None:
+            log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
+            chances = options.sampler.warp(log_probs)
+            drafted = options.sampler.draw(chances)
+            return DraftTree(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
+        if self.weights.chain is None:
+            drafted, counts = likeliest(logits, options.confidence)
+        else:
+            before = hypotheses.last().squeeze(1)
+            drafted, counts = self.weights.chain(features, logits, before, options.confidence)
+        if options.collapse_repeats:
+            drafted, counts = without_repeats(drafted, counts)
+        return DraftTree(drafted, counts)
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        if hidden_states is not None:
+            self.events.append((hidden_states, sizes))
+
+    def _hidden_states(self) -> Optional[Tuple[Tensor, Tensor]]:
+        """All hidden states since the last draft: [B, W, n C], and how many count, long [B].
+
+        Iterations without a draft leave theirs unread; they are put side by side here.
+        """
+        found: List[Tuple[Tensor, Tensor]] = []
+        rows: Optional[Tensor] = None
+        for event in reversed(self.events):
+            if isinstance(event, Tensor):
+                rows = event if rows is None else event[rows]
+            else:
+                found.append(event if rows is None else (event[0][rows], event[1][rows]))
+        self.events = []
+        if not found:
+            return None
+        states, sizes = found.pop()
+        if found:
+            width = sum(more.size(1) for more, _ in found)
+            states = nn.functional.pad(states, (0, 0, 0, width))
+        for more, size in reversed(found):
+            columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
+            states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
+            sizes = sizes + size
+        return states.to(self.dtype), sizes
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.layers.select(rows, rows_cpu)
+        if self.events:
+            self.events.append(rows)
+        if self.source is not None:
+            self.source = tuple(x.index_select(0, rows) for x in self.source)
+
+    def close(self) -> None:
+        self.layers.close()
+
+
+def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
+    """The best token of each mask, and how many of a row the drafter is confident of.
+
+    Args:
+        logits: [B, K, V].
+        confidence: least product of probabilities up to a token; 0 for all tokens.
+
+    Returns:
+        (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
+    """
+    drafted = logits.argmax(-1)
+    if confidence == 0:
+        return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
+    chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
+    counts = (chances.cumprod(1) >= confidence).sum(1)
+    if not drafted.is_cuda:  # there it would cost a synchronisation
+        drafted = drafted[:, : int(counts.max())]
+    return drafted, counts

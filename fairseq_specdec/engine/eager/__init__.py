@@ -1,0 +1,1 @@
+"""The backend that runs on torch, on any device."""

@@ -1,0 +1,54 @@
+"""Scaled dot-product attention, by whichever way is fastest here, on old and new torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_FUSED = getattr(F, "scaled_dot_product_attention", None)
+
+
+# Up to so many queries a row, and from so many rows on, two batched products are faster on a
+# processor than torch's fused kernel, which makes a small product of every head of every row.
+# Measured in fp32, 2 threads, 4 heads, 40 keys, microseconds fused and not: 14 and 18 (1 row, 3
+# queries), 38 and 26 (4 rows), 64 and 36 (8 rows), 484 and 110 (32 rows).
+_FEW_QUERIES = 16
+_ROWS = 3
+_ROWS_IN_HALF = 16
+
+
+def _fused(query: Tensor) -> bool:
+    """Whether torch's fused kernel is there and the best choice for queries [B, W, H, D]."""
+    rows, width = query.shape[:2]
+    if _FUSED is None or query.is_cuda or width == 1 or width > _FEW_QUERIES:
+        return _FUSED is not None
+    return rows < (_ROWS if query.dtype in (torch.float32, torch.float64) else _ROWS_IN_HALF)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) -> Tensor:
+    """softmax(q k^T / sqrt(D)) v.
+
+    Args:
+        query: [B, W, H, D].
+        key: [B, H, T, D].
+        value: [B, H, T, D].
+        mask: bool, broadcastable to [B, H, W, T], True where attention is allowed; or None.
+
+    Returns:
+        [B, W, H D].
+    """
+    q = query.transpose(1, 2)
+    if _fused(query):
+        assert _FUSED is not None
+        out = _FUSED(q, key, value, attn_mask=mask)
+    else:
+        scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), key.transpose(2, 3))
+        if mask is not None:
+            scores.masked_fill_(~mask, float("-inf"))
+        out = torch.matmul(torch.softmax(scores.float(), -1).to(value.dtype), value)
+    joined: Tensor = out.transpose(1, 2).flatten(2)
+    return joined

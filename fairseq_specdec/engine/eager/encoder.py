@@ -1,0 +1,87 @@
+"""A fairseq Transformer encoder, with the decoder stack's products."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, List, Optional
+
+from torch import Tensor
+
+from .attention import attend
+from .linear import Linear
+from .norm import Norm
+from .parts import runs_encoder
+
+
+class _Layer:
+    """The weights of one encoder layer, as products to call."""
+
+    def __init__(self, layer: Any, release: bool) -> None:
+        of = functools.partial(Linear.of, release=release)
+        attention = layer.self_attn
+        self.pre_norm = layer.normalize_before
+        self.heads = attention.num_heads
+        self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = of(attention.out_proj)
+        self.fc1 = of(layer.fc1)
+        self.fc2 = of(layer.fc2)
+        self.activation = layer.activation_fn
+        self.self_norm = Norm(layer.self_attn_layer_norm)
+        self.final_norm = Norm(layer.final_layer_norm)
+
+    def run(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
+        residual = x
+        if self.pre_norm:
+            x = self.self_norm(x)
+        query, key, value = self.qkv(x).unflatten(2, (3, self.heads, -1)).unbind(2)
+        x = residual + self.out(attend(query, key.transpose(1, 2), value.transpose(1, 2), mask))
+        if not self.pre_norm:
+            x = self.self_norm(x)
+        residual = x
+        if self.pre_norm:
+            x = self.final_norm(x)
+        x = residual + self.fc2(self.activation(self.fc1(x)))
+        return x if self.pre_norm else self.final_norm(x)
+
+
+class EncoderWeights:
+    """Encodes batches; nothing of it changes.
+
+    Encoders with a part that is not run here are called as they are.
+
+    Args:
+        encoder: a fairseq encoder.
+        release: let it go of the weights that lie packed here, as in ``Linear.of``.
+    """
+
+    def __init__(self, encoder: Any, release: bool = False) -> None:
+        self.encoder = encoder
+        self.layers: Optional[List[_Layer]] = None
+        if runs_encoder(encoder):
+            self.layers = [_Layer(layer, release) for layer in encoder.layers]
+
+    def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
+        """Encode.
+
+        Args:
+            net_input: fairseq's ``sample["net_input"]`` (src_tokens long [B, S]).
+
+        Returns:
+            ``encoder_out``: list of one [S, B, C]; ``encoder_padding_mask``: list of one bool
+            [B, S], True at padding; as fairseq's encoders give them.
+        """
+        if self.layers is None:
+            out: Dict[str, Any] = self.encoder.forward_torchscript(net_input)
+            return out
+        tokens = net_input["src_tokens"]
+        padding = tokens.eq(self.encoder.padding_idx)
+        x, _ = self.encoder.forward_embedding(tokens)
+        mask = None
+        if bool(padding.any()):
+            x = x.masked_fill(padding.unsqueeze(2), 0.0)
+            mask = ~padding[:, None, None, :]
+        for layer in self.layers:
+            x = layer.run(x, mask)
+        if self.encoder.layer_norm is not None:
+            x = self.encoder.layer_norm(x)
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": [padding]}

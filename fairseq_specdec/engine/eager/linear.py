@@ -1,0 +1,128 @@
+"""Matrix products with weights laid out once for the machine at hand."""
+
+from __future__ import annotations
+
+import functools
+from typing import List, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .allocator import give_back_freed_memory
+from .packed_module import PackedModule, home_of
+from .packed_rows import PackedRows
+
+DIRECT = 2**19
+"""Multiplications of one fp32 product up to which it is faster unpacked: a packed one takes some
+10 us to call (measured on an AMD EPYC, 64 x 64 to 1,024 x 256 and 6,024 x 64, 1 to 40 rows)."""
+
+SMALL = 2**17
+"""Numbers in a weight from which on even one row is as fast packed (256 x 512: 16 us for 15; 768 x
+256: 44 for 98), so that nothing needs the weight itself."""
+
+
+@functools.lru_cache(maxsize=None)
+def _packs(dtype: torch.dtype) -> bool:
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available() or not hasattr(ops, "_linear_pointwise"):
+        return False
+    try:
+        ops._reorder_linear_weight(torch.zeros(1, 1, dtype=dtype), 16)
+    except (AttributeError, RuntimeError):  # not in this torch; not on this processor
+        return False
+    return True
+
+
+def _can_prepack(weight: Tensor) -> bool:
+    """oneDNN's packed product: fp32 or bf16 on CPU, where this torch and the processor have it."""
+    known = weight.dtype in (torch.float32, torch.bfloat16)
+    return weight.device.type == "cpu" and known and _packs(weight.dtype)
+
+
+def computes_in_bf16() -> bool:
+    """Whether this processor multiplies bf16 natively; others emulate it."""
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return native is not None and bool(native())
+
+
+def padded(rows: int) -> int:
+    """How many rows to compute for ``rows``: the same for many.
+
+    oneDNN makes a program for every number of rows of every product, which takes some 0.5 ms and
+    0.6 MB and is kept, up to 1,024 of them. In a batch whose rows come and go hardly any number
+    would come twice.
+    """
+    for most, step in ((16, 1), (64, 4), (256, 16)):
+        if rows <= most:
+            return -(-rows // step) * step
+    return -(-rows // 64) * 64
+
+
+class Linear:
+    """y = x W^T + b for inference.
+
+    On a CPU the product of a few rows is repacked for oneDNN: torch's default path costs almost
+    linearly in its rows on some processors, and verification lives on rows being cheap. Small
+    products stay with the default path, which is the faster one there.
+
+    Args:
+        weight: [out, in].
+        bias: [out] or None.
+    """
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor]) -> None:
+        weight = weight.detach()
+        self.size = weight.size(0)
+        self.bias = None if bias is None else bias.detach()
+        self.weight: Optional[Tensor] = weight
+        self.packed: Optional[Tensor] = None
+        self.rows: Optional[PackedRows] = None
+        if _can_prepack(weight):
+            # The row count is a hint for the layout, not a limit.
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
+            if weight.dtype != torch.float32 or weight.numel() >= SMALL:
+                self.weight = None  # no product needs it
+
+    @classmethod
+    def of(cls, *modules: nn.Module, release: bool = False) -> Linear:
+        """One product for several nn.Linear of the same input, outputs side by side.
+
+        Args:
+            modules: read now.
+            release: let go of their weights where the packed ones do for everything; whoever reads
+                a weight of theirs afterwards gets one unpacked (``PackedModule``).
+        """
+        home = home_of(modules)
+        if isinstance(home, cls):
+            return home
+        weights: List[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc,operator]
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0]  # one alone needs no copy
+        biases: List[Tensor] = [m.bias for m in modules if m.bias is not None]  # type: ignore
+        if biases and len(biases) != len(modules):
+            raise ValueError("projections of one attention, some with and some without bias")
+        product = cls(weight, torch.cat(biases) if biases else None)
+        if release and product.weight is None:
+            PackedModule.replace(modules, product)
+            del weights, weight
+            give_back_freed_memory()
+        return product
+
+    def unpacked(self) -> Tensor:
+        """[out, in], the weight as it was."""
+        if self.weight is not None:
+            return self.weight
+        assert self.packed is not None
+        return self.packed.to_dense()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.packed is None or (self.weight is not None and x.numel() * self.size <= DIRECT):
+            assert self.weight is not None, "a weight is plain or packed"
+            return F.linear(x, self.weight, self.bias)
+        rows = x.numel() // x.size(-1)
+        more = padded(rows) - rows
+        if more:
+            shape = x.shape[:-1]
+            x = F.pad(x.reshape(rows, -1), (0, 0, 0, more))
+        y = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return y[:rows].view(*shape, -1) if more else y  # type: ignore[no-any-return]

@@ -1,0 +1,31 @@
+"""Heads of a blockwise model, laid out for decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .linear import Linear
+
+
+class PackedHeads:
+    """Heads ``first`` .. ``last`` of a ``BlockHeads``, packed for the machine at hand.
+
+    Args:
+        heads: the module, whose weights are read now.
+        first, last: numbers of learned heads.
+    """
+
+    def __init__(self, heads: Any, first: int, last: int) -> None:
+        self.activation = heads.activation
+        self.hidden = Linear.of(heads.hidden)
+        rows = heads.rows(first, last)
+        self.output = Linear(heads.output.weight[rows], heads.output.bias[rows])
+        self.count = last - first + 1
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """[.., C] decoder features to [.., n, C], ready for the vocabulary projection."""
+        x = self.output(self.activation(self.hidden(features)))
+        heads: Tensor = x.unflatten(-1, (self.count, features.size(-1)))
+        return features.unsqueeze(-2) + heads

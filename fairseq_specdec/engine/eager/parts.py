@@ -1,0 +1,303 @@
+"""Which parts of a fairseq Transformer the engine runs. Any other part is refused by name.
+
+The engine reads weights and computes without fairseq's modules. A part that it does not know would
+be left out without a word, so it checks for what is known: the class of every module, and every
+child, parameter, buffer, hook and replaced method. ``settings`` does the same for the flags.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
+
+from fairseq.models.transformer import TransformerModelBase
+from torch import nn
+
+from .settings import check_settings
+
+
+class Kind(NamedTuple):
+    """What modules of one kind may be and hold.
+
+    Attributes:
+        classes: full names of the classes; a subclass is another class.
+        tensors: names of parameters and buffers.
+        children: the kinds of the child modules by name; under ``EVERY`` that of all children.
+    """
+
+    classes: FrozenSet[str]
+    tensors: FrozenSet[str] = frozenset()
+    children: Dict[str, Any] = {}
+
+
+EVERY = "*"
+
+
+def _kind(classes: str, tensors: str = "", children: Optional[Dict[str, Kind]] = None) -> Kind:
+    return Kind(frozenset(classes.split()), frozenset(tensors.split()), children or {})
+
+
+_LAYER = "fairseq.modules.transformer_layer.Transformer"
+_LINEAR = _kind(
+    "torch.nn.modules.linear.Linear fairseq_specdec.engine.eager.packed_module.PackedLinear",
+    "weight bias",
+)
+_EMBEDDING = _kind(
+    "torch.nn.modules.sparse.Embedding fairseq_specdec.engine.eager.packed_module.PackedEmbedding",
+    "weight",
+)
+# A sinusoidal table is computed anew; up to 0.12.2 a tensor tells its type.
+_POSITIONS = _kind(
+    "fairseq.modules.learned_positional_embedding.LearnedPositionalEmbedding "
+    "fairseq.modules.sinusoidal_positional_embedding.SinusoidalPositionalEmbedding",
+    "weight weights _float_tensor",
+)
+_NORM = _kind(
+    "torch.nn.modules.normalization.LayerNorm fairseq.modules.layer_norm.FusedLayerNorm",
+    "weight bias",
+)
+_DROPOUT = _kind("fairseq.modules.fairseq_dropout.FairseqDropout")
+_ATTENTION = _kind(
+    "fairseq.modules.multihead_attention.MultiheadAttention",
+    children={
+        **dict.fromkeys(("q_proj", "k_proj", "v_proj", "out_proj"), _LINEAR),
+        "dropout_module": _DROPOUT,
+    },
+)
+_LAYER_PARTS = {
+    "self_attn": _ATTENTION,
+    "self_attn_layer_norm": _NORM,
+    "fc1": _LINEAR,
+    "fc2": _LINEAR,
+    "final_layer_norm": _NORM,
+    "dropout_module": _DROPOUT,
+    "activation_dropout_module": _DROPOUT,
+}
+_ENCODER_LAYER = _kind(f"{_LAYER}EncoderLayer {_LAYER}EncoderLayerBase", "", _LAYER_PARTS)
+_DECODER_LAYER = _kind(
+    f"{_LAYER}DecoderLayer {_LAYER}DecoderLayerBase",
+    children={**_LAYER_PARTS, "encoder_attn": _ATTENTION, "encoder_attn_layer_norm": _NORM},
+)
+
+
+def _stack(layer: Kind) -> Kind:
+    lists = "torch.nn.modules.container.ModuleList fairseq.modules.layer_drop.LayerDropModuleList"
+    return Kind(frozenset(lists.split()), frozenset(), {EVERY: layer})
+
+
+_EMBEDDING_PARTS = {
+    "embed_tokens": _EMBEDDING,
+    "embed_positions": _POSITIONS,
+    "layernorm_embedding": _NORM,
+    "quant_noise": _LINEAR,
+    "dropout_module": _DROPOUT,
+}
+# What ``DecoderWeights`` runs, of any decoder.
+_STACK_PARTS = {
+    "layers": _stack(_DECODER_LAYER),
+    "layer_norm": _NORM,
+    "project_out_dim": _LINEAR,
+    "output_projection": _LINEAR,
+}
+_ENCODER = _kind(
+    "fairseq.models.transformer.transformer_encoder.TransformerEncoder "
+    "fairseq.models.transformer.transformer_encoder.TransformerEncoderBase",
+    "version",
+    {**_EMBEDDING_PARTS, "layers": _stack(_ENCODER_LAYER), "layer_norm": _NORM},
+)
+_DECODER = _kind(
+    "fairseq.models.transformer.transformer_decoder.TransformerDecoder "
+    "fairseq.models.transformer.transformer_decoder.TransformerDecoderBase",
+    "version",
+    {**_EMBEDDING_PARTS, "project_in_dim": _LINEAR, **_STACK_PARTS},
+)
+_HEADS = _kind(
+    "fairseq_specdec.models.blockwise_decoder.BlockHeads",
+    children={
+        "hidden": _LINEAR,
+        "output": _LINEAR,
+        "dropout_module": _DROPOUT,
+        "activation_dropout_module": _DROPOUT,
+    },
+)
+_BLOCKWISE = Kind(
+    frozenset(["fairseq_specdec.models.blockwise_decoder.BlockwiseDecoder"]),
+    _DECODER.tensors,
+    {**_DECODER.children, "block_heads": _HEADS},
+)
+_DECODERS = {name: kind for kind in (_DECODER, _BLOCKWISE) for name in kind.classes}
+
+# The flags that make parts which are not run.
+_FLAG_OF_PART = {
+    "adaptive_softmax": "--adaptive-softmax-cutoff",
+    "c_attn": "--scale-heads",
+    "attn_ln": "--scale-attn",
+    "ffn_layernorm": "--scale-fc",
+    "w_resid": "--scale-resids",
+}
+_FLAG_OF_CLASS = {
+    "BaseLayer": "--base-layers",
+    "IntEmbedding": "--quant-noise-scalar",
+    "IntLinear": "--quant-noise-scalar",
+}
+# They do nothing in evaluation: noise on the weights, and a backward pass with less memory.
+_IDLE_HOOK = ("fairseq.modules.quant_noise", "_forward_pre_hook")
+_IDLE_METHOD = ("fairseq.modules.checkpoint_activations", "_checkpointed_forward")
+
+
+def _class(module: Any) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _named(path: str, flag: Optional[str]) -> str:
+    return path if flag is None else f"{path} ({flag})"
+
+
+def _is(function: Any, known: Tuple[str, str]) -> bool:
+    function = getattr(function, "func", function)  # of a functools.partial
+    found = (getattr(function, "__module__", None), getattr(function, "__name__", None))
+    return found == known
+
+
+def _hooks(module: Any, path: str) -> Iterator[str]:
+    for hook in [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]:
+        if not _is(hook, _IDLE_HOOK):
+            yield f"the hook {getattr(hook, '__qualname__', type(hook).__name__)} on {path}"
+
+
+def _replaced(module: Any, path: str) -> Iterator[str]:
+    """Methods replaced in this one object."""
+    for name, value in vars(module).items():
+        if callable(value) and callable(getattr(type(module), name, None)):
+            if not _is(value, _IDLE_METHOD):
+                yield f"{path}.{name}(), which was replaced"
+
+
+def _joined_attention(layer: Any, path: str) -> Iterator[str]:
+    """What a decoder layer does otherwise without holding anything for it."""
+    if layer.cross_self_attention:
+        yield _named(path, "--cross-self-attention")
+    if layer.encoder_attn is None:
+        yield _named(f"{path} without encoder_attn", "--no-cross-attention")
+
+
+def _attention(attention: Any, path: str) -> Iterator[str]:
+    """The same of an attention."""
+    if getattr(attention, "use_xformers", False):
+        side = "encoder" if attention.encoder_decoder_attention else "decoder"
+        yield _named(path, f"--{side}-xformers-att-config")
+    if attention.add_zero_attn or attention.bias_k is not None:
+        yield f"{path} with extra keys and values"
+    if getattr(attention, "skip_embed_dim_check", False):
+        yield f"{path} with heads pruned"
+
+
+def _dropout(dropout: Any, path: str) -> Iterator[str]:
+    if dropout.apply_during_inference and dropout.p > 0:
+        yield _named(f"{path}, which is left on in decoding", "--retain-dropout")
+
+
+_WITHOUT_PARTS = {
+    id(_DECODER_LAYER): _joined_attention,
+    id(_ATTENTION): _attention,
+    id(_DROPOUT): _dropout,
+}
+
+
+def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:
+    """What is not run of the methods, tensors and children of a module of known class."""
+    yield from _replaced(module, path)
+    tensors = [*module._parameters.items(), *module._buffers.items()]
+    for name, tensor in tensors:
+        if tensor is not None and name not in kind.tensors:
+            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
+    for name, child in module._modules.items():
+        known = kind.children.get(name, kind.children.get(EVERY))
+        if child is None:
+            continue
+        if known is None:
+            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
+        else:
+            yield from _parts_not_run(child, known, f"{path}.{name}")
+
+
+def _parts_not_run(module: Any, kind: Kind, path: str) -> Iterator[str]:
+    """What is not run of a module and all that it holds, in words."""
+    if _class(module) not in kind.classes:
+        name = type(module).__name__
+        yield _named(f"{path}, a {name}", _FLAG_OF_CLASS.get(name))
+        return
+    if id(kind) in _WITHOUT_PARTS:
+        yield from _WITHOUT_PARTS[id(kind)](module, path)
+    yield from _within(module, kind, path)
+    yield from _hooks(module, path)
+
+
+def _refuse(parts: Iterator[str], name: str) -> None:
+    for part in parts:
+        raise ValueError(
+            f"{name}: speculative decoding does not run {part}; decode with --task translation"
+        )
+
+
+def is_decoder(module: Any) -> bool:
+    """Whether a module is of a class that the engine runs as a verifier's decoder."""
+    return _class(module) in _DECODERS
+
+
+def check_decoder(decoder: nn.Module, name: str) -> None:
+    """Refuse a decoder that holds a part which the engine does not run.
+
+    Hooks on the decoder itself count for nothing: fairseq's generator calls ``forward`` directly.
+
+    Args:
+        decoder: a fairseq ``TransformerDecoder`` or a ``BlockwiseDecoder``.
+        name: what to call the model in the error, e.g. ``--path``.
+
+    Raises:
+        ValueError: names the part and the flag that makes it.
+    """
+    kind = _DECODERS.get(_class(decoder))
+    if kind is None:
+        raise ValueError(f"{name}: speculative decoding does not run a {type(decoder).__name__}")
+    _refuse(_within(decoder, kind, "decoder"), name)
+
+
+def check_model(model: Any, name: str) -> None:
+    """Refuse a fairseq Transformer that would decode otherwise here than by fairseq's generator.
+
+    Args:
+        model: a ``TransformerModelBase`` with a decoder of known class (``is_decoder``).
+        name: what to call the model in the error, e.g. ``--path``.
+
+    Raises:
+        ValueError: names the part or the setting.
+    """
+    for method in ("get_normalized_probs", "get_normalized_probs_scriptable"):
+        stock = getattr(TransformerModelBase, method)
+        if method in vars(model) or getattr(type(model), method) is not stock:
+            _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
+    check_decoder(model.decoder, name)
+    check_settings(model.decoder.cfg, name)
+
+
+def check_stack(decoder: Any, name: str) -> None:
+    """Refuse a decoder of any class whose layers or projections ``DecoderWeights`` does not run.
+
+    Raises:
+        ValueError: names the part and the flag that makes it.
+    """
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        _refuse(iter([_named("decoder.adaptive_softmax", "--adaptive-softmax-cutoff")]), name)
+    for part, kind in _STACK_PARTS.items():
+        if part == "layers":
+            for i, layer in enumerate(decoder.layers):
+                _refuse(_parts_not_run(layer, _DECODER_LAYER, f"decoder.layers.{i}"), name)
+        elif getattr(decoder, part) is not None:
+            _refuse(_parts_not_run(getattr(decoder, part), kind, f"decoder.{part}"), name)
+
+
+def runs_encoder(encoder: Any) -> bool:
+    """Whether the engine runs every part of an encoder; it leaves others to their own code."""
+    if _class(encoder) not in _ENCODER.classes:
+        return False
+    return next(_within(encoder, _ENCODER, "encoder"), None) is None

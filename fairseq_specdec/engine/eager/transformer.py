@@ -1,0 +1,123 @@
+"""One autoregressive fairseq Transformer, run over a block of tokens after its cache."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..layout import Layout
+from .decoder import DecoderSession, DecoderWeights
+from .encoder import EncoderWeights
+from .parts import check_decoder
+from .positions import position_rows
+
+
+class TransformerWeights:
+    """An encoder, and a decoder with its embeddings and positions; sessions share it.
+
+    Args:
+        model: fairseq ``TransformerModel`` or any module with its attributes.
+        name: what to call the model in errors, e.g. ``--path``.
+        read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
+        release: let the model free the weights that lie packed here, as in ``Linear.of``.
+
+    Raises:
+        ValueError: the decoder has a part that is not run here, named by its flag.
+    """
+
+    def __init__(
+        self, model: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
+    ) -> None:
+        self.model = model
+        self.decoder = model.decoder
+        if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
+            check_decoder(model.decoder, name)
+        self.layers = DecoderWeights(model.decoder, name, read_layers, release)
+        self.encode = EncoderWeights(model.encoder, release)
+        self._positions: Optional[Tensor] = None
+
+    def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
+        """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.
+
+        Raises:
+            ValueError: learned positions are fewer.
+        """
+        decoder = self.decoder
+        if decoder.embed_positions is None:
+            return None
+        table = self._positions
+        if table is None or table.size(0) < count:
+            table = position_rows(decoder.embed_positions, decoder.padding_idx, count).to(like)
+            self._positions = table  # any thread's is as good
+        return table
+
+    def open(self, encoder_out: Any, max_len: int, capacity: int) -> TransformerSession:
+        """Begin a batch.
+
+        Args:
+            encoder_out: from ``encode``.
+            max_len: largest position that counts; tokens after it get its embedding.
+            capacity: cache slots to prepare.
+
+        Raises:
+            ValueError: ``max_len`` is past the learned positions.
+        """
+        masks = encoder_out["encoder_padding_mask"]
+        states = encoder_out["encoder_out"][0]
+        table = self.position_table(max_len + 1, states)
+        layers = self.layers.open(states, masks[0] if len(masks) > 0 else None, capacity)
+        return TransformerSession(self, layers, table)
+
+
+class TransformerSession:
+    """One batch of a Transformer's decoder.
+
+    Args:
+        weights: the model's.
+        layers: the decoder's session.
+        positions: [count, C], or None for a model without positions.
+    """
+
+    def __init__(
+        self, weights: TransformerWeights, layers: DecoderSession, positions: Optional[Tensor]
+    ) -> None:
+        self.weights = weights
+        self.layers = layers
+        self.positions = positions
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """[B, W, C], the decoder's input for tokens (long [B, W]) at positions (long [B, W])."""
+        decoder = self.weights.decoder
+        x: Tensor = decoder.embed_scale * decoder.embed_tokens(tokens)
+        if decoder.quant_noise is not None:
+            x = decoder.quant_noise(x)
+        if decoder.project_in_dim is not None:
+            x = decoder.project_in_dim(x)
+        if self.positions is not None:
+            x = x + F.embedding(positions.clamp(max=self.positions.size(0) - 1), self.positions)
+        if decoder.layernorm_embedding is not None:
+            x = decoder.layernorm_embedding(x)
+        return x
+
+    def run(self, tokens: Tensor, layout: Layout) -> Tensor:
+        """Write a block (long [B, W]) to the cache and attend; [B, W, C'] for ``logits``."""
+        x = self.embed(tokens, layout.positions)
+        return self.layers.run(x, layout, layout.mask())
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[.., V] of features [.., C']."""
+        return self.layers.logits(features)
+
+    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+        """Keep so many slots of each row; roll back the rest."""
+        self.layers.commit(lengths, lengths_cpu)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+        self.layers.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        """The batch is over."""
+        self.layers.close()

@@ -1,0 +1,87 @@
+"""The live hypotheses of a batch."""
+
+from __future__ import annotations
+
+from typing import List
+
+import torch
+from torch import Tensor, nn
+
+
+class Hypotheses:
+    """H hypotheses of each of B sentences; H is 1 for greedy decoding.
+
+    All hypotheses of a sentence have the same length. Tokens are written in place; columns from a
+    row's length on hold anything.
+
+    Attributes:
+        tokens: long [B, H, T]; column 0 is the start symbol, columns 1 .. lengths[b] are accepted.
+        scores: float [B, H, T]; column i is the log-probability of token i + 1.
+        lengths: long [B], accepted tokens.
+        lengths_cpu: the same numbers as Python ints; empty when no row is left.
+
+    Args:
+        rows: B.
+        columns: T to begin with; ``reserve`` adds more.
+        start: the start symbol.
+        pad: padding index, which fills unused columns.
+        like: a tensor on the device to use.
+        count: H.
+    """
+
+    def __init__(
+        self, rows: int, columns: int, start: int, pad: int, like: Tensor, count: int = 1
+    ) -> None:
+        self.pad = pad
+        shape = (rows, count, columns)
+        self.tokens = torch.full(shape, pad, dtype=torch.long, device=like.device)
+        self.tokens[:, :, 0] = start
+        self.scores = torch.zeros(shape, device=like.device)
+        self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
+        self.lengths_cpu = [0] * rows
+
+    @property
+    def first(self) -> Tensor:
+        """Long [B, T], the tokens of hypothesis 0: all there are in greedy decoding."""
+        return self.tokens[:, 0]
+
+    @property
+    def shortest(self) -> int:
+        """Smallest length; there must be a row."""
+        return min(self.lengths_cpu)
+
+    @property
+    def longest(self) -> int:
+        """Largest length; there must be a row."""
+        return max(self.lengths_cpu)
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows have one length."""
+        return self.longest == self.shortest
+
+    def last(self) -> Tensor:
+        """Long [B, 1], the last accepted token of hypothesis 0, or the start symbol."""
+        return self.first.gather(1, self.lengths.unsqueeze(1))
+
+    def reserve(self, width: int) -> None:
+        """Let ``width`` tokens be written after the longest row."""
+        missing = self.longest + 1 + width - self.tokens.size(2)
+        if missing > 0:
+            self.tokens = nn.functional.pad(self.tokens, (0, missing), value=self.pad)
+            self.scores = nn.functional.pad(self.scores, (0, missing))
+
+    def write(self, at: Tensor, tokens: Tensor) -> None:
+        """Put tokens (long [B, W]) of hypothesis 0 into columns ``at`` (long [B, W])."""
+        self.first.scatter_(1, at, tokens)
+
+    def write_scores(self, at: Tensor, scores: Tensor) -> None:
+        """Put the log-probabilities (float [B, W]) of the tokens in columns ``at``."""
+        self.scores[:, 0].scatter_(1, at - 1, scores)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+        self.tokens = self.tokens.index_select(0, rows)
+        self.scores = self.scores.index_select(0, rows)
+        self.lengths = self.lengths.index_select(0, rows)
+        self.lengths_cpu = [self.lengths_cpu[row] for row in rows_cpu]

@@ -1,0 +1,124 @@
+"""The verifier: an ensemble of autoregressive Transformers that scores a whole draft in a pass."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from torch import Tensor
+
+from .eager.scores import LogitScores
+from .eager.transformer import TransformerSession, TransformerWeights
+from .layout import Layout
+from .scores import Scores
+
+# Slots prepared for every row before the cache grows, at most.
+_FIRST_SLOTS = 63
+
+
+class Verifier:
+    """The weights of an ensemble of fairseq Transformers; sessions of many threads share them.
+
+    Args:
+        models: the ensemble, from ``--path a.pt:b.pt``; their weights are read now.
+        temperature: divides the logits, as ``--temperature``.
+        read_layers: decoder layers of the first model, counted from 1, whose hidden states a
+            session gives.
+        release: let the models free the weights that lie packed here, as in ``Linear.of``.
+
+    Raises:
+        ValueError: a model has a part that is not run here, named by its flag.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        temperature: float = 1.0,
+        read_layers: Sequence[int] = (),
+        release: bool = False,
+    ) -> None:
+        self.models = list(models)
+        self.temperature = temperature
+        self.weights = [
+            TransformerWeights(
+                model,
+                f"--path, model {i + 1} of {len(self.models)}",
+                read_layers if i == 0 else (),
+                release,
+            )
+            for i, model in enumerate(self.models)
+        ]
+
+    def encode(self, net_input: Dict[str, Any]) -> List[Any]:
+        """One encoder output per model, for ``open``.
+
+        Args:
+            net_input: fairseq's ``sample["net_input"]``.
+        """
+        return [weights.encode(net_input) for weights in self.weights]
+
+    def open(self, encoder_outs: List[Any], max_len: int, widest: int) -> VerifierSession:
+        """Begin a batch.
+
+        Args:
+            encoder_outs: from ``encode``.
+            max_len: most target tokens before </s>.
+            widest: widest block expected; only sizes the cache.
+
+        Raises:
+            ValueError: ``max_len`` is past a model's learned positions.
+        """
+        capacity = min(max_len + 1, _FIRST_SLOTS) + widest + 1
+        sessions = [
+            weights.open(out, max_len, capacity) for weights, out in zip(self.weights, encoder_outs)
+        ]
+        return VerifierSession(sessions, self.temperature)
+
+
+class VerifierSession:
+    """One batch: the caches of the ensemble.
+
+    Args:
+        sessions: one for each model.
+        temperature: divides the logits.
+    """
+
+    def __init__(self, sessions: List[TransformerSession], temperature: float) -> None:
+        self.sessions = sessions
+        self.temperature = temperature
+
+    def score(self, tokens: Tensor, layout: Layout) -> Scores:
+        """What may follow every token of a block.
+
+        Args:
+            tokens: long [B, W], the last accepted token, then the draft.
+            layout: where they stand.
+
+        Returns:
+            Scores of W entries; entry w is the distribution of what follows token w.
+        """
+        logits = []
+        for session in self.sessions:
+            found = session.logits(session.run(tokens, layout))
+            logits.append(found / self.temperature if self.temperature != 1.0 else found)
+        return LogitScores.of_ensemble(logits)
+
+    def hidden_states(self) -> Tensor:
+        """[B, W, n C], of the layers to read of the first model, at the block last scored."""
+        states = self.sessions[0].layers.hidden_states
+        assert states is not None, "no block scored, or no layers to read"
+        return states
+
+    def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+        """Keep so many slots of each row; the rest of the block is rolled back."""
+        for session in self.sessions:
+            session.commit(lengths, lengths_cpu)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+        for session in self.sessions:
+            session.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        """The batch is over: its buffers may serve another."""
+        for session in self.sessions:
+            session.close()

@@ -1,0 +1,89 @@
+"""Files that are either whole or absent, also where a process is killed or the disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from typing import IO, Any, Iterator, Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def own_suffix() -> str:
+    """A file name ending that nobody else uses, nor an earlier process with the same number."""
+    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+
+
+def sync(path: PathLike) -> None:
+    """Force a file, or the entries of a directory, onto the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _opened(temporary: str, mode: str, path: PathLike) -> IO[Any]:
+    try:
+        if "b" in mode:
+            return open(temporary, mode)
+        return open(temporary, mode, encoding="utf-8", newline="\n")
+    except OSError as error:
+        error.filename = os.fspath(path)  # the name that the caller knows
+        raise
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Iterator[IO[Any]]:
+    """Open a hidden temporary file beside ``path``; rename it on success, remove it on failure.
+
+    Args:
+        path: the final name; an existing file is replaced in one step.
+        mode: ``"w"`` for UTF-8 text with line feeds, ``"wb"`` for bytes.
+        make_folder: make the folder of ``path`` where it does not exist; otherwise that is an
+            error, as where the folder may have been removed by another process.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; nothing is left behind.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    if make_folder:
+        os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
+    try:
+        with _opened(temporary, mode, path) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        # Half a file would only take up room, where perhaps there is none left.
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
+    sync(folder)
+
+
+def write_bytes(path: PathLike, content: bytes, make_folder: bool = False) -> None:
+    """Write a file whole or not at all; arguments and errors as of :func:`replacing`."""
+    with replacing(path, "wb", make_folder) as stream:
+        stream.write(content)
+
+
+def write_text(path: PathLike, text: str, make_folder: bool = False) -> None:
+    """Write UTF-8 text whole or not at all; arguments and errors as of :func:`replacing`."""
+    write_bytes(path, text.encode("utf-8"), make_folder)
+
+
+def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
+    """Write ``value`` as indented JSON, its keys in the order that they have.
+
+    Raises:
+        OSError: as :func:`replacing`.
+        ValueError: a number in it is not finite, which JSON cannot say.
+    """
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n", make_folder)

@@ -1,0 +1,103 @@
+"""How far long work is, on stderr: a bar on a terminal; elsewhere nothing, or a line a minute.
+
+stdout is never written to, so that a command's output can be piped while its bar is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import sys
+import time
+from typing import Any, Iterable, Iterator, Optional
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+LOG_EVERY = 60.0  # seconds between a counter's lines where there is no terminal
+
+
+def bar(
+    items: Optional[Iterable[Any]] = None,
+    title: Optional[str] = None,
+    total: Optional[int] = None,
+    initial: int = 0,
+    unit: str = "it",
+    erase: bool = False,
+) -> Any:
+    """A bar that is shown only where stderr is a terminal; iterate over it, or ``update`` it.
+
+    Args:
+        items: what to iterate over; None to call ``update``.
+        title: said before the bar.
+        total: how much there is; by default the length of ``items``.
+        initial: how much of it is done already.
+        unit: what is counted; ``"B"`` for bytes, shown in multiples of 1024.
+        erase: leave nothing of it on the screen when it is closed.
+    """
+    in_bytes = unit == "B"
+    return tqdm(
+        items,
+        desc=title,
+        total=total,
+        initial=initial,
+        unit=unit if in_bytes else " " + unit,
+        unit_scale=in_bytes,
+        unit_divisor=1024 if in_bytes else 1000,
+        file=sys.stderr,
+        disable=None,  # where the file is no terminal
+        dynamic_ncols=True,
+        leave=not erase,
+    )
+
+
+erased_bar = functools.partial(bar, erase=True)
+"""``bar`` that leaves nothing on the screen: for steps of many, whose log is enough."""
+
+
+@contextlib.contextmanager
+def logs_above() -> Iterator[None]:
+    """Log records are written above a bar that is shown meanwhile, not into it."""
+    with logging_redirect_tqdm():
+        yield
+
+
+class Counter:
+    """Counts what is done: a bar on a terminal, a log line a minute where there is none.
+
+    A context manager; :meth:`add` tells it of progress.
+
+    Args:
+        total: how much there is.
+        unit: what is counted, in the singular.
+        logger: gets the lines.
+        initial: how much of it was done before.
+    """
+
+    def __init__(self, total: int, unit: str, logger: logging.Logger, initial: int = 0) -> None:
+        self._bar = bar(total=total, initial=initial, unit=unit)
+        self._planned, self._unit, self._logger = total - initial, unit, logger
+        self._began = self._said = time.monotonic()
+        self._done = 0
+
+    def __enter__(self) -> Counter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.close()
+
+    def add(self, count: int) -> None:
+        """``count`` more are done."""
+        self._bar.update(count)
+        self._done += count
+        now = time.monotonic()
+        if self._bar.disable and now - self._said > LOG_EVERY:
+            self._said = now
+            self._logger.info(
+                "%d of %d %ss, %.1f per second",
+                self._done,
+                self._planned,
+                self._unit,
+                self._done / (now - self._began),
+            )

@@ -1,0 +1,118 @@
+"""Where a result comes from: commands, commit, versions, machine, and hashes of files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+
+PIECE = 1 << 20  # bytes read at a time
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+UNKNOWN = "unknown"
+
+
+def sha256(path: Union[str, os.PathLike[str]]) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for piece in iter(lambda: stream.read(PIECE), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """The SHA-256 of a JSON-serialisable value, independent of the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def commit(checkout: str = CHECKOUT) -> str:
+    """The git commit of a checkout, with ``-dirty`` where it has changes; else ``"unknown"``.
+
+    Args:
+        checkout: its root folder; by default of the one that this file lies in. An installed copy
+            has none, also where it lies somewhere below another project's.
+    """
+    if not os.path.exists(os.path.join(checkout, ".git")):
+        return UNKNOWN
+    command = ["git", "-C", checkout, "describe", "--always", "--dirty"]
+    command += ["--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError):
+        return UNKNOWN
+    return done.stdout.decode("ascii", "replace").strip()
+
+
+def _version(name: str) -> Optional[str]:
+    """Of the imported module, for that is what runs; else of the installed distribution."""
+    imported = getattr(sys.modules.get(name), "__version__", None)
+    if imported is not None:
+        return str(imported)
+    try:
+        return metadata.version(name.replace("_", "-"))
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def versions(packages: Iterable[str]) -> Dict[str, str]:
+    """Releases of Python and of those packages that are imported or installed, by name."""
+    found = {name: _version(name) for name in packages}
+    given = {name: version for name, version in found.items() if version is not None}
+    return {"python": platform.python_version(), **given}
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601 has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return " ".join(map(shlex.quote, words))
+
+
+def origin(packages: Iterable[str]) -> Dict[str, Any]:
+    """What every record of a result says: time, commit, and versions of ``packages``."""
+    return {"time": now(), "commit": commit(), "versions": versions(packages)}
+
+
+def cpu() -> str:
+    """The CPU's name."""
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """The machine's memory; 0 where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def load() -> Optional[List[float]]:
+    """The machine's load averages over 1, 5 and 15 minutes; None where it does not tell."""
+    try:
+        return [round(each, 2) for each in os.getloadavg()]
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,81 @@
+import torch
+
+from fairseq_specdec.decoding.policy import LogitsPolicy, forbidden_by_ngrams
+from fairseq_specdec.engine.eager.scores import LogitScores
+from fairseq_specdec.engine.hypotheses import Hypotheses
+
+PAD, EOS, UNK = 1, 2, 3
+
+
+def policy(**changes):
+    settings = {"min_len": 1, "unk_penalty": 0.0, "no_repeat_ngram_size": 0}
+    return LogitsPolicy(PAD, UNK, EOS, **dict(settings, **changes))
+
+
+def apply(rule, log_probs, lengths, max_len=9, prefix=None, sequence=None):
+    hypotheses = Hypotheses(len(lengths), 30, 0, 0, log_probs)
+    hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
+    if sequence is not None:
+        hypotheses.tokens = sequence.unsqueeze(1)
+    scores = LogitScores(log_probs.clone(), normalised=True)
+    scores.edit(rule.edits(hypotheses, log_probs.size(1), max_len, prefix))
+    return scores.dense()
+
+
+def slow_ngrams(tokens, size):
+    """Tokens that would complete an n-gram seen before, by the definition."""
+    seen = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    context = tuple(tokens[len(tokens) - size + 1 :])
+    return {gram[-1] for gram in seen if gram[:-1] == context} if len(tokens) >= size - 1 else set()
+
+
+def test_ngrams_equal_the_definition():
+    generator = torch.Generator().manual_seed(1)
+    sequence = torch.randint(0, 4, (40, 12), generator=generator)
+    for size in (1, 2, 3, 4):
+        last = torch.randint(0, 9, (40, 1), generator=generator) + torch.arange(3)
+        banned = forbidden_by_ngrams(sequence, last, size)
+        found_any = False
+        for row in range(40):
+            for column in range(3):
+                tokens = sequence[row, : int(last[row, column]) + 1].tolist()
+                expected = slow_ngrams(tokens, size)
+                found_any = found_any or bool(expected)
+                assert set(banned[row, column].tolist()) - {-1} == expected
+        assert found_any
+
+
+def test_a_banned_token_zero_stays_banned_and_an_unbanned_one_stays_possible():
+    sequence = torch.tensor([[0, 5, 0, 5], [4, 5, 6, 7]])
+    out = apply(policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence)
+    assert out[0, 0, 0] == float("-inf")
+    assert out[1, 0, 0] == 0
+
+
+def test_pad_is_never_possible():
+    out = apply(policy(), torch.zeros(1, 2, 8), [2])
+    assert out[0, 0, PAD] == out[0, 1, PAD] == float("-inf")
+    assert out[0, 1, 5] == 0
+
+
+def test_only_the_end_is_possible_at_the_limit_whatever_row_is_there():
+    out = apply(policy(), torch.randn(2, 3, 8), [3, 0], max_len=4)
+    assert torch.isfinite(out[0, 0]).sum() > 1
+    for column in (1, 2):
+        assert torch.isfinite(out[0, column]).nonzero().flatten().tolist() == [EOS]
+    assert torch.isfinite(out[1]).sum(-1).min() > 1
+
+
+def test_minimum_length_does_not_reach_into_the_prefix():
+    prefix = torch.tensor([[5, EOS], [5, PAD]])
+    out = apply(policy(min_len=6), torch.zeros(2, 3, 8), [0, 0], prefix=prefix)
+    for row in (0, 1):
+        assert torch.isfinite(out[row, 0]).nonzero().flatten().tolist() == [5]
+        assert out[row, 2, EOS] == float("-inf")
+    assert torch.isfinite(out[0, 1]).nonzero().flatten().tolist() == [EOS]
+    assert out[1, 1, EOS] == 0  # as stock: a padded prefix column lifts the minimum length
+
+
+def test_unknown_word_penalty():
+    out = apply(policy(unk_penalty=1.5), torch.zeros(1, 1, 8), [2])
+    assert out[0, 0, UNK] == -1.5

@@ -1,0 +1,281 @@
+"""The exactness contract as a property: random models, inputs, limits and drafters.
+
+A number stands for a model (``toy_random``), hypothesis draws everything else. The common run
+tries the first numbers, always the same way; ``-m slow -k nightly`` tries hundreds, anew each time.
+"""
+
+import copy
+import dataclasses
+import os
+import time
+from argparse import Namespace
+from typing import Any, NamedTuple, Optional, Tuple
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from hypothesis import HealthCheck, assume, given, seed, settings
+from hypothesis import strategies as st
+from properties_tally import TALLY
+from scripted_drafter import KINDS, ScriptedDrafter
+from toy_random import BLOCK, EOS, FIRST, PAD, sentences, toy_pair
+from toy_translation import make_sample
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+
+IN_GATE = 24
+# How long the nightly run may take, and how many models it tries at most, below 1,000.
+SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 3600))
+MODELS = int(os.environ.get("SPECDEC_NIGHTLY_MODELS", 300))
+
+# Flags under which each strategy promises stock's output; the model that drafts.
+STRICT = {"top_beta": 1, "tau": 0.0}
+KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
+SYSTEMS = {
+    "greedy": ("greedy", {}, None),
+    "iad": ("iad", {}, None),
+    "gad": ("gad", {}, lambda pair: pair.block_drafter()),
+    "gad, untrained": ("gad", {}, lambda pair: pair.block_drafter(False)),
+    "gad, unsure": ("gad", {"draft_confidence": 0.3}, lambda pair: pair.block_drafter()),
+    "gad, collapsed": ("gad", {"collapse_repeats": True}, lambda pair: pair.block_drafter()),
+    "gad, attached": ("gad", {}, lambda pair: pair.attached_drafter()),
+    "gad++": ("gad++", STRICT, lambda pair: pair.block_drafter()),
+    "sps": ("sps", {}, lambda pair: pair.small_model()),
+    "sps, itself": ("sps", {}, lambda pair: pair.verifier),
+    "blockwise": ("blockwise", {}, None),
+    "bild": ("bild", KEEP_NONE, lambda pair: pair.small_model()),
+    "bild-early-exit": ("bild-early-exit", KEEP_NONE, None),
+}
+DRAFTERS = [*SYSTEMS, *KINDS]
+
+
+class Case(NamedTuple):
+    """Everything but the models."""
+
+    drafters: Tuple[str, ...]
+    rows: int
+    seed: int
+    longest: int
+    left: bool
+    earlier: int  # rows of another batch that the same generator decodes first, or 0
+    max_len_a: float
+    max_len_b: int
+    min_len: int
+    prefix: Optional[int]  # its width
+    ngram: int
+    unkpen: float
+    temperature: float
+    lenpen: float
+    unnormalized: bool
+    ensemble: int
+    block: int
+
+
+def cases(drafters):
+    """Strategy: a ``Case`` of ``drafters`` of the drafters at once."""
+    return st.builds(
+        Case,
+        drafters=st.lists(
+            st.sampled_from(DRAFTERS), min_size=drafters, max_size=drafters, unique=True
+        ).map(tuple),
+        rows=st.integers(1, 9),
+        seed=st.integers(0, 2**20),
+        longest=st.integers(1, 14),
+        left=st.booleans(),
+        earlier=st.sampled_from([0, 0, 2, 12]),
+        max_len_a=st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.0]),
+        max_len_b=st.sampled_from([0, 1, 2, 3, 5, 9, 16, 30, 200]),
+        min_len=st.sampled_from([0, 1, 1, 1, 2, 4, 8]),
+        prefix=st.sampled_from([None, None, None, 1, 2, 3, 6]),
+        ngram=st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
+        unkpen=st.sampled_from([0.0, 0.0, 2.5, -8.0]),
+        temperature=st.sampled_from([1.0, 1.0, 0.3, 3.0]),
+        lenpen=st.sampled_from([1.0, 0.4, 0.0]),
+        unnormalized=st.booleans(),
+        ensemble=st.sampled_from([1, 1, 1, 2, 3]),
+        block=st.integers(1, 12),
+    )
+
+
+def flags_of(case):
+    names = ("max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "lenpen")
+    changes = {name: getattr(case, name) for name in names}
+    changes.update(no_repeat_ngram_size=case.ngram, unnormalized=case.unnormalized, beam=1)
+    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), **changes))
+
+
+def prefix_of(case, words):
+    """Forced beginnings of any length, some of which end the sentence."""
+    if case.prefix is None:
+        return None
+    generator = torch.Generator().manual_seed(case.seed + 1)
+    shape = (case.rows, case.prefix)
+    prefix = torch.randint(3, FIRST + words, shape, generator=generator)
+    for row in range(case.rows):
+        size = int(torch.randint(0, case.prefix + 1, (1,), generator=generator))
+        prefix[row, size:] = PAD
+        if size > 1 and torch.rand(1, generator=generator) < 0.2:
+            prefix[row, size - 1] = EOS
+    return prefix
+
+
+class StockDiesError(Exception):
+    """Neither stock nor this project can honour the case."""
+
+
+def stock(pair, models, sample, args, prefix):
+    """What fairseq says at beam 1.
+
+    Raises:
+        StockDiesError: it dies, or says what has no probability.
+    """
+    generator = pair.task.build_generator(models, args)
+    try:
+        found = pair.task.inference_step(generator, models, sample, prefix_tokens=prefix)
+    except (AssertionError, IndexError) as error:
+        raise StockDiesError(str(error)) from error
+    found = [hypotheses[0] if hypotheses else None for hypotheses in found]
+    if any(h is None or not torch.isfinite(h["positional_scores"]).all() for h in found):
+        raise StockDiesError("nothing that is possible")
+    return found
+
+
+def ours(pair, models, sample, args, prefix, drafter, case, reference):
+    """What this project says; the generator has decoded another batch before, if so asked."""
+    strategy, own, make = SYSTEMS.get(drafter, ("greedy", {}, None))
+    given = dict(own, strategy=strategy)
+    if strategy in ("gad", "gad++", "blockwise"):
+        given["block_size"] = min(case.block, BLOCK)
+    elif strategy != "greedy":
+        given["block_size"] = case.block
+    if make is not None:
+        given["drafter_path"] = __file__  # any file: `load` reads none
+    scripted = None
+    if drafter in KINDS:
+        outputs = [h["tokens"].tolist() for h in reference]
+        scripted = ScriptedDrafter(outputs, drafter, pair.words[1], case.block)
+    generator = build_generator(
+        models,
+        pair.task.src_dict,
+        pair.task.tgt_dict,
+        args,
+        decoding_settings(**given),
+        load=lambda *_: copy.deepcopy(make(pair)),
+        overrides=Overrides(scripted),
+    )
+    if case.earlier:
+        before = make_sample(sentences(case.earlier, case.seed + 2, pair.words[0], 9), case.left)
+        try:
+            generator.generate(models, before)
+        except ValueError as error:  # it cannot be decoded so; the one in question comes next
+            assert "no possible token" in str(error) or "--min-len" in str(error)
+    return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)]
+
+
+def applies(pair, drafter):
+    """Why a drafter does not draft for this pair, or None."""
+    settings = pair.configuration.settings
+    if drafter == "iad" and pair.words[0] != pair.words[1]:
+        return "two dictionaries"
+    if drafter == "bild-early-exit" and settings["decoder_layers"] < 2:
+        return "one layer"
+    if drafter == "gad, attached" and settings.get("decoder_output_dim"):
+        return "narrow output"
+    return None
+
+
+def models_of(pair, drafter, size):
+    first = pair.verifier
+    if drafter == "blockwise":
+        first = pair.blockwise()
+    elif drafter == "bild-early-exit":
+        first = pair.early_exit()
+    return pair.ensemble(size, first)
+
+
+def is_tie(mine, theirs):
+    """Whether two outputs part at tokens of one probability: either is right."""
+    a, b = mine["tokens"].tolist(), theirs["tokens"].tolist()
+    at = next(i for i, (x, y) in enumerate(zip(a, b)) if x != y)
+    scores = (mine["positional_scores"][at], theirs["positional_scores"][at])
+    return abs(float(scores[0]) - float(scores[1])) < 2e-6
+
+
+def check(mine, theirs):
+    """One sentence; returns whether it was a tie."""
+    if mine["tokens"].tolist() != theirs["tokens"].tolist():
+        assert is_tie(mine, theirs), (mine["tokens"].tolist(), theirs["tokens"].tolist())
+        return True
+    close = {"atol": 1e-4, "rtol": 0}
+    torch.testing.assert_close(
+        mine["positional_scores"].float(), theirs["positional_scores"].float(), **close
+    )
+    assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+    return False
+
+
+def try_case(number, case):
+    pair = toy_pair(number)
+    args = flags_of(case)
+    sample = make_sample(sentences(case.rows, case.seed, pair.words[0], case.longest), case.left)
+    width = sample["net_input"]["src_tokens"].size(1)
+    limit = int(case.max_len_a * width + case.max_len_b)
+    target = pair.configuration.settings["max_target_positions"]
+    assume(case.min_len <= min(limit, target - 1))
+    prefix = prefix_of(case, pair.words[1])
+    for drafter in case.drafters:
+        if applies(pair, drafter) is not None:
+            continue
+        models = models_of(pair, drafter, case.ensemble)
+        try:
+            reference = stock(pair, models, sample, args, prefix)
+        except StockDiesError:
+            # Where stock dies we stop with an error that says why; it leaves no output to script.
+            if drafter not in KINDS:
+                with pytest.raises(ValueError, match="no possible token"):
+                    ours(pair, models, sample, args, prefix, drafter, case, None)
+                TALLY.refused += 1
+            continue
+        found = ours(pair, models, sample, args, prefix, drafter, case, reference)
+        assert len(found) == len(reference) == case.rows
+        ties = sum(check(a, b) for a, b in zip(found, reference))
+        tokens = sum(len(h["tokens"]) for h in found)
+        TALLY.add(number, case, drafter, case.rows, tokens, ties, pair.diverse)
+
+
+COMMON: Any = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
+
+
+@pytest.mark.parametrize("number", range(IN_GATE))
+def test_lossless_strategies_say_what_stock_says(number):
+    @seed(number)
+    @settings(max_examples=4, **COMMON)
+    @given(case=cases(3))
+    def try_it(case):
+        try_case(number, case)
+
+    try_it()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(MODELS))
+def test_nightly_lossless_strategies_say_what_stock_says(nth):
+    """New models and cases every day; SPECDEC_NIGHTLY_SEED repeats a day's models."""
+    if TALLY.started is None:
+        TALLY.started = time.monotonic()
+    if time.monotonic() - TALLY.started > SECONDS:
+        pytest.skip(f"SPECDEC_NIGHTLY_SECONDS={SECONDS:.0f} are over")
+    TALLY.seed = int(os.environ.get("SPECDEC_NIGHTLY_SEED", time.time() // 86400))
+
+    @seed(1000 * TALLY.seed + nth)
+    @settings(max_examples=6, **COMMON)
+    @given(case=cases(5))
+    def try_it(case):
+        try_case(1000 * TALLY.seed + nth, case)
+
+    try_it()

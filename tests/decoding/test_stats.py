@@ -1,0 +1,96 @@
+"""The stopwatch with CUDA events, which stand-ins play: how many live, and on which device."""
+
+import weakref
+
+import pytest
+import torch
+from toy_strategies import decode, make_generator
+from toy_translation import make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.bench import timing
+from fairseq_specdec.decoding.stats import Stopwatch
+
+SECOND = torch.device("cuda", 1)
+MILLISECONDS = 2.0
+
+
+class FakeEvent:
+    """A ``torch.cuda.Event`` that notes the stream it is recorded on."""
+
+    alive = weakref.WeakSet()
+    most = 0
+    streams = set()
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+        FakeEvent.alive.add(self)
+        FakeEvent.most = max(FakeEvent.most, len(FakeEvent.alive))
+        self.stream = None
+
+    def record(self, stream="stream of the current device"):
+        self.stream = stream
+        FakeEvent.streams.add(stream)
+
+    def synchronize(self):
+        assert self.stream is not None
+
+    def elapsed_time(self, other):
+        assert self.stream == other.stream
+        return MILLISECONDS
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """Every stopwatch believes that batches lie on the second GPU."""
+    on = Stopwatch.on
+    monkeypatch.setattr(FakeEvent, "most", 0)
+    monkeypatch.setattr(FakeEvent, "streams", set())
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(Stopwatch, "on", lambda self, device: on(self, SECOND))
+    return FakeEvent
+
+
+@pytest.mark.parametrize("case", ["greedy", "gad", "sps"])
+def test_no_event_outlives_its_batch(events, case):
+    generator = make_generator(case)
+    stats, before = generator.stats, 0.0
+    for seed in (1, 2, 3):
+        decode(generator, make_sample(sentences(6, seed)))
+        assert len(events.alive) == 0
+        assert stats.stopwatch.seconds["verifier"] > before
+        before = stats.stopwatch.seconds["verifier"]
+    assert events.streams == {"stream of cuda:1"}
+    times = stats.times()
+    drafts, verifications = times["drafter"] * 1000, times["verifier"] * 1000
+    begun = 0 if case == "greedy" else 3 * MILLISECONDS  # it has no drafter to begin a batch
+    assert drafts - begun == pytest.approx(verifications - 3 * MILLISECONDS)
+
+
+def test_a_batch_that_is_given_up_is_settled_when_it_is_left(events):
+    generator = make_generator("gad")
+    with generator.batch(generator.models, make_sample(sentences(6, 1))) as batch:
+        batch.iterate()
+        assert len(events.alive) > 0 and batch.live
+    assert len(events.alive) == 0
+    assert generator.stats.stopwatch.seconds["verifier"] > 0
+    decode(generator, make_sample(sentences(6, 2)))
+    assert len(events.alive) == 0
+
+
+def test_stock_in_the_benchmark_keeps_the_events_of_one_batch(events):
+    system = timing.stock(make_task(), [toy_model()], 1, max_len_b=20)
+    for _ in range(8):
+        system.generator.generate(system.models, make_sample(sentences(1, 5)))
+    assert 0 < events.most <= 2 * (1 + 21), "an encoder pass and at most 21 steps"
+    system.steps_of_stock.stopwatch.settle()
+    assert len(events.alive) == 0 and events.streams == {"stream of cuda:1"}
+
+
+def test_on_the_cpu_the_clock_is_read(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", None)
+    stopwatch = Stopwatch()
+    stopwatch.on(torch.device("cpu"))
+    with stopwatch("drafter"):
+        pass
+    assert stopwatch.seconds["drafter"] > 0

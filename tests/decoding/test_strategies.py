@@ -1,0 +1,193 @@
+"""What every strategy owes: these tests run over all of ``STRATEGIES``."""
+
+import pytest
+import torch
+from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
+from toy_translation import (
+    EOS,
+    FIRST,
+    PAD,
+    WORDS,
+    assert_diverse,
+    make_sample,
+    sentences,
+    toy_model,
+)
+
+from fairseq_specdec.decoding.strategies import STRATEGIES
+
+SENTENCES = sentences(12, seed=7)
+
+LENGTHS = [
+    {"min_len": 6},
+    {"min_len": 0, "max_len_b": 0},
+    {"max_len_b": 1},
+    {"max_len_b": 3, "min_len": 3},
+    {"max_len_a": 0.5, "max_len_b": 2},
+]
+OTHERS = [{"temperature": 3.0}, {"no_repeat_ngram_size": 2}, {"unkpen": -8.0}, {"lenpen": 0.4}]
+
+
+def check(ours, reference):
+    assert tokens(ours) == tokens(reference)
+    for mine, theirs in zip(ours, reference):
+        close = {"atol": 1e-4, "rtol": 0}
+        torch.testing.assert_close(
+            mine["positional_scores"].float(), theirs["positional_scores"].float(), **close
+        )
+        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+
+
+def compare(case, args=None, models=None, prefix=None, left=True, chosen=SENTENCES, extra=None):
+    """Ours equals stock, where the strategy promises it; returns both and the generator."""
+    if toys(case).lossless is None:
+        pytest.skip("never lossless")
+    args = args or flags()
+    generator = make_generator(case, args, models, extra=extra)
+    sample = make_sample(chosen, left)
+    ours = decode(generator, sample, prefix)
+    check(ours, stock(generator.models, sample, args, prefix, extra))
+    return ours, generator
+
+
+def forced(width=4):
+    """Prefixes of every length up to ``width``, some of which end the sentence."""
+    rows = len(SENTENCES)
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (rows, width), generator=generator)
+    for row in range(rows):
+        size = row % (width + 1)
+        prefix[row, size:] = PAD
+        if row % 7 == 3 and size > 1:
+            prefix[row, size - 1] = EOS
+    return prefix
+
+
+# ---- where lossless ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("case", cases())
+def test_says_what_stock_says(case, left):
+    ours, generator = compare(case, left=left)
+    assert_diverse(tokens(ours))
+    assert generator.stats.iterations <= generator.stats.emitted
+    if case not in ("greedy", "bild", "bild-early-exit"):  # these accept nothing when lossless
+        assert generator.stats.accepted > 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_len": 3, "max_len_b": 5}], ids=str)
+@pytest.mark.parametrize("case", cases())
+def test_another_symbol_ends_the_output(case, changes):
+    """``extra_gen_cls_kwargs`` of a subclassed task."""
+    extra = {"eos": FIRST + 5, "symbols_to_strip_from_output": {FIRST}}
+    ours, generator = compare(case, flags(**dict({"max_len_b": 40}, **changes)), extra=extra)
+    assert {hypothesis[-1] for hypothesis in tokens(ours)} == {FIRST + 5}
+    assert generator.symbols_to_strip_from_output == {FIRST, FIRST + 5}
+    assert len(set(map(len, tokens(ours)))) > 1
+
+
+@pytest.mark.parametrize("changes", LENGTHS + OTHERS, ids=str)
+@pytest.mark.parametrize("case", cases())
+def test_says_what_stock_says_with_flags(case, changes):
+    compare(case, flags(**changes))
+
+
+@pytest.mark.parametrize("case", cases())
+def test_says_what_stock_says_after_prefixes(case):
+    compare(case, prefix=forced())
+    compare(case, flags(max_len_b=3), prefix=forced())
+
+
+@pytest.mark.parametrize("case", cases())
+def test_ensembles_say_what_stock_says_or_are_refused(case):
+    try:
+        compare(case, models=[toys(case).verifier(), toy_model("pre_norm")])
+    except ValueError as error:
+        assert "--" in str(error), "a refusal names the flag"
+
+
+# ---- always ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", cases())
+def test_a_batch_says_what_its_sentences_say_alone(case):
+    """Ragged rows, and rows that leave: nothing of a neighbour shows."""
+    generator = make_generator(case, lossless=False)
+    together = decode(generator, make_sample(SENTENCES))
+    alone = [decode(generator, make_sample([s], left=False))[0] for s in SENTENCES]
+    check(together, alone)
+    assert len({len(h["tokens"]) for h in together}) > 3, "no row left before the others"
+    if case != "greedy":
+        assert [h["steps"] for h in together] == [h["steps"] for h in alone]
+        assert len({h["steps"] for h in together}) > 2
+
+
+@pytest.mark.parametrize("changes", LENGTHS, ids=str)
+@pytest.mark.parametrize("case", cases())
+def test_lengths_are_kept(case, changes):
+    args = flags(**changes)
+    sample = make_sample(SENTENCES)
+    width = sample["net_input"]["src_tokens"].size(1)
+    most = min(int(args.max_len_a * width + args.max_len_b), 63)
+    for found in tokens(decode(make_generator(case, args, lossless=False), sample)):
+        assert args.min_len <= len(found) - 1 <= most
+        assert found[-1] == EOS and EOS not in found[:-1] and PAD not in found
+
+
+@pytest.mark.parametrize("case", cases())
+def test_prefixes_are_kept(case):
+    prefix = forced()
+    found = tokens(decode(make_generator(case, lossless=False), make_sample(SENTENCES), prefix))
+    for mine, wanted in zip(found, prefix.tolist()):
+        wanted = [token for token in wanted if token != PAD]
+        assert mine[: len(wanted)] == wanted
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+@pytest.mark.parametrize("case", cases())
+def test_steps_and_history_tell_what_happened(case, lossless):
+    """What ``--print-step`` and ``--retain-iter-history`` print."""
+    if lossless and toys(case).lossless is None:
+        pytest.skip("never lossless")
+    args = flags(retain_iter_history=True, print_step=True)
+    generator = make_generator(case, args, lossless=lossless)
+    found = decode(generator, make_sample(SENTENCES))
+    emitted = accepted = drafted = 0
+    for hypothesis in found:
+        drafts, outputs = hypothesis["history"][::2], hypothesis["history"][1::2]
+        assert hypothesis["steps"] == len(drafts) == len(outputs)
+        assert torch.cat([o["tokens"] for o in outputs]).tolist() == hypothesis["tokens"].tolist()
+        for draft, output in zip(drafts, outputs):
+            kept = draft["accepted"]
+            assert output["tokens"][:kept].tolist() == draft["tokens"][:kept].tolist()
+            # The bonus token follows, but for a sentence that ended within its draft.
+            assert len(output["tokens"]) == kept + (output["tokens"][kept - 1] != EOS or kept == 0)
+            emitted += len(output["tokens"])
+            accepted += kept
+            drafted += len(draft["tokens"])
+    stats = generator.stats
+    assert (stats.emitted, stats.accepted, stats.drafted) == (emitted, accepted, drafted)
+    assert stats.iterations == sum(h["steps"] for h in found)
+    assert all(h["history"] == [] for h in decode(make_generator(case), make_sample(SENTENCES)))
+
+
+# ---- the table itself --------------------------------------------------------------------------
+
+
+def test_a_strategy_without_toys_is_told_what_to_add(monkeypatch):
+    monkeypatch.setitem(STRATEGIES, "new", STRATEGIES["greedy"])
+    assert cases() == [*TOYS, "new"]
+    with pytest.raises(pytest.fail.Exception, match="add to TOYS in tests/toy_strategies.py"):
+        toys("new")
+
+
+def test_no_entry_outlives_its_strategy():
+    assert {entry.strategy for entry in TOYS.values()} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize(
+    "given, limit", [({}, 3), ({"max_suffix": 5}, 5), ({"max_suffix": 0}, None)]
+)
+def test_the_longest_suffix_of_iad_is_the_flag_s(given, limit):
+    assert make_generator("iad", **given).drafter.max_suffix == limit

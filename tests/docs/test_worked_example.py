@@ -1,0 +1,90 @@
+"""The code of docs/adding_a_strategy.md works: in a copy of the repository, with its own tests."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from doc_pages import blocks_of, commands_in
+from worked_example import NEW_FILES, NEW_FLAGS, PAGE, PARTS, Part, apply, changed_copy, hunks_of
+
+# The new strategy against stock fairseq, greedy, and on a toy; less than what the page tells to
+# run, which takes minutes.
+SHARED = "test_says_what_stock_says or flags_are_read or alone or broken_verifier"
+FEWEST = {"drafter": 6, "shared": 25, "pages": 10}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return changed_copy(tmp_path_factory.mktemp("example") / "repository")
+
+
+def run(copy, *words):
+    """Run a Python module in the copy, which is imported instead of this checkout."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy))
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=str(copy),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def passed(copy, *words):
+    """How many tests of the copy passed; none may fail."""
+    out = run(copy, "pytest", "-q", "-p", "no:cacheprovider", *words)
+    return int(re.findall(r"(\d+) passed", out)[-1])
+
+
+def test_the_page_adds_a_drafter_a_strategy_a_test_and_a_page():
+    assert {path.split("/")[0] for path in NEW_FILES} == {"fairseq_specdec", "tests", "docs"}
+    assert len(NEW_FILES) == 4 and NEW_FLAGS == {"--lookup-match"}
+    assert len(PARTS) > 10
+
+
+def test_the_drafter_drafts_what_the_page_says(copy):
+    assert passed(copy, "tests/drafting/test_lookup.py") >= FEWEST["drafter"]
+
+
+def test_the_strategy_says_what_greedy_says(copy):
+    files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "mutants")]
+    assert passed(copy, *files, "-k", f"lookup and ({SHARED})") >= FEWEST["shared"]
+
+
+def test_the_pages_tell_the_strategy_and_its_flags(copy):
+    files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
+    chosen = "flag or lookup or strategy or index"
+    assert passed(copy, *files, "-k", chosen) >= FEWEST["pages"]
+
+
+def test_the_code_is_in_the_style_of_the_repository(copy):
+    pytest.importorskip("ruff")
+    code = sorted({part.path for part in PARTS if part.path.endswith(".py")})
+    run(copy, "ruff", "check", "--no-cache", *code)
+    run(copy, "ruff", "format", "--no-cache", "--check", *code)
+
+
+def test_the_page_tells_to_run_the_tests_that_it_adds():
+    commands = [c for b in blocks_of(PAGE) if b.language == "bash" for c in commands_in(b.text)]
+    assert all(command.words[:3] == ("python", "-m", "pytest") for command in commands)
+    named = {word for command in commands for word in command.words}
+    assert {path for path in NEW_FILES if path.startswith("tests/")} <= named
+
+
+def test_a_change_that_does_not_fit_is_noticed(tmp_path):
+    (tmp_path / "a.py").write_text("one\ntwo\n")
+    with pytest.raises(AssertionError, match="a.py has not once"):
+        apply(Part("a.py", True, " three\n+four\n"), tmp_path)
+    with pytest.raises(AssertionError, match="a.py is there already"):
+        apply(Part("a.py", False, "four\n"), tmp_path)
+    apply(Part("a.py", True, " one\n+half\n@@\n-two\n+2\n"), tmp_path)
+    assert (tmp_path / "a.py").read_text() == "one\nhalf\n2\n"
+
+
+def test_hunks_keep_empty_lines():
+    assert hunks_of(" a\n+\n+b\n") == [("a\n", "a\n\nb\n")]

@@ -1,0 +1,176 @@
+"""Big Little Decoder against Algorithm 1 of Kim et al. 2023, without cache or batch."""
+
+import dataclasses
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from slow_bild import big_little, whole
+from toy_hypotheses import keep_rejected_drafts
+from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.acceptance import Acceptance, RollbackRule
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import build_generator
+
+SENTENCES = sentences(10, seed=7)
+INFINITY = float("inf")
+
+
+def big():
+    return toy_model()
+
+
+def small(shape="post_norm"):
+    """Trained less: right often, and often wrongly sure."""
+    return toy_model(shape, seed=2, updates=150)
+
+
+def make_generator(alpha_fb, alpha_rb, size=None, shape="post_norm", verifier=None, **flags):
+    words = make_task().tgt_dict
+    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **flags))
+    settings = decoding_settings(
+        strategy="bild",
+        drafter_path=__file__,
+        alpha_fb=alpha_fb,
+        alpha_rb=alpha_rb,
+        block_size=size,
+    )
+    return build_generator(
+        [verifier or big()], words, words, args, settings, load=lambda *_: small(shape)
+    )
+
+
+def check(alpha_fb, alpha_rb, size=None, shape="post_norm", chosen=SENTENCES, left=True, **flags):
+    """Ours equals the slow one, in tokens and in steps; returns both."""
+    limit = flags.get("max_len_b", 63)
+    slow = [
+        big_little(whole(small(shape)), whole(big()), s, alpha_fb, alpha_rb, size or 10, limit)
+        for s in chosen
+    ]
+    generator = make_generator(alpha_fb, alpha_rb, size, shape, **flags)
+    ours = generator.generate([big()], make_sample(chosen, left))
+    tokens = [h[0]["tokens"].tolist() for h in ours]
+    assert tokens == [y for y, _ in slow]
+    stats = generator.stats
+    assert stats.iterations == sum(count.big for _, count in slow)
+    assert stats.drafted == sum(count.small for _, count in slow)
+    assert stats.rollbacks == sum(count.rollbacks for _, count in slow)
+    return tokens, stats
+
+
+def greedy(model):
+    task = make_task()
+    generator = task.build_generator([model], Namespace(beam=1))
+    found = task.inference_step(generator, [model], make_sample(SENTENCES))
+    return [h[0]["tokens"].tolist() for h in found]
+
+
+@pytest.mark.parametrize("alpha_rb", [0.0, 0.5, 2.0, INFINITY])
+@pytest.mark.parametrize("alpha_fb", [0.0, 0.6, 0.95, 1.0])
+def test_equals_algorithm_1(alpha_fb, alpha_rb):
+    tokens, stats = check(alpha_fb, alpha_rb)
+    assert_diverse(tokens)
+    if alpha_fb == 1:  # always fall back
+        assert stats.drafted == 0
+    if alpha_fb == 1 or alpha_rb == 0:  # roll back everything
+        assert tokens == greedy(big())
+    if (alpha_fb, alpha_rb) == (0.0, INFINITY):  # never fall back, never roll back
+        assert stats.rollbacks == 0
+        assert stats.mean_iterations < 2
+    if (alpha_fb, alpha_rb) == (0.6, 2.0):
+        assert 0 < stats.rollback_share < stats.fallback_share < 0.7
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_equals_algorithm_1_sentence_by_sentence(size):
+    for sentence in SENTENCES[:5]:
+        check(0.5, 1.0, size, chosen=[sentence])
+
+
+@pytest.mark.parametrize("shape", ["learned", "separate_embeddings", "pre_norm"])
+def test_equals_algorithm_1_with_small_models_of_other_shapes(shape):
+    assert_diverse(check(0.6, 1.0, 6, shape, left=False)[0])
+
+
+@pytest.mark.parametrize("limit", [1, 3, 6])
+def test_the_length_limit_ends_drafts_too(limit):
+    tokens, _ = check(0.3, 3.0, max_len_b=limit)
+    assert max(map(len, tokens)) == limit + 1
+
+
+def test_shares_are_those_of_the_algorithms_steps():
+    """Table 4: of all turns of Algorithm 1's loop, those that call the big model, or roll back."""
+    _, stats = check(0.5, 0.5)
+    slow = [big_little(whole(small()), whole(big()), s, 0.5, 0.5)[1] for s in SENTENCES]
+    steps = sum(count.small + count.big for count in slow)
+    figures = stats.as_dict()
+    assert figures["fallback_share"] == pytest.approx(sum(c.big for c in slow) / steps)
+    assert figures["rollback_share"] == pytest.approx(sum(c.rollbacks for c in slow) / steps)
+    assert figures["rollbacks"] > 0
+    assert figures["mean_iterations"] == sum(c.big for c in slow) / len(SENTENCES)
+
+
+def test_notices_a_cache_of_the_small_model_that_is_not_rolled_back(monkeypatch):
+    keep_rejected_drafts(monkeypatch)
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):
+        check(0.3, 0.5)
+
+
+def test_notices_a_rollback_one_token_late(monkeypatch):
+    accept = RollbackRule.accept
+
+    def late(self, draft, scores):
+        counts = torch.minimum(accept(self, draft, scores).counts + 1, draft.sizes)
+        own = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
+        return Acceptance(counts, own)
+
+    monkeypatch.setattr(RollbackRule, "accept", late)
+    with pytest.raises(AssertionError):
+        check(0.3, 0.5)
+
+
+def test_a_forced_prefix_is_kept():
+    prefix = torch.tensor([[5, 9]] * len(SENTENCES))
+    generator = make_generator(0.0, INFINITY)
+    found = generator.generate([big()], make_sample(SENTENCES), prefix_tokens=prefix)
+    assert all(h[0]["tokens"].tolist()[:2] == [5, 9] for h in found)
+
+
+def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
+    def sample(seed, **thresholds):
+        torch.manual_seed(seed)
+        generator = make_generator(**thresholds, sampling=True, sampling_topp=0.8)
+        found = generator.generate([big()], make_sample(SENTENCES))
+        return [h[0]["tokens"].tolist() for h in found], generator.stats
+
+    given = {"alpha_fb": 0.5, "alpha_rb": 2.0}
+    once, stats = sample(1, **given)
+    assert sample(1, **given)[0] == once != sample(2, **given)[0]
+    assert 0 < stats.accepted < stats.emitted
+    # With one token in the nucleus there is nothing to draw.
+    torch.manual_seed(1)
+    generator = make_generator(**given, sampling=True, sampling_topp=1e-6)
+    found = generator.generate([big()], make_sample(SENTENCES))
+    assert [h[0]["tokens"].tolist() for h in found] == check(**given)[0]
+
+
+@pytest.mark.parametrize(
+    "changes, named",
+    [
+        ({"alpha_fb": -0.1}, "--alpha-fb"),
+        ({"alpha_fb": 1.5}, "--alpha-fb"),
+        ({"alpha_rb": -1.0}, "--alpha-rb"),
+        ({"block_size": 0}, "--block-size"),
+        ({"drafter_path": None}, "--drafter-path"),
+        ({"drafter_path": "/no/such/file"}, "--drafter-path"),
+        ({"strategy": "greedy", "drafter_path": None, "alpha_fb": 0.5}, "--alpha-fb"),
+        ({"strategy": "gad", "alpha_rb": 0.0}, "--alpha-rb"),
+    ],
+)
+def test_impossible_settings_name_the_flag(changes, named):
+    words = make_task().tgt_dict
+    settings = decoding_settings(**dict({"strategy": "bild", "drafter_path": __file__}, **changes))
+    with pytest.raises(ValueError, match=named):
+        build_generator([big()], words, words, Namespace(), settings)

@@ -1,0 +1,182 @@
+"""A verifier that drafts for itself, against Algorithm 1 of Kim et al. without cache or batch."""
+
+import copy
+import dataclasses
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from slow_bild import big_little, first_layers, whole
+from toy_early_exit import toy_early_exit
+from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.engine.eager.encoder import EncoderWeights
+from fairseq_specdec.engine.eager.kv_cache import KVCache
+from fairseq_specdec.engine.eager.transformer import TransformerWeights
+
+SENTENCES = sentences(10, seed=7)
+LONG = max(SENTENCES, key=len)
+INFINITY = float("inf")
+SHAPES = {"pre_norm": 2, "layernorm_embedding": 1, "narrow_output": 2, "quant_noise": 1}
+
+
+def make_generator(model, alpha_fb, alpha_rb, size=None, **flags):
+    words = make_task().tgt_dict
+    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **flags))
+    settings = decoding_settings(
+        strategy="bild-early-exit", alpha_fb=alpha_fb, alpha_rb=alpha_rb, block_size=size
+    )
+    return build_generator([model], words, words, args, settings)
+
+
+def check(model, alpha_fb, alpha_rb, size=None, chosen=SENTENCES):
+    """Ours equals the slow one, in tokens and in steps; returns both."""
+    slow = [
+        big_little(first_layers(model), whole(model), s, alpha_fb, alpha_rb, size or 10)
+        for s in chosen
+    ]
+    generator = make_generator(model, alpha_fb, alpha_rb, size)
+    ours = generator.generate([model], make_sample(chosen))
+    tokens = [h[0]["tokens"].tolist() for h in ours]
+    assert tokens == [y for y, _ in slow]
+    stats = generator.stats
+    assert stats.iterations == sum(count.big for _, count in slow)
+    assert stats.drafted == sum(count.small for _, count in slow)
+    assert stats.rollbacks == sum(count.rollbacks for _, count in slow)
+    return tokens, stats
+
+
+@pytest.mark.parametrize("alpha_rb", [0.0, 0.5, 2.0, INFINITY])
+@pytest.mark.parametrize("alpha_fb", [0.0, 0.6, 0.95, 1.0])
+def test_equals_algorithm_1(alpha_fb, alpha_rb):
+    model = toy_early_exit()
+    tokens, stats = check(model, alpha_fb, alpha_rb)
+    assert_diverse(tokens)
+    if alpha_rb == 0 or alpha_fb == 1:
+        assert tokens == greedy(model)
+    if alpha_fb == 1:
+        assert stats.drafted == 0
+    if (alpha_fb, alpha_rb) == (0.6, 0.5):
+        assert 0 < stats.rollback_share < stats.fallback_share < 0.6
+
+
+def greedy(model):
+    task = make_task()
+    generator = task.build_generator([model], Namespace(beam=1))
+    found = task.inference_step(generator, [model], make_sample(SENTENCES))
+    return [h[0]["tokens"].tolist() for h in found]
+
+
+@pytest.mark.parametrize("shape, exit_layer", SHAPES.items())
+def test_equals_algorithm_1_for_every_shape(shape, exit_layer):
+    _, stats = check(toy_early_exit(shape, exit_layer, updates=120), 0.3, 2.0)
+    assert stats.accepted > 0
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_equals_algorithm_1_sentence_by_sentence(size):
+    for sentence in SENTENCES[:4]:
+        check(toy_early_exit(), 0.5, 1.0, size, [sentence])
+
+
+def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
+    model = toy_early_exit()
+    encoded, opened = [], []
+    encode, begin = EncoderWeights.__call__, TransformerWeights.open
+
+    def counted(self, net_input):
+        encoded.append(encode(self, net_input))
+        return encoded[-1]
+
+    def watched(self, encoder_out, max_len, capacity):
+        session = begin(self, encoder_out, max_len, capacity)
+        opened.append((self, encoder_out, session.layers.cache.layers))
+        return session
+
+    monkeypatch.setattr(EncoderWeights, "__call__", counted)
+    monkeypatch.setattr(TransformerWeights, "open", watched)
+    generator = make_generator(model, 0.6, 2.0)
+    generator.generate([model], make_sample(SENTENCES))
+    assert len(encoded) == 1
+    (whole_model, _, _), (small, _, layers) = opened
+    assert all(source is encoded[0] for _, source, _ in opened)
+    assert whole_model.decoder is model.decoder
+    assert small.decoder.layers == list(model.decoder.layers)[:1]
+    assert small.decoder.output_projection is model.decoder.output_projection
+    assert layers == 1
+
+
+def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
+    """Keys and values of accepted drafts come from a pass through all layers (7.2.2)."""
+    model = toy_early_exit()
+    written = []
+    write = KVCache.write
+    monkeypatch.setattr(
+        KVCache,
+        "write",
+        lambda self, layer, entries: (
+            written.append((self.layers, layer)) or write(self, layer, entries)
+        ),
+    )
+    generator = make_generator(model, 0.0, INFINITY)
+    (hypothesis,) = generator.generate([model], make_sample([LONG]))[0]
+    layers = len(model.decoder.layers)
+    drafting = [layer for owner, layer in written if owner == 1]
+    verifying = [layer for owner, layer in written if owner == layers]
+    assert set(drafting) == {0} and len(drafting) > len(verifying) / layers
+    assert verifying == list(range(layers)) * (len(verifying) // layers)
+    assert len(hypothesis["tokens"]) > 5
+
+
+def test_notices_upper_layers_copied_from_a_lower_one(monkeypatch):
+    """What CALM does, and the paper does not: the mutant must not pass."""
+    write = KVCache.write
+
+    lowest = []
+
+    def copied(self, layer, entries):
+        if layer == 0:
+            lowest[:] = [entries]
+        return write(self, layer, lowest[0])
+
+    monkeypatch.setattr(KVCache, "write", copied)
+    with pytest.raises(AssertionError):
+        check(toy_early_exit(), 0.6, 1.0)
+
+
+def test_a_model_without_exit_is_refused():
+    with pytest.raises(ValueError, match="--path.*early_exit_transformer"):
+        make_generator(toy_model(), 0.6, 2.0)
+
+
+@pytest.mark.parametrize(
+    "flags, named",
+    [
+        ({"alpha_fb": -0.1}, "--alpha-fb"),
+        ({"alpha_fb": 1.1}, "--alpha-fb"),
+        ({"alpha_fb": float("nan")}, "--alpha-fb"),
+        ({"alpha_rb": -0.1}, "--alpha-rb"),
+        ({"alpha_rb": float("nan")}, "--alpha-rb"),
+        ({"size": 0}, "--block-size"),
+    ],
+)
+def test_impossible_settings_name_the_flag(flags, named):
+    given = dict({"alpha_fb": 0.6, "alpha_rb": 2.0}, **flags)
+    with pytest.raises(ValueError, match=named):
+        make_generator(toy_early_exit(), **given)
+
+
+def test_a_retrained_model_is_followed():
+    model = copy.deepcopy(toy_early_exit())
+    generator = make_generator(model, 0.4, 2.0)
+    generator.generate([model], make_sample(SENTENCES))
+    with torch.no_grad():
+        for parameter in model.decoder.layers.parameters():
+            parameter.mul_(1.2)
+    generator.refresh()
+    ours = generator.generate([model], make_sample(SENTENCES))
+    slow = [big_little(first_layers(model), whole(model), s, 0.4, 2.0)[0] for s in SENTENCES]
+    assert [h[0]["tokens"].tolist() for h in ours] == slow

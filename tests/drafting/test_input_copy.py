@@ -1,0 +1,165 @@
+"""Re-alignment by suffix match: Ge et al. 2022, Algorithm 1."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_hypotheses import hypotheses_of, open_drafter
+
+from fairseq_specdec.drafting import InputCopyDrafter
+from fairseq_specdec.drafting.input_copy import MAX_SUFFIX
+
+PAD, EOS = 1, 2
+
+
+def slow(source, output, max_suffix=MAX_SUFFIX):
+    """Draft for one sentence: source with its </s>, output without start symbol."""
+    x, o = [EOS] + source, [EOS] + output
+    for size in range(1, min(max_suffix or len(o), len(o)) + 1):
+        places = [
+            i + size for i in range(len(x) - size) if x[i : i + size] == o[-size:] and i + size
+        ]
+        if len(places) == 1:
+            return x[places[0] :]
+    return []
+
+
+def open_session(drafter, rows):
+    net_input = {"src_tokens": torch.tensor(rows)}
+    return open_drafter(drafter, net_input, 50, verifier=torch.nn.Identity())
+
+
+def propose(drafter, sources, outputs, left=True):
+    width = max(map(len, sources))
+    pads = [[PAD] * (width - len(s)) for s in sources]
+    rows = [p + s if left else s + p for p, s in zip(pads, sources)]
+    draft = open_session(drafter, rows).propose(hypotheses_of(outputs, 50))
+    return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+
+
+words = st.lists(st.integers(4, 9), min_size=0, max_size=12)
+
+
+few_words = st.lists(st.integers(4, 5), min_size=0, max_size=12)  # the same ones, often
+limits = st.sampled_from([MAX_SUFFIX, 1, 2, 5, None])
+
+
+@given(
+    st.lists(st.one_of(st.tuples(words, words), st.tuples(few_words, few_words)), min_size=1),
+    st.booleans(),
+    limits,
+)
+def test_equals_the_algorithm(pairs, left, limit):
+    sources = [s + [EOS] for s, _ in pairs]
+    outputs = [o for _, o in pairs]
+    found = propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), sources, outputs, left)
+    assert found == [slow(s, o, limit) for s, o in zip(sources, outputs)]
+
+
+def test_a_suffix_of_more_than_three_tokens_tells_places_apart():
+    source, output = [7, 4, 5, 6, 8, 9, 4, 5, 6, 7, EOS], [9, 4, 5, 6]
+    assert propose(InputCopyDrafter(PAD, EOS), [source], [output]) == [[]]
+    for limit in (4, None):
+        drafter = InputCopyDrafter(PAD, EOS, max_suffix=limit)
+        assert propose(drafter, [source], [output]) == [[7, EOS]]
+
+
+@pytest.mark.parametrize("shared", [7, 8, 9, 16, 17, 40])
+def test_long_repetitions_are_told_apart(shared):
+    """The longer part is compared, the more often: in steps of 8, 16, 32 tokens."""
+    repeated = [4 + i % 5 for i in range(shared)]
+    source = [8, *repeated, 5, 9, *repeated, 6, EOS]
+    drafter = InputCopyDrafter(PAD, EOS, max_suffix=None)
+    assert propose(drafter, [source, [7, EOS]], [[9, *repeated], [5]]) == [[6, EOS], []]
+    assert propose(drafter, [source], [repeated]) == [[]]
+    limited = InputCopyDrafter(PAD, EOS, max_suffix=shared)
+    assert propose(limited, [source], [[9, *repeated]]) == [[]]
+
+
+@given(words, words)
+def test_a_shorter_limit_finds_fewer_places_and_no_other_ones(source, output):
+    drafts = [
+        propose(InputCopyDrafter(PAD, EOS, max_suffix=limit), [[*source, EOS]], [output])[0]
+        for limit in (1, 2, 3, None)
+    ]
+    for draft in drafts:
+        assert draft in ([], drafts[-1])
+
+
+def test_starts_with_the_whole_source():
+    assert propose(InputCopyDrafter(PAD, EOS), [[5, 6, 5, EOS]], [[]]) == [[5, 6, 5, EOS]]
+
+
+def test_an_ambiguous_word_waits_for_a_unique_suffix():
+    drafter = InputCopyDrafter(PAD, EOS)
+    assert propose(drafter, [[5, 6, 5, 7, EOS]], [[8, 5]]) == [[]]
+    assert propose(drafter, [[5, 6, 5, 7, EOS]], [[6, 5]]) == [[7, EOS]]
+
+
+def test_drafts_can_be_kept_short():
+    assert propose(InputCopyDrafter(PAD, EOS, 2), [[5, 6, 7, EOS]], [[]]) == [[5, 6]]
+
+
+def test_where_nothing_is_copied_nothing_is_verified():
+    drafter = InputCopyDrafter(PAD, EOS)
+    session = open_session(drafter, [[7, 8, 7, EOS], [4, 5, 6, EOS]])
+    assert session.propose(hypotheses_of([[9], [4, 9]], 3)).tokens.shape == (2, 0)
+    assert session.propose(hypotheses_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
+
+
+def iterations(source, output, **options):
+    """Drafts made for a sentence, and how many tokens each iteration emitted."""
+    drafter = InputCopyDrafter(PAD, EOS, **options)
+    session = open_session(drafter, [source])
+    made, emitted, have = [], [], 0
+    while have < len(output):
+        # What stands behind the accepted tokens counts for nothing.
+        hypotheses = hypotheses_of([output])
+        hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor([have]), [have]
+        draft = session.propose(hypotheses)
+        (words,) = draft.tokens.tolist()
+        words = words[: int(draft.sizes)]
+        right = 0
+        while right < len(words) and output[have + right : have + right + 1] == [words[right]]:
+            right += 1
+        made.append(words)
+        emitted.append(min(right + 1, len(output) - have))
+        have += emitted[-1]
+    return made, emitted
+
+
+# The word 4 stands twice, so that one of it does not tell where the output is.
+LINE = [4, 5, 4, 6, 7, 4, 8, EOS]
+
+
+def test_a_replaced_word_is_stepped_over():
+    output = [4, 5, 9, 6, 7, 4, 8, EOS]
+    _, emitted = iterations(LINE, output)
+    assert emitted == [3, 1, 4]  # the paper's rule: 9 is nowhere, 6 is unique
+    made, emitted = iterations(LINE, output, realign=True)
+    assert emitted == [3, 5] and made[1] == [6, 7, 4, 8, EOS]
+
+
+def test_deleted_words_are_skipped():
+    output = [4, 5, 4, 4, 8, EOS]  # without 6 and 7
+    _, emitted = iterations(LINE, output)
+    assert emitted == [4, 1, 1]
+    made, emitted = iterations(LINE, output, realign=True)
+    assert emitted == [4, 2] and made[1] == [8, EOS]
+
+
+def test_nothing_is_drafted_behind_the_source():
+    made, emitted = iterations([4, EOS], [4, 9, 9, 9, 8, EOS], realign=True)
+    assert sum(emitted) == 6 and made[-1] == []
+
+
+@given(words, words)
+def test_realigned_drafts_are_ends_of_the_source(source, output):
+    source, output = [*source, EOS], [*output, EOS]
+    paper, _ = iterations(source, output)
+    drafts, emitted = iterations(source, output, realign=True)
+    assert sum(emitted) == len(output)
+    for draft in drafts:
+        assert draft == source[len(source) - len(draft) :]
+    if all(paper):  # nowhere at a loss
+        assert drafts == paper

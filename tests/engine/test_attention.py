@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from fairseq_specdec.engine.eager import attention
+
+
+def inputs(rows, width, slots, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(rows * 100 + width)
+    heads, dim = 2, 4
+    query = torch.randn(rows, width, heads, dim, generator=generator, dtype=dtype)
+    key, value = torch.randn(2, rows, heads, slots, dim, generator=generator, dtype=dtype)
+    mask = torch.rand(rows, 1, width, slots, generator=generator) < 0.7
+    mask[..., 0] = True
+    return query, key, value, mask
+
+
+def slow(query, key, value, mask):
+    """Number by number."""
+    rows, width, heads, dim = query.shape
+    out = torch.zeros(rows, width, heads, dim, dtype=torch.float64)
+    for b in range(rows):
+        for w in range(width):
+            for h in range(heads):
+                scores = [float(query[b, w, h] @ k) / dim**0.5 for k in key[b, h]]
+                weights = torch.tensor(scores, dtype=torch.float64).exp()
+                weights = weights * mask[b, 0, w].double()
+                out[b, w, h] = (weights / weights.sum()) @ value[b, h].double()
+    return out.flatten(2)
+
+
+@pytest.mark.parametrize("rows, width", [(1, 1), (1, 5), (4, 1), (4, 5), (4, 20)])
+def test_every_way_gives_the_same(rows, width, monkeypatch):
+    query, key, value, mask = inputs(rows, width, 7)
+    ways = set()
+    for fused in (attention._fused, lambda query: False):
+        monkeypatch.setattr(attention, "_fused", fused)
+        ways.add(fused(query))
+        for chosen in (mask, None):
+            found = attention.attend(query, key, value, chosen)
+            wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
+            torch.testing.assert_close(found, wanted)
+    few = rows >= 3 and 1 < width <= 16
+    assert ways == ({False} if few or attention._FUSED is None else {True, False})
+
+
+def test_half_precision_takes_its_softmax_in_fp32():
+    query, key, value, mask = inputs(20, 3, 7, torch.bfloat16)
+    assert not attention._fused(query)
+    found = attention.attend(query, key, value, mask)
+    torch.testing.assert_close(found.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03)

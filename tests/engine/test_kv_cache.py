@@ -1,0 +1,92 @@
+import torch
+
+from fairseq_specdec.engine.eager.kv_cache import KVCache
+from fairseq_specdec.engine.layout import Layout, causal_horizon, horizon_mask
+
+LIKE = torch.zeros(1)
+
+
+def entries(rows, width, value):
+    return torch.full((rows, width, 4), float(value))
+
+
+def write(cache, start, width, value):
+    """Write a block at a start per row, as the verifier does; returns the keys of head 0."""
+    cache.reserve(max(start) + width)
+    cache.place(Layout.chain(torch.tensor(start), start, width))
+    keys, values = cache.write(0, entries(len(start), width, value))
+    assert torch.equal(keys, values)
+    return keys[:, 0]
+
+
+def commit(cache, lengths):
+    cache.commit(torch.tensor(lengths), lengths)
+
+
+def test_rejected_tokens_are_overwritten():
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE)
+    write(cache, [0, 0], 4, 1.0)
+    commit(cache, [2, 1])  # rolled back
+    seen = write(cache, [2, 1], 2, 2.0)[..., 0]
+    assert seen[0].tolist() == [1, 1, 2, 2]
+    assert seen[1].tolist() == [1, 2, 2, 1]  # the last slot is stale, and past every horizon
+
+
+def test_grows_without_losing_anything():
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 2, LIKE)
+    write(cache, [0, 0], 2, 1.0)
+    seen = write(cache, [2, 1], 5, 2.0)
+    assert cache.capacity >= 7
+    assert seen[0, :, 0].tolist() == [1, 1, 2, 2, 2, 2, 2]
+    assert seen[1, :6, 0].tolist() == [1, 2, 2, 2, 2, 2]
+
+
+def test_selected_rows_keep_their_own_past():
+    cache = KVCache(1, 2, 1)
+    cache.start(3, 8, LIKE)
+    cache.place(Layout.chain(torch.zeros(3, dtype=torch.long), [0, 0, 0], 2))
+    cache.write(0, torch.arange(3.0).view(3, 1, 1).expand(3, 2, 4))
+    commit(cache, [2, 2, 2])
+    cache.select(torch.tensor([0, 2]), [0, 2])
+    seen = write(cache, [2, 2], 1, 9.0)
+    assert seen[..., 0].tolist() == [[0, 0, 9], [2, 2, 9]]
+    assert cache.lengths_cpu == [2, 2]
+
+
+def test_a_smaller_batch_reuses_the_buffers():
+    cache = KVCache(2, 2, 1)
+    cache.start(4, 8, LIKE)
+    before = [buffer.data_ptr() for buffer in cache.slots]
+    cache.start(2, 4, LIKE)
+    assert [buffer.data_ptr() for buffer in cache.slots] == before
+    assert cache.rows == 2
+    assert cache.nbytes() == 2 * 4 * 8 * 4 * 4
+
+
+def test_each_query_sees_its_own_past_only():
+    mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
+    assert mask.long().tolist() == [
+        [[1, 1, 1, 0], [1, 1, 1, 1]],
+        [[1, 0, 0, 0], [1, 1, 0, 0]],
+    ]
+
+
+def test_every_head_gets_its_own_part():
+    """Keys of all heads come first, then values; even and ragged writes agree."""
+    heads, dim, width = 3, 2, 4
+    block = torch.randn(2, width, 2 * heads * dim)
+    wanted = block.view(2, width, 2, heads, dim)
+    for start in ([1, 1], [0, 2]):
+        cache = KVCache(1, heads, dim)
+        cache.start(5, 8, LIKE)
+        cache.start(2, 8, LIKE)  # fewer rows than the buffers have
+        layout = Layout.chain(torch.tensor(start), start, width)
+        assert (layout.run_from is None) == (start == [0, 2])
+        cache.place(layout._replace(upto=7))
+        keys, values = cache.write(0, block)
+        assert keys.shape == values.shape == (2, heads, 7, dim)
+        for row, first in enumerate(start):
+            got = torch.stack([keys[row], values[row]])[:, :, first : first + width]
+            assert torch.equal(got, wanted[row].permute(1, 2, 0, 3))

@@ -1,0 +1,228 @@
+"""Models whose weights lie packed in the engine: what else uses them sees no difference."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from toy_strategies import cases, decode, flags, make_generator, stock, tokens, toys
+from toy_translation import assert_diverse, make_sample, sentences
+
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager.linear import Linear
+from fairseq_specdec.engine.eager.packed_module import PackedEmbedding, PackedLinear, PackedModule
+from fairseq_specdec.engine.eager.packed_rows import PackedRows
+from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
+
+pytestmark = pytest.mark.skipif(
+    not linear._can_prepack(torch.zeros(1, 1)), reason="this torch packs nothing"
+)
+
+
+@pytest.fixture(autouse=True)
+def everything_packed(monkeypatch):
+    monkeypatch.setattr(linear, "SMALL", 0)
+    monkeypatch.setattr(vocabulary, "LARGE", 0)
+
+
+def three(width=24):
+    torch.manual_seed(3)
+    return [nn.Linear(width, size, bias=True) for size in (16, 8, 40)]
+
+
+def released(modules):
+    return [type(module) for module in modules] == [PackedLinear] * len(modules)
+
+
+def test_weights_are_freed_and_read_back():
+    modules = three()
+    before = copy.deepcopy(modules)
+    product = Linear.of(*modules, release=True)
+    assert released(modules) and product.weight is None
+    for module, old in zip(modules, before):
+        assert torch.equal(module.weight, old.weight)
+        (hollow,) = [p for p in module.parameters() if p.shape == old.weight.shape]
+        assert hollow.isnan().all() and len(set(hollow.stride())) == 1  # one number in memory
+        x = torch.randn(3, 24)
+        assert torch.equal(module(x), old(x))
+    x = torch.randn(5, 24)
+    wanted = torch.cat([old(x) for old in before], 1).detach()
+    torch.testing.assert_close(product(x), wanted)
+
+
+def test_without_release_nothing_changes():
+    modules = three()
+    Linear.of(*modules)
+    assert all(type(module) is nn.Linear for module in modules)
+
+
+def test_the_same_products_are_made_once():
+    modules = three()
+    product = Linear.of(*modules, release=True)
+    assert Linear.of(*modules) is product
+    for others in (modules[:1], modules[:2], modules[1:], modules[::-1]):
+        other = Linear.of(*others, release=True)
+        assert other is not product
+        x = torch.randn(2, 24)
+        torch.testing.assert_close(other(x), torch.cat([m(x) for m in others], 1).detach())
+    assert Linear.of(*modules) is product
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: model.double(),
+        lambda model: model.state_dict(),
+        lambda model: model.load_state_dict(model.state_dict()),
+        lambda model: copy.deepcopy(model),
+        lambda model: torch.save(model, io.BytesIO()),
+    ],
+    ids=["convert", "save", "load", "copy", "pickle"],
+)
+def test_saving_moving_and_copying_put_weights_back(use):
+    model = nn.Sequential(*three())
+    wanted = copy.deepcopy(model).state_dict()
+    Linear.of(*model, release=True)
+    use(model)
+    assert all(type(module) is nn.Linear for module in model)
+    found = model.state_dict()
+    assert list(found) == list(wanted)
+    assert all(torch.equal(found[name].float(), wanted[name]) for name in wanted)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_loaded_weights_are_those_of_the_next_product():
+    modules = three()
+    Linear.of(*modules, release=True)
+    modules[0].load_state_dict({"weight": torch.ones(16, 24), "bias": torch.zeros(16)})
+    product = Linear.of(*modules, release=True)
+    assert torch.equal(product.unpacked()[:16], torch.ones(16, 24))
+
+
+def test_a_tied_weight_stays_with_the_other_module():
+    embedding, projection = nn.Embedding(16, 24), nn.Linear(24, 16, bias=False)
+    projection.weight = embedding.weight
+    Linear.of(projection, release=True)
+    assert torch.equal(embedding.weight, projection.weight)
+    assert not embedding.weight.isnan().any()
+
+
+class Decoder(nn.Module):
+    def __init__(self, words=70, width=24, tied=True, **settings):
+        super().__init__()
+        torch.manual_seed(4)
+        self.embed_tokens = nn.Embedding(words, width, padding_idx=1, **settings)
+        self.output_projection = nn.Linear(width, words, bias=False)
+        if tied:
+            self.output_projection.weight = self.embed_tokens.weight
+
+
+needs_rows = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "data_ptr"), reason="this torch tells no place of packed weights"
+)
+
+
+@needs_rows
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tied_embeddings_are_looked_up_in_the_packed_projection(dtype):
+    if not linear._can_prepack(torch.zeros(1, 1, dtype=dtype)):
+        pytest.skip(f"this processor packs no {dtype}")
+    decoder = Decoder().to(dtype)
+    before = copy.deepcopy(decoder)
+    product = vocabulary_product(decoder, release=True)
+    assert isinstance(decoder.embed_tokens, PackedEmbedding)
+    assert isinstance(decoder.output_projection, PackedLinear)
+    assert decoder.embed_tokens.padding_idx == 1 and len(list(decoder.parameters())) == 1
+    ids = torch.randint(70, (3, 5))
+    assert torch.equal(decoder.embed_tokens(ids), before.embed_tokens(ids))
+    assert torch.equal(decoder.embed_tokens.weight, before.embed_tokens.weight)
+    x = torch.randn(4, 24).to(dtype)
+    torch.testing.assert_close(product(x), before.output_projection(x).detach())
+    assert vocabulary_product(decoder, release=True) is product
+
+
+@needs_rows
+def test_tied_embeddings_are_tied_when_they_come_back():
+    decoder = Decoder()
+    wanted = copy.deepcopy(decoder.state_dict())
+    vocabulary_product(decoder, release=True)
+    found = decoder.state_dict()
+    assert decoder.embed_tokens.weight is decoder.output_projection.weight
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_an_untied_projection_is_freed_alone():
+    decoder = Decoder(tied=False)
+    wanted = decoder.output_projection.weight.detach().clone()
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert isinstance(decoder.output_projection, PackedLinear)
+    assert torch.equal(decoder.output_projection.weight, wanted)
+
+
+@pytest.mark.parametrize("why", ["rows are not found", "a chain", "small"])
+def test_a_tied_vocabulary_stays(why, monkeypatch):
+    decoder = Decoder()
+    if why == "rows are not found":
+        monkeypatch.setattr(PackedRows, "find", lambda packed, weight: None)
+    elif why == "a chain":
+        decoder.chain = nn.Identity()
+    else:
+        monkeypatch.setattr(vocabulary, "LARGE", 70 * 24 + 1)
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert type(decoder.output_projection) is nn.Linear
+
+
+def test_embeddings_that_look_ups_change_stay():
+    decoder = Decoder(max_norm=1.0)
+    vocabulary_product(decoder, release=True)
+    assert type(decoder.embed_tokens) is nn.Embedding
+    assert type(decoder.output_projection) is nn.Linear
+
+
+def test_other_classes_are_left_alone():
+    class Masked(nn.Linear):
+        pass
+
+    modules = [Masked(24, 8), nn.Linear(24, 8)]
+    Linear.of(*modules, release=True)
+    assert [type(module) for module in modules] == [Masked, nn.Linear]
+
+
+def test_small_fp32_products_keep_their_weight(monkeypatch):
+    monkeypatch.setattr(linear, "SMALL", 24 * 16 + 1)
+    small, large = nn.Linear(24, 16), nn.Linear(24, 17)
+    assert Linear.of(small, release=True).weight is not None and type(small) is nn.Linear
+    assert Linear.of(large, release=True).weight is None and type(large) is PackedLinear
+
+
+@pytest.mark.parametrize("case", cases())
+def test_released_models_decode_as_before_in_both_engines(case):
+    """fairseq's attention reads weights past ``forward``; it must find them."""
+    models = [copy.deepcopy(toys(case).verifier())]
+    size = sum(p.numel() for p in models[0].parameters())
+    sample, args = make_sample(sentences(12, seed=77)), flags(max_len_b=20)
+    wanted = tokens(stock(models, sample, args))
+    assert_diverse(wanted)
+    traced = Overrides(keep_trace=True)
+    generator = make_generator(case, args, models, release=True, overrides=traced)
+    found = decode(generator, sample)
+    assert tokens(found) == wanted
+    for facts in (part for hypothesis in found for part in [hypothesis, *hypothesis["history"]]):
+        tensors = [value for value in facts.values() if torch.is_tensor(value)]
+        assert tensors and not any(tensor.is_inference() for tensor in tensors)
+    kept = [n for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]
+    packed = [m for m in models[0].modules() if isinstance(m, PackedModule)]
+    assert not kept and len(packed) >= 2 * 6 + 2 * 10
+    if hasattr(torch.ops.mkldnn, "data_ptr"):
+        assert [type(m) for m in packed].count(PackedEmbedding) == 1
+    assert sum(p.numel() for p in models[0].parameters()) == size
+    assert tokens(stock(models, sample, args)) == wanted
+    generator.refresh()
+    assert tokens(decode(generator, sample)) == wanted
+    again = make_generator(case, args, models, release=True)
+    assert tokens(decode(again, sample)) == wanted

@@ -1,0 +1,336 @@
+"""Scores on demand against slow versions that compute every log-probability."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_specdec.acceptance import ExactRule, TopBetaRule
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.scores import LogitScores
+from fairseq_specdec.engine.scores import Edits
+
+ROWS, WIDTH, WORDS = 3, 4, 9
+MINUS_INFINITY = float("-inf")
+
+unhurried = settings(deadline=None)
+
+
+def random_logits(seed, ties=False, dtype=torch.float32):
+    """[B, W, V]; with ties most entries have several best tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(ROWS, WIDTH, WORDS, generator=generator)
+    if ties:
+        logits = logits.clamp(-1, 1).round()
+    return logits.to(dtype)
+
+
+def random_edits(seed, forced=True):
+    """Every constraint at once; -1 in ``listed`` and ``forced`` is nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (ROWS, WIDTH)
+    listed = torch.randint(-4, WORDS, (*shape, 5), generator=generator).clamp(min=-1)
+    ahead = torch.randint(-8, WORDS, shape, generator=generator).clamp(min=-1)
+    return Edits(
+        everywhere=((1, MINUS_INFINITY), (0, -2.5), (3, 0.75)),
+        token=2,
+        banned=torch.rand(shape, generator=generator) < 0.4,
+        listed=listed,
+        forced=ahead if forced else None,
+    )
+
+
+def slow_dense(logits, edits=None):
+    """Nested lists of log-probabilities, one after the other, in double precision."""
+    found = []
+    for row in range(logits.size(0)):
+        found.append([])
+        for entry in range(logits.size(1)):
+            scores = logits[row, entry].double().tolist()
+            largest = max(scores)
+            total = largest + math.log(sum(math.exp(score - largest) for score in scores))
+            scores = [score - total for score in scores]
+            found[-1].append(scores if edits is None else slow_edit(scores, edits, row, entry))
+    return found
+
+
+def slow_edit(scores, edits, row, entry):
+    """In stock's order; constraints do not renormalise."""
+    for token, delta in edits.everywhere:
+        scores[token] += delta
+    if edits.banned is not None and bool(edits.banned[row, entry]):
+        scores[edits.token] = MINUS_INFINITY
+    for token in [] if edits.listed is None else edits.listed[row, entry].tolist():
+        if token >= 0:
+            scores[token] = MINUS_INFINITY
+    forced = -1 if edits.forced is None else int(edits.forced[row, entry])
+    if forced >= 0:
+        scores = [score if t == forced else MINUS_INFINITY for t, score in enumerate(scores)]
+    return scores
+
+
+def near(found, expected):
+    assert found.dtype == torch.float32
+    expected = torch.tensor(expected)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0, equal_nan=True)
+
+
+def chosen(scores):
+    """Float [B, W], the log-probabilities of the best tokens."""
+    return scores.of(scores.best())
+
+
+def edited(seed, **more):
+    """(scores with constraints, the slow version's log-probabilities)."""
+    logits, edits = random_logits(seed, **more), random_edits(seed)
+    expected = slow_dense(logits, edits)
+    scores = LogitScores(logits)
+    scores.edit(edits)
+    return scores, expected
+
+
+seeds = st.integers(0, 10**6)
+formats = st.sampled_from([torch.float32, torch.float16])
+
+
+@unhurried
+@given(seeds, formats)
+def test_dense_is_every_log_probability(seed, dtype):
+    scores, expected = edited(seed, dtype=dtype)
+    near(scores.dense(), expected)
+    plain = random_logits(seed, dtype=dtype)
+    near(LogitScores(plain.clone()).dense(), slow_dense(plain))
+
+
+@unhurried
+@given(seeds)
+def test_each_constraint_alone(seed):
+    edits, logits = random_edits(seed), random_logits(seed)
+    for only in (
+        Edits(everywhere=edits.everywhere),
+        Edits(token=2, banned=edits.banned),
+        Edits(listed=edits.listed),
+        Edits(forced=edits.forced),
+    ):
+        scores = LogitScores(logits.clone())
+        scores.edit(only)
+        near(scores.dense(), slow_dense(logits, only))
+        near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
+
+
+def test_a_list_that_bans_token_0_bans_it_beside_entries_that_ban_nothing():
+    logits = random_logits(3)
+    listed = torch.full((ROWS, WIDTH, 4), -1)
+    listed[1, 2] = torch.tensor([-1, 0, 0, 5])
+    scores = LogitScores(logits.clone())
+    scores.edit(Edits(listed=listed))
+    banned = torch.isinf(scores.dense()).nonzero().tolist()
+    assert banned == [[1, 2, 0], [1, 2, 5]]
+
+
+@unhurried
+@given(seeds, formats, st.integers(0, WIDTH))
+def test_of_looks_up_tokens_of_the_first_entries(seed, dtype, width):
+    scores, expected = edited(seed, dtype=dtype)
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
+    wanted = [[expected[r][w][tokens[r, w]] for w in range(width)] for r in range(ROWS)]
+    near(scores.of(tokens), wanted)
+
+
+def test_more_entries_may_be_asked_later():
+    scores, expected = edited(5)
+    first = torch.full((ROWS, 1), 4)
+    near(scores.of(first), [[row[0][4]] for row in expected])
+    everything = torch.full((ROWS, WIDTH), 4)
+    near(scores.of(everything), [[entry[4] for entry in row] for row in expected])
+    near(scores.of(first), [[row[0][4]] for row in expected])
+    near(scores.dense(), expected)
+
+
+@unhurried
+@given(seeds, formats, st.integers(0, WIDTH))
+def test_a_gap_is_the_distance_to_the_best_token(seed, dtype, width):
+    scores, expected = edited(seed, dtype=dtype)
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
+    gap = scores.gap(tokens)
+    assert gap.shape == tokens.shape and gap.dtype == torch.float32
+    for row in range(ROWS):
+        for entry in range(width):
+            best, own = max(expected[row][entry]), expected[row][entry][tokens[row, entry]]
+            if own == MINUS_INFINITY:  # no number where the best one is impossible too
+                assert not math.isfinite(gap[row, entry])
+            else:
+                assert abs(float(gap[row, entry]) - (best - own)) < 1e-5
+
+
+@unhurried
+@given(seeds, formats)
+def test_best_is_the_likeliest_token(seed, dtype):
+    scores, expected = edited(seed, dtype=dtype)
+    near(chosen(scores), [[max(entry) for entry in row] for row in expected])
+    forced, best = random_edits(seed).forced, scores.best()
+    assert best.dtype == torch.long and best.shape == (ROWS, WIDTH)
+    # Likely or not, possible or not.
+    assert torch.equal(best[forced >= 0], forced[forced >= 0])
+
+
+@unhurried
+@given(seeds, formats)
+def test_equal_tokens_rank_as_in_topk(seed, dtype):
+    logits = random_logits(seed, ties=True, dtype=dtype)
+    expected = logits.float().topk(2, dim=-1).indices[..., 0]
+    scores = LogitScores(logits)
+    assert torch.equal(scores.best(), expected)
+    near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits)])
+
+
+def test_one_entry_with_a_tie_and_one_without_a_number():
+    """As many maxima as entries, and yet none of both has exactly one."""
+    log_probs = random_logits(7)[:1, :3].log_softmax(-1)
+    log_probs[0, 0, 4] = log_probs[0, 0, 6] = 0.0
+    log_probs[0, 2, 5] = math.nan
+    expected = log_probs.topk(2, dim=-1).indices[..., 0]
+    scores = LogitScores(log_probs.clone(), normalised=True)
+    assert torch.equal(scores.best(), expected)
+    assert scores.best()[0, 0] in (4, 6) and scores.best()[0, 2] == 5
+    assert torch.isnan(chosen(scores)).tolist() == [[False, False, True]]
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_no_number_says_so(wrong):
+    """A model that computed NaN, or infinity: no token of the entry has a log-probability."""
+    logits = random_logits(1)
+    logits[1, 2, 5] = wrong
+    scores = LogitScores(logits)
+    scores.edit(random_edits(1, forced=False)._replace(listed=None))
+    broken = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
+    broken[1, 2] = True
+    assert scores.best()[1, 2] == 5
+    assert torch.equal(torch.isnan(chosen(scores)), broken)
+    tokens = torch.full((ROWS, WIDTH), 5)
+    assert torch.equal(torch.isnan(scores.of(tokens)), broken)
+    assert torch.isnan(scores.dense()[1, 2, 5])
+    assert not bool(torch.isnan(scores.dense()[~broken]).any())
+
+
+def test_where_every_token_is_banned_nothing_is_possible():
+    listed = torch.full((ROWS, WIDTH, WORDS), -1)
+    listed[0, 1] = torch.arange(WORDS)
+    scores = LogitScores(random_logits(2))
+    scores.edit(Edits(listed=listed))
+    impossible = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
+    impossible[0, 1] = True
+    assert torch.equal(chosen(scores) == MINUS_INFINITY, impossible)
+    assert torch.equal((scores.dense() == MINUS_INFINITY).all(2), impossible)
+    near_best = scores.gap(torch.zeros(ROWS, WIDTH, dtype=torch.long))
+    assert torch.equal(~torch.isfinite(near_best), impossible)
+
+
+def test_a_forced_token_that_is_banned_is_chosen_and_impossible():
+    listed = torch.full((ROWS, WIDTH, 1), 6)
+    scores = LogitScores(random_logits(2))
+    scores.edit(Edits(listed=listed, forced=torch.full((ROWS, WIDTH), 6)))
+    assert scores.best().unique().tolist() == [6]
+    assert bool((chosen(scores) == MINUS_INFINITY).all())
+    assert bool((scores.dense() == MINUS_INFINITY).all())
+
+
+@unhurried
+@given(seeds, st.integers(1, WORDS + 1), st.integers(0, WIDTH), st.booleans())
+def test_among_best_counts_likelier_tokens(seed, count, width, ties):
+    logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)
+    scores = LogitScores(logits.clone())
+    scores.edit(edits)
+    # Ranked as edited logits: a subtraction could make two of them equal.
+    ranks = LogitScores(logits.clone(), normalised=True)
+    ranks.edit(edits)
+    dense = ranks.dense().tolist()
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, width), generator=generator)
+    asked = torch.rand(tokens.shape, generator=generator) < 0.7
+    expected = [
+        [
+            bool(asked[r, w]) and sum(s > dense[r][w][tokens[r, w]] for s in dense[r][w]) < count
+            for w in range(width)
+        ]
+        for r in range(ROWS)
+    ]
+    kept = asked.clone()
+    assert scores.among_best(tokens, count, asked).tolist() == expected
+    assert torch.equal(asked, kept)
+
+
+@unhurried
+@given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))
+def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
+    """It asks for ranks, which constraints change: the same as over log-probabilities."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, WIDTH - 1), generator=generator)
+    forced = random_edits(seed).forced[:, : WIDTH - 1]
+    right = torch.rand(tokens.shape, generator=generator) < 0.7
+    tokens = torch.where((forced >= 0) & right, forced, tokens)
+    draft = DraftTree(tokens, torch.full((ROWS,), WIDTH - 1))
+    for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
+        scores, _ = edited(seed)
+        again, _ = edited(seed)
+        plain = LogitScores(again.dense(), normalised=True)
+        # A forced token without a chance is chosen, where dense scores have no best one.
+        if bool((chosen(again) == MINUS_INFINITY).any()):
+            continue
+        ours, theirs = rule.accept(draft, scores), rule.accept(draft, plain)
+        assert ours.counts.tolist() == theirs.counts.tolist()
+        assert ours.next_token.tolist() == theirs.next_token.tolist()
+
+
+@unhurried
+@given(seeds, formats, st.integers(1, WORDS + 2))
+def test_topk_is_the_best_in_falling_order(seed, dtype, count):
+    scores, expected = edited(seed, dtype=dtype)
+    values, tokens = scores.topk(count)
+    assert values.shape == tokens.shape == (ROWS, WIDTH, min(count, WORDS))
+    ranked = [[sorted(entry, reverse=True)[:count] for entry in row] for row in expected]
+    near(values, ranked)
+    found = tokens.tolist()
+    assert all(len(set(entry)) == len(entry) for row in found for entry in row)
+    own = [[[expected[r][w][t] for t in found[r][w]] for w in range(WIDTH)] for r in range(ROWS)]
+    near(values, own)
+
+
+@unhurried
+@given(seeds, st.integers(1, 4), formats)
+def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
+    each = [random_logits(seed + i, dtype=dtype) for i in range(size)]
+    parts = [torch.tensor(slow_dense(logits)).double().exp() for logits in each]
+    mean = (sum(parts) / size).log()
+    edits = random_edits(seed)
+    expected = [
+        [slow_edit(mean[r, w].tolist(), edits, r, w) for w in range(WIDTH)] for r in range(ROWS)
+    ]
+    scores = LogitScores.of_ensemble([logits.clone() for logits in each])
+    near(scores.dense(), mean.float().tolist())
+    scores.edit(edits)
+    near(scores.dense(), expected)
+    near(chosen(scores), [[max(entry) for entry in row] for row in expected])
+
+
+def test_log_probabilities_are_taken_as_they_are():
+    log_probs = random_logits(4) - 5  # they need not sum to one
+    scores = LogitScores(log_probs.clone(), normalised=True)
+    assert torch.equal(scores.dense(), log_probs)
+    assert torch.equal(chosen(scores), log_probs.amax(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_models_output_stays_as_it_is(dtype):
+    logits = random_logits(6, dtype=dtype)
+    kept = logits.clone()
+    scores = LogitScores(logits)
+    scores.edit(random_edits(6))
+    assert torch.equal(logits, kept)
+    single = LogitScores(logits.float())
+    single.edit(random_edits(6))
+    assert torch.equal(scores.dense(), single.dense()), "rounds nothing more"

@@ -1,0 +1,109 @@
+"""Threads share a ``SpeculativeTranslator``; with a seed they take turns."""
+
+import threading
+
+import pytest
+from toy_pair import text_of
+from toy_translation import sentences
+
+from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.hub import SpeculativeTranslator
+
+TEXTS = [text_of(line) for line in sentences(16, seed=9)]
+
+
+def load(pair, strategy, **flags):
+    if strategy in ("gad", "gad++"):
+        flags["drafter"] = pair / "drafter.pt"
+    return SpeculativeTranslator.from_pretrained(
+        pair / "verifier.pt", strategy=strategy, device="cpu", **flags
+    )
+
+
+def together(count, work):
+    """Run ``work(number)`` in threads.
+
+    Raises:
+        Exception: the first that one of them raised.
+    """
+    errors = []
+
+    def run(number):
+        try:
+            work(number)
+        except Exception as error:  # a thread's errors reach nobody else
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "gad", "gad++", "iad"])
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize("count", [2, 4])
+def test_threads_share_a_translator(pair, count, seed, strategy):
+    # Whole drafts: a budget depends on the sentences that share a batch, and so do the iterations.
+    whole = {"draft_budget": 0} if strategy in ("gad", "iad") else {}
+    shared = load(pair, strategy, batch_size=5, seed=seed, **whole)
+    expected = [result._replace(score=0.0) for result in shared.translate(TEXTS)]
+    once, offsets = shared.stats.iterations, [3, 11, 0, 14][:count]
+
+    def work(number):
+        offset = offsets[number]
+        for _ in range(2):
+            found = shared.translate(TEXTS[offset:] + TEXTS[:offset])
+            same = [result._replace(score=0.0) for result in found]
+            assert same == expected[offset:] + expected[:offset]
+            text = "".join(shared.translate_stream(TEXTS[offset]))
+            assert text == " ".join(expected[offset].tokens)
+
+    together(count, work)
+    streamed = sum(expected[offset].iterations for offset in offsets)
+    assert shared.stats.iterations == once + 2 * (count * once + streamed)
+    assert shared.stats.sentences == len(TEXTS) + 2 * count * (len(TEXTS) + 1)
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
+    """One thread stops in the middle of a batch: another waits for it, or does not."""
+    shared = load(pair, "gad", seed=seed)
+    halfway, go_on, found = threading.Event(), threading.Event(), {}
+    iterate = Batch.iterate
+
+    def stop_once(batch):
+        iterate(batch)
+        if threading.current_thread().name == "first" and not halfway.is_set():
+            halfway.set()
+            assert go_on.wait(60)
+
+    def work():
+        found[threading.current_thread().name] = [r.text for r in shared.translate(TEXTS[:4])]
+
+    monkeypatch.setattr(Batch, "iterate", stop_once)
+    first, second = (threading.Thread(target=work, name=name) for name in ("first", "second"))
+    first.start()
+    try:
+        assert halfway.wait(60)
+        second.start()
+        second.join(60 if seed is None else 0.3)
+        assert list(found) == (["second"] if seed is None else [])
+    finally:
+        go_on.set()
+        first.join()
+    second.join()
+    assert found["first"] == found["second"] == [r.text for r in shared.translate(TEXTS[:4])]
+
+
+def test_threads_that_sample_repeat_themselves_with_a_seed(pair):
+    seeded = load(pair, "greedy", seed=4, sampling=True, temperature=2.0)
+    expected = [result.text for result in seeded.translate(TEXTS)]
+
+    def work(number):
+        assert [result.text for result in seeded.translate(TEXTS)] == expected
+
+    together(3, work)

@@ -1,0 +1,89 @@
+"""Which modules of a package import which, read from their source (pure functions).
+
+Imports count wherever they stand: in functions and under ``TYPE_CHECKING`` too.
+"""
+
+import ast
+from collections import defaultdict
+
+
+def modules_of(root):
+    """The modules of the package in folder ``root``: name to file, ``a/__init__.py`` as ``a``."""
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _imported(tree, package):
+    """Full names that a module's import statements bind; ``package`` resolves relative ones."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1]
+            parts = (base if node.level else []) + ([node.module] if node.module else [])
+            yield from (".".join([*parts, alias.name]) for alias in node.names)
+
+
+def _ancestors(name):
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+def arrows(modules):
+    """Each module's imports within the package, as a set of names.
+
+    Importing ``a.b.c`` runs ``a`` and ``a.b`` first, so they are imported too, but for those that
+    the importing module lies in itself: they are running already.
+    """
+    found = {}
+    for name, path in modules.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        targets = set(_imported(ast.parse(path.read_text(encoding="utf-8")), package))
+        run = {each for target in targets for each in _ancestors(target)}
+        # What a statement names itself counts, though the importer lies in it.
+        named = {each if each in modules else each.rpartition(".")[0] for each in targets}
+        found[name] = {
+            each
+            for each in (run - set(_ancestors(package))) | named
+            if each in modules and each != name
+        }
+    return found
+
+
+def between_packages(graph):
+    """The same for parts of the package: its folders, and the modules that lie in no folder."""
+
+    def part(name):
+        return ".".join(name.split(".")[:2])
+
+    found = defaultdict(set)
+    for name, targets in graph.items():
+        found[part(name)] |= {part(each) for each in targets} - {part(name)}
+    return dict(found)
+
+
+def cycles(graph):
+    """Sets of nodes that reach each other (Tarjan 1972), each sorted; empty without a cycle."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for target in sorted(graph.get(node, ())):
+            if target not in number:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], number[target])
+        if low[node] == number[node]:
+            at = stack.index(node)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(graph):
+        if node not in number:
+            visit(node)
+    return sorted(each for each in found if len(each) > 1)

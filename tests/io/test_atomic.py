@@ -1,0 +1,130 @@
+"""Disks that are full and folders that cannot be written: nothing half-written stays."""
+
+import errno
+import json
+import multiprocessing
+import os
+import re
+import sys
+
+import pytest
+
+from fairseq_specdec.io.atomic import replacing, write_bytes, write_json, write_text
+
+resource = pytest.importorskip("resource")
+
+LIMIT = 1 << 16
+
+
+def _write_too_much(folder, replace):
+    """In another process: no file may grow past LIMIT, as on a disk that fills up."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+    path = os.path.join(folder, "out")
+    if replace:
+        write_bytes(path, b"old")
+    try:
+        write_bytes(path, bytes(2 * LIMIT))
+    except OSError as error:
+        sys.exit(0 if error.errno in (errno.EFBIG, errno.ENOSPC) else 3)
+    sys.exit(4)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_full_disk_leaves_the_old_file_or_none(replace, tmp_path):
+    process = multiprocessing.get_context("fork").Process(
+        target=_write_too_much, args=(str(tmp_path), replace)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert [path.name for path in tmp_path.iterdir()] == (["out"] if replace else [])
+    if replace:
+        assert (tmp_path / "out").read_bytes() == b"old"
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="No space left"), replacing(tmp_path / "out", "wb") as stream:
+        stream.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_or_no_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "gone" / "out.json", tmp_path / "file" / "out.json"):
+        with pytest.raises(OSError, match=str(path)):
+            write_json(str(path), {})
+
+
+def test_a_folder_is_made_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "new" / "deeper" / "out.json"
+    write_json(path, {}, make_folder=True)
+    write_json(path, {"again": 1}, make_folder=True)
+    assert json.loads(path.read_text()) == {"again": 1}
+
+
+def test_until_it_is_whole_a_file_has_a_hidden_name_of_its_own(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("old")
+    with replacing(path) as one, replacing(path) as other:
+        one.write("one")
+        other.write("other")
+        one.flush()
+        assert path.read_text() == "old"
+        hidden = [each.name for each in tmp_path.iterdir() if each != path]
+        assert len(hidden) == 2 and all(re.match(r"\.out\.tmp-.*-\d+-\d+$", h) for h in hidden)
+    assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
+
+
+def test_both_the_file_and_its_folder_reach_the_disk(tmp_path, monkeypatch):
+    events, rename, fsync = [], os.replace, os.fsync
+
+    def synced(handle):
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *paths: events.append("rename") or rename(*paths))
+    write_bytes(tmp_path / "out", b"x")
+    assert events[0].startswith(".out.tmp-") and events[1:] == ["rename", tmp_path.name]
+
+
+def test_text_is_utf8_with_line_feeds_whatever_the_locale(tmp_path):
+    with replacing(tmp_path / "out") as stream:
+        stream.write("ü\r\n\n")
+    assert (tmp_path / "out").read_bytes() == "ü\r\n\n".encode()
+    write_text(tmp_path / "out", "ü\n")
+    assert (tmp_path / "out").read_bytes() == "ü\n".encode()
+
+
+def test_json_keeps_the_order_of_keys_and_refuses_what_is_no_number(tmp_path):
+    path = tmp_path / "out.json"
+    write_json(path, {"b": "ü", "a": [1]})
+    assert path.read_text(encoding="utf-8") == '{\n "b": "ü",\n "a": [\n  1\n ]\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text(encoding="utf-8"))["a"] == [1]
+    assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="drops root's rights")
+def test_a_read_only_folder_is_an_error_for_ordinary_users(tmp_path):
+    tmp_path.chmod(0o555)
+    process = multiprocessing.get_context("fork").Process(
+        target=_write_as_nobody, args=(str(tmp_path),)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def _write_as_nobody(folder):
+    os.chdir(folder)
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        write_bytes("out", b"x")
+    except PermissionError:
+        sys.exit(0)
+    sys.exit(4)

@@ -1,0 +1,81 @@
+"""Bars: shown where stderr is a terminal, quiet elsewhere, and never on stdout."""
+
+import logging
+import time
+
+import pytest
+from terminals import terminal_on_stderr
+
+from fairseq_specdec.bench import timing
+from fairseq_specdec.io import progress
+
+logger = logging.getLogger("test_progress")
+
+
+def count(total=40):
+    with progress.Counter(total, "line", logger, initial=10) as counter:
+        for _ in range(total - 10):
+            counter.add(1)
+
+
+def walk():
+    assert sum(progress.bar(range(40), "walking", unit="step")) == 780
+
+
+@pytest.mark.parametrize(
+    "work, said", [(count, ("40/40", " line")), (walk, ("walking: 100%", "40/40", " step"))]
+)
+def test_on_a_terminal_a_bar_is_shown(work, said, capfd):
+    with terminal_on_stderr() as shown:
+        work()
+    assert "\r" in shown.text and all(part in shown.text for part in said), shown.text
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("work", [count, walk])
+def test_into_a_pipe_nothing_is_said(work, capfd):
+    work()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_terminal_a_counter_logs_a_line_a_minute(monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with caplog.at_level("INFO"), progress.Counter(100, "line", logger, initial=20) as counter:
+        for _ in range(8):
+            now[0] += 25.0
+            counter.add(10)
+    assert caplog.messages == ["30 of 80 lines, 0.4 per second", "60 of 80 lines, 0.4 per second"]
+
+
+def test_log_records_are_written_above_a_bar():
+    with terminal_on_stderr() as shown:
+        root = logging.getLogger()
+        root.addHandler(logging.StreamHandler(shown.stream))
+        with progress.logs_above():
+            for number in progress.bar(range(3), "walking"):
+                root.warning("record %d", number)
+    # Each record begins where the bar was erased.
+    for number in range(3):
+        assert f"\rrecord {number}\r\n" in shown.text.replace(" ", "").replace(
+            f"record{number}", f"record {number}"
+        )
+
+
+class Idle:
+    """A system that does nothing."""
+
+    sampled = False
+
+    def decode(self, sample, batch, seed):
+        pass
+
+    def reset(self):
+        pass
+
+
+@pytest.mark.parametrize("title", ["batch 1", None])
+def test_a_benchmark_counts_warm_up_and_all_passes(title):
+    with terminal_on_stderr() as shown:
+        timing.run_paired([Idle(), Idle()], [{}] * 5, warm_up=2, repeats=3, title=title)
+    assert "17/17" in shown.text and ("batch 1: 100%" in shown.text) == (title is not None)

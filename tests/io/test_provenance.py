@@ -1,0 +1,122 @@
+"""What is said of a result's origin: commits, versions, hashes, machine."""
+
+import datetime
+import hashlib
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+import torch
+
+import fairseq_specdec
+from fairseq_specdec.compat.user_dir import PACKAGE
+from fairseq_specdec.io import provenance
+
+
+@pytest.mark.parametrize("size", [0, 1, provenance.PIECE, 2 * provenance.PIECE + 7])
+def test_a_files_hash_is_that_of_all_its_bytes(size, tmp_path):
+    content = bytes(range(251)) * (size // 251 + 1)
+    (tmp_path / "file").write_bytes(content[:size])
+    assert provenance.sha256(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
+
+
+def test_a_digest_depends_on_values_and_not_on_the_order_of_keys():
+    one = provenance.digest_of({"a": 1, "b": [2, 3]})
+    assert one == provenance.digest_of({"b": [2, 3], "a": 1}) and len(one) == 64
+    assert one != provenance.digest_of({"a": 1, "b": [3, 2]})
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository of one commit with a tag; the function that runs git there."""
+
+    def git(*words):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *identity, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1\n")
+    git("add", "file")
+    git("commit", "-q", "-m", "first")
+    git("tag", "-a", "v1", "-m", "v1")
+    return tmp_path, git
+
+
+def test_a_commit_is_named_in_full_with_a_mark_for_changes(checkout):
+    folder, git = checkout
+    assert provenance.commit(str(folder)) == git("rev-parse", "HEAD")
+    (folder / "file").write_text("2\n")
+    assert provenance.commit(str(folder)) == git("rev-parse", "HEAD") + "-dirty"
+
+
+def test_no_commit_outside_a_checkout(checkout, tmp_path_factory, monkeypatch):
+    folder, _ = checkout
+    (folder / "site-packages").mkdir()
+    assert provenance.commit(str(folder / "site-packages")) == "unknown"  # another project's
+    broken = tmp_path_factory.mktemp("broken")
+    (broken / ".git").write_text("gitdir: /nowhere\n")
+    assert provenance.commit(str(broken)) == "unknown"
+    monkeypatch.setenv("PATH", str(broken))
+    assert provenance.commit(str(folder)) == "unknown"
+
+
+def test_the_checkout_is_the_one_that_holds_the_package():
+    assert provenance.CHECKOUT == os.path.dirname(PACKAGE)
+
+
+def test_versions_are_of_what_runs(monkeypatch):
+    found = provenance.versions(["torch", "fairseq_specdec", "no_such_package", "tqdm"])
+    assert found == {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "fairseq_specdec": fairseq_specdec.__version__,
+        "tqdm": metadata.version("tqdm"),
+    }
+    monkeypatch.setattr(torch, "__version__", "0.0.1")
+    assert provenance.versions(["torch"])["torch"] == "0.0.1"
+    monkeypatch.delitem(sys.modules, "torch")
+    assert provenance.versions(["torch"])["torch"] == metadata.version("torch")
+
+
+def test_an_origin_has_time_commit_and_versions():
+    found = provenance.origin(["torch"])
+    assert set(found) == {"time", "commit", "versions"} and set(found["versions"]) == {
+        "python",
+        "torch",
+    }
+    stamp = datetime.datetime.strptime(found["time"], "%Y-%m-%dT%H:%M:%SZ")
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    assert abs((now - stamp).total_seconds()) < 60
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", found["commit"])
+
+
+def test_a_command_can_be_pasted_into_a_shell():
+    words = ["specdec-bench", "a b", "x'y", "$HOME", "--beam", "5"]
+    assert shlex.split(provenance.command_line(words)) == words
+
+
+def test_the_machine_is_described():
+    assert provenance.cpu() and "\n" not in provenance.cpu()
+    assert 1 <= provenance.cores() <= os.cpu_count()
+    assert provenance.memory_bytes() > 1 << 28
+    load = provenance.load()
+    assert len(load) == 3 and all(each >= 0 for each in load)
+
+
+def test_a_system_that_tells_nothing_is_no_error(monkeypatch):
+    def refuse(*arguments):
+        raise OSError("not here")
+
+    monkeypatch.setattr(os, "getloadavg", refuse)
+    monkeypatch.setattr(os, "sysconf", refuse)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert provenance.load() is None and provenance.memory_bytes() == 0
+    assert provenance.cores() == os.cpu_count()
+    assert provenance.cpu() == (platform.processor() or platform.machine())

@@ -1,0 +1,42 @@
+"""A drafter without a loop around it: its batch, and what was accepted so far."""
+
+import torch
+from toy_translation import EOS, PAD, make_sample
+
+from fairseq_specdec.decoding.stats import Stopwatch
+from fairseq_specdec.drafting import Source
+from fairseq_specdec.engine.eager.transformer import TransformerSession
+from fairseq_specdec.engine.hypotheses import Hypotheses
+
+
+def hypotheses_of(outputs, columns=80):
+    """Hypotheses of accepted tokens: lists of token ids, without the start symbol."""
+    found = Hypotheses(len(outputs), columns, EOS, PAD, torch.zeros(0, dtype=torch.long))
+    for row, output in enumerate(outputs):
+        found.first[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
+    found.lengths_cpu = [len(output) for output in outputs]
+    found.lengths = torch.tensor(found.lengths_cpu, dtype=torch.long)
+    return found
+
+
+def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None):
+    """A session of a drafter over one batch; it follows ``verifier``, or its own model."""
+    drafter.prepare(drafter.model if verifier is None else verifier)
+    return drafter.open(Source(net_input, encoder_out or {}, max_len, Stopwatch()))
+
+
+def open_on(drafter, sources, max_len, **more):
+    """The same over sentences of the toy language."""
+    return open_drafter(drafter, make_sample(sources)["net_input"], max_len, **more)
+
+
+def keep_rejected_drafts(monkeypatch):
+    """The mutant: a Transformer's cache that never gets shorter."""
+    commit = TransformerSession.commit
+
+    def grow(self, lengths, lengths_cpu):
+        cache = self.layers.cache
+        longer = [max(old, new) for old, new in zip(cache.lengths_cpu, lengths_cpu)]
+        commit(self, torch.maximum(cache.lengths, lengths), longer)
+
+    monkeypatch.setattr(TransformerSession, "commit", grow)
