@@ -1,7 +1,7 @@
 """The matrix of Pythons, torches and fairseqs: ``nox`` runs the tests on each that is installed.
 
 ``nox -l`` lists the sessions. ``nox -s tests-3.8`` runs one; words after ``--`` go to pytest:
-``nox -s tests-3.8 -- tests/acceptance tests/verifier``. Each has an environment of its own in
+``nox -s tests-3.8 -- tests/acceptance tests/engine``. Each has an environment of its own in
 .nox, made by ``python -m venv`` and pip of its Python; ``nox -R`` uses the one that is there.
 """
 

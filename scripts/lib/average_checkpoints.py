@@ -17,9 +17,9 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
-from atomic import replacing
 from program import make_parser, reports
-from progress import bar
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 
@@ -193,7 +193,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.frozen is not None:
         put_back(state, options.frozen)
     shrink(state, options.half)
-    with replacing(options.output, "wb") as stream:
+    with replacing(options.output, "wb", make_folder=True) as stream:
         torch.save(state, stream)
     size = options.output.stat().st_size
     logger.info("%s: average of %d checkpoints, %d bytes", options.output, len(paths), size)

@@ -21,10 +21,10 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from atomic import replacing
 from program import make_parser, reports
 from recipe import read_table
 from sacrebleu.metrics import BLEU
+from specdec_io.atomic import replacing
 
 from fairseq_specdec.bench import report
 
@@ -254,7 +254,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from error
     text = render(lines, [judge(line, runs.get(line.set)) for line in lines])
-    with replacing(options.output) as stream:
+    with replacing(options.output, make_folder=True) as stream:
         stream.write("\n".join([text, "", *(f"- {note}" for note in options.note)]) + "\n")
     return 0
 

@@ -15,10 +15,10 @@ import urllib.parse
 import urllib.request
 from typing import List, NamedTuple, Optional, Sequence
 
-from atomic import replacing
 from program import make_parser, reports
-from progress import bar
 from recipe import read_table
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20
@@ -123,7 +123,7 @@ def check(source: Source, path: pathlib.Path) -> None:
         wanted, whose = note.read_text(encoding="ascii").strip(), f"the first fetch ({note})"
     else:
         found = digest(path, "sha256")
-        with replacing(note) as stream:
+        with replacing(note, make_folder=True) as stream:
             stream.write(found + "\n")
         logger.info("%s: no published checksum; %s noted in %s", path.name, found, note)
         return

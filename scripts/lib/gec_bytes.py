@@ -8,8 +8,9 @@ import pathlib
 import sys
 from typing import Optional, Sequence
 
-from atomic import replacing, write_lines
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from specdec_io.atomic import replacing
+from text_files import write_lines
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -17,7 +18,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     (name,) = sys.argv[1:] if arguments is None else arguments
     folder = pathlib.Path(name)
     numbers = {letter: number for number, letter in enumerate(bytes_to_unicode().values())}
-    with replacing(folder / "encoder.json") as stream:
+    with replacing(folder / "encoder.json", make_folder=True) as stream:
         json.dump(numbers, stream)
     write_lines(folder / "vocab.bpe", ["#version: bytes"])
     write_lines(folder / "dict.txt", [f"{number} 1" for number in numbers.values()])

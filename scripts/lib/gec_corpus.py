@@ -11,8 +11,8 @@ import pathlib
 import sys
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from atomic import write_lines
 from program import make_parser, reports
+from text_files import write_lines
 
 from fairseq_specdec.scoring import m2_file
 from fairseq_specdec.scoring.m2_file import Sentence, read_lines

@@ -13,10 +13,11 @@ import sys
 import tempfile
 from typing import Dict, List, Optional, Sequence
 
-from atomic import write_json, write_lines
 from gpt2_subwords import decode
 from program import make_parser, reports
 from recipe import System, read_table
+from specdec_io.atomic import write_json
+from text_files import write_lines
 
 from fairseq_specdec.scoring import cli
 
@@ -90,7 +91,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             gold = options.gold / f"{split_of[name]}.m2"
             found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
             scores[path.stem] = flat(found[path.stem])
-    write_json(options.json, scores)
+    write_json(options.json, scores, make_folder=True)
     return 0
 
 

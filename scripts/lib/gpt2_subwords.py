@@ -11,10 +11,10 @@ import pathlib
 import sys
 from typing import Any, Iterator, Optional, Sequence
 
-from atomic import read_lines, write_lines
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from program import make_parser, reports
-from progress import bar
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines, write_lines
 
 logger = logging.getLogger("gpt2_subwords")
 CHUNK = 200
@@ -61,7 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     def encoded() -> Iterator[str]:
         with multiprocessing.Pool(options.workers) as pool:
-            yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines))
+            yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines), unit="line")
 
     write_lines(options.output, encoded())
     logger.info("%s: %d lines", pathlib.Path(options.output).name, len(lines))

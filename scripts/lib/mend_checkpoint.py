@@ -10,7 +10,7 @@ import shutil
 import zipfile
 from typing import Optional
 
-from atomic import replacing
+from specdec_io.atomic import replacing
 
 LAST = "checkpoint_last.pt"
 

@@ -19,10 +19,10 @@ import string
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from atomic import replacing
 from program import make_parser, reports
+from specdec_io.atomic import replacing
 
-from fairseq_specdec.bench import provenance, report
+from fairseq_specdec.bench import machine, report
 from fairseq_specdec.bench.tables import section_title
 
 logger = logging.getLogger("paper_table")
@@ -171,7 +171,7 @@ class Measured:
                 continue
             for line in measured["rows"]:
                 if line["system"] == row.system:
-                    self.sources[row.set] = provenance.line(run["provenance"])
+                    self.sources[row.set] = machine.line(run["provenance"])
                     kind, _, section = key.partition(".")
                     if kind in PARTS:
                         return part_of(line, kind, section)
@@ -248,7 +248,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     notes = [f"- {note}" for note in options.note]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))
-    with replacing(options.output) as stream:
+    with replacing(options.output, make_folder=True) as stream:
         stream.write("\n\n".join(parts) + "\n")
     return 0
 

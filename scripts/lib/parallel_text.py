@@ -21,11 +21,11 @@ import zipfile
 import zlib
 from typing import IO, Callable, Iterator, List, Optional, Sequence, Tuple
 
-from atomic import replacing
 from fetch import Source, SourceError, read_sources
 from program import make_parser, reports
-from progress import bar
 from sacremoses import MosesPunctNormalizer
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
 
 logger = logging.getLogger("parallel_text")
 SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")
@@ -155,7 +155,9 @@ def write_split(
     first, second = (normaliser(suffix, training, romanian) for suffix in suffixes)
     kept = dropped = 0
     with bar(title=split, unit="pair") as shown, contextlib.ExitStack() as stack:
-        files = [stack.enter_context(replacing(out / f"{split}.{s}")) for s in suffixes]
+        files = [
+            stack.enter_context(replacing(out / f"{split}.{s}", make_folder=True)) for s in suffixes
+        ]
         for source in sources:
             for pair in pairs(source, archives):
                 shown.update()

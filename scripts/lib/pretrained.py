@@ -15,12 +15,12 @@ import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
-from atomic import replacing
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
 from fetch import CHUNK, SourceError, read_sources
 from program import make_parser, reports
-from progress import bar
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -121,7 +121,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
         )
         state = fit(load(options.checkpoint), own, wanted)
-        with replacing(options.output, "wb") as stream:
+        with replacing(options.output, "wb", make_folder=True) as stream:
             torch.save(state, stream)
     logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
     return 0

@@ -3,11 +3,15 @@
 import argparse
 import functools
 import logging
+import sys
 from typing import Callable, Optional, Sequence, Type
 
-from progress import log_to_stderr
-
 Main = Callable[[Optional[Sequence[str]]], int]
+
+
+def log_to_stderr() -> None:
+    """Send log records of level INFO and above to stderr."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
 def make_parser(description: Optional[str]) -> argparse.ArgumentParser:

@@ -10,10 +10,10 @@ import pathlib
 import sys
 from typing import List, Optional, Sequence, Tuple
 
-from atomic import read_lines, write_lines
 from fetch import Source, SourceError, read_sources
 from parallel_text import pairs
 from program import make_parser, reports
+from text_files import read_lines, write_lines
 
 logger = logging.getLogger("simplification_corpus")
 SPLITS = ("train", "valid", "test")

@@ -11,9 +11,10 @@ import pathlib
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-from atomic import read_lines, write_json
 from program import make_parser, reports
 from sacrebleu.metrics import BLEU
+from specdec_io.atomic import write_json
+from text_files import read_lines
 from translation_scores import Output, read_output
 
 from fairseq_specdec.scoring.sari import corpus_sari
@@ -72,7 +73,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for path in options.outputs:
         found[path.stem] = scores(read_output(path), sources, references)
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found)
+    write_json(options.json, found, make_folder=True)
     return 0
 
 

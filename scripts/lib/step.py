@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence
 
-import provenance
+import records
 from recipe import LIB, REPO, SCRIPTS, Recipe, StepError
 
 USER_DIR = str(REPO / "fairseq_specdec")
@@ -117,14 +117,14 @@ class Step:
         Raises:
             ValueError: an input is missing, or has changed since; with the remedy.
         """
-        done = provenance.check(record, list(map(str, inputs)), self.names)
+        done = records.check(record, list(map(str, inputs)), self.names)
         if done:
             self.log(f"done before: {record}")
         return done
 
     def record(self, path: pathlib.Path, inputs: Iterable[Any], *outputs: Any) -> None:
         """Write how these outputs came about, which marks the work as done."""
-        provenance.write(
+        records.write(
             path,
             step=self.name,
             commands=self.commands,

@@ -19,10 +19,11 @@ import tarfile
 from contextlib import ExitStack
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from atomic import read_lines, replacing
 from fetch import Source, SourceError, read_sources
 from program import make_parser, reports
-from progress import bar
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines
 
 logger = logging.getLogger("summary_corpus")
 SPLITS = ("train", "valid", "test")
@@ -122,7 +123,7 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
     empty = 0
     with bar(title=kind, total=len(wanted), unit="article") as shown, ExitStack() as stack:
         files = {
-            (split, side): stack.enter_context(replacing(out / f"{split}.{side}"))
+            (split, side): stack.enter_context(replacing(out / f"{split}.{side}", make_folder=True))
             for split in SPLITS
             for side in ("source", "target")
         }

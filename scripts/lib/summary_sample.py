@@ -16,10 +16,10 @@ import sys
 import sysconfig
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from atomic import write_lines
 from corpus import apt, descriptions
 from corpus.text import normalise
 from program import make_parser, reports
+from text_files import write_lines
 
 logger = logging.getLogger("summary_sample")
 SUITES = "bookworm"

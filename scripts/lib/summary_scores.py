@@ -14,10 +14,11 @@ import sys
 from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Sequence
 
-from atomic import read_lines, write_json
 from program import make_parser, reports
-from progress import bar
 from sacremoses import MosesDetokenizer
+from specdec_io.atomic import write_json
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines
 from translation_scores import Output, read_output
 
 logger = logging.getLogger("summary_scores")
@@ -115,7 +116,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
         found[path.stem]["rouge_variant"] = variant()
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found)
+    write_json(options.json, found, make_folder=True)
     return 0
 
 

@@ -4,9 +4,9 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-from atomic import read_lines, write_lines
-from progress import bar
 from sacremoses import MosesTokenizer
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines, write_lines
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     lines = read_lines(options.input)
 
     def tokenised():
-        for line in bar(lines, "tokenising"):
+        for line in bar(lines, "tokenising", unit="line"):
             yield tokenizer.tokenize(
                 line.strip(), aggressive_dash_splits=True, return_str=True, escape=True
             )

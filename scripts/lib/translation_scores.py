@@ -4,7 +4,7 @@
 - ``bleu_compound``: the same with every hyphenated word split on both sides, as in papers that
   follow Vaswani et al. 2017; text tokenised with aggressive dashes is split already.
 - ``sacrebleu``: detokenised output against the raw reference, with its signature.
-- ``bleu_to_greedy``: tokenised, against stock greedy output of the same set (004 Table 6).
+- ``bleu_to_greedy``: tokenised, against stock greedy output of the same set (Xia et al. Table 6).
 - ``comet``: of the model named by --comet; needs the package unbabel-comet.
 """
 
@@ -14,10 +14,11 @@ import pathlib
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from atomic import read_lines, write_json
 from program import make_parser, reports
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
+from specdec_io.atomic import write_json
+from text_files import read_lines
 
 from fairseq_specdec.bench.text import split_compounds
 
@@ -147,7 +148,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         greedy = read_output(beside) if beside in options.outputs else None
         found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found)
+    write_json(options.json, found, make_folder=True)
     return 0
 
 

@@ -12,7 +12,7 @@ import pathlib
 from typing import Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
-from atomic import write_lines
+from text_files import write_lines
 
 FACES = 100
 PHOTOS = (

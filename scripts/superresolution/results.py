@@ -8,7 +8,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-from atomic import replacing
+from specdec_io.atomic import replacing
 
 COLUMNS = ("regular", "approximate", "fine_tuned", "both")
 TITLES = {
@@ -127,7 +127,7 @@ def save_png(path: pathlib.Path, grid: Picture, captions: Sequence[str]) -> None
     pen = ImageDraw.Draw(image)
     for x, caption in enumerate(captions):
         pen.text((x * grid.shape[1] // len(captions), 1), caption, fill=0)
-    with replacing(path, "wb") as stream:
+    with replacing(path, "wb", make_folder=True) as stream:
         image.save(stream, format="PNG")
 
 
@@ -149,7 +149,7 @@ def main() -> None:
     results = {path.stem: read_decoded(path) for path in files}
     rows = table(results)
     for suffix, text in ((".json", json.dumps(rows, indent=1) + "\n"), (".md", as_markdown(rows))):
-        with replacing(args.table.with_suffix(suffix)) as stream:
+        with replacing(args.table.with_suffix(suffix), make_folder=True) as stream:
             stream.write(text)
     save_png(args.pictures, *side_by_side(results, args.shown))
     print(as_markdown(rows), end="")

@@ -15,8 +15,10 @@ import tarfile
 import zipfile
 from typing import List, Optional, Sequence
 
-from atomic import read_lines, replacing, write_lines
-from progress import bar, log_to_stderr
+from program import log_to_stderr
+from specdec_io.atomic import replacing
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines, write_lines
 
 from . import english
 from .apt import FetchError, PrivateApt, require_tools
@@ -142,7 +144,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     shown = bar(sentences, "making errors", unit="sentence")
     pairs = [(injector.inject(sentence), sentence) for sentence in shown]
     write_lines(options.out / "clean.en", sentences)
-    with replacing(options.out / "misspellings.txt") as stream:
+    with replacing(options.out / "misspellings.txt", make_folder=True) as stream:
         stream.write(dictionary)
     splits = split_edits(pairs, min(options.held, len(pairs) // 20))
     for name in SPLITS:

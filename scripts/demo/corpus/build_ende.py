@@ -12,8 +12,9 @@ import re
 import sys
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from atomic import read_lines, write_lines
-from progress import bar, log_to_stderr
+from program import log_to_stderr
+from specdec_io.progress import erased_bar as bar
+from text_files import read_lines, write_lines
 
 from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
 from .apt import FetchError, PrivateApt

@@ -12,8 +12,8 @@ import pathlib
 import sys
 from typing import Dict, List, Optional, Sequence
 
-from atomic import read_lines, write_lines
-from progress import log_to_stderr
+from program import log_to_stderr
+from text_files import read_lines, write_lines
 
 from .build_edit import VOCABULARY_SENTENCES
 from .english import is_clean

@@ -3,31 +3,19 @@
 The file is written last, so that its presence means that the step is done.
 """
 
-import datetime
-import hashlib
 import json
 import os
 import pathlib
 import platform
-import subprocess
-from importlib import metadata
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
-from atomic import replacing
+from specdec_io.atomic import write_json
+from specdec_io.provenance import cores, origin, sha256
 
 PACKAGES = (
     "fairseq", "ve-fairseq", "fairseq-fixed", "fairseq-specdec", "numpy", "rouge-score",
     "sacrebleu", "sacremoses", "subword-nmt", "torch",
 )  # fmt: skip
-
-
-def sha256(path: pathlib.Path) -> str:
-    """Hash of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def files(paths: Iterable[str]) -> List[pathlib.Path]:
@@ -52,27 +40,6 @@ def hashes(paths: Iterable[str], names: Sequence[Tuple[str, str]]) -> Dict[str, 
         shorten(str(path), names): {"sha256": sha256(path), "bytes": path.stat().st_size}
         for path in files(paths)
     }
-
-
-def versions() -> Dict[str, str]:
-    """Python and the installed packages that shape a result."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def commit(folder: str) -> Optional[str]:
-    """The git commit of a folder, with `-dirty` if it has changes; None without git."""
-    command = ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    except FileNotFoundError:
-        return None
-    return done.stdout.decode("ascii").strip() or None
 
 
 def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[Tuple[str, str]]) -> bool:
@@ -120,14 +87,10 @@ def write(
     record = {
         "step": step,
         "commands": [shorten(command, names) for command in commands],
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit(str(pathlib.Path(__file__).resolve().parent)),
-        "versions": versions(),
-        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()},
+        **origin(PACKAGES),
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": cores()},
         **notes,
         "inputs": hashes(inputs, names),
         "outputs": hashes(outputs, names),
     }
-    with replacing(path) as stream:
-        json.dump(record, stream, indent=2, ensure_ascii=False)
-        stream.write("\n")
+    write_json(path, record, make_folder=True)

@@ -1,0 +1,17 @@
+"""Text files of one sentence a line."""
+
+from typing import Iterable, List
+
+from specdec_io.atomic import PathLike, replacing
+
+
+def write_lines(path: PathLike, lines: Iterable[str]) -> None:
+    """Write one string a line, in UTF-8, whole or not at all; the folder is made if need be."""
+    with replacing(path, make_folder=True) as stream:
+        stream.writelines(line + "\n" for line in lines)
+
+
+def read_lines(path: PathLike) -> List[str]:
+    """Lines of a UTF-8 file without their ends; only a line feed ends a line."""
+    with open(path, encoding="utf-8", newline="\n") as stream:
+        return [line.rstrip("\n") for line in stream]
