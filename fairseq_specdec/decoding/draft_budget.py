@@ -30,7 +30,7 @@ class DraftBudget:
     """Says how many tokens a row may draft in the next iteration of one batch.
 
     On a processor, verification is free for a few rows only: with many live sentences, tokens that
-    are read in vain cost more time than the accepted ones save. And where drafts keep failing, it
+    are rejected cost more time than the accepted ones save. And where drafts keep failing, it
     is faster to draft seldom. Only what is decided by counts enters, never a measured time, so that
     a run can be repeated.
 
@@ -51,7 +51,7 @@ class DraftBudget:
         """Draft tokens that each of ``live`` rows may have now; None for any number.
 
         If each token is accepted with probability a after accepted ones, the j-th of a draft is
-        read in vain with probability 1 - a^j (the model behind equation 1 of Leviathan et al. 2023,
+        rejected with probability 1 - a^j (the model behind equation 1 of Leviathan et al. 2023,
         3.1, where a is alpha).
         """
         if self.paused > 0:

@@ -19,7 +19,7 @@ class DecodingOptions:
         len_penalty: ``--lenpen``.
         temperature: divides the verifier's logits, greater than 0.
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
-        spare_tokens: draft tokens of all rows that a verification may be expected to read in vain;
+        spare_tokens: expected rejected tokens of a verification, of all rows together, at most;
             None for no limit. Heeded only where it changes nothing but the time, as the next.
         pause_drafting: draft seldom where drafts keep failing.
         inference: nobody will train the models: compute in torch's inference mode.
