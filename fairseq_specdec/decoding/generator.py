@@ -201,7 +201,8 @@ class SpeculativeGenerator(SequenceGenerator):
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
         verifier = Verifier(models, options.temperature, drafter.read_layers, options.release)
-        drafter.prepare(verifier.models[0])
+        ready = drafter.prepare(verifier.models[0])
         adaptive = self.rule.draft_independent and drafter.adaptive
         search = GreedySearch(self.rule)
-        return Parts(verifier, drafter, search, self.policy, options, adaptive)
+        reads = bool(drafter.read_layers)
+        return Parts(verifier, ready, reads, search, self.policy, options, adaptive)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Drafter, Source
+from fairseq_specdec.drafting import ReadyDrafter, Source
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
@@ -34,6 +34,7 @@ class Parts(NamedTuple):
     Attributes:
         verifier: scores blocks.
         drafter: proposes them.
+        read_hidden_states: the drafter is given the verifier's hidden states.
         search: decides what enters the hypotheses.
         policy: decoding constraints.
         options: all other settings.
@@ -41,7 +42,8 @@ class Parts(NamedTuple):
     """
 
     verifier: Verifier
-    drafter: Drafter
+    drafter: ReadyDrafter
+    read_hidden_states: bool
     search: Search
     policy: LogitsPolicy
     options: DecodingOptions
@@ -129,7 +131,7 @@ class Batch:
             scores = self.session.score(tokens, layout)
             self._constrain(tree, scores)
             step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
-            if self.parts.drafter.read_layers:
+            if self.parts.read_hidden_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             facts = self._read_back(tree, scores, step)
         self._commit(facts, tree.passes, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from fairseq_specdec.engine.eager.transformer import TransformerSession, Transfo
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 
-from .base import Drafter, DraftOptions, DraftSession, Source, follow
+from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
@@ -37,31 +37,42 @@ class AutoregressiveDrafter(Drafter):
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
         self.options = options
-        self._weights: Optional[TransformerWeights] = None
 
-    def prepare(self, verifier: Any) -> None:
+    def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
         release = self.options.release
-        self._weights = TransformerWeights(self.model, "--drafter-path", release=release)
+        weights = TransformerWeights(self.model, "--drafter-path", release=release)
+        return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
+
+
+class ReadyAutoregressiveDrafter(NamedTuple):
+    """Drafts with a small model whose weights were read.
+
+    Attributes:
+        weights: of the small model.
+        options: how to draft.
+        own_encoder: run the small model's encoder; else attend to the verifier's encoder output.
+    """
+
+    weights: TransformerWeights
+    options: DraftOptions
+    own_encoder: bool
 
     def open(self, source: Source) -> DraftSession:
-        weights = self._weights
-        assert weights is not None, "prepare() comes first"
+        weights = self.weights
         # A source that the small model cannot place in its position table is left to the verifier.
         if source.net_input["src_tokens"].size(1) > weights.model.encoder.max_positions():
             return SilentSession()
-        encoder_out = self._encoder_out(weights, source)
+        encoder_out = source.encoder_out
+        if self.own_encoder:
+            with source.timer("drafter_encoder"):
+                encoder_out = weights.encode(source.net_input)
         # Drafting the token at a position takes the token before it as input.
         last = min(source.max_len, weights.decoder.max_positions())
         capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1
         with source.timer("drafter"):
             session = weights.open(encoder_out, last - 1, capacity)
         return AutoregressiveSession(session, self.options, last)
-
-    def _encoder_out(self, weights: TransformerWeights, source: Source) -> Dict[str, Any]:
-        """What the small model's decoder attends to."""
-        with source.timer("drafter_encoder"):
-            return weights.encode(source.net_input)
 
 
 class SilentSession(DraftSession):

@@ -98,8 +98,17 @@ class DraftSession:
         """The batch is over: its buffers may serve another."""
 
 
+class ReadyDrafter(Protocol):
+    """A drafter with the weights that it read. Batches of many threads share it; nothing of it
+    changes."""
+
+    def open(self, source: Source) -> DraftSession:
+        """Begin a batch."""
+
+
 class Drafter:
-    """Proposes tokens: weights and settings, which sessions of many threads share.
+    """Proposes tokens. A drafter holds its settings, and its model if it has one; its attributes
+    keep the values of its construction.
 
     Class attributes:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
@@ -110,15 +119,20 @@ class Drafter:
     read_layers: Sequence[int] = ()
     adaptive = True
 
-    def prepare(self, verifier: Any) -> None:
-        """Read the weights, once before the first batch and whenever they have changed.
+    def prepare(self, verifier: Any) -> ReadyDrafter:
+        """Read the weights: before the first batch, and when they have changed. Batches that were
+        opened before keep the weights that were read before.
 
         Args:
             verifier: the (first) verifier's model, whose device and number format a drafter takes.
+
+        Returns:
+            What opens batches; the drafter itself, unless it overrides ``prepare``.
         """
+        return self
 
     def open(self, source: Source) -> DraftSession:
-        """Begin a batch, with the weights read last."""
+        """Begin a batch; for drafters that do not override ``prepare``."""
         raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
 
 from .autoregressive import SilentSession
-from .base import Drafter, DraftOptions, DraftSession, Source, follow
+from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
 from .chain_search import ChainSearch
 from .state_products import StateProducts
 
@@ -49,15 +49,6 @@ def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[T
     return tokens.gather(1, order), kept.sum(1)
 
 
-class _Weights(NamedTuple):
-    """What a ``SpecDrafter`` computes with; ``encode`` or ``states`` is None."""
-
-    layers: DecoderWeights
-    encode: Optional[EncoderWeights]
-    states: Optional[StateProducts]
-    chain: Optional[ChainSearch]
-
-
 class NarBlockDrafter(Drafter):
     """Predicts k tokens at k [MASK] positions in parallel (Ge et al. 2022, equation 6 and section
     3.2.1; Xia et al. 2023, equations 5 to 7).
@@ -80,29 +71,49 @@ class NarBlockDrafter(Drafter):
         self.options = options
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.adaptive = not model.decoder.whole_blocks
-        self._weights: Optional[_Weights] = None
 
     @property
     def block_size(self) -> int:
         """k, most draft tokens of an iteration."""
         return self.options.block_size
 
-    def prepare(self, verifier: Any) -> None:
+    def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
         decoder, release = self.model.decoder, self.options.release
         reads = bool(self.read_layers)
-        self._weights = _Weights(
+        return ReadyNarBlockDrafter(
+            self.model,
+            self.options,
             DecoderWeights(decoder, "--drafter-path", release=release),
             None if reads else EncoderWeights(self.model.encoder, release),
             StateProducts(decoder, release) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain else None,
         )
 
+
+class ReadyNarBlockDrafter(NamedTuple):
+    """Drafts with a ``SpecDrafter`` whose weights were read.
+
+    Attributes:
+        model: the drafter's model, for its settings and embeddings.
+        options: how to draft.
+        layers: of its decoder.
+        encode: its encoder; None for an ``AttachedDrafter``.
+        states: its products of the verifier's hidden states; None for any but an
+            ``AttachedDrafter``.
+        chain: chooses among candidates of neighbouring masks; None without a chain head.
+    """
+
+    model: Any
+    options: DraftOptions
+    layers: DecoderWeights
+    encode: Optional[EncoderWeights]
+    states: Optional[StateProducts]
+    chain: Optional[ChainSearch]
+
     def open(self, source: Source) -> DraftSession:
-        weights = self._weights
-        assert weights is not None, "prepare() comes first"
         encoder_out = source.encoder_out
-        if weights.encode is not None:
+        if self.encode is not None:
             # A source that its encoder cannot place in a learned table is left to the verifier.
             encoder = self.model.encoder
             places = getattr(encoder, "embed_positions", None)
@@ -110,9 +121,9 @@ class NarBlockDrafter(Drafter):
             if most is not None and source.net_input["src_tokens"].size(1) > most:
                 return SilentSession()
             with source.timer("drafter_encoder"):
-                encoder_out = weights.encode(source.net_input)
+                encoder_out = self.encode(source.net_input)
         with source.timer("drafter"):
-            return NarBlockSession(self.model.decoder, self.options, weights, source, encoder_out)
+            return NarBlockSession(self, source, encoder_out)
 
 
 class _Columns(NamedTuple):
@@ -141,24 +152,18 @@ class NarBlockSession(DraftSession):
     """The drafter's cache for one batch, and hidden states that it has not read yet.
 
     Args:
-        decoder: the drafter's ``BlockDecoder``.
-        options: how to draft.
-        weights: of the drafter.
+        drafter: its weights and settings.
         source: the batch.
         encoder_out: what the drafter attends to.
     """
 
     def __init__(
-        self,
-        decoder: Any,
-        options: DraftOptions,
-        weights: _Weights,
-        source: Source,
-        encoder_out: Dict[str, Any],
+        self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: Dict[str, Any]
     ) -> None:
+        decoder, options = drafter.model.decoder, drafter.options
         self.decoder = decoder
         self.options = options
-        self.weights = weights
+        self.weights = drafter
         self.max_len = source.max_len
         self.dtype = decoder.layers[0].fc1.bias.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
@@ -166,7 +171,7 @@ class NarBlockSession(DraftSession):
         self.spent = False
         self.events: List[_Event] = []  # since the last draft
         masks = encoder_out["encoder_padding_mask"]
-        self.layers: DecoderSession = weights.layers.open(
+        self.layers: DecoderSession = drafter.layers.open(
             encoder_out["encoder_out"][0].to(self.dtype),
             masks[0] if len(masks) > 0 else None,
             min(self.max_len + 1, _FIRST_SLOTS) + 2 * options.block_size + 2,

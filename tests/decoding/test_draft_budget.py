@@ -1,5 +1,7 @@
 """Drafting less where it does not pay: the same output in other iterations."""
 
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from test_exactness import compare
@@ -151,7 +153,12 @@ class Recorder(Drafter):
         self.read_layers = drafter.read_layers
 
     def prepare(self, verifier):
-        self.drafter.prepare(verifier)
+        return ReadyRecorder(self.drafter.prepare(verifier), self.found)
+
+
+class ReadyRecorder(NamedTuple):
+    drafter: Any
+    found: Any
 
     def open(self, source):
         return RecordedSession(self.drafter.open(source), source, self.found)
