@@ -200,7 +200,7 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
-        verifier = Verifier(models, options.temperature, drafter.read_layers, options.release)
+        verifier = Verifier(models, options.temperature, drafter.read_layers, options.free_unpacked)
         ready = drafter.prepare(verifier.models[0])
         adaptive = self.rule.draft_independent and drafter.adaptive
         search = GreedySearch(self.rule)

@@ -23,7 +23,7 @@ class DecodingOptions:
             None for no limit. Heeded only where it changes nothing but the time, as the next.
         pause_drafting: draft seldom where drafts keep failing.
         inference: nobody will train the models: compute in torch's inference mode.
-        release: let the models free the weights that lie packed in the engine.
+        free_unpacked: free the models' weights that the engine has packed.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -38,7 +38,7 @@ class DecodingOptions:
     spare_tokens: Optional[int] = None
     pause_drafting: bool = False
     inference: bool = False
-    release: bool = False
+    free_unpacked: bool = False
     hidden: FrozenSet[int] = frozenset()
 
     def __post_init__(self) -> None:

@@ -40,8 +40,8 @@ class AutoregressiveDrafter(Drafter):
 
     def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
-        release = self.options.release
-        weights = TransformerWeights(self.model, "--drafter-path", release=release)
+        free_unpacked = self.options.free_unpacked
+        weights = TransformerWeights(self.model, "--drafter-path", free_unpacked=free_unpacked)
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
 
 

@@ -52,7 +52,7 @@ class DraftOptions:
             1, where 0 never stops.
         temperature: divides the logits.
         sampler: draws the tokens and tells their distributions; None drafts the likeliest ones.
-        release: let the model free the weights that lie packed here, as in ``Linear.of``.
+        free_unpacked: free the model's weights that were packed, as ``Linear.of``.
     """
 
     block_size: int
@@ -64,7 +64,7 @@ class DraftOptions:
     stop_below: float = 0.0
     temperature: float = 1.0
     sampler: Optional[Sampler] = None
-    release: bool = False
+    free_unpacked: bool = False
 
 
 class DraftSession:

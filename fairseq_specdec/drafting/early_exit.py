@@ -48,8 +48,8 @@ class EarlyExitDrafter(Drafter):
         self.options = options
 
     def prepare(self, verifier: Any) -> ReadyDrafter:
-        release = self.options.release
-        weights = TransformerWeights(_first_layers(verifier), "--path", release=release)
+        free_unpacked = self.options.free_unpacked
+        weights = TransformerWeights(_first_layers(verifier), "--path", free_unpacked=free_unpacked)
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
 
 

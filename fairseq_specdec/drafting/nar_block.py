@@ -79,14 +79,14 @@ class NarBlockDrafter(Drafter):
 
     def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
-        decoder, release = self.model.decoder, self.options.release
+        decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
         return ReadyNarBlockDrafter(
             self.model,
             self.options,
-            DecoderWeights(decoder, "--drafter-path", release=release),
-            None if reads else EncoderWeights(self.model.encoder, release),
-            StateProducts(decoder, release) if reads else None,
+            DecoderWeights(decoder, "--drafter-path", free_unpacked=free_unpacked),
+            None if reads else EncoderWeights(self.model.encoder, free_unpacked),
+            StateProducts(decoder, free_unpacked) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain else None,
         )
 

@@ -155,7 +155,7 @@ class SpeculativeTranslator:
                 *words,
                 args,
                 settings,
-                release=True,
+                free_unpacked=True,
                 overrides=Overrides(keep_trace=True),
             )
         except ValueError as error:

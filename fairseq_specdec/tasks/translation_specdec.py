@@ -135,7 +135,7 @@ class TranslationSpecDecTask(TranslationTask):
             settings,
             extra_gen_cls_kwargs,
             load=self._loader(settings.drafter_dtype, models[0]),
-            release=all(map(only_decodes, models)),
+            free_unpacked=all(map(only_decodes, models)),
             overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
         )
         if not self._collected:

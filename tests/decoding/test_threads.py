@@ -97,17 +97,17 @@ def test_threads_say_what_one_says(case, count, impatient):
     assert sum(times[name] for name in SECTIONS) <= shared.stats.total_seconds + 1e-6
 
 
-@pytest.mark.parametrize("release", [False, True], ids=["kept", "released"])
+@pytest.mark.parametrize("free_unpacked", [False, True], ids=["kept", "released"])
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps", "bild-early-exit"])
-def test_threads_share_packed_weights(case, release, impatient, monkeypatch):
+def test_threads_share_packed_weights(case, free_unpacked, impatient, monkeypatch):
     monkeypatch.setattr(linear, "DIRECT", 0)
-    if release:
+    if free_unpacked:
         monkeypatch.setattr(linear, "SMALL", 0)
         monkeypatch.setattr(vocabulary, "LARGE", 0)
     batches = samples()
     expected = [tokens(stock([toys(case).verifier()], sample, flags())) for sample in batches]
     models = [copy.deepcopy(toys(case).verifier())]
-    shared = make_generator(case, models=models, release=release)
+    shared = make_generator(case, models=models, free_unpacked=free_unpacked)
 
     def work(number):
         for i, sample in enumerate(batches):

@@ -32,7 +32,7 @@ class Setup(NamedTuple):
         eos: token id that ends an output and stands in front of it.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        release: let the drafter's model free weights that lie packed elsewhere.
+        free_unpacked: free the weights of the drafter's model that the engine has packed.
     """
 
     settings: Any
@@ -43,7 +43,7 @@ class Setup(NamedTuple):
     eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
-    release: bool = False
+    free_unpacked: bool = False
 
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""
@@ -53,7 +53,7 @@ class Setup(NamedTuple):
             self.eos,
             temperature=self.temperature,
             sampler=self.sampler,
-            release=self.release,
+            free_unpacked=self.free_unpacked,
             **more,
         )
 

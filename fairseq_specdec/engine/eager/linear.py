@@ -85,13 +85,13 @@ class Linear:
                 self.weight = None  # no product needs it
 
     @classmethod
-    def of(cls, *modules: nn.Module, release: bool = False) -> Linear:
+    def of(cls, *modules: nn.Module, free_unpacked: bool = False) -> Linear:
         """One product for several nn.Linear of the same input, outputs side by side.
 
         Args:
             modules: read now.
-            release: let go of their weights where the packed ones do for everything; whoever reads
-                a weight of theirs afterwards gets one unpacked (``PackedModule``).
+            free_unpacked: free the modules' own weights where every product can use the packed one.
+                Reading a module's weight afterwards unpacks it (``PackedModule``).
         """
         home = home_of(modules)
         if isinstance(home, cls):
@@ -102,7 +102,7 @@ class Linear:
         if biases and len(biases) != len(modules):
             raise ValueError("projections of one attention, some with and some without bias")
         product = cls(weight, torch.cat(biases) if biases else None)
-        if release and product.weight is None:
+        if free_unpacked and product.weight is None:
             PackedModule.replace(modules, product)
             del weights, weight
             give_back_freed_memory()
