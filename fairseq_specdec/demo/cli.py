@@ -43,6 +43,17 @@ def get_parser() -> argparse.ArgumentParser:
         default=PORT,
         help=f"port on {ADDRESS}, from 0 to 65535; 0 picks a free one (default: %(default)s)",
     )
+    _add_model_flags(parser)
+    _add_race_flags(parser)
+    _add_decoding_flags(parser)
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def _add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Checkpoints, dictionaries, text, and where to run."""
     which = parser.add_argument_group("models")
     which.add_argument(
         "--pair",
@@ -65,6 +76,15 @@ def get_parser() -> argparse.ArgumentParser:
         "--data",
         help="folder of the dictionaries (default: beside --path, or where it was trained)",
     )
+    _add_text_flags(which)
+    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
+    which.add_argument(
+        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
+    )
+
+
+def _add_text_flags(which: Any) -> None:
+    """Languages, tokeniser and subwords, in the group of the models."""
     for flag in ("--source-lang", "--target-lang"):
         which.add_argument(flag, help="language (default: the checkpoint's)")
     which.add_argument(
@@ -76,10 +96,10 @@ def get_parser() -> argparse.ArgumentParser:
         "--bpe", default="auto", help="fairseq's --bpe, or none (default: the checkpoint's)"
     )
     which.add_argument("--bpe-codes", help="file of subword-nmt's codes (default: looked for)")
-    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
-    which.add_argument(
-        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
-    )
+
+
+def _add_race_flags(parser: argparse.ArgumentParser) -> None:
+    """Strategies, and how often each is timed."""
     racing = parser.add_argument_group("race")
     racing.add_argument(
         "--strategies",
@@ -96,6 +116,10 @@ def get_parser() -> argparse.ArgumentParser:
         help="timed runs of each strategy in a race, 0 or more; the page shows their median "
         "(default: %(default)s)",
     )
+
+
+def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of ``DECODING``, with the task's help texts."""
     decoding = parser.add_argument_group(
         "decoding", "Each goes to the strategies that heed it, as with fairseq-generate."
     )
@@ -105,10 +129,6 @@ def get_parser() -> argparse.ArgumentParser:
         if "default" not in words and fields[name].default is not None:
             words += f" (default: {fields[name].default})"
         decoding.add_argument("--" + name.replace("_", "-"), type=kind, help=words)
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
-    return parser
 
 
 def at_the_prompt(message: str) -> str:
@@ -138,20 +158,7 @@ def start(words: Sequence[str]) -> DemoServer:
         raise ValueError(f"--repeats {args.repeats}: must be 0 or more")
     if args.pair is not None and args.path is not None:
         raise ValueError("--pair and --path: choose one of them")
-    path = args.path if args.path is not None else args.pair or "demo_ende"
-    pair = Pair(
-        path,
-        args.drafter_path,
-        args.small_path,
-        args.data,
-        args.source_lang,
-        args.target_lang,
-        None if args.tokenizer == "none" else args.tokenizer,
-        None if args.bpe == "none" else args.bpe,
-        args.bpe_codes,
-        args.device,
-        args.dtype,
-    )
+    pair = _pair(args)
     # The port first: nobody wants to load models to learn that it is taken.
     server = DemoServer(args.port, args.repeats)
     try:
@@ -166,6 +173,24 @@ def start(words: Sequence[str]) -> DemoServer:
         server.server_close()
         raise
     return server
+
+
+def _pair(args: argparse.Namespace) -> Pair:
+    """The models that the flags name."""
+    path = args.path if args.path is not None else args.pair or "demo_ende"
+    return Pair(
+        path,
+        args.drafter_path,
+        args.small_path,
+        args.data,
+        args.source_lang,
+        args.target_lang,
+        None if args.tokenizer == "none" else args.tokenizer,
+        None if args.bpe == "none" else args.bpe,
+        args.bpe_codes,
+        args.device,
+        args.dtype,
+    )
 
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:

@@ -70,8 +70,7 @@ class SpeculativeTranslator:
         self._models = loaded.models
         self._generator = generator
         sampled = generator.rule.needs_draft_probabilities
-        dictionaries = (loaded.task.source_dictionary, loaded.task.target_dictionary)
-        self._trace_builder = TraceBuilder(strategy, settings, *dictionaries, sampled)
+        self._trace_builder = TraceBuilder(strategy, settings, *loaded.dictionaries, sampled)
         # A seed is set for the whole process: no other batch may draw in between.
         self._turn: ContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
@@ -132,11 +131,7 @@ class SpeculativeTranslator:
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} {value!r}: must be 1 or more")
-        if too_long not in ("refuse", "truncate"):
-            raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+        _check_batching(batch_size, max_tokens, too_long)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)
@@ -144,20 +139,11 @@ class SpeculativeTranslator:
         try:
             check_settings(settings)
             loaded = loading.load(place.verifiers, place.data, (source_lang, target_lang))
-            task = loaded.task
-            words = (task.source_dictionary, task.target_dictionary)
-            check_dictionaries(strategy, *words, settings)
+            check_dictionaries(strategy, *loaded.dictionaries, settings)
             codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
             for model in loaded.models:
                 model.to(device=where, dtype=number)
-            generator = build_generator(
-                loaded.models,
-                *words,
-                args,
-                settings,
-                free_unpacked=True,
-                overrides=Overrides(keep_trace=True),
-            )
+            generator = _generator(loaded, args, settings)
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
         facts = settings_of(settings, args, generator)
@@ -352,3 +338,28 @@ class SpeculativeTranslator:
             row.count(self._task.source_dictionary.unk()),
             trace,
         )
+
+
+def _generator(loaded: loading.Loaded, args: Any, settings: Any) -> Any:
+    """The generator that the flags describe, for models that nothing else uses."""
+    return build_generator(
+        loaded.models,
+        *loaded.dictionaries,
+        args,
+        settings,
+        free_unpacked=True,
+        overrides=Overrides(keep_trace=True),
+    )
+
+
+def _check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
+    """Refuse sizes and choices that cannot be honoured.
+
+    Raises:
+        ValueError: names the argument.
+    """
+    for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} {value!r}: must be 1 or more")
+    if too_long not in ("refuse", "truncate"):
+        raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 OUTPUT = "decoder.output_projection.weight"
+HEADS = "classification_heads."
 
 
 # What fairseq reads beside the model: of a model that has not been trained yet.
@@ -104,6 +105,15 @@ def _is_bart(settings: Any) -> bool:
     return bool(re.match(r"m?bart(_|$)", str(name)))
 
 
+def _make_plain(settings: Any) -> None:
+    """Name a BART's settings those of a ``transformer`` of the translation task."""
+    for field in ("_name", "arch"):
+        if _get(settings, field):
+            _set(settings, field, "transformer")
+    if _get(settings, "task"):
+        _set(settings, "task", "translation")
+
+
 def _adjust(settings: Any, layers: int) -> None:
     """Let a model's settings (a Namespace, or a dict in its flat or nested form) say so many."""
     nested = _get(settings, "decoder")
@@ -140,36 +150,15 @@ def select(
     if settings is None:
         raise SelectionError("holds no settings of its model (args or cfg)")
     total = _count_layers(model)
-    wrong = [layer for layer in layers if not 0 <= layer < total]
-    if wrong or not layers or len(set(layers)) != len(layers):
-        raise SelectionError(
-            f"--decoder-layers {','.join(map(str, layers))}: expected different numbers from 0 to "
-            f"{total - 1}, the decoder's {total} layers"
-        )
-    rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
-    mask_row = symbols is not None and rows == {symbols + 1}
-    if symbols is not None and rows != {symbols} and not mask_row:
-        raise SelectionError(
-            f"--dict: has {symbols} symbols with the four special ones, the checkpoint's "
-            f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
-        )
-    heads = [name for name in model if name.startswith("classification_heads.")]
-    place = {old: new for new, old in enumerate(layers)}
-    chosen: Dict[str, torch.Tensor] = {}
-    for name, value in model.items():
-        match = DECODER_LAYER.fullmatch(name)
-        if match and int(match.group(1)) not in place or name in heads:
-            continue
-        if match:
-            name = f"decoder.layers.{place[int(match.group(1))]}.{match.group(2)}"
-        chosen[name] = value[:-1] if mask_row and name in (*TABLES, OUTPUT) else value
+    _check_layers(layers, total)
+    mask_row = _has_mask_row(model, symbols)
+    chosen = _renumbered(_without_heads(model), layers)
+    if mask_row:
+        tables = (name for name in (*TABLES, OUTPUT) if name in chosen)
+        chosen.update({name: chosen[name][:-1] for name in tables})
     _adjust(settings, len(layers))
     if _is_bart(settings):
-        for field in ("_name", "arch"):
-            if _get(settings, field):
-                _set(settings, field, "transformer")
-        if _get(settings, "task"):
-            _set(settings, "task", "translation")
+        _make_plain(settings)
     legacy = bool(state.get("args"))
     result = {
         "args": settings if legacy else None,
@@ -177,8 +166,53 @@ def select(
         "model": chosen,
         **copy.deepcopy(NO_TRAINING),
     }
-    dropped = [layer for layer in range(total) if layer not in place]
+    dropped = [layer for layer in range(total) if layer not in layers]
+    heads = [name for name in model if name.startswith(HEADS)]
     return result, Report(list(layers), dropped, heads, mask_row, len(chosen))
+
+
+def _check_layers(layers: Sequence[int], total: int) -> None:
+    """Refuse layers that are not there, or given twice, or none."""
+    wrong = [layer for layer in layers if not 0 <= layer < total]
+    if wrong or not layers or len(set(layers)) != len(layers):
+        raise SelectionError(
+            f"--decoder-layers {','.join(map(str, layers))}: expected different numbers from 0 to "
+            f"{total - 1}, the decoder's {total} layers"
+        )
+
+
+def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> bool:
+    """Whether the embeddings have one row more than the dictionary has ``symbols``.
+
+    Raises:
+        SelectionError: the dictionary is another one.
+    """
+    rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
+    mask_row = symbols is not None and rows == {symbols + 1}
+    if symbols is not None and rows != {symbols} and not mask_row:
+        raise SelectionError(
+            f"--dict: has {symbols} symbols with the four special ones, the checkpoint's "
+            f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
+        )
+    return mask_row
+
+
+def _without_heads(model: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    return {name: value for name, value in model.items() if not name.startswith(HEADS)}
+
+
+def _renumbered(model: Dict[str, torch.Tensor], layers: Sequence[int]) -> Dict[str, torch.Tensor]:
+    """The parameters without the other decoder layers; these are numbered from 0 in this order."""
+    place = {old: new for new, old in enumerate(layers)}
+    chosen: Dict[str, torch.Tensor] = {}
+    for name, value in model.items():
+        match = DECODER_LAYER.fullmatch(name)
+        if match is None:
+            chosen[name] = value
+        elif int(match.group(1)) in place:
+            number = place[int(match.group(1))]
+            chosen[f"decoder.layers.{number}.{match.group(2)}"] = value
+    return chosen
 
 
 def _count_layers(model: Dict[str, torch.Tensor]) -> int:
@@ -267,25 +301,9 @@ def main(args: argparse.Namespace) -> Report:
         raise SelectionError(f"--dict: {args.dict} is no file")
     try:
         state = read(args.input)
+        result, report = _select_and_check(state, args)
     except RefusedCheckpointError as error:
         raise SelectionError(str(error)) from error
-    try:
-        total = _count_layers(state["model"])
-        if args.decoder_layers is not None:
-            layers = parse_layers(args.decoder_layers)
-        elif 1 <= args.keep <= total:
-            layers = evenly_spaced(args.keep, total, single=0)
-        else:
-            raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
-        symbols = len(Dictionary.load(args.dict)) if args.dict else None
-        result, report = select(state, layers, symbols)
-        with building_from(args.input):
-            load(result)
-    except RefusedCheckpointError as error:
-        raise SelectionError(str(error)) from error
-    except SelectionError as error:
-        text = str(error)
-        raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error
     result["layer_selection"] = {
         "file": os.path.basename(args.input),
         "sha256": sha256(args.input),
@@ -295,6 +313,31 @@ def main(args: argparse.Namespace) -> Report:
         torch.save(result, stream)
     logger.info("%s: %s", args.output, report)
     return report
+
+
+def _select_and_check(
+    state: Dict[str, Any], args: argparse.Namespace
+) -> tuple[Dict[str, Any], Report]:
+    """``select`` as the flags say, and build the model of the result; errors name the file."""
+    try:
+        layers = _asked_layers(args, _count_layers(state["model"]))
+        symbols = len(Dictionary.load(args.dict)) if args.dict else None
+        result, report = select(state, layers, symbols)
+        with building_from(args.input):
+            load(result)
+    except SelectionError as error:
+        text = str(error)
+        raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error
+    return result, report
+
+
+def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
+    """``--decoder-layers``, or those that ``--keep`` spreads over the decoder's ``total``."""
+    if args.decoder_layers is not None:
+        return parse_layers(args.decoder_layers)
+    if not 1 <= args.keep <= total:
+        raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
+    return evenly_spaced(args.keep, total, single=0)
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
