@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib
-import sys
 import types
 import typing
 from typing import Any, Callable, List
@@ -133,29 +131,3 @@ def check_checkpoints() -> None:
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)
-
-
-def numpy_core_alias() -> None:
-    """Let numpy < 1.26 read arrays written under numpy 2, whose core is named ``numpy._core``.
-
-    Fault: ``--eval-bleu`` keeps arrays in the checkpoint, and unpickling them imports
-    ``numpy._core.multiarray``: "No module named 'numpy._core'". Versions: numpy < 1.26.
-    """
-    try:
-        importlib.import_module("numpy._core.multiarray")
-    except ImportError:
-        core = importlib.import_module("numpy.core")
-        sys.modules["numpy._core"] = core
-        sys.modules["numpy._core.multiarray"] = core.multiarray
-
-
-def old_meters_alias() -> None:
-    """Let checkpoints of fairseq 0.9, whose meters were in ``fairseq.meters``, be unpickled.
-
-    Fault: ``extra_state`` of 0.9 holds meter objects, and on torch < 2.6 unpickling them imports
-    their old module: "No module named 'fairseq.meters'". Versions: fairseq >= 0.10.
-    """
-    try:
-        importlib.import_module("fairseq.meters")
-    except ImportError:
-        sys.modules["fairseq.meters"] = importlib.import_module("fairseq.logging.meters")
