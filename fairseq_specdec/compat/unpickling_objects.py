@@ -200,6 +200,20 @@ def _omegaconf() -> Tuple[Dict[str, Any], Dict[Any, Callable[[Any, Any], None]]]
     return classes, setters
 
 
+def _of_fairseq() -> Dict[str, Any]:
+    """Classes of which fairseq's checkpoints hold plain instances, by name."""
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq.logging import meters
+
+    made: Dict[str, Any] = {
+        "argparse.Namespace": argparse.Namespace,
+        "fairseq.distributed.utils._TensorPlaceholder": distributed_utils._TensorPlaceholder,
+    }
+    for kind in (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter):
+        made[f"fairseq.meters.{kind.__name__}"] = kind  # as fairseq 0.9 named them
+    return made
+
+
 class Objects:
     """The table of names, by what may be done with each.
 
@@ -210,9 +224,6 @@ class Objects:
     mappings = (dict, collections.OrderedDict, collections.defaultdict)
 
     def __init__(self) -> None:
-        from fairseq.distributed import utils as distributed_utils
-        from fairseq.logging import meters
-
         self._values: Dict[str, Any] = {
             "typing.Any": typing.Any,
             "__builtin__.dict": dict,  # Python 2's names, which protocol 2 writes
@@ -236,12 +247,7 @@ class Objects:
             "numpy.core.multiarray._reconstruct": _array,
             "numpy._core.multiarray._reconstruct": _array,
         }
-        made: Dict[str, Any] = {
-            "argparse.Namespace": argparse.Namespace,
-            "fairseq.distributed.utils._TensorPlaceholder": distributed_utils._TensorPlaceholder,
-        }
-        for kind in (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter):
-            made[f"fairseq.meters.{kind.__name__}"] = kind  # as fairseq 0.9 named them
+        made = _of_fairseq()
         self._states: Dict[Any, Callable[[Any, Any], None]] = {
             kind: _set_fields for kind in made.values()
         }

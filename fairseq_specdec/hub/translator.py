@@ -217,9 +217,9 @@ class SpeculativeTranslator:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
         The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
-        language whose text can change behind what is decoded (of those in fairseq: byte BPEs, nltk,
-        Czech), all of it comes in the last piece. Decoding runs in a thread of its own; abandoning
-        the iterator ends it.
+        language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
+        nltk, Czech), all of it comes in the last piece. Decoding runs in a thread of its own;
+        abandoning the iterator ends it.
 
         Args:
             text: a string.

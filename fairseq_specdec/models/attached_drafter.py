@@ -56,26 +56,13 @@ class AttachedDrafter(SpecDrafter):
         """
         cfg = drafter_config(args)
         check_config(cfg)
-        for flag, asked in (
-            ("--source-copy", cfg.source_copy),
-            ("--bidirectional-prefix", cfg.bidirectional_prefix),
-            ("--init-encoder-from", bool(cfg.init_encoder_from)),
-        ):
-            if asked:
-                raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+        _check_flags(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         verifier = None
         if cfg.attach_to:
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)
             _check_widths(cfg, verifier)
-            cfg.read_layers = cfg.read_layers or ",".join(
-                map(str, layers_at_thirds(len(verifier.decoder.layers)))
-            )
-            if read_layers(cfg.read_layers)[-1] > len(verifier.decoder.layers):
-                raise ValueError(
-                    f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has "
-                    f"{len(verifier.decoder.layers)} decoder layers"
-                )
+            _settle_layers(cfg, len(verifier.decoder.layers))
         if not cfg.read_layers:
             raise ValueError(
                 "--attach-to: an attached_drafter needs its verifier's checkpoint for training"
@@ -113,6 +100,32 @@ class AttachedDrafter(SpecDrafter):
         )
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final
+
+
+def _check_flags(cfg: SpecDrafterConfig) -> None:
+    """Refuse settings that only a drafter with an encoder of its own can have."""
+    for flag, asked in (
+        ("--source-copy", cfg.source_copy),
+        ("--bidirectional-prefix", cfg.bidirectional_prefix),
+        ("--init-encoder-from", bool(cfg.init_encoder_from)),
+    ):
+        if asked:
+            raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+
+
+def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
+    """Set ``read_layers`` where the flag was not given, and check it against the verifier's.
+
+    Args:
+        cfg: settings, changed in place.
+        total: decoder layers of the verifier.
+    """
+    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
+    if read_layers(cfg.read_layers)[-1] > total:
+        raise ValueError(
+            f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has {total} decoder "
+            "layers"
+        )
 
 
 def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:

@@ -30,6 +30,11 @@ from .drafter_config import (
 )
 from .source_copy import SourceCopy
 
+NO_CUTS = (
+    "a spec_drafter predicts blocks after given cuts: train it with "
+    "--criterion glancing_block_loss, and decode with it as --drafter-path"
+)
+
 
 @register_model("spec_drafter")
 class SpecDrafter(FairseqEncoderDecoderModel):
@@ -135,10 +140,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 drafter that reads no verifier.
         """
         if cuts is None or targets is None:
-            raise ValueError(
-                "a spec_drafter predicts blocks after given cuts: train it with "
-                "--criterion glancing_block_loss, and decode with it as --drafter-path"
-            )
+            raise ValueError(NO_CUTS)
         encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
@@ -149,17 +151,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if glancing_ratio > 0:
             with torch.no_grad():
                 features = self.decoder(
-                    prev_output_tokens,
-                    encoder_out,
-                    cuts,
-                    state,
-                    attention_bias=bias,
-                    states=states,
+                    prev_output_tokens, encoder_out, cuts, state, attention_bias=bias, states=states
                 )
-                # on the CPU, max() finds the index several times faster than argmax() does
-                drafted = self.decoder.output_layer(features[valid]).max(-1).indices
-                first_correct = torch.zeros_like(valid)
-                first_correct[valid] = drafted.eq(targets[valid])
+                first_correct = self._correct(features, targets)
                 revealed = choose_revealed(first_correct, valid, glancing_ratio)
                 learnt = valid & ~revealed
         features = self.decoder(
@@ -167,23 +161,37 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         )
         if self.decoder.chain is not None:
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
-        logits = self.decoder.output_layer(features[learnt])
-        expected = None
-        if soft_targets:
-            if final is None:
-                raise ValueError(
-                    "--soft-targets: only an attached_drafter reads a verifier in training; "
-                    "use --arch attached_drafter_base, or leave the flag out"
-                )
-            at = block_positions(cuts, targets.size(2)) - 1  # what predicts each mask's token
-            rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
-            expected = self.encoder.predict(final[rows[learnt], at[learnt]])
         return {
-            "logits": logits,
+            "logits": self.decoder.output_layer(features[learnt]),
             "learnt": learnt,
             "first_correct": first_correct,
-            "expected": expected,
+            "expected": self._expected(final, cuts, learnt) if soft_targets else None,
         }
+
+    def _correct(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Where the best token is the target: bool [B, C, k], False where there is no target."""
+        valid = targets.ne(self.decoder.padding_idx)
+        # on the CPU, max() finds the index several times faster than argmax() does
+        drafted = self.decoder.output_layer(features[valid]).max(-1).indices
+        correct = torch.zeros_like(valid)
+        correct[valid] = drafted.eq(targets[valid])
+        return correct
+
+    def _expected(self, final: Optional[Tensor], cuts: Tensor, learnt: Tensor) -> Tensor:
+        """The verifier's logits [N, V] for the positions of ``learnt`` (bool [B, C, k]).
+
+        Raises:
+            ValueError: this drafter reads no verifier.
+        """
+        if final is None:
+            raise ValueError(
+                "--soft-targets: only an attached_drafter reads a verifier in training; "
+                "use --arch attached_drafter_base, or leave the flag out"
+            )
+        at = block_positions(cuts, learnt.size(2)) - 1  # what predicts each mask's token
+        rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
+        found: Tensor = self.encoder.predict(final[rows[learnt], at[learnt]])
+        return found
 
 
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
