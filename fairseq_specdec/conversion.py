@@ -2,7 +2,7 @@
 
 A converted checkpoint holds what decoding needs, in plain containers that torch's safe loader reads
 without any allow-list: weights, settings, and where they came from. Training state (optimizer,
-position in the data) is left behind.
+position in the data) is left out.
 """
 
 from __future__ import annotations

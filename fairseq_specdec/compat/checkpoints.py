@@ -19,7 +19,7 @@ def checkpoint_types() -> List[Any]:
 
     Found by ablation on checkpoints of fairseq 0.9 to 0.12.3. Entries are in the form of
     ``torch.serialization.add_safe_globals``: an object, or ``(object, name in the file)`` where the
-    writer knew it by another name.
+    writer had it under another name.
 
     - command line: ``argparse.Namespace``;
     - fairseq 0.9: its three meters, then in ``fairseq.meters``;
@@ -111,7 +111,7 @@ class _CheckingTorch(types.ModuleType):
 def check_checkpoints() -> None:
     """Read checkpoints by this project's reader, on every torch.
 
-    Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file says, so that a
+    Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file names, so that a
     checkpoint can run any command. (``weights_only`` is no help there: torch 1.13 has it, and reads
     no floating-point number in it, let alone a Namespace; up to 2.5 a file can get round it,
     CVE-2025-32434.) From 2.6 to 2.9 torch checks what a file names, and a file can still corrupt

@@ -77,7 +77,7 @@ def _no_hooks(value: Any) -> bool:
 def _tensor(
     storage: Any, offset: Any, size: Any, stride: Any, gradient: Any, hooks: Any
 ) -> torch.Tensor:
-    """``torch._utils._rebuild_tensor_v2``, which believes what the file says of the size."""
+    """``torch._utils._rebuild_tensor_v2``, which does not check the size."""
     require(type(storage) is Storage, "a tensor without storage")
     require(type(size) is tuple and type(stride) is tuple, "a tensor without size")
     require(len(size) == len(stride) <= 64, "a tensor of odd dimensions")
@@ -258,7 +258,7 @@ class Objects:
         self._states[np.ndarray] = _set_array
 
     def named(self, module: str, name: str) -> Any:
-        """What the file's name stands for.
+        """The entry of a name in the file.
 
         Raises:
             UnpicklingError: it is not in the table; nothing was imported.

@@ -1,4 +1,4 @@
-"""``--criterion blockwise_loss``: teaches the heads of a blockwise model to look ahead."""
+"""``--criterion blockwise_loss``: trains the heads of a blockwise model."""
 
 import math
 import random
@@ -68,8 +68,8 @@ class BlockwiseLoss(FairseqCriterion):
     """Cross-entropy of the heads: Stern et al. 2018, section 6.
 
     In training, one head is drawn uniformly for each batch (an unbiased estimate of the mean), or
-    all are trained at once. In validation all heads are measured. Whether the data is original or
-    distilled (6.2) is a matter of the data folder.
+    all are trained at once. In validation all heads are measured. The data folder decides
+    whether the data is original or distilled (6.2).
 
     Logged: ``loss``, ``nll_loss`` (base 2; mean over the trained heads), ``ppl``,
     ``head_<i>_accuracy`` (percent of head i's tokens) and, in validation, ``accepted``: tokens per

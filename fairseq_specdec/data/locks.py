@@ -1,7 +1,7 @@
 """Which processes distil into a destination: one for each shard of one run, and no others.
 
 Each holds a ``flock`` on ``OUT.parts/shard-I-of-N.lock``, in which it says who it is. The kernel
-frees the lock however the process ends, so a file that a killed one left behind is taken over.
+frees the lock however the process ends, so the file of a killed one is taken over.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Parts:
         return hypotheses, float(arrays["seconds"])
 
     def remove(self) -> None:
-        """Delete the parts, and with them those of runs given up by --overwrite."""
+        """Delete the parts, and those of runs that --overwrite discards."""
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _name(self, chunk: int) -> str:

@@ -219,7 +219,7 @@ def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
         raise DistillError(
             f"fairseq's batching lost {len(lost)} and doubled {len(extra)} of {len(expected)} "
             f"sentences (first lost: {lost[:5].tolist()}); import fairseq_specdec before anything "
-            "else, whose compat mends batch_by_size"
+            "else: it patches batch_by_size"
         )
 
 

@@ -132,7 +132,7 @@ def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def at_the_prompt(message: str) -> str:
-    """An error of the Python call in the words of the command line."""
+    """An error of the Python interface, with flags in place of its arguments."""
     message = re.sub(r"^verifier\b", "--path", message)
     words = "data|source_lang|target_lang|tokenizer|bpe|bpe_codes|device|dtype|block_size"
     words += "|draft_confidence|top_beta|tau|alpha_fb|alpha_rb"
@@ -159,14 +159,14 @@ def start(words: Sequence[str]) -> DemoServer:
     if args.pair is not None and args.path is not None:
         raise ValueError("--pair and --path: choose one of them")
     pair = _pair(args)
-    # The port first: nobody wants to load models to learn that it is taken.
+    # The port first: if it is taken, that shows before models are loaded.
     server = DemoServer(args.port, args.repeats)
     try:
         racers = load_racers(
             pair, args.strategies, {name: getattr(args, name) for name in DECODING}
         )
         for translator in racers.translators.values():
-            # The first decoding sets things up; no race should pay for it.
+            # The first decoding takes longer, so it is done before the races.
             translator.translate(racers.examples[:1] or ["."])
         server.enter(racers)
     except BaseException:

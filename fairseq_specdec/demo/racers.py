@@ -86,7 +86,7 @@ def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
 
 
 def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
-    """Those of the decoding flags that a strategy heeds."""
+    """Those of the decoding flags that a strategy uses."""
     kept = {}
     for flag, value in flags.items():
         owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if other != "greedy"])
@@ -96,7 +96,7 @@ def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[str]:
-    """What can be raced without asking for more.
+    """The strategies that the given files allow.
 
     Args:
         pair: the flags.
@@ -112,7 +112,7 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
 
 
 def _sharing(read_once: Dict[Tuple[str, Any], Any]) -> Callable:
-    """Reads a drafter from a file, or gives the one that another strategy has read."""
+    """Reads a drafter from a file once, for all strategies."""
 
     def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
         if (path, read) not in read_once:
@@ -128,7 +128,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     Args:
         pair: what decodes.
         names: strategies; None for ``default_strategies``.
-        flags: decoding flags by field name; each goes to the strategies that heed it; None is left
+        flags: decoding flags by field name; each goes to the strategies that use it; None is left
             out.
 
     Raises:

@@ -26,8 +26,8 @@ class AutoregressiveDrafter(Drafter):
 
     Tokens accepted since the last call are read in the same pass that drafts the first new one.
     Drafts that were accepted are in the cache already; rejected ones are rolled back by length.
-    A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure; its
-    neighbours go on.
+    A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure;
+    other rows continue.
 
     Args:
         model: a fairseq ``TransformerModel`` over the verifier's dictionaries.
@@ -60,7 +60,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
 
     def open(self, source: Source) -> DraftSession:
         weights = self.weights
-        # A source that the small model cannot place in its position table is left to the verifier.
+        # For a source that is too long for the small model's position table, nothing is drafted.
         if source.net_input["src_tokens"].size(1) > weights.model.encoder.max_positions():
             return SilentSession()
         encoder_out = source.encoder_out
@@ -76,7 +76,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
 
 
 class SilentSession(DraftSession):
-    """Drafts nothing, for a batch that the drafter cannot read."""
+    """Drafts nothing, for a batch that is too long for the drafter's position table."""
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         return DraftTree.empty(hypotheses.lengths)
@@ -97,7 +97,7 @@ class AutoregressiveSession(DraftSession):
         self.last = last
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        # Now, while it can be told which of the drafts last fed were accepted.
+        # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
         most = self.options.block_size if budget is None else min(self.options.block_size, budget)
         steps = min(most, self.last - hypotheses.shortest)
@@ -106,9 +106,9 @@ class AutoregressiveSession(DraftSession):
         return self._draft(hypotheses, steps)
 
     def _roll_back(self, hypotheses: Hypotheses) -> None:
-        """Forget drafts that were not accepted.
+        """Remove drafts that were not accepted from the cache.
 
-        Accepted tokens are drafts as they were fed, but for the last one, which the verifier chose.
+        Accepted tokens are draft tokens in the cache, except for the last one, the bonus token.
         """
         cache = self.session.layers.cache
         lengths = torch.minimum(cache.lengths, hypotheses.lengths)
@@ -118,8 +118,8 @@ class AutoregressiveSession(DraftSession):
     def _unread(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
         """(tokens long [B, W], positions long [B, W]) accepted since the last draft.
 
-        Columns end at each row's last accepted token, so rows with less to read read a few tokens
-        again, to the same effect.
+        Columns end at each row's last accepted token, so rows with fewer new tokens run some tokens
+        a second time, which writes the same keys and values.
         """
         cached = self.session.layers.cache.lengths_cpu
         fresh = max(have + 1 - known for have, known in zip(hypotheses.lengths_cpu, cached))
@@ -146,7 +146,7 @@ class AutoregressiveSession(DraftSession):
             drafted.append(token)
             counts = counts + open_rows
             open_rows = open_rows & (token != self.options.eos) & (counts < room)
-            # Asking a GPU would cost more than the steps that it might save.
+            # Waiting for a GPU would cost more than the steps that it might save.
             if step + 1 == steps or (not token.is_cuda and not bool(open_rows.any())):
                 break
             inputs = token.unsqueeze(1)
@@ -160,7 +160,7 @@ class AutoregressiveSession(DraftSession):
 
     def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or
-        None where that is not asked.
+        None where that does not matter.
 
         Args:
             logits: [B, V], edited in place.

@@ -51,7 +51,7 @@ class DraftOptions:
             whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
             1, where 0 never stops.
         temperature: divides the logits.
-        sampler: draws the tokens and tells their distributions; None drafts the likeliest ones.
+        sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
         free_unpacked: free the model's weights that were packed, as ``Linear.of``.
     """
 
@@ -76,13 +76,13 @@ class DraftSession:
         Args:
             hypotheses: what was accepted.
             budget: draft tokens of a row that the loop can use; None for any number. A drafter may
-                draft more, which is cut off. At 0 it drafts nothing, and takes note of what was
-                accepted.
+                draft more, which is cut off. At 0 it drafts nothing, and
+                reads what was accepted.
         """
         raise NotImplementedError
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
-        """A verification is over.
+        """Called after a verification.
 
         Args:
             sizes: long [B], so many tokens of each row were accepted now, at most W.
@@ -95,7 +95,7 @@ class DraftSession:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
 
     def close(self) -> None:
-        """The batch is over: its buffers may serve another."""
+        """End the batch; other batches may use its buffers."""
 
 
 class ReadyDrafter(Protocol):
@@ -113,7 +113,7 @@ class Drafter:
     Class attributes:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
             want; empty for a drafter that reads none.
-        adaptive: it may be left out of an iteration, and asked for fewer tokens than it can draft.
+        adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
     """
 
     read_layers: Sequence[int] = ()

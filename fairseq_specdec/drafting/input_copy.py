@@ -87,8 +87,8 @@ def unique_continuation(
 def realigned(source: Tensor, source_end: Tensor, expected: Tensor, token: Tensor) -> Tensor:
     """Where in the source the output likely goes on after a token that was not the expected one.
 
-    If the token stands within ``MOST_DELETED`` places after the expected one, what is between was
-    deleted; else the token replaced the expected one.
+    If the source has the token within ``MOST_DELETED`` columns after the expected one, the tokens
+    between were deleted; else the token replaced the expected one.
 
     Args:
         source, source_end: as for ``unique_continuation``.
@@ -114,12 +114,12 @@ class InputCopyDrafter(Drafter):
     Source and target must share one dictionary (checked by the builder).
 
     Where no suffix of the output occurs exactly once in the source, the paper decodes a token
-    without a draft. With ``realign`` the draft goes on at the likeliest place instead, from where
-    the last one was left.
+    without a draft. With ``realign`` the draft continues at the likeliest place instead, searched
+    from the end of what was copied.
 
     Args:
         pad: padding index.
-        start_symbol: the token that stands in front of every output (</s> in fairseq).
+        start_symbol: the decoder's first input (</s> in fairseq).
         longest: longest draft, or None for the whole rest of the source as in the paper.
         realign: draft after every mismatch.
         max_suffix: longest suffix matched, in tokens; None for no limit, as in the paper.

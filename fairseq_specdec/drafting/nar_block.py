@@ -19,8 +19,8 @@ from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, fol
 from .chain_search import ChainSearch
 from .state_products import StateProducts
 
-# The chain chooses among so many tokens at each mask: of a row alone, and of each of several, where
-# an iteration that one row is spared is worth less than what all rows pay for it.
+# Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
+# more candidates for all rows exceeds that of an iteration saved in one row.
 CHAIN_CANDIDATES = (64, 32)
 
 # Slots prepared for every row before the cache grows, at most.
@@ -30,9 +30,9 @@ _FIRST_SLOTS = 63
 def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
     """Drop tokens that repeat the one before them.
 
-    Masks that are decoded in parallel cannot see one another's choice and often predict the same
-    word twice; the verifier hardly ever does, so the words after the repetition have a better
-    chance one place earlier.
+    Masks decoded in parallel do not depend on one another's choice and often predict the same word
+    twice. The verifier seldom does, so the words after the repetition are accepted more often one
+    position earlier.
 
     Args:
         tokens: long [B, K].
@@ -114,7 +114,7 @@ class ReadyNarBlockDrafter(NamedTuple):
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
         if self.encode is not None:
-            # A source that its encoder cannot place in a learned table is left to the verifier.
+            # For a source that is too long for a learned position table, nothing is drafted.
             encoder = self.model.encoder
             places = getattr(encoder, "embed_positions", None)
             most = learned_limit(places, encoder.padding_idx)
@@ -257,7 +257,7 @@ class NarBlockSession(DraftSession):
         return embedded
 
     def _choose(self, hypotheses: Hypotheses, features: Tensor) -> DraftTree:
-        """The draft that the masks' features [B, K, C'] stand for."""
+        """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
         logits = self.layers.logits(features)
         logits[..., options.pad] = float("-inf")

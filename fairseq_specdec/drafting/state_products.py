@@ -1,4 +1,4 @@
-"""What a drafter makes of a verifier's states, in one product."""
+"""The projections of a verifier's hidden states, in one product."""
 
 from __future__ import annotations
 

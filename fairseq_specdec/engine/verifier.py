@@ -119,6 +119,6 @@ class VerifierSession:
             session.select(rows, rows_cpu)
 
     def close(self) -> None:
-        """The batch is over: its buffers may serve another."""
+        """End the batch; other batches may use its buffers."""
         for session in self.sessions:
             session.close()

@@ -1,4 +1,4 @@
-"""Finding and loading what a name or a path stands for."""
+"""Find the files that a name or a path means, and load them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Place(NamedTuple):
-    """What a name stands for.
+    """The files that a name means.
 
     Attributes:
         verifiers: checkpoints, an ensemble if several.

@@ -96,7 +96,7 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
 class GrowingText:
     """Text of a growing translation, handed out as soon as it can no longer change.
 
-    What follows can change the text only behind the last complete token but one: BPE continues a
+    Later tokens can change the text only after the last complete token but one: BPE continues a
     word, and Moses' rules attach a token, or its hyphen sign, to the one before.
 
     Args:

@@ -1,11 +1,11 @@
-"""A drafter that reads its verifier: ``--arch attached_drafter_base``.
+"""A drafter that reads its verifier's hidden states: ``--arch attached_drafter_base``.
 
-The papers' drafter is a model of its own, which reads the source a second time and must find out
-alone how far the translation has come. This one lives on what the verifier computed anyway: its
-decoder attends to the verifier's encoder output, and prefix and masks start from the decoder states
-of the last verification. It has no encoder to train, to store or to run, and nothing of the
-verifier changes. Reading the verifier's states is how blockwise heads draft (Stern et al. 2018,
-section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al. 2023.
+The papers' drafter has its own encoder and computes its own states of the accepted tokens. This one
+uses what the verifier computed: its decoder attends to the verifier's encoder output, and prefix
+and masks start from the decoder states of the last verification. It has no encoder to train, to
+store or to run, and the verifier is not changed. Blockwise heads read the verifier's states too
+(Stern et al. 2018, section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al.
+2023.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -45,13 +45,13 @@ def read_layers(asked: str) -> List[int]:
 
 @register_model("attached_drafter")
 class AttachedDrafter(SpecDrafter):
-    """Drafts the next k tokens in parallel from the states of one particular verifier."""
+    """Drafts the next k tokens in parallel from the hidden states of one verifier."""
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "AttachedDrafter":
         """Build a drafter, and for training attach the verifier that the settings name.
 
-        The layers that it reads are settled here and kept in ``args``, which becomes the
+        The layers that it reads are chosen here and kept in ``args``, which becomes the
         checkpoint's model settings; the verifier's file name is not kept.
         """
         cfg = drafter_config(args)

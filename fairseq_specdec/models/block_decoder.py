@@ -103,7 +103,7 @@ class BlockDecoder(FairseqDecoder):
         """Complete a checkpoint of another fairseq, in place (fairseq's hook).
 
         Up to 0.12.2 a sinusoidal table keeps a tensor in checkpoints, only to know its own type;
-        later ones do not, and pass over it.
+        later ones do not, and ignore it.
         """
         super().upgrade_state_dict_named(state_dict, name)
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
@@ -155,8 +155,8 @@ class BlockDecoder(FairseqDecoder):
         Args:
             tokens: long [B, T].
             positions: long [B, T], 0-based decoder positions.
-            read: [B, T, C], what ``prefix_states`` makes of the verifier's states that predicted
-                these tokens (nothing predicted the start symbol: zeros); or None.
+            read: [B, T, C], the projection by ``prefix_states`` of the verifier's states that
+                predicted these tokens (nothing predicted the start symbol: zeros); or None.
 
         Returns:
             [B, T, C].
@@ -170,7 +170,7 @@ class BlockDecoder(FairseqDecoder):
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
         """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None.
 
-        Decoding asks for no more than so many ``positions``.
+        Decoding uses at most so many ``positions``.
         """
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
@@ -185,8 +185,8 @@ class BlockDecoder(FairseqDecoder):
         Args:
             positions: long [B, K], 0-based decoder positions.
             source_state: from :meth:`start_source`, for the same B rows.
-            read: [B, K or 1, C], what ``mask_states`` makes of the verifier's states that predicted
-                the last token before each mask's block; or None.
+            read: [B, K or 1, C], the projection by ``mask_states`` of the states that predicted the
+                last token before each mask's block; or None.
 
         Returns:
             [B, K, C].
@@ -308,7 +308,7 @@ class BlockDecoder(FairseqDecoder):
         return x
 
     def follow_chain(self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor) -> Tensor:
-        """Features with the chain's say, the tokens before each position being the target's.
+        """Features with the chain's contribution, given the target's tokens before each position.
 
         Args:
             features: [B, C, k, C'].

@@ -1,4 +1,4 @@
-"""The drafter as fairseq registers it: ``--arch spec_drafter_base`` and its sisters.
+"""The drafter as fairseq registers it: ``--arch spec_drafter_base`` and others.
 
 Deep encoder and shallow decoder (Xia et al. 2023, section 3.1: Spec-Drafter, 12+2) or the balanced
 6+6 of Ge et al. 2022 (section 3.2).
@@ -63,8 +63,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """Build a drafter; take weights from a verifier where the settings ask for it.
 
         ``args`` is what the trainer will save as the checkpoint's model settings. Once weights have
-        been taken, the fields that name the verifier's file are emptied in it, so a saved drafter
-        never asks for that file again.
+        been taken, the fields that name the verifier's file are emptied in it, so that
+        loading a saved drafter does not need that file.
         """
         cfg = drafter_config(args)
         check_config(cfg)
@@ -92,14 +92,14 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return model
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Remember how far training is: the glancing ratio follows it."""
+        """Keep the number of updates: the glancing ratio depends on it."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
     def read(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
-        """What the decoder works from: an encoder's output, and a verifier's states or None.
+        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None.
 
         The third is a verifier's last states, from which it predicts the target; or None.
         """
@@ -118,7 +118,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """Logits for the block positions to learn from, with glancing.
 
         The encoder runs once. With a ratio above 0 the decoder runs twice: without gradients to
-        draft, and again with some targets revealed.
+        draft, then with some targets revealed.
 
         Args:
             src_tokens: long [B, S].
@@ -127,7 +127,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
             cuts: long [B, C].
             targets: long [B, C, k], the padding index where there is no target.
             glancing_ratio: share of the wrong drafts that is revealed.
-            soft_targets: also return what the verifier expects.
+            soft_targets: also return the verifier's logits.
 
         Returns:
             ``logits`` [N, V] for the N positions of ``learnt`` (bool [B, C, k]) in row-major order;

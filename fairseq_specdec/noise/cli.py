@@ -125,7 +125,7 @@ def _add_work_flags(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--overwrite",
         action="store_true",
-        help="give up results at --dest that were made with other settings (default: off)",
+        help="discard results at --dest that were made with other settings (default: off)",
     )
 
 

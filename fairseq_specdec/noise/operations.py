@@ -15,7 +15,7 @@ import statistics
 from typing import List, NamedTuple, Sequence, Tuple, TypeVar
 
 Item = TypeVar("Item")
-# A word between the signs that may stick to it in raw text.
+# A word between the punctuation that may be attached to it in raw text.
 WORD = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
 OPERATIONS = ("substitute", "delete", "insert", "swap")
 
@@ -83,7 +83,7 @@ def choose(rng: random.Random, settings: NoiseSettings) -> str:
         draw -= weight
         if draw < 0:
             return name
-    return max(zip(weights, OPERATIONS))[1]  # rounding left a crumb
+    return max(zip(weights, OPERATIONS))[1]  # by rounding the weights may sum to less
 
 
 def draw_count(rng: random.Random, settings: NoiseSettings, size: int) -> int:
@@ -146,7 +146,7 @@ def add_errors(
     """A faulty version of a clean sentence; it may come back unchanged, and is never empty.
 
     Args:
-        line: tokens between blanks; signs that stick to a word (raw text) stay with it.
+        line: tokens between blanks; punctuation attached to a word (raw text) stays with it.
         rng: its ``random()`` decides everything.
         settings: how much noise.
         confusions: what replaces and joins words. A word without candidates is not substituted.

@@ -20,7 +20,7 @@ VERDICTS: Dict[str, str] = {
     RELAXED: "accepted by the relaxed rule: not the verifier's choice",
     DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
     REJECTED: "rejected",
-    UNSEEN: "not looked at: behind a rejected token or the end",
+    UNSEEN: "not judged: after a rejected token or the end",
 }
 ACCEPTED = (OWN, RELAXED, DRAWN)
 
@@ -65,11 +65,11 @@ class TracedIteration:
 
     Attributes:
         position: tokens that the output had before.
-        draft: tokens put before the verifier.
+        draft: tokens given to the verifier.
         verdicts: a value of ``VERDICTS`` for each of them.
         choices: the verifier's likeliest token at each position that counted: those of the accepted
             tokens, and that of ``own``.
-        own: the verifier's token behind the accepted ones; None where an accepted </s> ended the
+        own: the bonus token, after the accepted ones; None where an accepted </s> ended the
             sentence.
         steps: passes of a small model that drafts token by token (bild, sps); 0 for others.
         rows: sentences that shared the round; its times are for all of them together.

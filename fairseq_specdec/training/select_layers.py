@@ -234,7 +234,7 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
         settings = OmegaConf.create(settings)
     source, target = (placeholder(state["model"][name].size(0)) for name in TABLES)
     if _get(_settings(state), "share_all_embeddings"):
-        target = source  # fairseq wants one dictionary, not two that are alike
+        target = source  # fairseq needs one dictionary, not two equal ones
     model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
         raise SelectionError(f"holds a {type(model).__name__}, not a transformer")

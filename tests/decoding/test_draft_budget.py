@@ -42,7 +42,7 @@ def test_the_more_is_accepted_the_longer_the_draft():
 
 
 def test_what_is_expected_in_vain_is_what_would_be():
-    """Against drafts drawn token by token: the mean of what was read in vain keeps the budget."""
+    """Against drafts drawn token by token: the mean number of rejected tokens keeps the budget."""
     generator = torch.Generator().manual_seed(1)
     for chance in (0.4, 0.7, 0.9):
         budget = DraftBudget(12, False)

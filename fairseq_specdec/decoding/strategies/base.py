@@ -1,4 +1,4 @@
-"""What a strategy is, and what its parts may be made from."""
+"""A strategy, and what its drafter may be made from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Setup(NamedTuple):
         src_dict, tgt_dict: dictionaries.
         load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read)``, where ``read`` is
             ``load_drafter`` or ``load_small_model``.
-        eos: token id that ends an output and stands in front of it.
+        eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
         free_unpacked: free the weights of the drafter's model that the engine has packed.

@@ -50,7 +50,7 @@ class TransformerWeights:
         table = self._positions
         if table is None or table.size(0) < count:
             table = position_rows(decoder.embed_positions, decoder.padding_idx, count).to(like)
-            self._positions = table  # any thread's is as good
+            self._positions = table  # if two threads compute it, either result will do
         return table
 
     def open(self, encoder_out: Any, max_len: int, capacity: int) -> TransformerSession:
