@@ -18,6 +18,7 @@ from .autoregressive import SilentSession
 from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
 from .chain_search import ChainSearch
 from .state_products import StateProducts
+from .token_choice import likeliest, without_repeats
 
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
@@ -25,28 +26,6 @@ CHAIN_CANDIDATES = (64, 32)
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
-
-
-def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-    """Drop tokens that repeat the one before them.
-
-    Masks decoded in parallel do not depend on one another's choice and often predict the same word
-    twice. The verifier seldom does, so the words after the repetition are accepted more often one
-    position earlier.
-
-    Args:
-        tokens: long [B, K].
-        lengths: long [B], tokens of each row that count; None for all.
-
-    Returns:
-        (tokens long [B, K] with the kept ones in front, lengths long [B]).
-    """
-    kept = torch.ones_like(tokens, dtype=torch.bool)
-    kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
-    if lengths is not None:
-        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
-    order = (~kept).long().sort(dim=1, stable=True).indices
-    return tokens.gather(1, order), kept.sum(1)
 
 
 class NarBlockDrafter(Drafter):
@@ -313,23 +292,3 @@ class NarBlockSession(DraftSession):
 
     def close(self) -> None:
         self.layers.close()
-
-
-def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
-    """The best token of each mask, and how many of a row the drafter is confident of.
-
-    Args:
-        logits: [B, K, V].
-        confidence: least product of probabilities up to a token; 0 for all tokens.
-
-    Returns:
-        (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
-    """
-    drafted = logits.argmax(-1)
-    if confidence == 0:
-        return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
-    chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
-    counts = (chances.cumprod(1) >= confidence).sum(1)
-    if not drafted.is_cuda:  # there it would cost a synchronisation
-        drafted = drafted[:, : int(counts.max())]
-    return drafted, counts
