@@ -12,9 +12,6 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqDecoder
 from fairseq.modules import (
     FairseqDropout,
-    LayerDropModuleList,
-    LayerNorm,
-    PositionalEmbedding,
     SinusoidalPositionalEmbedding,
     transformer_layer,
 )
@@ -23,8 +20,14 @@ from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
+from .decoder_parts import (
+    layer_list,
+    norm,
+    output_projection,
+    position_embedding,
+    state_projection,
+)
 from .source_copy import SourceCopy, SourceState
-from .verifier_states import StateProjection
 
 
 class BlockDecoder(FairseqDecoder):
@@ -75,21 +78,21 @@ class BlockDecoder(FairseqDecoder):
         self.project_in_dim = None
         self.project_out_dim = None
         self.adaptive_softmax = None
-        self.embed_positions = _position_embedding(cfg, self.padding_idx)
-        self.layernorm_embedding = _norm(cfg) if cfg.layernorm_embedding else None
+        self.embed_positions = position_embedding(cfg, self.padding_idx)
+        self.layernorm_embedding = norm(cfg) if cfg.layernorm_embedding else None
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
-        self.prefix_states = _state_projection(state_widths, dim)
-        self.mask_states = _state_projection(state_widths, dim)
+        self.prefix_states = state_projection(state_widths, dim)
+        self.mask_states = state_projection(state_widths, dim)
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
-        self.layers = _layer_list(cfg)
+        self.layers = layer_list(cfg)
         self.layers.extend([self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)])
         self.num_layers = len(self.layers)
         has_final_norm = cfg.decoder.normalize_before and not cfg.no_decoder_final_norm
-        self.layer_norm = _norm(cfg) if has_final_norm else None
+        self.layer_norm = norm(cfg) if has_final_norm else None
         tied = embed_tokens if self.share_input_output_embed else None
-        self.output_projection = _output_projection(dim, len(dictionary), tied)
+        self.output_projection = output_projection(dim, len(dictionary), tied)
 
     def build_decoder_layer(self, cfg: Any) -> nn.Module:
         """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
@@ -330,48 +333,3 @@ class BlockDecoder(FairseqDecoder):
     def output_layer(self, features: Tensor) -> Tensor:
         """Logits [.., V] of features [.., C]."""
         return self.output_projection(features)
-
-
-def _position_embedding(cfg: Any, padding_idx: int) -> Optional[nn.Module]:
-    """The position table, or None.
-
-    The last block may start at the last position of a sentence, so masks need room after it.
-    """
-    if cfg.no_token_positional_embeddings:
-        return None
-    table: nn.Module = PositionalEmbedding(
-        cfg.max_target_positions + cfg.block_size,
-        cfg.decoder.embed_dim,
-        padding_idx,
-        learned=cfg.decoder.learned_pos,
-    )
-    return table
-
-
-def _state_projection(
-    state_widths: Optional[Tuple[int, int]], dim: int
-) -> Optional[StateProjection]:
-    return None if state_widths is None else StateProjection(*state_widths, dim)
-
-
-def _norm(cfg: Any) -> nn.Module:
-    norm: nn.Module = LayerNorm(cfg.decoder.embed_dim, export=cfg.export)
-    return norm
-
-
-def _layer_list(cfg: Any) -> nn.ModuleList:
-    """An empty list of layers, of the kind that ``--decoder-layerdrop`` asks for."""
-    if cfg.decoder.layerdrop > 0:
-        dropping: nn.ModuleList = LayerDropModuleList(p=cfg.decoder.layerdrop)
-        return dropping
-    return nn.ModuleList()
-
-
-def _output_projection(dim: int, symbols: int, tied: Optional[nn.Embedding]) -> nn.Linear:
-    """From features to logits; with the weight of ``tied`` embeddings, or one of its own."""
-    projection = nn.Linear(dim, symbols, bias=False)
-    if tied is not None:
-        projection.weight = tied.weight
-    else:
-        nn.init.normal_(projection.weight, mean=0, std=dim**-0.5)
-    return projection
