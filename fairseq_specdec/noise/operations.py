@@ -156,19 +156,11 @@ def add_errors(
     words = [place for place, part in enumerate(parts) if any(map(str.isalpha, part[1]))]
     slots: List[List[str]] = [[token] for token in tokens]
     for place in draw_places(rng, words, draw_count(rng, settings, len(words))):
-        before, word, after = parts[place]
         operation = choose(rng, settings)
-        if operation == "substitute":
-            found = confusions.candidates(word.lower())
-            if found:
-                slots[place] = [before + _recase(word, pick(rng, found)) + after]
-        elif operation == "delete":
-            slots[place] = [before + after] if before + after else []
-        elif operation == "insert":
-            if confusions.vocabulary:
-                slots[place] = slots[place] + [pick(rng, confusions.vocabulary)]
-        else:
+        if operation == "swap":
             _swap(slots, place)
+        else:
+            slots[place] = _changed(slots[place], parts[place], operation, rng, confusions)
     faulty = [token for slot in slots for token in slot]
     for place, token in enumerate(faulty):
         before, word, after = split_signs(token)
@@ -176,6 +168,31 @@ def add_errors(
         if spelled and rng.random() < settings.spelling:
             faulty[place] = before + misspell(word, rng, settings, confusions.letters) + after
     return " ".join(faulty) or " ".join(tokens)
+
+
+def _changed(
+    slot: List[str],
+    part: Tuple[str, str, str],
+    operation: str,
+    rng: random.Random,
+    confusions: Confusions,
+) -> List[str]:
+    """The tokens of one place after an operation on its word.
+
+    Args:
+        slot: its tokens.
+        part: punctuation before its word, the word, and punctuation after it.
+        operation: substitute, delete or insert.
+        rng: draws.
+        confusions: what replaces and joins words.
+    """
+    before, word, after = part
+    if operation == "substitute":
+        found = confusions.candidates(word.lower())
+        return [before + _recase(word, pick(rng, found)) + after] if found else slot
+    if operation == "delete":
+        return [before + after] if before + after else []
+    return [*slot, pick(rng, confusions.vocabulary)] if confusions.vocabulary else slot
 
 
 def _recase(old: str, new: str) -> str:
