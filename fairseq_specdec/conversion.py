@@ -63,7 +63,7 @@ def architecture(state: Dict[str, Any]) -> str:
 
 
 def _history() -> Dict[str, Any]:
-    """What fairseq wants to find in a checkpoint that nobody will resume."""
+    """Fields that fairseq needs in a checkpoint, for one that no training resumes."""
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     return {"optimizer_history": [step], "task_state": {}, "last_optimizer_state": None}
 

@@ -92,7 +92,7 @@ class _Records:
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed != entry.file_size:
                 raise UnpicklingError(
-                    f"it speaks of a tensor of {needed} bytes and holds {entry.file_size}"
+                    f"it describes a tensor of {needed} bytes and holds {entry.file_size}"
                 )
             with self._archive.open(entry) as stream:
                 self._kept[key] = (dtype, Storage(_filled(stream, dtype, count)))
@@ -189,7 +189,7 @@ class _Legacy:
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed > self._left:
                 raise UnpicklingError(
-                    f"it speaks of a tensor of {needed} bytes and holds {self._left} at most"
+                    f"it describes a tensor of {needed} bytes and holds {self._left} at most"
                 )
             self._left -= needed
             self._kept[key] = (dtype, Storage(torch.empty(count, dtype=dtype)))

@@ -10,7 +10,7 @@ fairseq-generate's: beam search of width 5.
 
 Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
 it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;
-whoever finishes last publishes OUT.
+the last process to finish publishes OUT.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger("fairseq_specdec.data.distill")
 
 
 class Job(NamedTuple):
-    """What the command line asks for, checked against what lies on disk."""
+    """What the command line asks for, checked against what is on disk."""
 
     config: Any
     task: Any
@@ -125,7 +125,7 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
         try:
             return _run(job, args, shard, arguments)
         except (OSError, DistillError):
-            # Another shard may have published meanwhile, and removed the parts under our hands.
+            # Another shard may have published meanwhile, and removed the parts.
             done = completed(job.destination, job.digest, job.filters)
             if done is None:
                 raise

@@ -70,7 +70,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
 
 
 def select(total: int, limit: Optional[int], fraction: Optional[float], seed: int) -> np.ndarray:
-    """A reproducible random subset; that of a smaller limit lies within that of a larger one.
+    """A reproducible random subset; that of a smaller limit is part of that of a larger one.
 
     Returns:
         bool [total]: which sentences to distil.

@@ -121,7 +121,7 @@ def _add_race_flags(parser: argparse.ArgumentParser) -> None:
 def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
     """Those of ``DECODING``, with the task's help texts."""
     decoding = parser.add_argument_group(
-        "decoding", "Each goes to the strategies that heed it, as with fairseq-generate."
+        "decoding", "Each goes to the strategies that use it, as with fairseq-generate."
     )
     fields = {field.name: field for field in dataclasses.fields(TranslationSpecDecConfig)}
     for name, kind in DECODING.items():

@@ -35,7 +35,7 @@ def matched_suffixes(source: Tensor, output: Tensor, lengths: Tensor, longest: i
     """
     back = torch.arange(longest, device=source.device)
     at = lengths.unsqueeze(1) - back
-    # -1 and -2 equal no token and not each other: a match lies within both sentences.
+    # -1 and -2 equal no token and not each other: a match is within both sentences.
     suffix = output.gather(1, at.clamp(min=0)).masked_fill(at < 0, -2)
     windows = nn.functional.pad(source, (longest - 1, 0), value=-1).unfold(1, longest, 1).flip(2)
     differs = windows != suffix.unsqueeze(1)
@@ -50,9 +50,9 @@ def unique_continuation(
     lengths: Tensor,
     max_suffix: Optional[int] = MAX_SUFFIX,
 ) -> Tuple[Tensor, Tensor]:
-    """Where in the source the output goes on (Ge et al. 2022, section 3.1 and Algorithm 1).
+    """Where in the source the output continues (Ge et al. 2022, section 3.1 and Algorithm 1).
 
-    The output goes on after the one place of the source where a suffix of the output occurs, if
+    The output continues after the one place of the source where a suffix of the output occurs, if
     there is a suffix that occurs exactly once. The start symbol counts as a token of both, so that
     an empty output continues with the whole source (the remark under Algorithm 1).
 
@@ -85,7 +85,7 @@ def unique_continuation(
 
 
 def realigned(source: Tensor, source_end: Tensor, expected: Tensor, token: Tensor) -> Tensor:
-    """Where in the source the output likely goes on after a token that was not the expected one.
+    """Where in the source the output likely continues after a token that was not expected.
 
     If the source has the token within ``MOST_DELETED`` columns after the expected one, the tokens
     between were deleted; else the token replaced the expected one.

@@ -207,7 +207,7 @@ class NarBlockSession(DraftSession):
             seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
         slots = tokens_at
         if not even:
-            # Columns after a row's new tokens hold nothing: they write to a slot nobody reads.
+            # Columns after a row's new tokens hold nothing: they write to an unused slot.
             slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
             tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(2) - 2 + self.first)
             if self.limit is not None:

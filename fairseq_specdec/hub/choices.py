@@ -23,7 +23,7 @@ BPE_FILES = {
 
 
 def bpe_in(folders: List[str]) -> Dict[str, str]:
-    """fairseq's flags for the subword model that lies in one of these folders; {} for none."""
+    """fairseq's flags for the subword model in one of these folders; {} for none."""
     for folder in folders:
         for file, (name, flag) in BPE_FILES.items():
             path = os.path.join(folder, file)

@@ -191,7 +191,7 @@ def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: st
 
 
 def blockwise_config(args: Any) -> BlockwiseConfig:
-    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
     if isinstance(args, BlockwiseConfig):
         return args
     if OmegaConf.is_config(args):

@@ -79,7 +79,7 @@ class SpecDrafterConfig(TransformerConfig):
 
 
 def drafter_config(args: Any) -> SpecDrafterConfig:
-    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
     if isinstance(args, SpecDrafterConfig):
         return args
     if OmegaConf.is_config(args):

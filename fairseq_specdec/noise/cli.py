@@ -5,7 +5,7 @@ a sentence a line, after Grundkiewicz et al. (2019), as Ge et al. (2022, section
 
 A line's errors depend on --seed and on its number alone. Work is cut into chunks that are saved
 whole (``OUT.parts``): kill the command at any time and run it again. Run it under torchrun, as a
-Slurm array, or with ``--shard i/n`` in several processes; whoever finishes last publishes OUT.
+Slurm array, or with ``--shard i/n`` in several processes; the last to finish publishes OUT.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _add_work_flags(parser: argparse.ArgumentParser) -> None:
 
 
 class Job(NamedTuple):
-    """What the command line asks for, checked against what lies on disk."""
+    """What the command line asks for, checked against what is on disk."""
 
     noise: NoiseSettings
     settings: Dict[str, Any]

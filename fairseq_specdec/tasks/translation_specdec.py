@@ -53,7 +53,7 @@ def _ended(batches: List[Any]) -> Optional[bool]:
         return None
     try:
         return bool(batches[0].end_of_epoch())
-    except AttributeError:  # nobody began to iterate
+    except AttributeError:  # no iteration was begun
         return False
 
 

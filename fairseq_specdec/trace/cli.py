@@ -125,7 +125,7 @@ def cli_main(arguments: Optional[List[str]] = None) -> None:
         main(sys.argv[1:] if arguments is None else arguments, sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read it (head, less) has seen enough; keep the interpreter from flushing again.
+        # The reader (head, less) has closed the pipe; the interpreter must not flush a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TraceError, OSError) as error:
         raise SystemExit(f"specdec-trace: error: {error}") from error

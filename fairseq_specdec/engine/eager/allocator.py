@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT = 1 << 30  # bytes at the end of the heap that may lie free
+KEPT = 1 << 30  # free bytes at the end of the heap that are kept
 HEAP = 32 << 20  # bytes up to which a block is taken from the heap: the most that glibc takes
 OURS_NOT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 PANELS = (64, 48, 32, 24, 16, 8)
-"""How many rows oneDNN may lay side by side, if not all: what a column of a product's tile holds
+"""How many rows a panel of oneDNN may have, if not all: those of a column of a product's tile
 (64 with AVX2 and with AVX-512, all without them and for bf16 that the processor emulates)."""
 
 _BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
