@@ -124,7 +124,8 @@ class Drafter:
         opened before keep the weights that were read before.
 
         Args:
-            verifier: the (first) verifier's model, whose device and number format a drafter takes.
+            verifier: the (first) verifier's model; a drafter's own model is moved to its device and
+                number format.
 
         Returns:
             What opens batches; the drafter itself, unless it overrides ``prepare``.
