@@ -1,6 +1,6 @@
 """Draft-then-verify decoding for fairseq, as a plugin: ``--user-dir fairseq_specdec``.
 
-Importing the package mends what fairseq alone gets wrong with the installed torch and numpy (see
+Importing the package patches faults of the installed fairseq, torch and numpy (see
 ``compat``), then registers the tasks, models and criterions. It prints nothing, and leaves the root
 logger as it was.
 """
@@ -23,6 +23,6 @@ from . import compat  # noqa: E402
 
 compat.apply()
 
-from . import criterions, models, tasks  # noqa: E402  (fairseq is mended before it is extended)
+from . import criterions, models, tasks  # noqa: E402  (fairseq is patched before it is extended)
 
 __all__ = ["__version__", "compat", "criterions", "models", "tasks"]

@@ -82,7 +82,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         metadata={
             "help": "iad, gad, sps, and blockwise with exact acceptance, where it changes nothing "
             "but the time: draft tokens of all sentences together, 0 or more, that one "
-            "verification may be expected to read in vain, by the acceptance so far; drafts "
+            "verification may be expected to reject, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
             "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
             "GPU and for a sentence alone; 0: always draft k, as the papers do)"
@@ -114,7 +114,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         default=2.0,
         metadata={
             "help": "alpha_RB of bild, the rollback threshold, 0 or more: the big model drops the "
-            "first draft token whose -log p is above this, and all behind it (0: all tokens, inf: "
+            "first draft token whose -log p is above this, and all after it (0: all tokens, inf: "
             "none; default: 2.0)"
         },
     )

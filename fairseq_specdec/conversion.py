@@ -2,7 +2,7 @@
 
 A converted checkpoint holds what decoding needs, in plain containers that torch's safe loader reads
 without any allow-list: weights, settings, and where they came from. Training state (optimizer,
-position in the data) is left behind.
+position in the data) is left out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def architecture(state: Dict[str, Any]) -> str:
 
 
 def _history() -> Dict[str, Any]:
-    """What fairseq wants to find in a checkpoint that nobody will resume."""
+    """Fields that fairseq needs in a checkpoint, for one that no training resumes."""
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     return {"optimizer_history": [step], "task_state": {}, "last_optimizer_state": None}
 

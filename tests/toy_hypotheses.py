@@ -21,8 +21,8 @@ def hypotheses_of(outputs, columns=80):
 
 def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None):
     """A session of a drafter over one batch; it follows ``verifier``, or its own model."""
-    drafter.prepare(drafter.model if verifier is None else verifier)
-    return drafter.open(Source(net_input, encoder_out or {}, max_len, Stopwatch()))
+    ready = drafter.prepare(drafter.model if verifier is None else verifier)
+    return ready.open(Source(net_input, encoder_out or {}, max_len, Stopwatch()))
 
 
 def open_on(drafter, sources, max_len, **more):

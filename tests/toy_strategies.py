@@ -102,7 +102,7 @@ def make_generator(
     args=None,
     models=None,
     lossless=True,
-    release=False,
+    free_unpacked=False,
     extra=None,
     overrides=None,
     **settings,
@@ -114,8 +114,8 @@ def make_generator(
         args: generation flags.
         models: the ensemble; the case's own verifier if left out.
         lossless: with the flags that make it so, else with the others.
-        release, extra, overrides: as for ``build_generator``; whole drafts, however many rows,
-            unless there is a ``draft_budget``.
+        free_unpacked, extra, overrides: as for ``build_generator``; whole drafts, however many
+            rows, unless there is a ``draft_budget``.
         settings: more decoding flags.
     """
     own = toys(case)
@@ -131,7 +131,7 @@ def make_generator(
         args or flags(),
         decoding_settings(**given),
         load=lambda *_: copy.deepcopy(own.drafter()),
-        release=release,
+        free_unpacked=free_unpacked,
         extra=extra,
         overrides=overrides._replace(always_draft="draft_budget" not in settings),
     )

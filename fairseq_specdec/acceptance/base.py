@@ -27,8 +27,8 @@ class AcceptanceRule:
     """Decides how many leading draft tokens are kept.
 
     Class attributes:
-        lossless: the output equals what the verifier alone would have produced.
-        draft_independent: what comes out, or its distribution, does not depend on what is drafted.
+        lossless: the output equals that of the verifier alone.
+        draft_independent: the output, or its distribution, does not depend on the draft.
         needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
     """
 
@@ -37,13 +37,13 @@ class AcceptanceRule:
     needs_draft_probabilities = False
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
-        """Learn what the tokens stand for, if that matters; called once, before decoding.
+        """Read the dictionary, for rules that depend on it; called once, before decoding.
 
         Args:
             symbols: V, the target dictionary's.
 
         Raises:
-            ValueError: the rule makes no sense for such tokens.
+            ValueError: the rule cannot be used with such tokens.
         """
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:

@@ -20,7 +20,7 @@ INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def token_values(symbols: Sequence[str]) -> List[float]:
-    """The numbers that the tokens of a dictionary stand for; NaN for fairseq's special symbols.
+    """The numbers that the tokens of a dictionary spell; NaN for fairseq's special symbols.
 
     Raises:
         ValueError: a symbol that is no integer, or no integers at all.
@@ -60,8 +60,8 @@ class DistanceRule(AcceptanceRule):
         self.values: Optional[Tensor] = None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
-        """Learn what the tokens stand for; raises as ``token_values``."""
-        # Double: integers stay exact far beyond any vocabulary.
+        """Read the numbers of the tokens; raises as ``token_values``."""
+        # float64 holds the integers of any vocabulary exactly.
         self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
@@ -71,7 +71,7 @@ class DistanceRule(AcceptanceRule):
         values = self.values.to(tokens.device)
         best = scores.best()
         choice = best[:, :-1]
-        # A distance to or from NaN is NaN, which is not small.
+        # A distance to or from NaN is NaN, and comparing it gives False.
         near = (values[tokens] - values[choice]).abs() <= self.epsilon
         possible = scores.gap(tokens) < float("inf")
         return judged((near & possible) | (tokens == choice), draft.sizes, best)

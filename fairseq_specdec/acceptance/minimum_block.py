@@ -1,4 +1,4 @@
-"""Accept at least so many tokens, whatever a rule says."""
+"""Accept at least a given number of tokens."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .base import Acceptance, AcceptanceRule, leading
 class MinimumBlockRule(AcceptanceRule):
     """At least l tokens are added in every iteration: Stern et al. 2018, section 5.3.
 
-    The verifier's own token is one of them, so the first l - 1 draft tokens are kept unseen, as far
-    as there are so many and the decoding constraints allow them.
+    The verifier's own token is one of them, so the first l - 1 draft tokens are kept without
+    a judgement, if there are so many and the decoding constraints allow them.
 
     Args:
         rule: judges the rest.

@@ -19,7 +19,7 @@ class RollbackRule(AcceptanceRule):
     The distance d is the cross-entropy between the small model's token and the big model's
     distribution (section 4.1), -log p_big(token) in nats. At the first pending token whose distance
     exceeds ``alpha_rb``, that token and all after it are dropped and the big model's own token
-    stands in its place; where there is none, the big model's next token is appended (Algorithm 1,
+    replaces it; where there is none, the big model's next token is appended (Algorithm 1,
     lines 10 to 16). A token that is forbidden (log-probability -inf) is dropped at any threshold.
 
     Args:

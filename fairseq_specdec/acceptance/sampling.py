@@ -1,4 +1,4 @@
-"""Speculative sampling: the output is distributed as the verifier's own samples are."""
+"""Speculative sampling: the output has the distribution of the verifier's own samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Acceptance, AcceptanceRule, leading
 
 
 class Sampler:
-    """What to draw from, as stock fairseq's ``Sampling`` search, and the drawing.
+    """Truncates distributions as stock fairseq's ``Sampling`` search, and draws from them.
 
     Both models' distributions pass through ``warp``, after the temperature (Leviathan et al. 2023,
     section 2.2: every way of sampling is sampling from an adjusted distribution).
@@ -78,7 +78,7 @@ class Sampler:
     def draw(self, probabilities: Tensor) -> Tensor:
         """Draw a token from each distribution.
 
-        A race of exponential clocks: unlike ``torch.multinomial`` it never waits for a GPU.
+        Exponential noise decides; unlike ``torch.multinomial`` this never waits for a GPU.
 
         Args:
             probabilities: float [..., V], not negative, up to a factor.
@@ -95,7 +95,7 @@ class SamplingRule(AcceptanceRule):
 
     A draft token x, drawn from q, is kept with probability min(1, p(x) / q(x)). The first rejected
     one is replaced by a token drawn from the normalised positive part of p - q; after a draft that
-    was kept whole, a token is drawn from p. What comes out is distributed as p, whatever q is.
+    was kept whole, a token is drawn from p. The output is distributed as p, whatever q is.
 
     Args:
         sampler: cuts p, as it did q, and draws.

@@ -7,14 +7,20 @@ verification of k+1 positions, the rule's own arithmetic, rollback of the caches
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.acceptance.base import Acceptance
-from fairseq_specdec.drafting import Drafter, DraftSession, InputCopyDrafter, Source
+from fairseq_specdec.drafting import (
+    Drafter,
+    DraftSession,
+    InputCopyDrafter,
+    ReadyDrafter,
+    Source,
+)
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -81,11 +87,16 @@ class ReplayedDrafter(Drafter):
         self.eos, self.filler = eos, filler
         self.read_layers = drafter.read_layers
 
-    def prepare(self, verifier: Any) -> None:
-        self.drafter.prepare(verifier)
+    def prepare(self, verifier: Any) -> ReadyDrafter:
+        return _Ready(self, self.drafter.prepare(verifier))
+
+
+class _Ready(NamedTuple):
+    settings: ReplayedDrafter
+    drafter: ReadyDrafter
 
     def open(self, source: Source) -> DraftSession:
-        return _ReplayedSession(self, self.drafter.open(source))
+        return _ReplayedSession(self.settings, self.drafter.open(source))
 
 
 class _ReplayedSession(DraftSession):

@@ -118,7 +118,7 @@ class ReplayBench:
             words.pad(),
             words.eos(),
             dtype=DRAFTER_DTYPES[args.drafter_dtype],
-            release=self.alone is not None,
+            free_unpacked=self.alone is not None,
         )
         return NarBlockDrafter(self._block_drafter, options)
 
@@ -135,7 +135,7 @@ class ReplayBench:
             generation_flags(beam=1),
             decoding_settings(),
             stats=stats,
-            release=self.alone is not None,
+            free_unpacked=self.alone is not None,
             overrides=Overrides(
                 ReplayedDrafter(self._drafter(strategy), *scripted),
                 ReplayedRule(rule, *scripted),

@@ -237,7 +237,7 @@ def build(plan: Plan, workload: Workload) -> System:
             settings.pop("strategy"),
             name=plan.name,
             flags=plan.generation,
-            release=workload.one_system,
+            free_unpacked=workload.one_system,
             **settings,
         )
     except (ValueError, BenchError) as error:

@@ -188,13 +188,13 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         models: the ensemble.
         strategy: ``--strategy``.
         settings: other decoding flags by field name; ``name``, ``flags`` (a dictionary of
-            generation flags) and ``release`` (as for ``build_generator``) apart.
+            generation flags) and ``free_unpacked`` (as for ``build_generator``) apart.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     name = settings.pop("name", strategy)
-    release = settings.pop("release", False)
+    free_unpacked = settings.pop("free_unpacked", False)
     flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
     stats = DecodingStats()
     generator = build_generator(
@@ -204,7 +204,7 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         flags,
         decoding_settings(strategy=strategy, **settings),
         stats=stats,
-        release=release,
+        free_unpacked=free_unpacked,
     )
     return System(
         name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling

@@ -1,8 +1,8 @@
-"""What differs between fairseq, torch and numpy releases, mended at import, in one room.
+"""Patches of fairseq, torch and numpy, applied at import.
 
 ``--user-dir`` imports the package before configs are converted and before any checkpoint is read,
-so a fault mended here is mended for every fairseq command. One function a fault; each applies only
-where the fault exists (it asks the installed library, not a version table, wherever it can), and
+so every fairseq command runs with the patches. There is one function for each fault. It applies
+only where the fault exists (wherever possible it checks the installed library, not a version), and
 applying it twice changes nothing.
 """
 
@@ -10,12 +10,7 @@ from .architectures import build_known_architectures_from_checkpoints
 from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
-from .checkpoints import (
-    allow_checkpoint_types,
-    check_checkpoints,
-    numpy_core_alias,
-    old_meters_alias,
-)
+from .checkpoints import allow_checkpoint_types, check_checkpoints
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import warn_of_tasks_named_by_strings
 from .literals import parse_settings_as_literals
@@ -32,8 +27,6 @@ FIXES = (
     strip_better_transformer,
     allow_checkpoint_types,
     check_checkpoints,
-    numpy_core_alias,
-    old_meters_alias,
     torchrun_without_gpu,
     ddp_without_devices,
     bf16_without_tpu,
@@ -49,7 +42,7 @@ FIXES = (
 
 
 def apply() -> None:
-    """Mend every fault of the installed libraries; calling it again changes nothing."""
+    """Patch every fault of the installed libraries; a second call changes nothing."""
     for fix in FIXES:
         fix()
 

@@ -104,6 +104,6 @@ def _check(cfg: Any, path: str) -> None:
 
 
 def _setting_of(cfg: Any, text: str) -> str:
-    """The name under which ``text`` stands in a model's settings."""
+    """The name of the setting that has the value ``text``."""
     items = cfg.items() if hasattr(cfg, "items") else vars(cfg).items()
     return next((str(name) for name, value in items if value == text), "model")

@@ -24,7 +24,7 @@ def strip_better_transformer() -> None:
     Fault: in fairseq 0.12.2 every encoder layer registers eight extra parameters for torch's fast
     path. They stay zero, fail data-parallel training as unused, reach the checkpoint (which no
     other release then loads), and the fast path fails with "Mask Type should be defined". Versions:
-    0.12.2 only; the checkpoints it wrote are mended for every reader. Upstream issues 4858, 4899.
+    0.12.2 only; the checkpoints it wrote are repaired for every reader. Upstream issues 4858, 4899.
     """
     from fairseq.modules import transformer_layer
 
@@ -34,7 +34,7 @@ def strip_better_transformer() -> None:
     if "_load_from_state_dict" not in vars(layer):  # defined by 0.12.2 alone, for the copies
         return
     wrap_once(layer, "__init__", fix, _init_without_duplicates)
-    del layer._load_from_state_dict  # nn.Module's own again
+    del layer._load_from_state_dict  # so that nn.Module's own is used
 
 
 def _upgrade_state_dict_named(original: Any, layer: Any, state_dict: Any, name: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib
-import sys
 import types
 import typing
 from typing import Any, Callable, List
@@ -21,7 +19,7 @@ def checkpoint_types() -> List[Any]:
 
     Found by ablation on checkpoints of fairseq 0.9 to 0.12.3. Entries are in the form of
     ``torch.serialization.add_safe_globals``: an object, or ``(object, name in the file)`` where the
-    writer knew it by another name.
+    writer had it under another name.
 
     - command line: ``argparse.Namespace``;
     - fairseq 0.9: its three meters, then in ``fairseq.meters``;
@@ -113,7 +111,7 @@ class _CheckingTorch(types.ModuleType):
 def check_checkpoints() -> None:
     """Read checkpoints by this project's reader, on every torch.
 
-    Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file says, so that a
+    Fault: fairseq calls ``torch.load``, which before 2.6 unpickles whatever a file names, so that a
     checkpoint can run any command. (``weights_only`` is no help there: torch 1.13 has it, and reads
     no floating-point number in it, let alone a Namespace; up to 2.5 a file can get round it,
     CVE-2025-32434.) From 2.6 to 2.9 torch checks what a file names, and a file can still corrupt
@@ -133,29 +131,3 @@ def check_checkpoints() -> None:
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)
-
-
-def numpy_core_alias() -> None:
-    """Let numpy < 1.26 read arrays written under numpy 2, whose core is named ``numpy._core``.
-
-    Fault: ``--eval-bleu`` keeps arrays in the checkpoint, and unpickling them imports
-    ``numpy._core.multiarray``: "No module named 'numpy._core'". Versions: numpy < 1.26.
-    """
-    try:
-        importlib.import_module("numpy._core.multiarray")
-    except ImportError:
-        core = importlib.import_module("numpy.core")
-        sys.modules["numpy._core"] = core
-        sys.modules["numpy._core.multiarray"] = core.multiarray
-
-
-def old_meters_alias() -> None:
-    """Let checkpoints of fairseq 0.9, whose meters were in ``fairseq.meters``, be unpickled.
-
-    Fault: ``extra_state`` of 0.9 holds meter objects, and on torch < 2.6 unpickling them imports
-    their old module: "No module named 'fairseq.meters'". Versions: fairseq >= 0.10.
-    """
-    try:
-        importlib.import_module("fairseq.meters")
-    except ImportError:
-        sys.modules["fairseq.meters"] = importlib.import_module("fairseq.logging.meters")

@@ -21,7 +21,7 @@ def torchrun_without_gpu() -> None:
     ``torchrun --nproc_per_node 2 fairseq-train --cpu`` silently runs two independent trainings over
     one another's checkpoints; told the world size, it divides by the number of GPUs. Versions: all.
 
-    Mended: the world size is torchrun's, and the backend gloo where the default (nccl) cannot run.
+    Fix: the world size is torchrun's, and the backend gloo where the default (nccl) cannot run.
     """
     from fairseq.distributed import utils as distributed_utils
 
@@ -64,8 +64,8 @@ def ddp_without_devices() -> None:
     parallel = distributed_fairseq_model.DistributedDataParallel
     if issubclass(parallel, _DeviceFree):
         return
-    mended = type(parallel.__name__, (_DeviceFree, parallel), {})
-    distributed_fairseq_model.DistributedDataParallel = mended
+    fixed = type(parallel.__name__, (_DeviceFree, parallel), {})
+    distributed_fairseq_model.DistributedDataParallel = fixed
 
 
 class _DeviceFree:

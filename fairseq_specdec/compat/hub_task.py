@@ -16,7 +16,7 @@ def warn_of_tasks_named_by_strings() -> None:
     """Warn where ``from_pretrained(..., task="translation_specdec")`` decodes with another task.
 
     Fault: fairseq's loader replaces the task of a checkpoint by a dictionary's only. It ignores a
-    string, and stock beam search decodes without a word. Versions: all.
+    string, and stock beam search decodes without a warning. Versions: all.
     """
     from fairseq import checkpoint_utils
 

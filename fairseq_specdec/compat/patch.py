@@ -14,7 +14,7 @@ def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> N
     Args:
         owner: module or class that holds the function.
         name: its attribute.
-        fix: what the wrapper mends; a function already wrapped for it is left as it is, so that a
+        fix: name of the fix; a function already wrapped for it is left as it is, so that a
             second import (or a second copy of the plugin) does not wrap again.
         wrapper: receives the original function first, then the caller's arguments (for a method,
             the instance is the first of them).
@@ -25,8 +25,8 @@ def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> N
         return
 
     @functools.wraps(original)
-    def mended(*args: Any, **kwargs: Any) -> Any:
+    def fixed(*args: Any, **kwargs: Any) -> Any:
         return wrapper(original, *args, **kwargs)
 
-    setattr(mended, _MARK, (*done, fix))
-    setattr(owner, name, mended)
+    setattr(fixed, _MARK, (*done, fix))
+    setattr(owner, name, fixed)

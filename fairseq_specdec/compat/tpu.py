@@ -15,7 +15,7 @@ def bf16_without_tpu() -> None:
     ``fairseq-train --bf16`` dies on every machine without torch_xla: "'NoneType' object has no
     attribute 'xla_device'". Versions: all; fairseq-hydra-train is sound.
 
-    Mended where torch_xla is absent, unless ``--tpu`` was asked for, which still fails as it must.
+    Fixed where torch_xla is absent, unless ``--tpu`` was asked for, which still fails as it must.
     """
     from fairseq import options, utils
 

@@ -12,8 +12,8 @@ def name_unreadable_checkpoints() -> None:
     """Say which file it is that torch cannot read.
 
     Fault: for a truncated file torch says "PytorchStreamReader failed reading zip archive" or
-    "Ran out of input", without its name; ``--path a.pt:b.pt`` leaves one to guess. Versions: all.
-    The exception keeps its type; types other than torch.load raises pass as they are.
+    "Ran out of input", without its name; ``--path a.pt:b.pt`` does not say which one. Versions:
+    all. The exception keeps its type; types other than torch.load raises pass as they are.
     """
     from fairseq import checkpoint_utils
 

@@ -20,7 +20,7 @@ class Unpickler:
     """A reader of the pickles that ``torch.save`` writes (protocol 2).
 
     It knows 31 instructions, which are those of fairseq's checkpoints; a file that holds another is
-    refused. Nothing is imported and nothing of the file is called: names stand for entries of
+    refused. Nothing is imported and nothing of the file is called: names are looked up in
     ``Objects``, which checks the arguments of each and makes the object itself.
 
     Args:

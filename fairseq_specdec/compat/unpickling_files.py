@@ -7,7 +7,7 @@ import io
 import os
 import zipfile
 from pickle import UnpicklingError
-from typing import IO, Any, Dict, Tuple
+from typing import IO, Any, Dict, List, Tuple
 
 import torch
 
@@ -92,7 +92,7 @@ class _Records:
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed != entry.file_size:
                 raise UnpicklingError(
-                    f"it speaks of a tensor of {needed} bytes and holds {entry.file_size}"
+                    f"it describes a tensor of {needed} bytes and holds {entry.file_size}"
                 )
             with self._archive.open(entry) as stream:
                 self._kept[key] = (dtype, Storage(_filled(stream, dtype, count)))
@@ -119,7 +119,25 @@ def _root(archive: zipfile.ZipFile, size: int) -> str:
     Raises:
         UnpicklingError: the file is no checkpoint, or its records are not what they seem.
     """
-    entries = archive.infolist()
+    _check_entries(archive.infolist(), size)
+    names = archive.namelist()
+    roots = [name[: -len("/data.pkl")] for name in names if name.count("/") == 1
+             and name.endswith("/data.pkl")]  # fmt: skip
+    if len(roots) != 1:
+        raise UnpicklingError(f"it holds {len(roots)} pickles named data.pkl")
+    order = f"{roots[0]}/byteorder"
+    if order in names and archive.read(order) != b"little":
+        raise UnpicklingError("it was written on a big-endian machine")
+    return roots[0]
+
+
+def _check_entries(entries: List[zipfile.ZipInfo], size: int) -> None:
+    """Refuse records that torch would not have written.
+
+    Args:
+        entries: of the zip file.
+        size: bytes of the zip file.
+    """
     names = [entry.filename for entry in entries]
     if any(name.split("/")[-1] == "constants.pkl" for name in names):
         raise UnpicklingError("it is a TorchScript program, no checkpoint")
@@ -129,14 +147,6 @@ def _root(archive: zipfile.ZipFile, size: int) -> str:
         raise UnpicklingError("its records overlap")
     if len({name.lower() for name in names}) != len(names):
         raise UnpicklingError("two of its records have the same name")
-    roots = [name[: -len("/data.pkl")] for name in names if name.count("/") == 1
-             and name.endswith("/data.pkl")]  # fmt: skip
-    if len(roots) != 1:
-        raise UnpicklingError(f"it holds {len(roots)} pickles named data.pkl")
-    order = f"{roots[0]}/byteorder"
-    if order in names and archive.read(order) != b"little":
-        raise UnpicklingError("it was written on a big-endian machine")
-    return roots[0]
 
 
 class _Legacy:
@@ -179,7 +189,7 @@ class _Legacy:
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed > self._left:
                 raise UnpicklingError(
-                    f"it speaks of a tensor of {needed} bytes and holds {self._left} at most"
+                    f"it describes a tensor of {needed} bytes and holds {self._left} at most"
                 )
             self._left -= needed
             self._kept[key] = (dtype, Storage(torch.empty(count, dtype=dtype)))

@@ -77,7 +77,7 @@ def _no_hooks(value: Any) -> bool:
 def _tensor(
     storage: Any, offset: Any, size: Any, stride: Any, gradient: Any, hooks: Any
 ) -> torch.Tensor:
-    """``torch._utils._rebuild_tensor_v2``, which believes what the file says of the size."""
+    """``torch._utils._rebuild_tensor_v2``, which does not check the size."""
     require(type(storage) is Storage, "a tensor without storage")
     require(type(size) is tuple and type(stride) is tuple, "a tensor without size")
     require(len(size) == len(stride) <= 64, "a tensor of odd dimensions")
@@ -200,6 +200,20 @@ def _omegaconf() -> Tuple[Dict[str, Any], Dict[Any, Callable[[Any, Any], None]]]
     return classes, setters
 
 
+def _of_fairseq() -> Dict[str, Any]:
+    """Classes of which fairseq's checkpoints hold plain instances, by name."""
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq.logging import meters
+
+    made: Dict[str, Any] = {
+        "argparse.Namespace": argparse.Namespace,
+        "fairseq.distributed.utils._TensorPlaceholder": distributed_utils._TensorPlaceholder,
+    }
+    for kind in (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter):
+        made[f"fairseq.meters.{kind.__name__}"] = kind  # as fairseq 0.9 named them
+    return made
+
+
 class Objects:
     """The table of names, by what may be done with each.
 
@@ -210,9 +224,6 @@ class Objects:
     mappings = (dict, collections.OrderedDict, collections.defaultdict)
 
     def __init__(self) -> None:
-        from fairseq.distributed import utils as distributed_utils
-        from fairseq.logging import meters
-
         self._values: Dict[str, Any] = {
             "typing.Any": typing.Any,
             "__builtin__.dict": dict,  # Python 2's names, which protocol 2 writes
@@ -236,12 +247,7 @@ class Objects:
             "numpy.core.multiarray._reconstruct": _array,
             "numpy._core.multiarray._reconstruct": _array,
         }
-        made: Dict[str, Any] = {
-            "argparse.Namespace": argparse.Namespace,
-            "fairseq.distributed.utils._TensorPlaceholder": distributed_utils._TensorPlaceholder,
-        }
-        for kind in (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter):
-            made[f"fairseq.meters.{kind.__name__}"] = kind  # as fairseq 0.9 named them
+        made = _of_fairseq()
         self._states: Dict[Any, Callable[[Any, Any], None]] = {
             kind: _set_fields for kind in made.values()
         }
@@ -252,7 +258,7 @@ class Objects:
         self._states[np.ndarray] = _set_array
 
     def named(self, module: str, name: str) -> Any:
-        """What the file's name stands for.
+        """The entry of a name in the file.
 
         Raises:
             UnpicklingError: it is not in the table; nothing was imported.

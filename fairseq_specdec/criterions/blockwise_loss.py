@@ -1,4 +1,4 @@
-"""``--criterion blockwise_loss``: teaches the heads of a blockwise model to look ahead."""
+"""``--criterion blockwise_loss``: trains the heads of a blockwise model."""
 
 import math
 import random
@@ -57,13 +57,19 @@ def head_targets(target: Tensor, head: int, pad: int) -> Tensor:
     return ahead.masked_fill(target.eq(pad), pad)
 
 
+NO_HEADS = (
+    "--criterion blockwise_loss trains blockwise models only: use "
+    "--arch blockwise_transformer or another of its architectures"
+)
+
+
 @register_criterion("blockwise_loss", dataclass=BlockwiseLossConfig)
 class BlockwiseLoss(FairseqCriterion):
     """Cross-entropy of the heads: Stern et al. 2018, section 6.
 
     In training, one head is drawn uniformly for each batch (an unbiased estimate of the mean), or
-    all are trained at once. In validation all heads are measured. Whether the data is original or
-    distilled (6.2) is a matter of the data folder.
+    all are trained at once. In validation all heads are measured. The data folder decides
+    whether the data is original or distilled (6.2).
 
     Logged: ``loss``, ``nll_loss`` (base 2; mean over the trained heads), ``ppl``,
     ``head_<i>_accuracy`` (percent of head i's tokens) and, in validation, ``accepted``: tokens per
@@ -104,10 +110,7 @@ class BlockwiseLoss(FairseqCriterion):
             most, where several are trained), and sums for the log.
         """
         if not hasattr(model, "trained_heads"):
-            raise ValueError(
-                "--criterion blockwise_loss trains blockwise models only: use "
-                "--arch blockwise_transformer or another of its architectures"
-            )
+            raise ValueError(NO_HEADS)
         target, net_input = sample["target"], sample["net_input"]
         trained = model.trained_heads()
         heads = list(range(1, model.decoder.block_size + 1))
@@ -123,23 +126,21 @@ class BlockwiseLoss(FairseqCriterion):
             where=where,
         )
         counts = [chosen.sum() for chosen in where]
-        most = counts[heads.index(trained[0])].float()
-        losses, nlls = [], []
         log: Dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": target.size(0)}
-        right = []
-        for head, scores, tokens, chosen, count in zip(heads, logits, gold, where, counts):
-            correct = torch.zeros_like(chosen)
-            correct[chosen] = scores.data.max(-1).indices.eq(tokens[chosen])
-            right.append(correct)
+        right = [_correct(*head) for head in zip(logits, gold, where)]
+        for head, correct, count in zip(heads, right, counts):
             log.update({f"n_right_{head}": correct.sum(), f"n_head_{head}": count})
-            if head in trained:
-                loss, nll = smoothed_nll(scores, tokens[chosen], self.label_smoothing)
-                # The mean of the heads' mean losses, each head having places of its own number.
-                share = most / (len(trained) * count.clamp(min=1))
-                losses.append(loss * share)
-                nlls.append((nll.data * share).sum())
         if not model.training:
             log.update(_accepted(right, where))
+        most = counts[heads.index(trained[0])].float()
+        losses, nlls = [], []
+        for head in trained:
+            i = heads.index(head)
+            loss, nll = smoothed_nll(logits[i], gold[i][where[i]], self.label_smoothing)
+            # The mean of the heads' mean losses, each head having places of its own number.
+            share = most / (len(trained) * counts[i].clamp(min=1))
+            losses.append(loss * share)
+            nlls.append((nll.data * share).sum())
         loss = torch.cat(losses)
         log.update(loss=loss.data.sum(), nll_loss=sum(nlls), sample_size=most)
         return (loss.sum() if reduce else loss), most, log
@@ -171,6 +172,19 @@ class BlockwiseLoss(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
         return True
+
+
+def _correct(logits: Tensor, gold: Tensor, where: Tensor) -> Tensor:
+    """Where a head is right: bool [B, T].
+
+    Args:
+        logits: [N, V] of the N places of ``where``.
+        gold: long [B, T], its targets.
+        where: bool [B, T], whether it has a target.
+    """
+    correct = torch.zeros_like(where)
+    correct[where] = logits.data.max(-1).indices.eq(gold[where])
+    return correct
 
 
 def _accepted(right: List[Tensor], where: List[Tensor]) -> Dict[str, Any]:

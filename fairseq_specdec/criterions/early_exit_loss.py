@@ -1,4 +1,4 @@
-"""``--criterion early_exit_loss``: teaches a decoder and its first layers to predict alike."""
+"""``--criterion early_exit_loss``: trains a decoder and an exit after its first layers."""
 
 import math
 from dataclasses import dataclass, field
@@ -83,12 +83,12 @@ class EarlyExitLoss(FairseqCriterion):
         loss = (loss + exit_loss) / 2
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         # on the CPU, max() finds the index several times faster than argmax() does
-        alike = full.detach().max(-1).indices.eq(early.detach().max(-1).indices)
+        equal = full.detach().max(-1).indices.eq(early.detach().max(-1).indices)
         log = {
             "loss": loss.detach().sum(),
             "nll_loss": nll.detach().sum(),
             "exit_nll_loss": exit_nll.detach().sum(),
-            "n_alike": alike.sum(),
+            "n_equal": equal.sum(),
             "ntokens": sample["ntokens"],
             "nsentences": target.size(0),
             "sample_size": sample_size,
@@ -103,7 +103,7 @@ class EarlyExitLoss(FairseqCriterion):
         sums.log("loss", "loss", "sample_size", 1 / math.log(2))
         for name in ("nll_loss", "exit_nll_loss"):
             sums.log(name, name, "ntokens", 1 / math.log(2))
-        sums.log("agreement", "n_alike", "ntokens", 100.0, 2)
+        sums.log("agreement", "n_equal", "ntokens", 100.0, 2)
         log_perplexity()
 
     @staticmethod

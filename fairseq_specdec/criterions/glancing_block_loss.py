@@ -1,4 +1,4 @@
-"""``--criterion glancing_block_loss``: teaches a drafter to draft blocks after random prefixes."""
+"""``--criterion glancing_block_loss``: trains a drafter on blocks after random prefixes."""
 
 import math
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class GlancingBlockLossConfig(FairseqDataclass):
         default=1.0,
         metadata={
             "help": "weight position j of a block by this to the power j: a drafted token counts "
-            "only if all before it are accepted (1 weights all alike, as the papers)"
+            "only if all before it are accepted (1 weights all equally, as the papers)"
         },
     )
     soft_targets: float = field(
@@ -116,7 +116,7 @@ class GlancingBlockLoss(FairseqCriterion):
             raise ValueError(
                 "--glancing-updates: the share of revealed tokens goes from --glancing-start to "
                 "--glancing-stop over this many updates; give it, or --max-update, or set both "
-                "shares alike"
+                "shares to the same value"
             )
         self.decay = cfg.block_loss_decay
         self.accepted_tokens: Optional[AcceptedTokens] = None
@@ -165,34 +165,52 @@ class GlancingBlockLoss(FairseqCriterion):
             glancing_ratio=ratio,
             soft_targets=self.soft_targets > 0,
         )
-        logits, learnt = output["logits"], output["learnt"]
+        learnt = output["learnt"]
         gold = targets[learnt]
-        loss, nll = smoothed_nll(logits, gold, self.label_smoothing)
-        if self.soft_targets > 0:
-            soft = soft_nll(logits, output["expected"])
-            loss = (1.0 - self.soft_targets) * loss + self.soft_targets * soft
-        sample_size = learnt.sum().float()
-        if self.decay < 1.0:
-            steps = torch.arange(size, device=learnt.device, dtype=torch.float32)
-            weights = (self.decay**steps).expand(learnt.shape)[learnt]
-            loss = loss * weights
-            sample_size = weights.sum()
+        loss, nll, sample_size = self._weighted_loss(output, gold)
         log = {
             "loss": loss.data.sum(),
             "nll_loss": nll.data.sum(),
             "ntokens": sample["ntokens"],
             "nsentences": target.size(0),
             "sample_size": sample_size.data,
-            **self._counts(logits.data, gold, learnt, output["first_correct"]),
+            **self._counts(output["logits"].data, gold, learnt, output["first_correct"]),
         }
         if model.training:
             log["glancing_ratio"] = ratio * cuts.numel()
-        if self.accepted_tokens is not None:
-            if model.training:
-                self.accepted_tokens.restart()
-            else:
-                log.update(self.accepted_tokens.measure(unwrapped(model), sample))
+        log.update(self._decoded(model, sample))
         return (loss.sum() if reduce else loss), sample_size, log
+
+    def _weighted_loss(self, output: Dict[str, Any], gold: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """Losses of the learnt positions.
+
+        Args:
+            output: of the model.
+            gold: long [N], the targets.
+
+        Returns:
+            The loss [N] with soft targets and weights, the plain one [N] (nats, fp32), and the sum
+            of the weights.
+        """
+        logits, learnt = output["logits"], output["learnt"]
+        loss, nll = smoothed_nll(logits, gold, self.label_smoothing)
+        if self.soft_targets > 0:
+            soft = soft_nll(logits, output["expected"])
+            loss = (1.0 - self.soft_targets) * loss + self.soft_targets * soft
+        if self.decay == 1.0:
+            return loss, nll, learnt.sum().float()
+        steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
+        weights = (self.decay**steps).expand(learnt.shape)[learnt]
+        return loss * weights, nll, weights.sum()
+
+    def _decoded(self, model: Any, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """Sums of ``--eval-verifier`` for a batch of validation; {} in training or without it."""
+        if self.accepted_tokens is None:
+            return {}
+        if model.training:
+            self.accepted_tokens.restart()
+            return {}
+        return self.accepted_tokens.measure(unwrapped(model), sample)
 
     @staticmethod
     def _drafter_shape(model: Any) -> Tuple[int, int]:

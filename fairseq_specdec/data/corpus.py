@@ -103,7 +103,7 @@ class Corpus:
         return names
 
     def read_source(self, dictionary: Any, dataset_impl: Any = None) -> Sentences:
-        """The source side exactly as it lies on disk, whatever the task adds or truncates."""
+        """The source side exactly as on disk, without what the task adds or truncates."""
         parts = []
         for split in self.splits:
             stem = self._path(self.prefix(self.source, split))

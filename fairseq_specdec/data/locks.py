@@ -1,7 +1,7 @@
 """Which processes distil into a destination: one for each shard of one run, and no others.
 
 Each holds a ``flock`` on ``OUT.parts/shard-I-of-N.lock``, in which it says who it is. The kernel
-frees the lock however the process ends, so a file that a killed one left behind is taken over.
+frees the lock however the process ends, so the file of a killed one is taken over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _guarded(home: str) -> Iterator[None]:
     """One process at a time enters or leaves ``home``, which is made where it does not exist."""
     while True:
         os.makedirs(home, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # removed again by whoever was the last
+        with contextlib.suppress(FileNotFoundError):  # another process, the last, has removed it
             guard = lock_file(os.path.join(home, GUARD), wait=True)
             break
     try:
@@ -79,11 +79,11 @@ def _name(shard: Shard) -> str:
 
 
 def _enter(destination: str, home: str, digest: str, shard: Shard) -> int:
-    """Lock the shard, unless somebody is at work who cannot be worked with.
+    """Lock the shard, unless a process is at work that excludes this one.
 
     Raises:
         DistillError: who it is.
-        FileNotFoundError: whoever published has just removed ``home``.
+        FileNotFoundError: a process that published has just removed ``home``.
     """
     path = os.path.join(home, _name(shard))
     mine = {"digest": digest, "rank": shard.rank, "world": shard.world}

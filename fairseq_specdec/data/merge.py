@@ -145,13 +145,13 @@ def merge(
     try:
         os.makedirs(building)
         written = _build(corpus, task, dataset_impl, parts, building, filters, report)
-        # Whoever published has begun to remove the parts, perhaps while this copy was being built.
+        # The process that published removes the parts, perhaps while this copy was being built.
         done = completed(destination, report["digest"], filters)
         if done is None:
             _publish(building, destination, parts)
         written = done or written
     except (OSError, DistillError):
-        # A process that merged at the same time may have removed the parts under our hands.
+        # A process that merged at the same time may have removed the parts.
         done = completed(destination, report["digest"], filters)
         if done is None:
             shutil.rmtree(building, ignore_errors=True)

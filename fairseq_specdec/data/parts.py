@@ -1,6 +1,7 @@
 """The teacher's output while it is being made: one file a chunk, whole or absent.
 
-A directory per set of decoding settings lies beside the destination (``OUT.parts/<digest>``).
+There is a directory for each set of decoding settings beside the destination
+(``OUT.parts/<digest>``).
 Chunks do not depend on the number of shards, so a run may be resumed with another number of
 processes.
 """
@@ -35,7 +36,7 @@ class Hypotheses(NamedTuple):
 def pack(
     indices: Sequence[int], tokens: Sequence[Sequence[int]], at_limit: Sequence[bool]
 ) -> Hypotheses:
-    """Lay token lists end to end."""
+    """Concatenate token lists."""
     flat = [token for sentence in tokens for token in sentence]
     return Hypotheses(
         np.array(indices, dtype=np.int64),
@@ -122,7 +123,7 @@ class Parts:
         return os.path.isfile(self._path(self._name(chunk)))
 
     def missing(self, plan: Plan) -> List[int]:
-        """The chunks that nobody has finished yet."""
+        """The chunks that are not finished yet."""
         return [chunk for chunk in range(len(plan.chunk_ends)) if not self.has(chunk)]
 
     def write(self, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:
@@ -140,7 +141,7 @@ class Parts:
         return hypotheses, float(arrays["seconds"])
 
     def remove(self) -> None:
-        """Delete the parts, and with them those of runs given up by --overwrite."""
+        """Delete the parts, and those of runs that --overwrite discards."""
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _name(self, chunk: int) -> str:

@@ -70,7 +70,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
 
 
 def select(total: int, limit: Optional[int], fraction: Optional[float], seed: int) -> np.ndarray:
-    """A reproducible random subset; that of a smaller limit lies within that of a larger one.
+    """A reproducible random subset; that of a smaller limit is part of that of a larger one.
 
     Returns:
         bool [total]: which sentences to distil.
@@ -219,7 +219,7 @@ def _check_same(order: np.ndarray, expected: np.ndarray) -> None:
         raise DistillError(
             f"fairseq's batching lost {len(lost)} and doubled {len(extra)} of {len(expected)} "
             f"sentences (first lost: {lost[:5].tolist()}); import fairseq_specdec before anything "
-            "else, whose compat mends batch_by_size"
+            "else: it patches batch_by_size"
         )
 
 

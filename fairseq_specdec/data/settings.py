@@ -55,7 +55,7 @@ def teacher_paths(config: Any) -> List[str]:
 def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]:
     """Everything that the teacher's output depends on, flat, by the flag or file that sets it.
 
-    Files (teacher, drafter, corpus) stand for their contents, so moving them changes nothing.
+    Files (teacher, drafter, corpus) are recorded by their contents, so moving them changes nothing.
 
     Args:
         config: fairseq's configuration as ``convert_namespace_to_omegaconf`` returns it.

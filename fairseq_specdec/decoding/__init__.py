@@ -1,1 +1,1 @@
-"""The decoding loop and what surrounds it."""
+"""The decoding loop, its options and its strategies."""

@@ -1,4 +1,4 @@
-"""What a drafter is worth: mean accepted tokens, measured by decoding with its verifier."""
+"""The mean accepted tokens of a drafter, measured by decoding with its verifier."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AcceptedTokens:
         self.verifier: Optional[Any] = None
 
     def restart(self) -> None:
-        """Training goes on; the next validation decodes anew."""
+        """Training continues; the next validation starts a new measurement."""
         self.left = self.sentences
 
     def _load(self) -> Any:
@@ -83,7 +83,7 @@ class AcceptedTokens:
         self.verifier.to(net_input["src_tokens"].device)
         stats = DecodingStats()
         width = net_input["src_tokens"].size(1)
-        # The model in training stays as it is: its own number format is asked for.
+        # The model in training must not be converted: decode in its own number format.
         options = DraftOptions(
             drafter.decoder.block_size,
             self.target.pad(),
@@ -94,11 +94,11 @@ class AcceptedTokens:
             [self.verifier],
             self.source,
             self.target,
-            # A young drafter's verifier may be young too: a loop must not hold up training.
+            # Early in training the verifier may be poor too: repetitions must not delay training.
             argparse.Namespace(beam=1, max_len_a=0, max_len_b=2 * width + 10),
             decoding_settings(strategy="greedy"),
             stats=stats,
-            # Whole blocks, however many sentences there are: they are what is measured.
+            # Whole blocks, however many sentences there are: their accepted tokens are measured.
             overrides=Overrides(NarBlockDrafter(drafter, options), always_draft=True),
         )
         batch = {key: net_input[key][:wanted] for key in ("src_tokens", "src_lengths")}

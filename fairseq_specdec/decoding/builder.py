@@ -201,7 +201,7 @@ def build_generator(
     extra: Optional[Dict[str, Any]] = None,
     stats: Optional[DecodingStats] = None,
     load: Callable[[str, Any, Any, Callable], Any] = _load,
-    release: bool = False,
+    free_unpacked: bool = False,
     overrides: Overrides = _NO_OVERRIDES,
 ) -> SpeculativeGenerator:
     """Make the generator that the flags describe.
@@ -214,8 +214,8 @@ def build_generator(
         extra: fairseq's ``extra_gen_cls_kwargs``; see ``ending_of``.
         stats: counters to add to.
         load: reads drafters, as ``Setup.load``.
-        release: on a CPU, let the models and the drafter's free the weights that the engine has
-            packed: for models that nothing else will use (it still could, only slowly).
+        free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
+            engine has packed, for models that nothing else uses (other uses work, but slowly).
         overrides: parts to use instead.
 
     Raises:
@@ -236,12 +236,12 @@ def build_generator(
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
     )
-    options = _options(models, args, settings, release, overrides, ending.hidden)
+    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden)
     drafter = overrides.drafter
     if drafter is None:
         words = (src_dict, tgt_dict)
         setup = Setup(
-            settings, models, *words, load, ending.eos, sampler, options.temperature, release
+            settings, models, *words, load, ending.eos, sampler, options.temperature, free_unpacked
         )
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     rule = overrides.rule or _rule(settings, sampler)
@@ -262,7 +262,7 @@ def _options(
     models: List[Any],
     args: Any,
     settings: Any,
-    release: bool,
+    free_unpacked: bool,
     overrides: Overrides,
     hidden: Any,
 ) -> DecodingOptions:
@@ -283,7 +283,7 @@ def _options(
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
         spare_tokens=None if always else spare,
         pause_drafting=not always,
-        inference=release or all(map(only_decodes, models)),
-        release=release,
+        inference=free_unpacked or all(map(only_decodes, models)),
+        free_unpacked=free_unpacked,
         hidden=frozenset(hidden),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Optional
 
-# Draft tokens that a processor reads in vain in about the time that a shorter draft would save.
+# Expected rejected tokens that cost a CPU about the time that a shorter draft would save.
 CPU_SPARE = 24
 
-# What is remembered of the iterations before: each weighs so much less than the one after it.
+# Weight of the newest iteration in the running means of accepted and failed drafts.
 FORGETS = 0.2
 
-# Until something is known: draft tokens accepted, and drafts cut short, in a row's iteration.
+# Before the first iteration: draft tokens accepted, and drafts cut short, in a row's iteration.
 FIRST_ACCEPTED, FIRST_FAILED = 1.0, 1 / 3
 
 # Where fewer draft tokens than this are accepted in a row's iteration, drafting costs time.
@@ -27,16 +27,16 @@ SHORTEST = 3
 
 
 class DraftBudget:
-    """Says how many tokens a row may draft in the next iteration of one batch.
+    """How many tokens a row may draft in the next iteration of one batch.
 
-    On a processor, verification is free for a few rows only: with many live sentences, tokens that
-    are rejected cost more time than the accepted ones save. And where drafts keep failing, it
-    is faster to draft seldom. Only what is decided by counts enters, never a measured time, so that
-    a run can be repeated.
+    On a CPU, verifying more tokens takes longer as soon as there are several rows. With many live
+    sentences, rejected tokens cost more time than accepted ones save. Where drafts keep failing, it
+    is faster to draft seldom. Only counts decide, never measured times, so that a run can be
+    repeated.
 
     Args:
-        spare: draft tokens, of all sentences together, that a verification may be expected to read
-            in vain; None for no limit.
+        spare: most expected rejected tokens of a verification, of all sentences together; None
+            for no limit.
         pauses: pause where drafts keep failing.
     """
 
@@ -51,7 +51,7 @@ class DraftBudget:
         """Draft tokens that each of ``live`` rows may have now; None for any number.
 
         If each token is accepted with probability a after accepted ones, the j-th of a draft is
-        rejected with probability 1 - a^j (the model behind equation 1 of Leviathan et al. 2023,
+        rejected with probability 1 - a^j (the assumption of equation 1 of Leviathan et al. 2023,
         3.1, where a is alpha).
         """
         if self.paused > 0:

@@ -1,4 +1,4 @@
-"""Reading a drafter's checkpoint, and refusing what is none."""
+"""Read a drafter's checkpoint; refuse other files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _named(path: Optional[str]) -> Iterator[None]:
             raise
         if isinstance(error, RefusedCheckpointError):
             raise ValueError(f"--drafter-path: {error}") from error
-        said = " ".join(str(error).split())  # what is missing stands in torch's second line
+        said = " ".join(str(error).split())  # torch's second line names what is missing
         raise ValueError(
             f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
             f"{said[:300]}); is the file sound?"

@@ -13,7 +13,7 @@ class Ending(NamedTuple):
     """How an output starts, ends and is shown.
 
     Attributes:
-        eos: token id that ends an output and stands in front of it.
+        eos: token id that ends an output, and the decoder's first input.
         hidden: token ids that fairseq's commands do not print; ``eos`` is among them.
     """
 

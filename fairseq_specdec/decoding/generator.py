@@ -1,4 +1,4 @@
-"""The generator that all strategies share: what fairseq asks for hypotheses."""
+"""The generator that all strategies share."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class SpeculativeGenerator(SequenceGenerator):
         return self.generate(self.models, sample, prefix_tokens, bos_token=bos_token)
 
     def _without_gradients(self) -> ContextManager[Any]:
-        """The mode to compute in: without bookkeeping for autograd where none will follow."""
+        """The mode to compute in: inference mode where no training follows."""
         return torch.inference_mode() if self.options.inference else torch.no_grad()
 
     def _parts_for(self, models: Sequence[Any]) -> Parts:
@@ -200,8 +200,9 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
-        verifier = Verifier(models, options.temperature, drafter.read_layers, options.release)
-        drafter.prepare(verifier.models[0])
+        verifier = Verifier(models, options.temperature, drafter.read_layers, options.free_unpacked)
+        ready = drafter.prepare(verifier.models[0])
         adaptive = self.rule.draft_independent and drafter.adaptive
         search = GreedySearch(self.rule)
-        return Parts(verifier, drafter, search, self.policy, options, adaptive)
+        reads = bool(drafter.read_layers)
+        return Parts(verifier, ready, reads, search, self.policy, options, adaptive)

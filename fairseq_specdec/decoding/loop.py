@@ -1,4 +1,4 @@
-"""One batch on its way through the loop: propose, lay out, score, constrain, advance, commit."""
+"""The loop over one batch: propose, lay out, score, constrain, advance, commit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Drafter, Source
+from fairseq_specdec.drafting import ReadyDrafter, Source
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
@@ -34,6 +34,7 @@ class Parts(NamedTuple):
     Attributes:
         verifier: scores blocks.
         drafter: proposes them.
+        read_hidden_states: the drafter is given the verifier's hidden states.
         search: decides what enters the hypotheses.
         policy: decoding constraints.
         options: all other settings.
@@ -41,7 +42,8 @@ class Parts(NamedTuple):
     """
 
     verifier: Verifier
-    drafter: Drafter
+    drafter: ReadyDrafter
+    read_hidden_states: bool
     search: Search
     policy: LogitsPolicy
     options: DecodingOptions
@@ -55,7 +57,7 @@ class Parts(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What the host learns of one row's iteration; the last three only for a trace."""
+    """What the host reads of one row's iteration; the last three only for a trace."""
 
     size: int
     done: int
@@ -129,7 +131,7 @@ class Batch:
             scores = self.session.score(tokens, layout)
             self._constrain(tree, scores)
             step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
-            if self.parts.drafter.read_layers:
+            if self.parts.read_hidden_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             facts = self._read_back(tree, scores, step)
         self._commit(facts, tree.passes, before)
@@ -181,7 +183,7 @@ class Batch:
         return rows
 
     def _commit(self, facts: List[_Facts], passes: int, before: Optional[Lap]) -> None:
-        """Book the iteration, roll back what was rejected, and let finished rows leave."""
+        """Record the iteration, roll back what was rejected, and remove finished rows."""
         hypotheses = self.hypotheses
         seconds = self._seconds_since(before)
         for row, fact in enumerate(facts):
@@ -233,7 +235,7 @@ class Batch:
         )  # fmt: skip
 
     def _refuse(self, row: int, size: int) -> None:
-        """Stop at a token that is none, among the ``size`` that a row emitted just now."""
+        """Raise for a token without a log-probability among the last ``size`` of a row."""
         start = self.hypotheses.lengths_cpu[row]
         scores = self.hypotheses.scores[row, 0, start : start + size].tolist()
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
@@ -252,7 +254,7 @@ class Batch:
         """Store the hypothesis of a row that has ended."""
         length = self.hypotheses.lengths_cpu[row]
         options = self.parts.options
-        with torch.inference_mode(False):  # whoever gets it may do with its tensors what they like
+        with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
             self.finished[self.origin[row]] = hypothesis(
                 self.hypotheses.first[row, 1 : length + 1].clone(),
                 self.hypotheses.scores[row, 0, :length].clone(),
@@ -276,7 +278,7 @@ class Batch:
             setattr(self, name, [values[row] for row in keep])
 
     def close(self) -> None:
-        """Give the caches back, and stop the clock."""
+        """Return the caches, and stop the clock."""
         self.session.close()
         self.drafts.close()
         self.stats.total_seconds = time.perf_counter() - self.started

@@ -20,10 +20,10 @@ class DecodingOptions:
         temperature: divides the verifier's logits, greater than 0.
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
         spare_tokens: expected rejected tokens of a verification, of all rows together, at most;
-            None for no limit. Heeded only where it changes nothing but the time, as the next.
+            None for no limit. Used only where it changes nothing but the time, as the next.
         pause_drafting: draft seldom where drafts keep failing.
-        inference: nobody will train the models: compute in torch's inference mode.
-        release: let the models free the weights that lie packed in the engine.
+        inference: compute in torch's inference mode: no training of the models follows.
+        free_unpacked: free the models' weights that the engine has packed.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -38,7 +38,7 @@ class DecodingOptions:
     spare_tokens: Optional[int] = None
     pause_drafting: bool = False
     inference: bool = False
-    release: bool = False
+    free_unpacked: bool = False
     hidden: FrozenSet[int] = frozenset()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What stock ``SequenceGenerator`` does to the log-probabilities, for a block of positions."""
+"""The constraints that stock ``SequenceGenerator`` applies, for a block of positions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MINUS_INFINITY = float("-inf")
 
 class LogitsPolicy(NamedTuple):
     """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
-    tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) What is no
-    number stays none: stock calls such tokens impossible, here the generator stops.
+    tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) NaN stays
+    NaN: stock treats such tokens as impossible, here the generator stops.
 
     Attributes:
         pad, unk, eos: indices of the special symbols.

@@ -12,7 +12,7 @@ class Iteration(NamedTuple):
     """One draft-then-verify round of one sentence.
 
     Attributes:
-        draft: token ids put before the verifier.
+        draft: token ids given to the verifier.
         accepted: how many of them entered the output.
         emitted: token ids that the round added to the output.
         choices: the verifier's likeliest token at the position of each emitted one.
@@ -50,8 +50,8 @@ def hypothesis(
         iterations: verification passes.
         normalize: divide the score by length ** ``len_penalty``.
         len_penalty: ``--lenpen``.
-        trace: rounds, where they were recorded. They stand under ``iterations`` as they are, and
-            under ``history`` as ``--retain-iter-history`` prints them, two E-lines each: the draft
+        trace: rounds, where they were recorded. ``iterations`` holds them as they are, and
+            ``history`` as ``--retain-iter-history`` prints them, two E-lines each: the draft
             and what was emitted.
     """
     score = positional_scores.sum()

@@ -1,4 +1,4 @@
-"""How hypotheses grow by what a verifier says of a draft."""
+"""How hypotheses grow after a draft was scored."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 class Stopwatch:
     """Wall time by section: CPU clock, or CUDA events on the stream of the device that computes.
 
-    Events keep the device queue unbroken: timing adds no synchronisation to the loop. They are
+    Events add no synchronisation to the loop. They are
     turned into seconds once a batch, so that they do not pile up.
     """
 
@@ -68,9 +68,9 @@ class DecodingStats:
         sentences: sentences decoded.
         iterations: verification passes, summed over sentences.
         emitted: tokens that entered the output, </s> included.
-        drafted: draft tokens put before the verifier.
+        drafted: draft tokens given to the verifier.
         accepted: draft tokens that entered the output.
-        rollbacks: iterations in which the verifier put a token of its own in place of a draft one.
+        rollbacks: iterations in which the verifier replaced a draft token by its own.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class DecodingStats:
         self.stopwatch = Stopwatch()
 
     def add(self, other: DecodingStats) -> None:
-        """Count in what another run did."""
+        """Add the figures of another run."""
         other.stopwatch.settle()
         for name in ("sentences", "iterations", "emitted", "drafted", "accepted", "rollbacks"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -127,7 +127,7 @@ class DecodingStats:
         return self.rollbacks / steps if steps else 0.0
 
     def times(self) -> Dict[str, float]:
-        """Seconds by section; what no section claims is ``rest``."""
+        """Seconds by section; ``rest`` is all other time."""
         self.stopwatch.settle()
         seconds = dict(self.stopwatch.seconds)
         known = sum(seconds[name] for name in SECTIONS if name != "rest")

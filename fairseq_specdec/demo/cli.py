@@ -43,6 +43,17 @@ def get_parser() -> argparse.ArgumentParser:
         default=PORT,
         help=f"port on {ADDRESS}, from 0 to 65535; 0 picks a free one (default: %(default)s)",
     )
+    _add_model_flags(parser)
+    _add_race_flags(parser)
+    _add_decoding_flags(parser)
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def _add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Checkpoints, dictionaries, text, and where to run."""
     which = parser.add_argument_group("models")
     which.add_argument(
         "--pair",
@@ -65,6 +76,15 @@ def get_parser() -> argparse.ArgumentParser:
         "--data",
         help="folder of the dictionaries (default: beside --path, or where it was trained)",
     )
+    _add_text_flags(which)
+    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
+    which.add_argument(
+        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
+    )
+
+
+def _add_text_flags(which: Any) -> None:
+    """Languages, tokeniser and subwords, in the group of the models."""
     for flag in ("--source-lang", "--target-lang"):
         which.add_argument(flag, help="language (default: the checkpoint's)")
     which.add_argument(
@@ -76,10 +96,10 @@ def get_parser() -> argparse.ArgumentParser:
         "--bpe", default="auto", help="fairseq's --bpe, or none (default: the checkpoint's)"
     )
     which.add_argument("--bpe-codes", help="file of subword-nmt's codes (default: looked for)")
-    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
-    which.add_argument(
-        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
-    )
+
+
+def _add_race_flags(parser: argparse.ArgumentParser) -> None:
+    """Strategies, and how often each is timed."""
     racing = parser.add_argument_group("race")
     racing.add_argument(
         "--strategies",
@@ -96,8 +116,12 @@ def get_parser() -> argparse.ArgumentParser:
         help="timed runs of each strategy in a race, 0 or more; the page shows their median "
         "(default: %(default)s)",
     )
+
+
+def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of ``DECODING``, with the task's help texts."""
     decoding = parser.add_argument_group(
-        "decoding", "Each goes to the strategies that heed it, as with fairseq-generate."
+        "decoding", "Each goes to the strategies that use it, as with fairseq-generate."
     )
     fields = {field.name: field for field in dataclasses.fields(TranslationSpecDecConfig)}
     for name, kind in DECODING.items():
@@ -105,14 +129,10 @@ def get_parser() -> argparse.ArgumentParser:
         if "default" not in words and fields[name].default is not None:
             words += f" (default: {fields[name].default})"
         decoding.add_argument("--" + name.replace("_", "-"), type=kind, help=words)
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
-    return parser
 
 
 def at_the_prompt(message: str) -> str:
-    """An error of the Python call in the words of the command line."""
+    """An error of the Python interface, with flags in place of its arguments."""
     message = re.sub(r"^verifier\b", "--path", message)
     words = "data|source_lang|target_lang|tokenizer|bpe|bpe_codes|device|dtype|block_size"
     words += "|draft_confidence|top_beta|tau|alpha_fb|alpha_rb"
@@ -138,8 +158,27 @@ def start(words: Sequence[str]) -> DemoServer:
         raise ValueError(f"--repeats {args.repeats}: must be 0 or more")
     if args.pair is not None and args.path is not None:
         raise ValueError("--pair and --path: choose one of them")
+    pair = _pair(args)
+    # The port first: if it is taken, that shows before models are loaded.
+    server = DemoServer(args.port, args.repeats)
+    try:
+        racers = load_racers(
+            pair, args.strategies, {name: getattr(args, name) for name in DECODING}
+        )
+        for translator in racers.translators.values():
+            # The first decoding takes longer, so it is done before the races.
+            translator.translate(racers.examples[:1] or ["."])
+        server.enter(racers)
+    except BaseException:
+        server.server_close()
+        raise
+    return server
+
+
+def _pair(args: argparse.Namespace) -> Pair:
+    """The models that the flags name."""
     path = args.path if args.path is not None else args.pair or "demo_ende"
-    pair = Pair(
+    return Pair(
         path,
         args.drafter_path,
         args.small_path,
@@ -152,20 +191,6 @@ def start(words: Sequence[str]) -> DemoServer:
         args.device,
         args.dtype,
     )
-    # The port first: nobody wants to load models to learn that it is taken.
-    server = DemoServer(args.port, args.repeats)
-    try:
-        racers = load_racers(
-            pair, args.strategies, {name: getattr(args, name) for name in DECODING}
-        )
-        for translator in racers.translators.values():
-            # The first decoding sets things up; no race should pay for it.
-            translator.translate(racers.examples[:1] or ["."])
-        server.enter(racers)
-    except BaseException:
-        server.server_close()
-        raise
-    return server
 
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:

@@ -67,8 +67,8 @@ def _since(began: float) -> float:
 def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator[Dict[str, Any]]:
     """One strategy's decoding: ``block`` for each iteration, then ``finish``.
 
-    ``at_ms`` counts from the beginning, tokenizing and encoding included. Handing the blocks on
-    costs a little time that ``timed`` runs do not have.
+    ``at_ms`` counts from the beginning, tokenizing and encoding included. Passing the blocks on
+    takes a little time, which ``timed`` runs do not include.
     """
     yield {"event": "go", "name": name}
     emitted = drafted = accepted = iterations = 0

@@ -16,6 +16,7 @@ from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATE
 from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.choices import Choice, choose_codec
 from fairseq_specdec.hub.flags import split_flags
+from fairseq_specdec.hub.text import TextCodec
 from fairseq_specdec.trace.recorder import settings_of
 
 EXAMPLES = 3
@@ -85,7 +86,7 @@ def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
 
 
 def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
-    """Those of the decoding flags that a strategy heeds."""
+    """Those of the decoding flags that a strategy uses."""
     kept = {}
     for flag, value in flags.items():
         owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if other != "greedy"])
@@ -95,7 +96,7 @@ def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[str]:
-    """What can be raced without asking for more.
+    """The strategies that the given files allow.
 
     Args:
         pair: the flags.
@@ -111,7 +112,7 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
 
 
 def _sharing(read_once: Dict[Tuple[str, Any], Any]) -> Callable:
-    """Reads a drafter from a file, or gives the one that another strategy has read."""
+    """Reads a drafter from a file once, for all strategies."""
 
     def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
         if (path, read) not in read_once:
@@ -127,7 +128,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     Args:
         pair: what decodes.
         names: strategies; None for ``default_strategies``.
-        flags: decoding flags by field name; each goes to the strategies that heed it; None is left
+        flags: decoding flags by field name; each goes to the strategies that use it; None is left
             out.
 
     Raises:
@@ -140,43 +141,59 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     device = loading.chosen_device(pair.device)
     dtype = loading.chosen_dtype(pair.dtype, device)
     place = loading.find(pair.path, pair.drafter, pair.data, "gad")
-
-    def asked(name: str) -> Tuple[Any, Any]:
-        drafter = _drafter_of(name, pair, place.drafter)
-        settings, args = split_flags(name, drafter, own_flags(name, flags))
-        check_settings(settings)
-        return settings, args
-
     for name in names or ():  # all that needs no model, before any is loaded
-        asked(name)
+        _settings(name, pair, place, flags)
     loaded = loading.load(place.verifiers, place.data, (pair.source_lang, pair.target_lang))
-    task = loaded.task
-    words = (task.source_dictionary, task.target_dictionary)
+    source, target = loaded.dictionaries
     if names is None:
-        joined = words[0].symbols == words[1].symbols
+        joined = source.symbols == target.symbols
         names = default_strategies(pair, place.drafter, joined)
     codec = choose_codec(loaded, place, pair.tokenizer, pair.bpe, pair.bpe_codes)
     for model in loaded.models:
         model.to(device=device, dtype=dtype)
-    read_once: Dict[Tuple[str, Any], Any] = {}
+    load = _sharing({})
     translators = {}
     for name in dict.fromkeys(names):
-        settings, args = asked(name)
-        check_dictionaries(name, *words, settings)
-        generator = build_generator(
-            loaded.models,
-            *words,
-            args,
-            settings,
-            load=_sharing(read_once),
-            overrides=Overrides(keep_trace=True),
-        )
-        facts = settings_of(settings, args, generator)
-        translators[name] = SpeculativeTranslator(
-            loaded, codec, generator, name, facts, 1, 1, "refuse", None
-        )
-    languages = (task.cfg.source_lang, task.cfg.target_lang)
-    return Racers(translators, languages, _examples(task.cfg.data, languages[0]))
+        settings, args = _settings(name, pair, place, flags)
+        translators[name] = _translator(name, loaded, codec, settings, args, load)
+    cfg = loaded.task.cfg
+    examples = _examples(cfg.data, cfg.source_lang)
+    return Racers(translators, (cfg.source_lang, cfg.target_lang), examples)
+
+
+def _settings(
+    name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any]
+) -> Tuple[Any, Any]:
+    """(decoding flags, fairseq's generation flags) of a strategy.
+
+    Raises:
+        ValueError: a flag or drafter that cannot be honoured, by name.
+    """
+    drafter = _drafter_of(name, pair, place.drafter)
+    settings, args = split_flags(name, drafter, own_flags(name, flags))
+    check_settings(settings)
+    return settings, args
+
+
+def _translator(
+    name: str, loaded: loading.Loaded, codec: TextCodec, settings: Any, args: Any, load: Callable
+) -> SpeculativeTranslator:
+    """A strategy's translator; one sentence at a time.
+
+    Raises:
+        ValueError: a flag or file that cannot be honoured, by name.
+    """
+    check_dictionaries(name, *loaded.dictionaries, settings)
+    generator = build_generator(
+        loaded.models,
+        *loaded.dictionaries,
+        args,
+        settings,
+        load=load,
+        overrides=Overrides(keep_trace=True),
+    )
+    facts = settings_of(settings, args, generator)
+    return SpeculativeTranslator(loaded, codec, generator, name, facts, 1, 1, "refuse", None)
 
 
 def _examples(folder: str, language: str) -> List[str]:

@@ -80,7 +80,7 @@ class DemoServer(ThreadingHTTPServer):
         self.server_name, self.server_port = ADDRESS, self.server_address[1]
 
     def enter(self, racers: Racers) -> None:
-        """Say who races."""
+        """Set the strategies that race."""
         self.racers, self.page = racers, page_of(racers, self.repeats)
 
     @property
@@ -89,7 +89,7 @@ class DemoServer(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor that went away is no error."""
+        """A client that closed its connection is no error."""
         logger.debug("a connection from %s failed", client_address, exc_info=True)
 
 
@@ -107,12 +107,12 @@ class Handler(BaseHTTPRequestHandler):
     server: DemoServer
     server_version = "specdec-demo"
     sys_version = ""
-    # Seconds that a visitor may keep silent.
+    # Seconds to wait for a client's request.
     timeout = 30
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are no news to whoever made them."""
+        """Requests are not logged."""
         logger.debug(format, *args)
 
     def do_GET(self) -> None:
@@ -153,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
             for event in lines:
                 try:
                     self.wfile.write(json.dumps(event, allow_nan=False).encode("ascii") + b"\n")
-                except OSError:  # the visitor has left, or reads no more
+                except OSError:  # the client has closed the connection, or reads no more
                     return
 
     def _in_turn(self, events: Iterator[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
@@ -175,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
             turn.release()
 
     def _check_host(self) -> None:
-        """Another site whose name was made to point here may not read the page (DNS rebinding)."""
+        """Refuse requests to another site's name that points here (DNS rebinding)."""
         named = {host.lower() for host in self.headers.get_all("Host", [])}
         if not named or not named <= set(self._hosts()):
             raise RefusedError(403, f"this server answers at {self.server.url} only")

@@ -1,7 +1,7 @@
 """Drafters: who proposes the next tokens."""
 
 from .autoregressive import AutoregressiveDrafter
-from .base import Drafter, DraftOptions, DraftSession, NoDrafter, Source
+from .base import Drafter, DraftOptions, DraftSession, NoDrafter, ReadyDrafter, Source
 from .blockwise_heads import BlockwiseHeadsDrafter
 from .early_exit import EarlyExitDrafter
 from .input_copy import InputCopyDrafter
@@ -17,5 +17,6 @@ __all__ = [
     "InputCopyDrafter",
     "NarBlockDrafter",
     "NoDrafter",
+    "ReadyDrafter",
     "Source",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from fairseq_specdec.engine.eager.transformer import TransformerSession, Transfo
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 
-from .base import Drafter, DraftOptions, DraftSession, Source, follow
+from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
@@ -26,8 +26,8 @@ class AutoregressiveDrafter(Drafter):
 
     Tokens accepted since the last call are read in the same pass that drafts the first new one.
     Drafts that were accepted are in the cache already; rejected ones are rolled back by length.
-    A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure; its
-    neighbours go on.
+    A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure;
+    other rows continue.
 
     Args:
         model: a fairseq ``TransformerModel`` over the verifier's dictionaries.
@@ -37,20 +37,36 @@ class AutoregressiveDrafter(Drafter):
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
         self.options = options
-        self._weights: Optional[TransformerWeights] = None
 
-    def prepare(self, verifier: Any) -> None:
+    def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
-        release = self.options.release
-        self._weights = TransformerWeights(self.model, "--drafter-path", release=release)
+        free_unpacked = self.options.free_unpacked
+        weights = TransformerWeights(self.model, "--drafter-path", free_unpacked=free_unpacked)
+        return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
+
+
+class ReadyAutoregressiveDrafter(NamedTuple):
+    """Drafts with a small model whose weights were read.
+
+    Attributes:
+        weights: of the small model.
+        options: how to draft.
+        own_encoder: run the small model's encoder; else attend to the verifier's encoder output.
+    """
+
+    weights: TransformerWeights
+    options: DraftOptions
+    own_encoder: bool
 
     def open(self, source: Source) -> DraftSession:
-        weights = self._weights
-        assert weights is not None, "prepare() comes first"
-        # A source that the small model cannot place in its position table is left to the verifier.
+        weights = self.weights
+        # For a source that is too long for the small model's position table, nothing is drafted.
         if source.net_input["src_tokens"].size(1) > weights.model.encoder.max_positions():
             return SilentSession()
-        encoder_out = self._encoder_out(weights, source)
+        encoder_out = source.encoder_out
+        if self.own_encoder:
+            with source.timer("drafter_encoder"):
+                encoder_out = weights.encode(source.net_input)
         # Drafting the token at a position takes the token before it as input.
         last = min(source.max_len, weights.decoder.max_positions())
         capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1
@@ -58,14 +74,9 @@ class AutoregressiveDrafter(Drafter):
             session = weights.open(encoder_out, last - 1, capacity)
         return AutoregressiveSession(session, self.options, last)
 
-    def _encoder_out(self, weights: TransformerWeights, source: Source) -> Dict[str, Any]:
-        """What the small model's decoder attends to."""
-        with source.timer("drafter_encoder"):
-            return weights.encode(source.net_input)
-
 
 class SilentSession(DraftSession):
-    """Drafts nothing, for a batch that the drafter cannot read."""
+    """Drafts nothing, for a batch that is too long for the drafter's position table."""
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         return DraftTree.empty(hypotheses.lengths)
@@ -86,7 +97,7 @@ class AutoregressiveSession(DraftSession):
         self.last = last
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        # Now, while it can be told which of the drafts last fed were accepted.
+        # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
         most = self.options.block_size if budget is None else min(self.options.block_size, budget)
         steps = min(most, self.last - hypotheses.shortest)
@@ -95,9 +106,9 @@ class AutoregressiveSession(DraftSession):
         return self._draft(hypotheses, steps)
 
     def _roll_back(self, hypotheses: Hypotheses) -> None:
-        """Forget drafts that were not accepted.
+        """Remove drafts that were not accepted from the cache.
 
-        Accepted tokens are drafts as they were fed, but for the last one, which the verifier chose.
+        Accepted tokens are draft tokens in the cache, except for the last one, the bonus token.
         """
         cache = self.session.layers.cache
         lengths = torch.minimum(cache.lengths, hypotheses.lengths)
@@ -107,8 +118,8 @@ class AutoregressiveSession(DraftSession):
     def _unread(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
         """(tokens long [B, W], positions long [B, W]) accepted since the last draft.
 
-        Columns end at each row's last accepted token, so rows with less to read read a few tokens
-        again, to the same effect.
+        Columns end at each row's last accepted token, so rows with fewer new tokens run some tokens
+        a second time, which writes the same keys and values.
         """
         cached = self.session.layers.cache.lengths_cpu
         fresh = max(have + 1 - known for have, known in zip(hypotheses.lengths_cpu, cached))
@@ -135,7 +146,7 @@ class AutoregressiveSession(DraftSession):
             drafted.append(token)
             counts = counts + open_rows
             open_rows = open_rows & (token != self.options.eos) & (counts < room)
-            # Asking a GPU would cost more than the steps that it might save.
+            # Waiting for a GPU would cost more than the steps that it might save.
             if step + 1 == steps or (not token.is_cuda and not bool(open_rows.any())):
                 break
             inputs = token.unsqueeze(1)
@@ -149,7 +160,7 @@ class AutoregressiveSession(DraftSession):
 
     def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or
-        None where that is not asked.
+        None where that does not matter.
 
         Args:
             logits: [B, V], edited in place.

@@ -51,8 +51,8 @@ class DraftOptions:
             whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
             1, where 0 never stops.
         temperature: divides the logits.
-        sampler: draws the tokens and tells their distributions; None drafts the likeliest ones.
-        release: let the model free the weights that lie packed here, as in ``Linear.of``.
+        sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
+        free_unpacked: free the model's weights that were packed, as ``Linear.of``.
     """
 
     block_size: int
@@ -64,7 +64,7 @@ class DraftOptions:
     stop_below: float = 0.0
     temperature: float = 1.0
     sampler: Optional[Sampler] = None
-    release: bool = False
+    free_unpacked: bool = False
 
 
 class DraftSession:
@@ -76,13 +76,13 @@ class DraftSession:
         Args:
             hypotheses: what was accepted.
             budget: draft tokens of a row that the loop can use; None for any number. A drafter may
-                draft more, which is cut off. At 0 it drafts nothing, and takes note of what was
-                accepted.
+                draft more, which is cut off. At 0 it drafts nothing, and
+                reads what was accepted.
         """
         raise NotImplementedError
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
-        """A verification is over.
+        """Called after a verification.
 
         Args:
             sizes: long [B], so many tokens of each row were accepted now, at most W.
@@ -95,30 +95,45 @@ class DraftSession:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
 
     def close(self) -> None:
-        """The batch is over: its buffers may serve another."""
+        """End the batch; other batches may use its buffers."""
+
+
+class ReadyDrafter(Protocol):
+    """A drafter with the weights that it read. Batches of many threads share it; nothing of it
+    changes."""
+
+    def open(self, source: Source) -> DraftSession:
+        """Begin a batch."""
 
 
 class Drafter:
-    """Proposes tokens: weights and settings, which sessions of many threads share.
+    """Proposes tokens. A drafter holds its settings, and its model if it has one; its attributes
+    keep the values of its construction.
 
     Class attributes:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
             want; empty for a drafter that reads none.
-        adaptive: it may be left out of an iteration, and asked for fewer tokens than it can draft.
+        adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
     """
 
     read_layers: Sequence[int] = ()
     adaptive = True
 
-    def prepare(self, verifier: Any) -> None:
-        """Read the weights, once before the first batch and whenever they have changed.
+    def prepare(self, verifier: Any) -> ReadyDrafter:
+        """Read the weights: before the first batch, and when they have changed. Batches that were
+        opened before keep the weights that were read before.
 
         Args:
-            verifier: the (first) verifier's model, whose device and number format a drafter takes.
+            verifier: the (first) verifier's model; a drafter's own model is moved to its device and
+                number format.
+
+        Returns:
+            What opens batches; the drafter itself, unless it overrides ``prepare``.
         """
+        return self
 
     def open(self, source: Source) -> DraftSession:
-        """Begin a batch, with the weights read last."""
+        """Begin a batch; for drafters that do not override ``prepare``."""
         raise NotImplementedError
 
 

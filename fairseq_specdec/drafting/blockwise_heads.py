@@ -13,7 +13,7 @@ from fairseq_specdec.engine.eager.packed_heads import PackedHeads
 from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
-from .base import Drafter, DraftSession, Source
+from .base import Drafter, DraftSession, ReadyDrafter, Source
 
 
 class _Weights(NamedTuple):
@@ -41,22 +41,36 @@ class BlockwiseHeadsDrafter(Drafter):
         self.model = model
         self.block_size = block_size
         self.pad = pad
-        self.read_layers = [len(model.decoder.layers)]
-        self._weights: Optional[_Weights] = None
+        self.read_layers = (len(model.decoder.layers),)
 
-    def prepare(self, verifier: Any) -> None:
-        self.model = verifier
+    def prepare(self, verifier: Any) -> ReadyDrafter:
+        weights = None
         if self.block_size > 1:
             decoder = verifier.decoder
             narrow = decoder.project_out_dim
-            self._weights = _Weights(
+            weights = _Weights(
                 PackedHeads(decoder.block_heads, 2, self.block_size),
                 None if narrow is None else Linear.of(narrow),
                 vocabulary_product(decoder),
             )
+        return ReadyBlockwiseHeadsDrafter(weights, self.block_size, self.pad)
+
+
+class ReadyBlockwiseHeadsDrafter(NamedTuple):
+    """Drafts with heads whose weights were read.
+
+    Attributes:
+        weights: heads 2 .. k; None where k is 1.
+        block_size: k.
+        pad: padding index.
+    """
+
+    weights: Optional[_Weights]
+    block_size: int
+    pad: int
 
     def open(self, source: Source) -> DraftSession:
-        return BlockwiseHeadsSession(self._weights, self.block_size, self.pad, source.max_len)
+        return BlockwiseHeadsSession(self.weights, self.block_size, self.pad, source.max_len)
 
 
 class BlockwiseHeadsSession(DraftSession):

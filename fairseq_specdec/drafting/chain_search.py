@@ -13,8 +13,9 @@ from fairseq_specdec.engine.eager.linear import Linear
 class ChainSearch:
     """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.
 
-    What a token contributes to the next state, and what a state has to say for a token, are
-    products with the vocabulary; they are made once, and looked up.
+    The contribution of each token to the next state, and the vectors that turn a state into logit
+    bonuses of tokens, are matrix products over the vocabulary; they are computed once, and their
+    rows looked up.
 
     Args:
         decoder: a ``BlockDecoder`` with a chain.
@@ -31,7 +32,8 @@ class ChainSearch:
         self.of_state = of_past[:, dim:].t().contiguous()
         self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
         said = projection.float() @ chain.out.weight.detach().float()
-        self.for_token = said.to(projection.dtype)  # many are looked up: half the bytes to fetch
+        # In 16 bits hundreds of rows are looked up with half the bytes.
+        self.for_token = said.to(projection.dtype)
         self.candidates = candidates
 
     def __call__(
@@ -47,8 +49,8 @@ class ChainSearch:
                 times those of the tokens before it, is below this; 0 for never.
 
         Returns:
-            (tokens long [B, K'], lengths long [B]). K' is K, or less where the processor can tell
-            for nothing that all rows have ended.
+            (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
+            have ended.
         """
         most = self.candidates[0 if features.size(0) == 1 else 1]
         scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
@@ -58,7 +60,7 @@ class ChainSearch:
         token = previous
         chosen: List[Tensor] = []
         sure: List[Tensor] = []
-        # Every operation on a few numbers costs its call: as few as can be.
+        # With few numbers the call of an operation costs most: as few operations as possible.
         for mask, score, row, choices in zip(
             of_mask.unbind(1),
             scores.float().unsqueeze(3).unbind(1),
@@ -84,6 +86,6 @@ class ChainSearch:
             return candidates.new_zeros(features.size(0), 0), torch.zeros_like(previous)
         tokens = torch.stack(chosen, 1)
         if confidence > 0:
-            # Once below, always below.
+            # The products fall from token to token.
             return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
         return tokens, torch.full_like(previous, tokens.size(1))

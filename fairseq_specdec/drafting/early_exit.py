@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Dict
+from typing import Any
 
 from fairseq_specdec.engine.eager.transformer import TransformerWeights
 
-from .autoregressive import AutoregressiveDrafter
-from .base import DraftOptions, Source
+from .autoregressive import ReadyAutoregressiveDrafter
+from .base import Drafter, DraftOptions, ReadyDrafter
 
 
 class FirstLayers:
@@ -27,7 +27,7 @@ class FirstLayers:
         return getattr(self._decoder, name)
 
 
-class EarlyExitDrafter(AutoregressiveDrafter):
+class EarlyExitDrafter(Drafter):
     """Drafts with the first n decoder layers of an ``EarlyExitTransformer`` (Kim et al. 2023, 4.4).
 
     The source is read once: the verifier's encoder output serves both. The lower layers' keys and
@@ -44,15 +44,13 @@ class EarlyExitDrafter(AutoregressiveDrafter):
     """
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
-        super().__init__(_first_layers(model), options)
+        self.model = _first_layers(model)
+        self.options = options
 
-    def prepare(self, verifier: Any) -> None:
-        self.model = _first_layers(verifier)
-        release = self.options.release
-        self._weights = TransformerWeights(self.model, "--path", release=release)
-
-    def _encoder_out(self, weights: TransformerWeights, source: Source) -> Dict[str, Any]:
-        return source.encoder_out
+    def prepare(self, verifier: Any) -> ReadyDrafter:
+        free_unpacked = self.options.free_unpacked
+        weights = TransformerWeights(_first_layers(verifier), "--path", free_unpacked=free_unpacked)
+        return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
 
 
 def _first_layers(verifier: Any) -> SimpleNamespace:

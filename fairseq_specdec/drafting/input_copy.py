@@ -35,7 +35,7 @@ def matched_suffixes(source: Tensor, output: Tensor, lengths: Tensor, longest: i
     """
     back = torch.arange(longest, device=source.device)
     at = lengths.unsqueeze(1) - back
-    # -1 and -2 equal no token and not each other: a match lies within both sentences.
+    # -1 and -2 equal no token and not each other: a match is within both sentences.
     suffix = output.gather(1, at.clamp(min=0)).masked_fill(at < 0, -2)
     windows = nn.functional.pad(source, (longest - 1, 0), value=-1).unfold(1, longest, 1).flip(2)
     differs = windows != suffix.unsqueeze(1)
@@ -50,9 +50,9 @@ def unique_continuation(
     lengths: Tensor,
     max_suffix: Optional[int] = MAX_SUFFIX,
 ) -> Tuple[Tensor, Tensor]:
-    """Where in the source the output goes on (Ge et al. 2022, section 3.1 and Algorithm 1).
+    """Where in the source the output continues (Ge et al. 2022, section 3.1 and Algorithm 1).
 
-    The output goes on after the one place of the source where a suffix of the output occurs, if
+    The output continues after the one place of the source where a suffix of the output occurs, if
     there is a suffix that occurs exactly once. The start symbol counts as a token of both, so that
     an empty output continues with the whole source (the remark under Algorithm 1).
 
@@ -85,10 +85,10 @@ def unique_continuation(
 
 
 def realigned(source: Tensor, source_end: Tensor, expected: Tensor, token: Tensor) -> Tensor:
-    """Where in the source the output likely goes on after a token that was not the expected one.
+    """Where in the source the output likely continues after a token that was not expected.
 
-    If the token stands within ``MOST_DELETED`` places after the expected one, what is between was
-    deleted; else the token replaced the expected one.
+    If the source has the token within ``MOST_DELETED`` columns after the expected one, the tokens
+    between were deleted; else the token replaced the expected one.
 
     Args:
         source, source_end: as for ``unique_continuation``.
@@ -114,12 +114,12 @@ class InputCopyDrafter(Drafter):
     Source and target must share one dictionary (checked by the builder).
 
     Where no suffix of the output occurs exactly once in the source, the paper decodes a token
-    without a draft. With ``realign`` the draft goes on at the likeliest place instead, from where
-    the last one was left.
+    without a draft. With ``realign`` the draft continues at the likeliest place instead, searched
+    from the end of what was copied.
 
     Args:
         pad: padding index.
-        start_symbol: the token that stands in front of every output (</s> in fairseq).
+        start_symbol: the decoder's first input (</s> in fairseq).
         longest: longest draft, or None for the whole rest of the source as in the paper.
         realign: draft after every mismatch.
         max_suffix: longest suffix matched, in tokens; None for no limit, as in the paper.

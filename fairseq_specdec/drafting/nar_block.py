@@ -15,47 +15,17 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
 
 from .autoregressive import SilentSession
-from .base import Drafter, DraftOptions, DraftSession, Source, follow
+from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
 from .chain_search import ChainSearch
 from .state_products import StateProducts
+from .token_choice import likeliest, without_repeats
 
-# The chain chooses among so many tokens at each mask: of a row alone, and of each of several, where
-# an iteration that one row is spared is worth less than what all rows pay for it.
+# Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
+# more candidates for all rows exceeds that of an iteration saved in one row.
 CHAIN_CANDIDATES = (64, 32)
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
-
-
-def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-    """Drop tokens that repeat the one before them.
-
-    Masks that are decoded in parallel cannot see one another's choice and often predict the same
-    word twice; the verifier hardly ever does, so the words after the repetition have a better
-    chance one place earlier.
-
-    Args:
-        tokens: long [B, K].
-        lengths: long [B], tokens of each row that count; None for all.
-
-    Returns:
-        (tokens long [B, K] with the kept ones in front, lengths long [B]).
-    """
-    kept = torch.ones_like(tokens, dtype=torch.bool)
-    kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
-    if lengths is not None:
-        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
-    order = (~kept).long().sort(dim=1, stable=True).indices
-    return tokens.gather(1, order), kept.sum(1)
-
-
-class _Weights(NamedTuple):
-    """What a ``SpecDrafter`` computes with; ``encode`` or ``states`` is None."""
-
-    layers: DecoderWeights
-    encode: Optional[EncoderWeights]
-    states: Optional[StateProducts]
-    chain: Optional[ChainSearch]
 
 
 class NarBlockDrafter(Drafter):
@@ -80,39 +50,59 @@ class NarBlockDrafter(Drafter):
         self.options = options
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.adaptive = not model.decoder.whole_blocks
-        self._weights: Optional[_Weights] = None
 
     @property
     def block_size(self) -> int:
         """k, most draft tokens of an iteration."""
         return self.options.block_size
 
-    def prepare(self, verifier: Any) -> None:
+    def prepare(self, verifier: Any) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
-        decoder, release = self.model.decoder, self.options.release
+        decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
-        self._weights = _Weights(
-            DecoderWeights(decoder, "--drafter-path", release=release),
-            None if reads else EncoderWeights(self.model.encoder, release),
-            StateProducts(decoder, release) if reads else None,
+        return ReadyNarBlockDrafter(
+            self.model,
+            self.options,
+            DecoderWeights(decoder, "--drafter-path", free_unpacked=free_unpacked),
+            None if reads else EncoderWeights(self.model.encoder, free_unpacked),
+            StateProducts(decoder, free_unpacked) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain else None,
         )
 
+
+class ReadyNarBlockDrafter(NamedTuple):
+    """Drafts with a ``SpecDrafter`` whose weights were read.
+
+    Attributes:
+        model: the drafter's model, for its settings and embeddings.
+        options: how to draft.
+        layers: of its decoder.
+        encode: its encoder; None for an ``AttachedDrafter``.
+        states: its products of the verifier's hidden states; None for any but an
+            ``AttachedDrafter``.
+        chain: chooses among candidates of neighbouring masks; None without a chain head.
+    """
+
+    model: Any
+    options: DraftOptions
+    layers: DecoderWeights
+    encode: Optional[EncoderWeights]
+    states: Optional[StateProducts]
+    chain: Optional[ChainSearch]
+
     def open(self, source: Source) -> DraftSession:
-        weights = self._weights
-        assert weights is not None, "prepare() comes first"
         encoder_out = source.encoder_out
-        if weights.encode is not None:
-            # A source that its encoder cannot place in a learned table is left to the verifier.
+        if self.encode is not None:
+            # For a source that is too long for a learned position table, nothing is drafted.
             encoder = self.model.encoder
             places = getattr(encoder, "embed_positions", None)
             most = learned_limit(places, encoder.padding_idx)
             if most is not None and source.net_input["src_tokens"].size(1) > most:
                 return SilentSession()
             with source.timer("drafter_encoder"):
-                encoder_out = weights.encode(source.net_input)
+                encoder_out = self.encode(source.net_input)
         with source.timer("drafter"):
-            return NarBlockSession(self.model.decoder, self.options, weights, source, encoder_out)
+            return NarBlockSession(self, source, encoder_out)
 
 
 class _Columns(NamedTuple):
@@ -141,24 +131,18 @@ class NarBlockSession(DraftSession):
     """The drafter's cache for one batch, and hidden states that it has not read yet.
 
     Args:
-        decoder: the drafter's ``BlockDecoder``.
-        options: how to draft.
-        weights: of the drafter.
+        drafter: its weights and settings.
         source: the batch.
         encoder_out: what the drafter attends to.
     """
 
     def __init__(
-        self,
-        decoder: Any,
-        options: DraftOptions,
-        weights: _Weights,
-        source: Source,
-        encoder_out: Dict[str, Any],
+        self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: Dict[str, Any]
     ) -> None:
+        decoder, options = drafter.model.decoder, drafter.options
         self.decoder = decoder
         self.options = options
-        self.weights = weights
+        self.weights = drafter
         self.max_len = source.max_len
         self.dtype = decoder.layers[0].fc1.bias.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
@@ -166,7 +150,7 @@ class NarBlockSession(DraftSession):
         self.spent = False
         self.events: List[_Event] = []  # since the last draft
         masks = encoder_out["encoder_padding_mask"]
-        self.layers: DecoderSession = weights.layers.open(
+        self.layers: DecoderSession = drafter.layers.open(
             encoder_out["encoder_out"][0].to(self.dtype),
             masks[0] if len(masks) > 0 else None,
             min(self.max_len + 1, _FIRST_SLOTS) + 2 * options.block_size + 2,
@@ -223,7 +207,7 @@ class NarBlockSession(DraftSession):
             seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
         slots = tokens_at
         if not even:
-            # Columns after a row's new tokens hold nothing: they write to a slot nobody reads.
+            # Columns after a row's new tokens hold nothing: they write to an unused slot.
             slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
             tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(2) - 2 + self.first)
             if self.limit is not None:
@@ -252,7 +236,7 @@ class NarBlockSession(DraftSession):
         return embedded
 
     def _choose(self, hypotheses: Hypotheses, features: Tensor) -> DraftTree:
-        """The draft that the masks' features [B, K, C'] stand for."""
+        """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
         logits = self.layers.logits(features)
         logits[..., options.pad] = float("-inf")
@@ -308,23 +292,3 @@ class NarBlockSession(DraftSession):
 
     def close(self) -> None:
         self.layers.close()
-
-
-def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
-    """The best token of each mask, and how many of a row the drafter is confident of.
-
-    Args:
-        logits: [B, K, V].
-        confidence: least product of probabilities up to a token; 0 for all tokens.
-
-    Returns:
-        (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
-    """
-    drafted = logits.argmax(-1)
-    if confidence == 0:
-        return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
-    chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
-    counts = (chances.cumprod(1) >= confidence).sum(1)
-    if not drafted.is_cuda:  # there it would cost a synchronisation
-        drafted = drafted[:, : int(counts.max())]
-    return drafted, counts

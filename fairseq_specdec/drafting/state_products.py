@@ -1,4 +1,4 @@
-"""What a drafter makes of a verifier's states, in one product."""
+"""The projections of a verifier's hidden states, in one product."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class StateProducts:
 
     Args:
         decoder: a ``BlockDecoder`` with ``prefix_states`` and ``mask_states``.
-        release: let it go of their weights, as in ``Linear.of``.
+        free_unpacked: free their unpacked weights, as ``Linear.of``.
     """
 
-    def __init__(self, decoder: Any, release: bool = False) -> None:
+    def __init__(self, decoder: Any, free_unpacked: bool = False) -> None:
         self.normalise = decoder.prefix_states.normalise
         self.product = Linear.of(
-            decoder.prefix_states.project, decoder.mask_states.project, release=release
+            decoder.prefix_states.project, decoder.mask_states.project, free_unpacked=free_unpacked
         )
 
     def __call__(self, states: Tensor, sizes: Tensor) -> Tuple[Tensor, Tensor]:

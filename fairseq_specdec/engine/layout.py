@@ -1,4 +1,4 @@
-"""Where the tokens of a block stand: their positions, their cache slots, and what they may see."""
+"""Where the tokens of a block are: their positions, their cache slots, and what they may see."""
 
 from __future__ import annotations
 

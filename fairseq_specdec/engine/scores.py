@@ -1,4 +1,4 @@
-"""What a verifier says about the tokens that may follow, computed on demand."""
+"""The verifier's distributions of the next tokens, computed on demand."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Edits(NamedTuple):
 class Scores:
     """The distributions of the tokens that follow each of a block's W tokens, for B rows.
 
-    A backend computes what is asked for and no more. Where nothing is possible (every token
-    banned), or the model computed NaN, the log-probabilities say so.
+    A backend computes only what is asked for. Where every token is banned, log-probabilities are
+    -inf; where the model computed NaN, they are NaN.
     """
 
     def edit(self, edits: Edits) -> None:

@@ -23,7 +23,7 @@ class Verifier:
         temperature: divides the logits, as ``--temperature``.
         read_layers: decoder layers of the first model, counted from 1, whose hidden states a
             session gives.
-        release: let the models free the weights that lie packed here, as in ``Linear.of``.
+        free_unpacked: free the models' weights that were packed, as ``Linear.of``.
 
     Raises:
         ValueError: a model has a part that is not run here, named by its flag.
@@ -34,7 +34,7 @@ class Verifier:
         models: Sequence[Any],
         temperature: float = 1.0,
         read_layers: Sequence[int] = (),
-        release: bool = False,
+        free_unpacked: bool = False,
     ) -> None:
         self.models = list(models)
         self.temperature = temperature
@@ -43,7 +43,7 @@ class Verifier:
                 model,
                 f"--path, model {i + 1} of {len(self.models)}",
                 read_layers if i == 0 else (),
-                release,
+                free_unpacked,
             )
             for i, model in enumerate(self.models)
         ]
@@ -119,6 +119,6 @@ class VerifierSession:
             session.select(rows, rows_cpu)
 
     def close(self) -> None:
-        """The batch is over: its buffers may serve another."""
+        """End the batch; other batches may use its buffers."""
         for session in self.sessions:
             session.close()

@@ -1,8 +1,75 @@
-"""Which sentences are decoded together."""
+"""Texts to batches: which sentences are decoded together, and as what."""
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
+
+import torch
+from fairseq.data import data_utils
+
+from .text import TextCodec
+
+
+def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
+    """Refuse sizes and choices that cannot be honoured.
+
+    Raises:
+        ValueError: names the argument.
+    """
+    for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} {value!r}: must be 1 or more")
+    if too_long not in ("refuse", "truncate"):
+        raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+
+
+def listed(texts: Iterable[str]) -> List[str]:
+    """The texts in a list.
+
+    Raises:
+        TypeError: they are something else.
+    """
+    if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
+    found = list(texts)
+    for i, text in enumerate(found):
+        if not isinstance(text, str):
+            raise TypeError(f"texts[{i}]: expected a string, got {type(text).__name__}")
+    return found
+
+
+def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> List[List[int]]:
+    """Token ids of each text; [] for one without a visible character.
+
+    Args:
+        codec: text to tokens.
+        texts: to encode.
+        limit: most tokens of a text, </s> included.
+        too_long: ``refuse`` or ``truncate`` longer ones.
+
+    Raises:
+        ValueError: a text is longer.
+    """
+    rows = [codec.encode(text) for text in texts]
+    for i, row in enumerate(rows):
+        if len(row) > limit:
+            if too_long == "refuse":
+                raise ValueError(
+                    f"text {i} has {len(row)} tokens, and the verifier reads {limit}; split "
+                    'it into sentences, or pass too_long="truncate" to from_pretrained'
+                )
+            rows[i] = row[: limit - 1] + row[-1:]
+    return rows
+
+
+def collated(rows: List[List[int]], task: Any, device: torch.device) -> Dict[str, Any]:
+    """A fairseq batch of these sentences, padded on the side of the task."""
+    words = task.source_dictionary
+    left = task.cfg.left_pad_source
+    tensors = [torch.tensor(row) for row in rows]
+    tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
+    lengths = torch.tensor([len(row) for row in rows])
+    return {"net_input": {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}}
 
 
 def by_length(lengths: Sequence[int], batch_size: int, max_tokens: int) -> List[List[int]]:

@@ -23,7 +23,7 @@ BPE_FILES = {
 
 
 def bpe_in(folders: List[str]) -> Dict[str, str]:
-    """fairseq's flags for the subword model that lies in one of these folders; {} for none."""
+    """fairseq's flags for the subword model in one of these folders; {} for none."""
     for folder in folders:
         for file, (name, flag) in BPE_FILES.items():
             path = os.path.join(folder, file)
@@ -60,19 +60,7 @@ def choose_codec(
     """
     cfg = loaded.task.cfg
     folders = [os.path.dirname(os.path.abspath(path)) for path in place.verifiers]
-    lying = bpe_in([cfg.data, *folders])
-    if bpe_codes is not None:
-        if bpe not in ("auto", "subword_nmt"):
-            raise ValueError(f"bpe_codes: bpe is {bpe!r}; leave one of them out")
-        subwords: Dict[str, Any] = {"bpe": "subword_nmt", "bpe_codes": bpe_codes}
-    elif bpe == "auto":
-        subwords = settings_in(loaded.saved, "bpe") or lying
-    else:
-        subwords = _named("bpe", bpe)
-    # Where only the kind is known, or a file that has moved, its file may lie beside the others.
-    if bpe_codes is None and subwords.get("bpe") == lying.get("bpe"):
-        kept = {key: value for key, value in subwords.items() if not _lost(key, value, lying)}
-        subwords = dict(lying, **kept)
+    subwords = _subwords(loaded.saved, bpe_in([cfg.data, *folders]), bpe, bpe_codes)
     if tokenizer == "auto":
         speaking = settings_in(loaded.saved, "tokenizer")
         if not speaking and subwords.get("bpe") == "subword_nmt":
@@ -81,13 +69,40 @@ def choose_codec(
         speaking = _named("tokenizer", tokenizer)
     spoken = dict({"source_lang": cfg.source_lang, "target_lang": cfg.target_lang}, **place.spoken)
     languages = [spoken["source_lang"], spoken["target_lang"]]
-    dictionaries = (loaded.task.source_dictionary, loaded.task.target_dictionary)
-    return TextCodec(speaking, subwords, languages, *dictionaries)
+    return TextCodec(speaking, subwords, languages, *loaded.dictionaries)
 
 
-def _lost(key: str, value: Any, lying: Dict[str, str]) -> bool:
-    """Whether this flag names the file that lies there too, and it is gone from where it was."""
-    return key in lying and key != "bpe" and not os.path.isfile(str(value))
+def _subwords(
+    saved: Any, present: Dict[str, str], bpe: Choice, bpe_codes: Optional[str]
+) -> Dict[str, Any]:
+    """fairseq's flags for the subword model.
+
+    Args:
+        saved: the checkpoint's configuration, or None.
+        present: flags for the one in the folders, from ``bpe_in``.
+        bpe, bpe_codes: as asked for.
+
+    Raises:
+        ValueError: they contradict one another.
+    """
+    if bpe_codes is not None:
+        if bpe not in ("auto", "subword_nmt"):
+            raise ValueError(f"bpe_codes: bpe is {bpe!r}; leave one of them out")
+        return {"bpe": "subword_nmt", "bpe_codes": bpe_codes}
+    if bpe == "auto":
+        chosen = settings_in(saved, "bpe") or present
+    else:
+        chosen = _named("bpe", bpe)
+    if chosen.get("bpe") != present.get("bpe"):
+        return chosen
+    # Of the same kind: files that are not named, or have moved, are taken from the folders.
+    kept = {key: value for key, value in chosen.items() if not _moved(key, value, present)}
+    return dict(present, **kept)
+
+
+def _moved(key: str, value: Any, present: Dict[str, str]) -> bool:
+    """Whether this flag names a file that is not there, and the folders hold one of its kind."""
+    return key in present and key != "bpe" and not os.path.isfile(str(value))
 
 
 def _named(kind: str, choice: Choice) -> Dict[str, Any]:

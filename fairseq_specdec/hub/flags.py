@@ -27,7 +27,7 @@ OWN = [
 ]
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}
-# Flags that somebody may well try, and what to do instead.
+# Flags that a user may try, and what to do instead.
 INSTEAD = {
     "drafter_path": "pass drafter=...",
     "path": "pass the checkpoint as the first argument",

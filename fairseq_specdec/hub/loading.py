@@ -1,4 +1,4 @@
-"""Finding and loading what a name or a path stands for."""
+"""Find the files that a name or a path means, and load them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Place(NamedTuple):
-    """What a name stands for.
+    """The files that a name means.
 
     Attributes:
         verifiers: checkpoints, an ensemble if several.
@@ -49,31 +49,37 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str) -> Place:
     """
     data = None if data is None else os.fspath(data)
     drafter = None if drafter is None else os.fspath(drafter)
-    spoken: Dict[str, str] = {}
     if isinstance(verifier, (list, tuple)):
-        paths = [os.fspath(path) for path in verifier]
+        place = Place([os.fspath(path) for path in verifier], drafter, data, {})
     else:
-        name = os.fspath(verifier)  # type: ignore[arg-type]
-        if name in DEMOS and not os.path.exists(name):
-            name = _demo_folder(name)
-        spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
-        if os.path.isdir(name):
-            data = data or name
-            beside = os.path.join(name, "drafter.pt")
-            needs = strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
-            if drafter is None and needs and os.path.isfile(beside):
-                drafter = beside
-            name = os.path.join(name, "verifier.pt")
-        # As fairseq's --path; a name with a colon in it is given in a list.
-        paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
-    for path in paths:
+        place = _find_name(os.fspath(verifier), drafter, data, strategy)  # type: ignore[arg-type]
+    for path in place.verifiers:
         if not os.path.isfile(path):
             raise FileNotFoundError(
                 f"verifier: no such file: {path}; give a checkpoint, several for an ensemble, a "
                 f"folder with verifier.pt in it, or one of {', '.join(DEMOS)}"
             )
-    if data is not None and not os.path.isdir(data):
-        raise FileNotFoundError(f"data: no such folder: {data}; name the one of the dict.*.txt")
+    if place.data is not None and not os.path.isdir(place.data):
+        raise FileNotFoundError(
+            f"data: no such folder: {place.data}; name the one of the dict.*.txt"
+        )
+    return place
+
+
+def _find_name(name: str, drafter: Optional[str], data: Optional[str], strategy: str) -> Place:
+    """``find`` for a demo pair's name, a folder, or checkpoints joined by colons; not checked."""
+    if name in DEMOS and not os.path.exists(name):
+        name = _demo_folder(name)
+    spoken = DEMOS.get(os.path.basename(os.path.normpath(name)), {})
+    if os.path.isdir(name):
+        data = data or name
+        beside = os.path.join(name, "drafter.pt")
+        needs = strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
+        if drafter is None and needs and os.path.isfile(beside):
+            drafter = beside
+        name = os.path.join(name, "verifier.pt")
+    # As fairseq's --path; a name with a colon in it is given in a list.
+    paths = [name] if os.path.isfile(name) else name.split(os.pathsep)
     return Place(paths, drafter, data, spoken)
 
 
@@ -104,6 +110,11 @@ class Loaded(NamedTuple):
     task: Any
     models: List[Any]
     saved: Any
+
+    @property
+    def dictionaries(self) -> Tuple[Any, Any]:
+        """Of the source and the target language."""
+        return self.task.source_dictionary, self.task.target_dictionary
 
 
 def _saved_settings(path: str) -> Tuple[Any, Any]:
@@ -160,6 +171,63 @@ def _task(config: TranslationSpecDecConfig) -> Any:
         ) from error
 
 
+def _languages(
+    folder: str, asked: Tuple[Optional[str], Optional[str]], saved_task: Any
+) -> Tuple[str, str]:
+    """Source and target language: as asked for, as trained with, or as the folder's files say.
+
+    Raises:
+        ValueError: nothing says one of them.
+        FileNotFoundError: there is no dictionary of one.
+    """
+    guesses: Tuple[Optional[str], Optional[str]]
+    try:
+        guesses = data_utils.infer_language_pair(folder)
+    except OSError:
+        guesses = (None, None)
+    names = []
+    for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
+        name = given or (saved_task or {}).get(argument) or guess
+        if not name:
+            raise ValueError(f"{argument}: not told by the checkpoint; pass {argument}=...")
+        if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
+            raise FileNotFoundError(
+                f"{argument} {name}: no dict.{name}.txt in {folder}; pass data=... or "
+                f"{argument}=..."
+            )
+        names.append(name)
+    return names[0], names[1]
+
+
+def _build(path: str, state: Optional[Dict[str, Any]], task: Any) -> List[Any]:
+    """The model of a checkpoint, in a list.
+
+    Args:
+        path: the checkpoint.
+        state: its content, where it was read before.
+        task: with the dictionaries.
+
+    Raises:
+        ValueError: it does not hold one that fits the dictionaries; names the file.
+    """
+    known = {} if state is None else {"state": state}
+    try:
+        models, _ = checkpoint_utils.load_model_ensemble([path], task=task, **known)
+    except RefusedCheckpointError as error:
+        raise ValueError(f"verifier: {error}") from error
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"verifier: {path} holds no model that fairseq can build ({type(error).__name__}: "
+            f"{error}); is the file sound?"
+        ) from error
+    except RuntimeError as error:
+        raise ValueError(
+            f"verifier: {path} does not fit the dictionaries in {task.cfg.data} "
+            f"({str(error).strip().splitlines()[-1].strip()}); pass data=... with its own"
+        ) from error
+    return list(models)
+
+
 def load(
     paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
 ) -> Loaded:
@@ -176,28 +244,11 @@ def load(
     state, saved = _saved_settings(paths[0])
     saved_task = saved.get("task") if saved is not None else None
     folder = _dictionaries(data, paths[0], saved_task)
-    found: Tuple[Optional[str], Optional[str]] = (None, None)
-    try:
-        found = data_utils.infer_language_pair(folder)
-    except OSError:
-        found = (None, None)
-    names = []
-    for argument, given, key, guess in zip(
-        ("source_lang", "target_lang"), languages, ("source_lang", "target_lang"), found
-    ):
-        name = given or (saved_task or {}).get(key) or guess
-        if not name:
-            raise ValueError(f"{argument}: not told by the checkpoint; pass {argument}=...")
-        if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
-            raise FileNotFoundError(
-                f"{argument} {name}: no dict.{name}.txt in {folder}; pass data=... or "
-                f"{argument}=..."
-            )
-        names.append(name)
+    source, target = _languages(folder, languages, saved_task)
     config = TranslationSpecDecConfig(
         data=folder,
-        source_lang=names[0],
-        target_lang=names[1],
+        source_lang=source,
+        target_lang=target,
         left_pad_source=bool((saved_task or {}).get("left_pad_source", True)),
         # The command line fills these in from other groups of flags.
         dataset_impl="mmap",
@@ -207,24 +258,7 @@ def load(
     task = _task(config)
     models: List[Any] = []
     for i, path in enumerate(paths):
-        content = state if i == 0 else None
-        try:
-            found_models, _ = checkpoint_utils.load_model_ensemble(
-                [path], task=task, **({} if content is None else {"state": content})
-            )
-        except RefusedCheckpointError as error:
-            raise ValueError(f"verifier: {error}") from error
-        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"verifier: {path} holds no model that fairseq can build ({type(error).__name__}: "
-                f"{error}); is the file sound?"
-            ) from error
-        except RuntimeError as error:
-            raise ValueError(
-                f"verifier: {path} does not fit the dictionaries in {folder} "
-                f"({str(error).strip().splitlines()[-1].strip()}); pass data=... with its own"
-            ) from error
-        models += found_models
+        models += _build(path, state if i == 0 else None, task)
     for model in models:
         model.eval()
     return Loaded(task, models, saved)

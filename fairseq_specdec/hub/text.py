@@ -94,9 +94,9 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
 
 
 class GrowingText:
-    """Text of a growing translation, handed out as soon as it can no longer change.
+    """Text of a growing translation, given out as soon as it can no longer change.
 
-    What follows can change the text only behind the last complete token but one: BPE continues a
+    Later tokens can change the text only after the last complete token but one: BPE continues a
     word, and Moses' rules attach a token, or its hyphen sign, to the one before.
 
     Args:
@@ -144,7 +144,7 @@ class GrowingText:
         return end
 
     def _continues(self, words: List[str], end: int) -> bool:
-        """Whether the word that token ``end - 1`` belongs to may go on at ``end``."""
+        """Whether the word that token ``end - 1`` belongs to may continue at ``end``."""
         if self.codec.bpe_name == "sentencepiece":
             return end == len(words) or not words[end].startswith("\u2581")
         if self.codec.bpe_name is None:

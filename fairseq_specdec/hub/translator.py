@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import queue
+import functools
 import threading
 from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Optional, Union, overload
 
 import torch
-from fairseq.data import data_utils
 
 from fairseq_specdec.decoding.builder import (
     Overrides,
@@ -20,11 +19,12 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from . import loading
-from .batching import by_length
+from .batching import by_length, check_batching, collated, encoded, listed
 from .choices import Choice, choose_codec
 from .flags import in_python, split_flags
 from .results import Piece, Translation, nothing
-from .text import GrowingText, TextCodec
+from .streaming import Put, pieces
+from .text import TextCodec
 
 
 class SpeculativeTranslator:
@@ -70,8 +70,7 @@ class SpeculativeTranslator:
         self._models = loaded.models
         self._generator = generator
         sampled = generator.rule.needs_draft_probabilities
-        dictionaries = (loaded.task.source_dictionary, loaded.task.target_dictionary)
-        self._trace_builder = TraceBuilder(strategy, settings, *dictionaries, sampled)
+        self._trace_builder = TraceBuilder(strategy, settings, *loaded.dictionaries, sampled)
         # A seed is set for the whole process: no other batch may draw in between.
         self._turn: ContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
@@ -132,11 +131,7 @@ class SpeculativeTranslator:
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} {value!r}: must be 1 or more")
-        if too_long not in ("refuse", "truncate"):
-            raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+        check_batching(batch_size, max_tokens, too_long)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)
@@ -144,20 +139,11 @@ class SpeculativeTranslator:
         try:
             check_settings(settings)
             loaded = loading.load(place.verifiers, place.data, (source_lang, target_lang))
-            task = loaded.task
-            words = (task.source_dictionary, task.target_dictionary)
-            check_dictionaries(strategy, *words, settings)
+            check_dictionaries(strategy, *loaded.dictionaries, settings)
             codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
             for model in loaded.models:
                 model.to(device=where, dtype=number)
-            generator = build_generator(
-                loaded.models,
-                *words,
-                args,
-                settings,
-                release=True,
-                overrides=Overrides(keep_trace=True),
-            )
+            generator = _generator(loaded, args, settings)
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
         facts = settings_of(settings, args, generator)
@@ -210,15 +196,15 @@ class SpeculativeTranslator:
             ValueError: a text that is too long (see ``too_long``).
         """
         single = isinstance(texts, str)
-        sources = [texts] if isinstance(texts, str) else self._listed(texts)
-        rows = self._encode(sources)
+        sources = [texts] if isinstance(texts, str) else listed(texts)
+        rows = self._encoded(sources)
         found: List[Optional[Translation]] = [
             None if row else nothing(self._trace_builder, i, sources[i], return_trace)
             for i, row in enumerate(rows)
         ]
         with self._turn, torch.no_grad(), self._seeded():
             for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
-                sample = self._sample([rows[i] for i in batch])
+                sample = self._collated([rows[i] for i in batch])
                 hypotheses = self._generator.generate(self._models, sample)
                 for i, (hypothesis,) in zip(batch, hypotheses):
                     found[i] = self._result(i, sources[i], rows[i], hypothesis, return_trace)
@@ -231,9 +217,9 @@ class SpeculativeTranslator:
         """Translate one text, and yield pieces of the translation while it is decoded.
 
         The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
-        language whose text can change behind what is decoded (of those in fairseq: byte BPEs, nltk,
-        Czech), all of it comes in the last piece. Decoding runs in a thread of its own; abandoning
-        the iterator ends it.
+        language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
+        nltk, Czech), all of it comes in the last piece. Decoding runs in a thread of its own;
+        abandoning the iterator ends it.
 
         Args:
             text: a string.
@@ -244,85 +230,32 @@ class SpeculativeTranslator:
         """
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
-        row = self._encode([text])[0]
-        return self._stream(row, return_trace)
+        row = self._encoded([text])[0]
+        return self._pieces(row, return_trace)
 
-    def _stream(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
-        if not row:
-            return
-        growing = GrowingText(self.codec)
-        feed: queue.Queue = queue.Queue()
-        unwanted = threading.Event()
-        worker = threading.Thread(
-            target=self._decode_to, args=(row, feed, unwanted), name="specdec-stream"
-        )
-        worker.start()
-        try:
-            while True:
-                part, words, error = feed.get()
-                if error is not None:
-                    raise error
-                if part is None:
-                    piece = growing.finish(self.codec.join(words))
-                else:
-                    piece = growing.grow(words)
-                if return_trace:
-                    traced = None if part is None else self._trace_builder.iteration(part)
-                    yield Piece(piece, traced)
-                elif piece:
-                    yield piece
-                if part is None:
-                    return
-        finally:
-            unwanted.set()
-            worker.join()
+    def _pieces(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
+        if row:
+            trace_builder = self._trace_builder if return_trace else None
+            decode = functools.partial(self._decode, row)
+            yield from pieces(decode, self.codec, trace_builder)
 
-    def _decode_to(self, row: List[int], feed: Any, unwanted: threading.Event) -> None:
-        """Put (iteration, words so far, None) for each iteration, and (None, words, None)."""
-        try:
-            with self._turn, torch.no_grad(), self._seeded():
-                tokens: List[int] = []
-                with self._generator.batch(self._models, self._sample([row])) as batch:
-                    trace = batch.traces[0]
-                    while batch.live and not unwanted.is_set():
-                        batch.iterate()
-                        tokens += trace[-1].emitted
-                        feed.put((trace[-1], self.codec.words(tokens), None))
-            feed.put((None, self.codec.words(tokens), None))
-        except BaseException as error:  # for the thread that waits
-            feed.put((None, [], error))
+    def _decode(self, row: List[int], put: Put, ended: threading.Event) -> None:
+        """Call ``put(iteration, words so far)`` for each iteration, and ``put(None, words)``."""
+        with self._turn, torch.no_grad(), self._seeded():
+            tokens: List[int] = []
+            with self._generator.batch(self._models, self._collated([row])) as batch:
+                trace = batch.traces[0]
+                while batch.live and not ended.is_set():
+                    batch.iterate()
+                    tokens += trace[-1].emitted
+                    put(trace[-1], self.codec.words(tokens))
+        put(None, self.codec.words(tokens))
 
-    @staticmethod
-    def _listed(texts: Iterable[str]) -> List[str]:
-        if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
-            raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
-        listed = list(texts)
-        for i, text in enumerate(listed):
-            if not isinstance(text, str):
-                raise TypeError(f"texts[{i}]: expected a string, got {type(text).__name__}")
-        return listed
+    def _encoded(self, texts: List[str]) -> List[List[int]]:
+        return encoded(self.codec, texts, self.longest_source, self.too_long)
 
-    def _encode(self, texts: List[str]) -> List[List[int]]:
-        rows = [self.codec.encode(text) for text in texts]
-        limit = self.longest_source
-        for i, row in enumerate(rows):
-            if len(row) > limit:
-                if self.too_long == "refuse":
-                    raise ValueError(
-                        f"text {i} has {len(row)} tokens, and the verifier reads {limit}; split "
-                        'it into sentences, or pass too_long="truncate" to from_pretrained'
-                    )
-                rows[i] = row[: limit - 1] + row[-1:]
-        return rows
-
-    def _sample(self, rows: List[List[int]]) -> Dict[str, Any]:
-        words = self._task.source_dictionary
-        left = self._task.cfg.left_pad_source
-        tensors = [torch.tensor(row) for row in rows]
-        tokens = data_utils.collate_tokens(tensors, words.pad(), words.eos(), left_pad=left)
-        lengths = torch.tensor([len(row) for row in rows])
-        device = self.device
-        return {"net_input": {"src_tokens": tokens.to(device), "src_lengths": lengths.to(device)}}
+    def _collated(self, rows: List[List[int]]) -> Dict[str, Any]:
+        return collated(rows, self._task, self.device)
 
     @contextlib.contextmanager
     def _seeded(self) -> Iterator[None]:
@@ -352,3 +285,15 @@ class SpeculativeTranslator:
             row.count(self._task.source_dictionary.unk()),
             trace,
         )
+
+
+def _generator(loaded: loading.Loaded, args: Any, settings: Any) -> Any:
+    """The generator that the flags describe, for models that nothing else uses."""
+    return build_generator(
+        loaded.models,
+        *loaded.dictionaries,
+        args,
+        settings,
+        free_unpacked=True,
+        overrides=Overrides(keep_trace=True),
+    )

@@ -13,7 +13,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def own_suffix() -> str:
-    """A file name ending that nobody else uses, nor an earlier process with the same number."""
+    """A file name ending that no other process uses, nor an earlier one with the same number."""
     return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
 
 
@@ -32,7 +32,7 @@ def _opened(temporary: str, mode: str, path: PathLike) -> IO[Any]:
             return open(temporary, mode)
         return open(temporary, mode, encoding="utf-8", newline="\n")
     except OSError as error:
-        error.filename = os.fspath(path)  # the name that the caller knows
+        error.filename = os.fspath(path)  # the name that the caller gave
         raise
 
 
@@ -47,7 +47,7 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
             error, as where the folder may have been removed by another process.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; nothing is left behind.
+        OSError: the disk is full or the folder cannot be written; no temporary file is left.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if make_folder:
@@ -60,7 +60,7 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
-        # Half a file would only take up room, where perhaps there is none left.
+        # Half a file would only use space on a disk that may be full.
         with contextlib.suppress(OSError):
             os.remove(temporary)
         raise
@@ -83,7 +83,7 @@ def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
 
     Raises:
         OSError: as :func:`replacing`.
-        ValueError: a number in it is not finite, which JSON cannot say.
+        ValueError: a number in it is not finite, which JSON cannot hold.
     """
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", make_folder)

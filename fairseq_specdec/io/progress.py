@@ -30,11 +30,11 @@ def bar(
 
     Args:
         items: what to iterate over; None to call ``update``.
-        title: said before the bar.
+        title: shown before the bar.
         total: how much there is; by default the length of ``items``.
         initial: how much of it is done already.
         unit: what is counted; ``"B"`` for bytes, shown in multiples of 1024.
-        erase: leave nothing of it on the screen when it is closed.
+        erase: remove it from the screen when it is closed.
     """
     in_bytes = unit == "B"
     return tqdm(
@@ -53,7 +53,7 @@ def bar(
 
 
 erased_bar = functools.partial(bar, erase=True)
-"""``bar`` that leaves nothing on the screen: for steps of many, whose log is enough."""
+"""``bar`` that leaves nothing on the screen: for steps of a longer run that are logged."""
 
 
 @contextlib.contextmanager

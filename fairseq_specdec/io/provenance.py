@@ -36,8 +36,8 @@ def commit(checkout: str = CHECKOUT) -> str:
     """The git commit of a checkout, with ``-dirty`` where it has changes; else ``"unknown"``.
 
     Args:
-        checkout: its root folder; by default of the one that this file lies in. An installed copy
-            has none, also where it lies somewhere below another project's.
+        checkout: its root folder; by default of the one that this file is in. An installed copy
+            has none, even inside another project's checkout.
     """
     if not os.path.exists(os.path.join(checkout, ".git")):
         return UNKNOWN
@@ -71,17 +71,17 @@ def versions(packages: Iterable[str]) -> Dict[str, str]:
 
 
 def now() -> str:
-    """The time in UTC, to the second, as ISO 8601 has it."""
+    """The time in UTC, to the second, in ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def command_line(words: Sequence[str]) -> str:
-    """A command as a shell takes it."""
+    """A command, quoted for a shell."""
     return " ".join(map(shlex.quote, words))
 
 
 def origin(packages: Iterable[str]) -> Dict[str, Any]:
-    """What every record of a result says: time, commit, and versions of ``packages``."""
+    """What every record of a result holds: time, commit, and versions of ``packages``."""
     return {"time": now(), "commit": commit(), "versions": versions(packages)}
 
 
@@ -103,7 +103,7 @@ def cores() -> int:
 
 
 def memory_bytes() -> int:
-    """The machine's memory; 0 where it does not tell."""
+    """The machine's memory; 0 where it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -111,7 +111,7 @@ def memory_bytes() -> int:
 
 
 def load() -> Optional[List[float]]:
-    """The machine's load averages over 1, 5 and 15 minutes; None where it does not tell."""
+    """The machine's load averages over 1, 5 and 15 minutes; None where they are not known."""
     try:
         return [round(each, 2) for each in os.getloadavg()]
     except (AttributeError, OSError):

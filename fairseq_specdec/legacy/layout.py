@@ -1,4 +1,4 @@
-"""Names in the authors' drafter checkpoints, and what they are called here (pure functions).
+"""Names in the authors' drafter checkpoints and the names used here (pure functions).
 
 Xia et al. 2023 released drafters whose weights carry the names of fairseq's non-autoregressive
 Transformer. The tensors are used as they are: only names change.
@@ -15,17 +15,17 @@ ARCHITECTURES = ("block", "block_base", "block_6e6d512")
 TASK = "translation_lev_modified"
 CRITERION = "glat_loss"
 
-# Where the same drafter stands when it is stored by this project.
+# The same drafter in this project's checkpoints.
 OWN_ARCHITECTURE = "legacy_drafter"
 
 _COPY = "decoder.source_copy.query_proj.weight"
 _RENAMED = {"decoder.copy_attn.weight": _COPY}
-# The copy looks at the source through the encoder's tables; a module shared is a name of its own.
+# The source copy shares the encoder's tables; a shared module has a name for each use.
 _SHARED = {
     f"decoder.source_copy.{table}": f"encoder.{table}"
     for table in ("embed_tokens.weight", "embed_positions.weight")
 }
-# fairseq's decoders count the releases of their layout; a drafter has only the newest.
+# fairseq's decoders have versions of their layout; a drafter has only the newest.
 _DROPPED = ("decoder.version",)
 
 

@@ -1,11 +1,11 @@
-"""A drafter that reads its verifier: ``--arch attached_drafter_base``.
+"""A drafter that reads its verifier's hidden states: ``--arch attached_drafter_base``.
 
-The papers' drafter is a model of its own, which reads the source a second time and must find out
-alone how far the translation has come. This one lives on what the verifier computed anyway: its
-decoder attends to the verifier's encoder output, and prefix and masks start from the decoder states
-of the last verification. It has no encoder to train, to store or to run, and nothing of the
-verifier changes. Reading the verifier's states is how blockwise heads draft (Stern et al. 2018,
-section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al. 2023.
+The papers' drafter has its own encoder and computes its own states of the accepted tokens. This one
+uses what the verifier computed: its decoder attends to the verifier's encoder output, and prefix
+and masks start from the decoder states of the last verification. It has no encoder to train, to
+store or to run, and the verifier is not changed. Blockwise heads read the verifier's states too
+(Stern et al. 2018, section 6); here they feed the block decoder of Ge et al. 2022 and Xia et al.
+2023.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -45,37 +45,24 @@ def read_layers(asked: str) -> List[int]:
 
 @register_model("attached_drafter")
 class AttachedDrafter(SpecDrafter):
-    """Drafts the next k tokens in parallel from the states of one particular verifier."""
+    """Drafts the next k tokens in parallel from the hidden states of one verifier."""
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "AttachedDrafter":
         """Build a drafter, and for training attach the verifier that the settings name.
 
-        The layers that it reads are settled here and kept in ``args``, which becomes the
+        The layers that it reads are chosen here and kept in ``args``, which becomes the
         checkpoint's model settings; the verifier's file name is not kept.
         """
         cfg = drafter_config(args)
         check_config(cfg)
-        for flag, asked in (
-            ("--source-copy", cfg.source_copy),
-            ("--bidirectional-prefix", cfg.bidirectional_prefix),
-            ("--init-encoder-from", bool(cfg.init_encoder_from)),
-        ):
-            if asked:
-                raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+        _check_flags(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         verifier = None
         if cfg.attach_to:
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)
             _check_widths(cfg, verifier)
-            cfg.read_layers = cfg.read_layers or ",".join(
-                map(str, layers_at_thirds(len(verifier.decoder.layers)))
-            )
-            if read_layers(cfg.read_layers)[-1] > len(verifier.decoder.layers):
-                raise ValueError(
-                    f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has "
-                    f"{len(verifier.decoder.layers)} decoder layers"
-                )
+            _settle_layers(cfg, len(verifier.decoder.layers))
         if not cfg.read_layers:
             raise ValueError(
                 "--attach-to: an attached_drafter needs its verifier's checkpoint for training"
@@ -113,6 +100,32 @@ class AttachedDrafter(SpecDrafter):
         )
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final
+
+
+def _check_flags(cfg: SpecDrafterConfig) -> None:
+    """Refuse settings that only a drafter with an encoder of its own can have."""
+    for flag, asked in (
+        ("--source-copy", cfg.source_copy),
+        ("--bidirectional-prefix", cfg.bidirectional_prefix),
+        ("--init-encoder-from", bool(cfg.init_encoder_from)),
+    ):
+        if asked:
+            raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+
+
+def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
+    """Set ``read_layers`` where the flag was not given, and check it against the verifier's.
+
+    Args:
+        cfg: settings, changed in place.
+        total: decoder layers of the verifier.
+    """
+    cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
+    if read_layers(cfg.read_layers)[-1] > total:
+        raise ValueError(
+            f"--read-layers {cfg.read_layers}: the verifier {cfg.attach_to} has {total} decoder "
+            "layers"
+        )
 
 
 def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:

@@ -12,9 +12,6 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqDecoder
 from fairseq.modules import (
     FairseqDropout,
-    LayerDropModuleList,
-    LayerNorm,
-    PositionalEmbedding,
     SinusoidalPositionalEmbedding,
     transformer_layer,
 )
@@ -23,8 +20,14 @@ from torch import Tensor, nn
 
 from ..training.block_noising import block_attention, block_positions, block_targets
 from .chain_head import ChainHead
+from .decoder_parts import (
+    layer_list,
+    norm,
+    output_projection,
+    position_embedding,
+    state_projection,
+)
 from .source_copy import SourceCopy, SourceState
-from .verifier_states import StateProjection
 
 
 class BlockDecoder(FairseqDecoder):
@@ -75,45 +78,21 @@ class BlockDecoder(FairseqDecoder):
         self.project_in_dim = None
         self.project_out_dim = None
         self.adaptive_softmax = None
-        # The last block may start at the last position of a sentence, so masks need room after it.
-        self.embed_positions = (
-            None
-            if cfg.no_token_positional_embeddings
-            else PositionalEmbedding(
-                cfg.max_target_positions + cfg.block_size,
-                dim,
-                self.padding_idx,
-                learned=cfg.decoder.learned_pos,
-            )
-        )
-        self.layernorm_embedding = (
-            LayerNorm(dim, export=cfg.export) if cfg.layernorm_embedding else None
-        )
+        self.embed_positions = position_embedding(cfg, self.padding_idx)
+        self.layernorm_embedding = norm(cfg) if cfg.layernorm_embedding else None
         self.mask_embedding = nn.Parameter(torch.empty(dim).normal_(0, dim**-0.5))
         self.source_copy = source_copy
-        self.prefix_states: Optional[StateProjection] = None
-        self.mask_states: Optional[StateProjection] = None
-        if state_widths is not None:
-            self.prefix_states = StateProjection(*state_widths, dim)
-            self.mask_states = StateProjection(*state_widths, dim)
+        self.prefix_states = state_projection(state_widths, dim)
+        self.mask_states = state_projection(state_widths, dim)
         self.chain = ChainHead(dim, cfg.chain_width) if cfg.chain_width else None
 
-        layers = [self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)]
-        self.layers = (
-            LayerDropModuleList(p=cfg.decoder.layerdrop)
-            if cfg.decoder.layerdrop > 0
-            else nn.ModuleList()
-        )
-        self.layers.extend(layers)
+        self.layers = layer_list(cfg)
+        self.layers.extend([self.build_decoder_layer(cfg) for _ in range(cfg.decoder.layers)])
         self.num_layers = len(self.layers)
         has_final_norm = cfg.decoder.normalize_before and not cfg.no_decoder_final_norm
-        self.layer_norm = LayerNorm(dim, export=cfg.export) if has_final_norm else None
-
-        self.output_projection = nn.Linear(dim, len(dictionary), bias=False)
-        if self.share_input_output_embed:
-            self.output_projection.weight = self.embed_tokens.weight
-        else:
-            nn.init.normal_(self.output_projection.weight, mean=0, std=dim**-0.5)
+        self.layer_norm = norm(cfg) if has_final_norm else None
+        tied = embed_tokens if self.share_input_output_embed else None
+        self.output_projection = output_projection(dim, len(dictionary), tied)
 
     def build_decoder_layer(self, cfg: Any) -> nn.Module:
         """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
@@ -127,7 +106,7 @@ class BlockDecoder(FairseqDecoder):
         """Complete a checkpoint of another fairseq, in place (fairseq's hook).
 
         Up to 0.12.2 a sinusoidal table keeps a tensor in checkpoints, only to know its own type;
-        later ones do not, and pass over it.
+        later ones do not, and ignore it.
         """
         super().upgrade_state_dict_named(state_dict, name)
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
@@ -179,8 +158,8 @@ class BlockDecoder(FairseqDecoder):
         Args:
             tokens: long [B, T].
             positions: long [B, T], 0-based decoder positions.
-            read: [B, T, C], what ``prefix_states`` makes of the verifier's states that predicted
-                these tokens (nothing predicted the start symbol: zeros); or None.
+            read: [B, T, C], the projection by ``prefix_states`` of the verifier's states that
+                predicted these tokens (nothing predicted the start symbol: zeros); or None.
 
         Returns:
             [B, T, C].
@@ -194,7 +173,7 @@ class BlockDecoder(FairseqDecoder):
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
         """What :meth:`embed_masks` needs of the source (long [B, S]), rows in dim 0; or None.
 
-        Decoding asks for no more than so many ``positions``.
+        Decoding uses at most so many ``positions``.
         """
         return None if self.source_copy is None else self.source_copy.start(src_tokens)
 
@@ -209,8 +188,8 @@ class BlockDecoder(FairseqDecoder):
         Args:
             positions: long [B, K], 0-based decoder positions.
             source_state: from :meth:`start_source`, for the same B rows.
-            read: [B, K or 1, C], what ``mask_states`` makes of the verifier's states that predicted
-                the last token before each mask's block; or None.
+            read: [B, K or 1, C], the projection by ``mask_states`` of the states that predicted the
+                last token before each mask's block; or None.
 
         Returns:
             [B, K, C].
@@ -273,7 +252,7 @@ class BlockDecoder(FairseqDecoder):
             source_state: from :meth:`start_source`.
             targets: long [B, C, k]; needed with ``revealed`` only.
             revealed: bool [B, C, k], masks to be replaced by their target's state (glancing).
-            attention_bias: from :meth:`attention_bias` for these cuts, if at hand.
+            attention_bias: from :meth:`attention_bias` for these cuts, if it was computed before.
             states: [B, T, n C], the verifier's states that predicted each prefix token.
 
         Returns:
@@ -281,12 +260,7 @@ class BlockDecoder(FairseqDecoder):
         """
         rows, width = prev_output_tokens.shape
         steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
-        read = last = None
-        if self.prefix_states is not None and self.mask_states is not None:
-            assert states is not None, "this drafter reads a verifier's states"
-            read, last = self.prefix_states(states), self.mask_states(states)
-            at = cuts.repeat_interleave(self.block_size, 1).unsqueeze(2)
-            last = last.gather(1, at.expand(-1, -1, last.size(2)))
+        read, last = self._project_states(states, cuts)
         prefix = self.embed_prefix(prev_output_tokens, steps, read)
         positions = block_positions(cuts, self.block_size).view(rows, -1)
         blocks = self.embed_masks(positions, source_state, last)
@@ -298,6 +272,34 @@ class BlockDecoder(FairseqDecoder):
         x = torch.cat([prefix, blocks], dim=1).transpose(0, 1)
         if attention_bias is None:
             attention_bias = self.attention_bias(cuts, width, x.dtype)
+        x = self._run_layers(x, encoder_out, attention_bias)[width:].transpose(0, 1)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x.reshape(rows, cuts.size(1), self.block_size, -1)
+
+    def _project_states(
+        self, states: Optional[Tensor], cuts: Tensor
+    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """What :meth:`embed_prefix` and :meth:`embed_masks` read, in training.
+
+        Args:
+            states: [B, T, n C], or None.
+            cuts: long [B, C].
+
+        Returns:
+            ([B, T, C'], [B, C k, C']); None and None for a drafter that reads no states.
+        """
+        if self.prefix_states is None or self.mask_states is None:
+            return None, None
+        assert states is not None, "this drafter reads a verifier's states"
+        read, last = self.prefix_states(states), self.mask_states(states)
+        at = cuts.repeat_interleave(self.block_size, 1).unsqueeze(2)
+        return read, last.gather(1, at.expand(-1, -1, last.size(2)))
+
+    def _run_layers(
+        self, x: Tensor, encoder_out: Dict[str, List[Tensor]], attention_bias: Tensor
+    ) -> Tensor:
+        """All layers over [T, B, C], without the final norm."""
         padding = encoder_out["encoder_padding_mask"]
         for layer in self.layers:
             x, _, _ = layer(
@@ -306,13 +308,10 @@ class BlockDecoder(FairseqDecoder):
                 padding[0] if padding else None,
                 self_attn_mask=attention_bias,
             )
-        x = x[width:].transpose(0, 1)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        return x.reshape(rows, cuts.size(1), self.block_size, -1)
+        return x
 
     def follow_chain(self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor) -> Tensor:
-        """Features with the chain's say, the tokens before each position being the target's.
+        """Features with the chain's contribution, given the target's tokens before each position.
 
         Args:
             features: [B, C, k, C'].

@@ -80,8 +80,8 @@ class BlockHeads(nn.Module):
         )
         count = len(self.learned)
         hidden = count * (cfg.block_hidden_dim or cfg.decoder.ffn_embed_dim)
-        # One matrix for all outputs: a head that is not drawn gets a gradient of zeros, and not
-        # none, for which data-parallel training would wait.
+        # One matrix for all outputs: a head that is not drawn gets a gradient of zeros.
+        # Data-parallel training would wait for a missing one.
         self.hidden = nn.Linear(dim, hidden)
         self.output = nn.Linear(hidden, count * dim)
         nn.init.xavier_uniform_(self.hidden.weight)

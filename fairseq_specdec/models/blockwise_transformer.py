@@ -83,7 +83,7 @@ class BlockwiseTransformer(TransformerModelBase):
         return model
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Remember how far training is: the head to train is drawn from it."""
+        """Keep the number of updates: the head to train is drawn from it."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
@@ -97,7 +97,7 @@ class BlockwiseTransformer(TransformerModelBase):
         return self
 
     def trained_heads(self) -> List[int]:
-        """Heads whose loss teaches something: all, but for the identity on a frozen base."""
+        """Heads that have something to learn: all, except for the identity on a frozen base."""
         if self.base_is_frozen:
             return list(self.decoder.block_heads.learned)
         return list(range(1, self.decoder.block_size + 1))
@@ -174,7 +174,7 @@ def shape_of(base: TransformerModelBase) -> Any:
 
 
 def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: str) -> None:
-    """Copy every weight; only the heads may be left over."""
+    """Copy every weight; only the heads keep their own."""
     try:
         left, unknown = model.load_state_dict(base.state_dict(), strict=False)
     except RuntimeError as error:
@@ -191,7 +191,7 @@ def _copy_base(model: BlockwiseTransformer, base: TransformerModelBase, path: st
 
 
 def blockwise_config(args: Any) -> BlockwiseConfig:
-    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
     if isinstance(args, BlockwiseConfig):
         return args
     if OmegaConf.is_config(args):

@@ -1,4 +1,4 @@
-"""Dependence between the tokens of a block, where the masks alone have none."""
+"""Dependence between the tokens of a block, which parallel masks lack."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 class ChainHead(nn.Module):
     """A small recurrent network over the tokens of a block, on top of the masks' features.
 
-    Masks that are decoded in parallel choose without knowing one another's choice: equation (6) of
-    Ge et al. 2022 makes the k factors independent, so a block may mix two good translations, and
-    the verifier stops at the seam. The chain gives position j what was chosen before it::
+    Masks decoded in parallel are independent of one another: equation (6) of Ge et al. 2022 has k
+    independent factors. So a block may mix two good translations, and the verifier rejects the
+    first token of the second one. The chain conditions position j on the tokens before it::
 
         s_j = tanh(W [z_j ; e(y_{j-1}) ; s_{j-1}]),    feature_j = z_j + U s_j
 
@@ -31,10 +31,10 @@ class ChainHead(nn.Module):
         self.of_mask = nn.Linear(dim, width)
         self.of_past = nn.Linear(dim + width, width, bias=False)
         self.out = nn.Linear(width, dim, bias=False)
-        nn.init.zeros_(self.out.weight)  # no say, to begin with
+        nn.init.zeros_(self.out.weight)  # contributes nothing at the start of training
 
     def forward(self, features: Tensor, previous: Tensor) -> Tensor:
-        """Features with the chain's say.
+        """Features with the chain's contribution.
 
         Args:
             features: [N, K, C], z of N blocks.

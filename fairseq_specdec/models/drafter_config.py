@@ -79,7 +79,7 @@ class SpecDrafterConfig(TransformerConfig):
 
 
 def drafter_config(args: Any) -> SpecDrafterConfig:
-    """One structured config of what fairseq hands over: flags, a YAML or a checkpoint's."""
+    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
     if isinstance(args, SpecDrafterConfig):
         return args
     if OmegaConf.is_config(args):
@@ -107,6 +107,12 @@ def check_config(cfg: SpecDrafterConfig) -> None:
     for flag, asked in unsupported.items():
         if asked:
             raise ValueError(f"{flag}: a spec_drafter does not support it; leave it out")
+    _check_ranges(cfg)
+    _check_combinations(cfg)
+
+
+def _check_ranges(cfg: SpecDrafterConfig) -> None:
+    """Refuse numbers out of range."""
     for flag, value in (("--block-size", cfg.block_size), ("--num-cuts", cfg.num_cuts)):
         if value < 1:
             raise ValueError(f"{flag} is {value}: it must be at least 1")
@@ -116,6 +122,10 @@ def check_config(cfg: SpecDrafterConfig) -> None:
         raise ValueError(
             f"--chain-dropout is {cfg.chain_dropout}: it must be at least 0 and less than 1"
         )
+
+
+def _check_combinations(cfg: SpecDrafterConfig) -> None:
+    """Refuse settings that contradict one another."""
     if cfg.bidirectional_prefix and cfg.num_cuts != 1:
         raise ValueError(
             f"--bidirectional-prefix computes the prefix anew for every cut, but --num-cuts is "

@@ -29,7 +29,7 @@ from .spec_drafter import BASE, DEEP_SHALLOW, SpecDrafter
 class LegacyBlockDecoder(BlockDecoder):
     """A ``BlockDecoder`` that reads its input as the authors' drafters were trained to.
 
-    - Position i holds token i (no start symbol in front); the output there predicts token i.
+    - Position i holds token i (there is no start symbol); the output there predicts token i.
     - The mask is the dictionary's ``<unk>``, so a real ``<unk>`` in the prefix is a mask as well.
     - A mask starts from the source copy alone where the drafter has one, from the embedding of
       ``<unk>`` where not.
@@ -56,7 +56,7 @@ class LegacyBlockDecoder(BlockDecoder):
         super().__init__(cfg, dictionary, embed_tokens, source_copy)
         self.mask = dictionary.unk()
         del self.mask_embedding
-        if self.embed_positions is not None:  # masks have no places of their own at the end
+        if self.embed_positions is not None:  # masks after the table's end share its last row
             self.embed_positions = PositionalEmbedding(
                 cfg.max_target_positions,
                 self.embed_dim,
@@ -77,7 +77,7 @@ class LegacyBlockDecoder(BlockDecoder):
         x = self.embed_tokens(tokens)
         x = x if placed is None else x + placed
         unknown = tokens == self.mask
-        if unknown.is_cuda or bool(unknown.any()):  # asking a GPU would wait for it
+        if unknown.is_cuda or bool(unknown.any()):  # reading a number from a GPU would wait for it
             x = torch.where(unknown.unsqueeze(2), self._masks(token_positions, source_state), x)
         x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
         if placed is None or len(self.layers) == 1:

@@ -1,4 +1,4 @@
-"""The drafter as fairseq registers it: ``--arch spec_drafter_base`` and its sisters.
+"""The drafter as fairseq registers it: ``--arch spec_drafter_base`` and others.
 
 Deep encoder and shallow decoder (Xia et al. 2023, section 3.1: Spec-Drafter, 12+2) or the balanced
 6+6 of Ge et al. 2022 (section 3.2).
@@ -30,6 +30,11 @@ from .drafter_config import (
 )
 from .source_copy import SourceCopy
 
+NO_CUTS = (
+    "a spec_drafter predicts blocks after given cuts: train it with "
+    "--criterion glancing_block_loss, and decode with it as --drafter-path"
+)
+
 
 @register_model("spec_drafter")
 class SpecDrafter(FairseqEncoderDecoderModel):
@@ -58,8 +63,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """Build a drafter; take weights from a verifier where the settings ask for it.
 
         ``args`` is what the trainer will save as the checkpoint's model settings. Once weights have
-        been taken, the fields that name the verifier's file are emptied in it, so a saved drafter
-        never asks for that file again.
+        been taken, the fields that name the verifier's file are emptied in it, so that
+        loading a saved drafter does not need that file.
         """
         cfg = drafter_config(args)
         check_config(cfg)
@@ -87,14 +92,14 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return model
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Remember how far training is: the glancing ratio follows it."""
+        """Keep the number of updates: the glancing ratio depends on it."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
     def read(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
-        """What the decoder works from: an encoder's output, and a verifier's states or None.
+        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None.
 
         The third is a verifier's last states, from which it predicts the target; or None.
         """
@@ -113,7 +118,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """Logits for the block positions to learn from, with glancing.
 
         The encoder runs once. With a ratio above 0 the decoder runs twice: without gradients to
-        draft, and again with some targets revealed.
+        draft, then with some targets revealed.
 
         Args:
             src_tokens: long [B, S].
@@ -122,7 +127,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
             cuts: long [B, C].
             targets: long [B, C, k], the padding index where there is no target.
             glancing_ratio: share of the wrong drafts that is revealed.
-            soft_targets: also return what the verifier expects.
+            soft_targets: also return the verifier's logits.
 
         Returns:
             ``logits`` [N, V] for the N positions of ``learnt`` (bool [B, C, k]) in row-major order;
@@ -135,10 +140,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 drafter that reads no verifier.
         """
         if cuts is None or targets is None:
-            raise ValueError(
-                "a spec_drafter predicts blocks after given cuts: train it with "
-                "--criterion glancing_block_loss, and decode with it as --drafter-path"
-            )
+            raise ValueError(NO_CUTS)
         encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
@@ -149,17 +151,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if glancing_ratio > 0:
             with torch.no_grad():
                 features = self.decoder(
-                    prev_output_tokens,
-                    encoder_out,
-                    cuts,
-                    state,
-                    attention_bias=bias,
-                    states=states,
+                    prev_output_tokens, encoder_out, cuts, state, attention_bias=bias, states=states
                 )
-                # on the CPU, max() finds the index several times faster than argmax() does
-                drafted = self.decoder.output_layer(features[valid]).max(-1).indices
-                first_correct = torch.zeros_like(valid)
-                first_correct[valid] = drafted.eq(targets[valid])
+                first_correct = self._correct(features, targets)
                 revealed = choose_revealed(first_correct, valid, glancing_ratio)
                 learnt = valid & ~revealed
         features = self.decoder(
@@ -167,23 +161,37 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         )
         if self.decoder.chain is not None:
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
-        logits = self.decoder.output_layer(features[learnt])
-        expected = None
-        if soft_targets:
-            if final is None:
-                raise ValueError(
-                    "--soft-targets: only an attached_drafter reads a verifier in training; "
-                    "use --arch attached_drafter_base, or leave the flag out"
-                )
-            at = block_positions(cuts, targets.size(2)) - 1  # what predicts each mask's token
-            rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
-            expected = self.encoder.predict(final[rows[learnt], at[learnt]])
         return {
-            "logits": logits,
+            "logits": self.decoder.output_layer(features[learnt]),
             "learnt": learnt,
             "first_correct": first_correct,
-            "expected": expected,
+            "expected": self._expected(final, cuts, learnt) if soft_targets else None,
         }
+
+    def _correct(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Where the best token is the target: bool [B, C, k], False where there is no target."""
+        valid = targets.ne(self.decoder.padding_idx)
+        # on the CPU, max() finds the index several times faster than argmax() does
+        drafted = self.decoder.output_layer(features[valid]).max(-1).indices
+        correct = torch.zeros_like(valid)
+        correct[valid] = drafted.eq(targets[valid])
+        return correct
+
+    def _expected(self, final: Optional[Tensor], cuts: Tensor, learnt: Tensor) -> Tensor:
+        """The verifier's logits [N, V] for the positions of ``learnt`` (bool [B, C, k]).
+
+        Raises:
+            ValueError: this drafter reads no verifier.
+        """
+        if final is None:
+            raise ValueError(
+                "--soft-targets: only an attached_drafter reads a verifier in training; "
+                "use --arch attached_drafter_base, or leave the flag out"
+            )
+        at = block_positions(cuts, learnt.size(2)) - 1  # what predicts each mask's token
+        rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
+        found: Tensor = self.encoder.predict(final[rows[learnt], at[learnt]])
+        return found
 
 
 BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}

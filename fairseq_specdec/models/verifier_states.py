@@ -1,4 +1,4 @@
-"""Reading a verifier: its encoder's output and its decoder's states, as input of a drafter."""
+"""A verifier's encoder output and decoder states, as input of a drafter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StateProjection(nn.Module):
     layer to layer.
 
     Args:
-        layers: how many states stand side by side.
+        layers: how many states are concatenated.
         width: of one state.
         dim: of the result.
     """
@@ -48,7 +48,7 @@ class VerifierReader(FairseqEncoder):
     """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
 
     The verifier is no part of the drafter: it is neither saved with it nor trained, and in
-    decoding the engine hands over the states that verification computed anyway.
+    decoding the engine passes the states that the verification computed.
 
     Args:
         dictionary: the source dictionary.
@@ -58,10 +58,10 @@ class VerifierReader(FairseqEncoder):
     def __init__(self, dictionary: Any, layers: Sequence[int]):
         super().__init__(dictionary)
         self.read_layers = list(layers)
-        self._verifier: List[Any] = []  # a list hides it from nn.Module
+        self._verifier: List[Any] = []  # in a list, nn.Module does not register it
 
     def attach(self, verifier: Any) -> None:
-        """Read this verifier, from now on frozen."""
+        """Freeze this verifier and read it."""
         verifier.requires_grad_(False)
         self._verifier = [verifier.eval()]
 

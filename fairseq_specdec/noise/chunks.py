@@ -1,7 +1,7 @@
-"""A clean text cut into chunks of lines, noised one by one and published together.
+"""A clean text cut into chunks of lines, which are noised separately and published together.
 
 A chunk belongs to shard ``chunk % shards``; a line's errors depend on the seed and on its number
-alone, so that the corpus is the same whoever made which part of it.
+alone, so that the corpus does not depend on which process made which part.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Chunks(Parts):
         self.count = -(-total // size)
 
     def path(self, chunk: int) -> str:
-        """Where a chunk's faulty lines lie when it is finished."""
+        """The file of a chunk's faulty lines when it is finished."""
         return os.path.join(self.directory, f"chunk-{chunk:07d}.txt")
 
     def unfinished(self) -> List[int]:
-        """The chunks that nobody has finished yet."""
+        """The chunks that are not finished yet."""
         there = set(os.listdir(self.directory)) if os.path.isdir(self.directory) else set()
         return [c for c in range(self.count) if os.path.basename(self.path(c)) not in there]
 
@@ -59,7 +59,7 @@ class Chunks(Parts):
         """Each wanted chunk, in increasing order, with its lines and their numbers."""
         want, held = set(wanted), []
         with open(self.source, "rb") as stream:
-            # Lines of other chunks are passed over without being decoded.
+            # Lines of other chunks are skipped without being decoded.
             lines = ((n, line) for n, line in enumerate(stream) if n // self.size in want)
             for number, line in lines:
                 try:
@@ -98,7 +98,7 @@ class Chunks(Parts):
                 self._put_in_place(building)
             written = done or written
         except (OSError, DistillError):
-            # A process that published at the same time may have removed the chunks under our hands.
+            # A process that published at the same time may have removed the chunks.
             done = completed(self.destination, self.digest)
             if done is None:
                 shutil.rmtree(building, ignore_errors=True)
@@ -182,7 +182,7 @@ def noise_chunks(
     Args:
         todo: the chunks, in increasing order.
         noise: a line and its number to the faulty line.
-        said: told the lines of each chunk that is saved.
+        said: called with the number of lines of each chunk that is saved.
     """
     for chunk, lines in chunks.clean_lines(todo):
         chunks.write_lines(chunk, [noise(line, number) for number, line in lines])

@@ -5,7 +5,7 @@ a sentence a line, after Grundkiewicz et al. (2019), as Ge et al. (2022, section
 
 A line's errors depend on --seed and on its number alone. Work is cut into chunks that are saved
 whole (``OUT.parts``): kill the command at any time and run it again. Run it under torchrun, as a
-Slurm array, or with ``--shard i/n`` in several processes; whoever finishes last publishes OUT.
+Slurm array, or with ``--shard i/n`` in several processes; the last to finish publishes OUT.
 """
 
 from __future__ import annotations
@@ -56,6 +56,16 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, default=1, help="of the errors, a whole number (default: 1)"
     )
+    _add_error_flags(parser)
+    _add_work_flags(parser)
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def _add_error_flags(parser: argparse.ArgumentParser) -> None:
+    """How many errors there are, and of which kinds."""
     noise = parser.add_argument_group("Errors (defaults: Grundkiewicz et al. 2019)")
     for flag, default, text in (
         ("--error-mean", PAPER.mean, "mean share of a sentence's words that change, from 0 to 1"),
@@ -89,6 +99,10 @@ def get_parser() -> argparse.ArgumentParser:
         help="lines of a word and, between tabs, what it may be mistaken for, in place of the "
         "English spell-checker's, for other languages (default: that one's)",
     )
+
+
+def _add_work_flags(parser: argparse.ArgumentParser) -> None:
+    """How the work is divided."""
     work = parser.add_argument_group("Work")
     work.add_argument(
         "--chunk-size",
@@ -111,16 +125,12 @@ def get_parser() -> argparse.ArgumentParser:
     work.add_argument(
         "--overwrite",
         action="store_true",
-        help="give up results at --dest that were made with other settings (default: off)",
+        help="discard results at --dest that were made with other settings (default: off)",
     )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
-    return parser
 
 
 class Job(NamedTuple):
-    """What the command line asks for, checked against what lies on disk."""
+    """What the command line asks for, checked against what is on disk."""
 
     noise: NoiseSettings
     settings: Dict[str, Any]

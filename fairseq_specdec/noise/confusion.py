@@ -33,7 +33,7 @@ def _tools() -> Tuple[Any, Any]:
 
 
 class SpellChecker(Confusions):
-    """English confusion sets, made when a word is first asked for and then kept.
+    """English confusion sets, computed when a word is first looked up, and then kept.
 
     Args:
         size: words in a set, at least 1.
@@ -144,7 +144,7 @@ def describe(size: int, dictionary: str, file: str) -> Dict[str, Any]:
     """What the confusion sets depend on, to be compared and recorded.
 
     Raises:
-        DistillError: neither the packages nor a file of one's own is at hand.
+        DistillError: neither the packages nor a file of one's own is there.
     """
     if file:
         return {"--confusion-sets": "sha256:" + sha256(file)}

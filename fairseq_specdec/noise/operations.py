@@ -15,7 +15,7 @@ import statistics
 from typing import List, NamedTuple, Sequence, Tuple, TypeVar
 
 Item = TypeVar("Item")
-# A word between the signs that may stick to it in raw text.
+# A word between the punctuation that may be attached to it in raw text.
 WORD = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
 OPERATIONS = ("substitute", "delete", "insert", "swap")
 
@@ -83,7 +83,7 @@ def choose(rng: random.Random, settings: NoiseSettings) -> str:
         draw -= weight
         if draw < 0:
             return name
-    return max(zip(weights, OPERATIONS))[1]  # rounding left a crumb
+    return max(zip(weights, OPERATIONS))[1]  # by rounding the weights may sum to less
 
 
 def draw_count(rng: random.Random, settings: NoiseSettings, size: int) -> int:
@@ -146,7 +146,7 @@ def add_errors(
     """A faulty version of a clean sentence; it may come back unchanged, and is never empty.
 
     Args:
-        line: tokens between blanks; signs that stick to a word (raw text) stay with it.
+        line: tokens between blanks; punctuation attached to a word (raw text) stays with it.
         rng: its ``random()`` decides everything.
         settings: how much noise.
         confusions: what replaces and joins words. A word without candidates is not substituted.
@@ -156,19 +156,11 @@ def add_errors(
     words = [place for place, part in enumerate(parts) if any(map(str.isalpha, part[1]))]
     slots: List[List[str]] = [[token] for token in tokens]
     for place in draw_places(rng, words, draw_count(rng, settings, len(words))):
-        before, word, after = parts[place]
         operation = choose(rng, settings)
-        if operation == "substitute":
-            found = confusions.candidates(word.lower())
-            if found:
-                slots[place] = [before + _recase(word, pick(rng, found)) + after]
-        elif operation == "delete":
-            slots[place] = [before + after] if before + after else []
-        elif operation == "insert":
-            if confusions.vocabulary:
-                slots[place] = slots[place] + [pick(rng, confusions.vocabulary)]
-        else:
+        if operation == "swap":
             _swap(slots, place)
+        else:
+            slots[place] = _changed(slots[place], parts[place], operation, rng, confusions)
     faulty = [token for slot in slots for token in slot]
     for place, token in enumerate(faulty):
         before, word, after = split_signs(token)
@@ -176,6 +168,31 @@ def add_errors(
         if spelled and rng.random() < settings.spelling:
             faulty[place] = before + misspell(word, rng, settings, confusions.letters) + after
     return " ".join(faulty) or " ".join(tokens)
+
+
+def _changed(
+    slot: List[str],
+    part: Tuple[str, str, str],
+    operation: str,
+    rng: random.Random,
+    confusions: Confusions,
+) -> List[str]:
+    """The tokens of one place after an operation on its word.
+
+    Args:
+        slot: its tokens.
+        part: punctuation before its word, the word, and punctuation after it.
+        operation: substitute, delete or insert.
+        rng: draws.
+        confusions: what replaces and joins words.
+    """
+    before, word, after = part
+    if operation == "substitute":
+        found = confusions.candidates(word.lower())
+        return [before + _recase(word, pick(rng, found)) + after] if found else slot
+    if operation == "delete":
+        return [before + after] if before + after else []
+    return [*slot, pick(rng, confusions.vocabulary)] if confusions.vocabulary else slot
 
 
 def _recase(old: str, new: str) -> str:

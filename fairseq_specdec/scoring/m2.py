@@ -17,7 +17,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 from .m2_file import Edit, Sentence
 
-Node = Tuple[int, int]  # tokens of the source and of the output that are behind
+Node = Tuple[int, int]  # tokens of the source and of the output before this node
 MAX_UNCHANGED = 2
 
 

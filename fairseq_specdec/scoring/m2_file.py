@@ -8,7 +8,7 @@ NOTHING = "-NONE-"
 
 
 class Edit(NamedTuple):
-    """A span of source tokens and what may stand in its place."""
+    """A span of source tokens and what may replace it."""
 
     start: int
     end: int

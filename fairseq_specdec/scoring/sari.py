@@ -79,7 +79,7 @@ def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:
 
     Args:
         source: the complex sentence, tokenised.
-        output: the simplification to be scored, tokenised alike.
+        output: the simplification to be scored, tokenised in the same way.
         references: simplifications by people, one or more.
 
     Raises:

@@ -53,7 +53,7 @@ def _ended(batches: List[Any]) -> Optional[bool]:
         return None
     try:
         return bool(batches[0].end_of_epoch())
-    except AttributeError:  # nobody began to iterate
+    except AttributeError:  # no iteration was begun
         return False
 
 
@@ -87,8 +87,8 @@ class TranslationSpecDecTask(TranslationTask):
     def _loader(self, dtype: str, verifier: Any) -> Callable[[str, Any, Any, Callable], Any]:
         """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
 
-        Generators whose drafters run alike share one; they move it to ``dtype`` and the verifier's
-        device.
+        Generators whose drafters run in the same format share one; they move it to ``dtype`` and
+        the verifier's device.
         """
         like = next(verifier.parameters())
 
@@ -120,8 +120,8 @@ class TranslationSpecDecTask(TranslationTask):
         if prefix_allowed_tokens_fn is not None:
             raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")
         if OmegaConf.is_config(args):
-            # Asking one for a field that it lacks leaves a traceback behind, and with it the frame
-            # that will hold the generator, until the next garbage collection.
+            # Reading a field that a config lacks leaves a traceback in memory, and with it the
+            # frame that will hold the generator, until the next garbage collection.
             args = Namespace(**OmegaConf.to_container(args))
         if getattr(args, "beam", 1) != 1 and not self._said_beam:
             self._said_beam = True
@@ -135,19 +135,25 @@ class TranslationSpecDecTask(TranslationTask):
             settings,
             extra_gen_cls_kwargs,
             load=self._loader(settings.drafter_dtype, models[0]),
-            release=all(map(only_decodes, models)),
+            free_unpacked=all(map(only_decodes, models)),
             overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
         )
         if not self._collected:
             self._collected = True
-            gc.collect()  # fairseq's own commands have asked so, see above
+            gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
+        self._watch(generator, settings, args)
+        return generator
+
+    def _watch(self, generator: Any, settings: Any, args: Any) -> None:
+        """Report the figures of a generator at its end, and record its traces if asked to.
+
+        fairseq's commands do not say when they end. They drop the generator then, before they close
+        a --results-path file, which the log is written to.
+        """
         self._generators.add(generator)
-        # fairseq's command lines tell no one when they end. They drop the generator when they do,
-        # before a --results-path file, to which the log goes then, is closed.
         weakref.finalize(generator, _report, settings.strategy, generator.stats)
         if settings.trace_path is not None:
             self._recorders[generator] = self._recorder(generator, settings, args)
-        return generator
 
     def _recorder(self, generator: Any, settings: Any, args: Any) -> Recorder:
         """Traces what a generator decodes to ``--trace-path``."""

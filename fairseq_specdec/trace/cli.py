@@ -26,31 +26,7 @@ def get_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="specdec-trace", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    terminal = commands.add_parser(
-        "show",
-        help="print traces",
-        description="Print traces: per iteration the draft, what became of each token, the "
-        "verifier's own token, and times.",
-    )
-    terminal.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="colours (default: auto, where the output is a terminal and NO_COLOR is not set)",
-    )
-    html = commands.add_parser(
-        "html",
-        help="write a page",
-        description="Write one HTML page that needs nothing else: step through a sentence, "
-        "several strategies side by side.",
-    )
-    html.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the page to write; required"
-    )
-    html.add_argument(
-        "--title", default="Draft, verify, accept", help="its title (default: %(default)s)"
-    )
-    for command, limit in ((terminal, None), (html, HTML_LIMIT)):
+    for command, limit in ((_add_show(commands), None), (_add_html(commands), HTML_LIMIT)):
         command.add_argument(
             "files", nargs="+", metavar="FILE", help="written by --trace-path; one system or more"
         )
@@ -69,6 +45,40 @@ def get_parser() -> argparse.ArgumentParser:
             help=f"at most so many sentences, 1 or more (default: {limit or 'all'})",
         )
     return parser
+
+
+def _add_show(commands: Any) -> argparse.ArgumentParser:
+    """``specdec-trace show``, with its own flags."""
+    terminal: argparse.ArgumentParser = commands.add_parser(
+        "show",
+        help="print traces",
+        description="Print traces: per iteration the draft, what became of each token, the "
+        "verifier's own token, and times.",
+    )
+    terminal.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours (default: auto, where the output is a terminal and NO_COLOR is not set)",
+    )
+    return terminal
+
+
+def _add_html(commands: Any) -> argparse.ArgumentParser:
+    """``specdec-trace html``, with its own flags."""
+    html: argparse.ArgumentParser = commands.add_parser(
+        "html",
+        help="write a page",
+        description="Write one HTML page that needs nothing else: step through a sentence, "
+        "several strategies side by side.",
+    )
+    html.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the page to write; required"
+    )
+    html.add_argument(
+        "--title", default="Draft, verify, accept", help="its title (default: %(default)s)"
+    )
+    return html
 
 
 def _wants_colour(choice: str, stream: Any) -> bool:
@@ -115,7 +125,7 @@ def cli_main(arguments: Optional[List[str]] = None) -> None:
         main(sys.argv[1:] if arguments is None else arguments, sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read it (head, less) has seen enough; keep the interpreter from flushing again.
+        # The reader (head, less) has closed the pipe; the interpreter must not flush a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TraceError, OSError) as error:
         raise SystemExit(f"specdec-trace: error: {error}") from error

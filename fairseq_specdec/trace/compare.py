@@ -56,17 +56,21 @@ def _names(found: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
         name = strategy
         if len({key[2] for key in rivals}) > 1:
             mine = found[file, strategy, shown][0].settings
-            all_settings = [found[key][0].settings for key in rivals]
-            keys = sorted({key for settings in all_settings for key in settings})
-            differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
-            told = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
-            name = f"{strategy} ({', '.join(told) or 'defaults'})"
+            name = f"{strategy} ({_differing(mine, [found[key][0].settings for key in rivals])})"
         if sum(key[2] == shown for key in rivals) > 1:
             name = f"{name}, {os.path.basename(file)}"
         while name in names:
             name += "'"
         names.append(name)
     return names
+
+
+def _differing(mine: Dict[str, Any], all_settings: List[Dict[str, Any]]) -> str:
+    """Those of a system's settings that are not the same in all of them, in one line."""
+    keys = sorted({key for settings in all_settings for key in settings})
+    differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
+    told = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
+    return ", ".join(told) or "defaults"
 
 
 def setting_text(value: Any) -> str:

@@ -76,7 +76,7 @@ class TraceFile:
         sync(os.path.dirname(os.path.abspath(self.path)))
 
     def discard(self) -> None:
-        """Leave nothing behind, and what was there before untouched."""
+        """Delete the temporary file; a file that was there before stays as it was."""
         if not self.open:
             return
         os.unlink(self.temporary)

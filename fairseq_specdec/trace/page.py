@@ -39,7 +39,7 @@ ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def embedded(value: Any) -> str:
-    """JSON that may stand in a script element, whatever text is in it."""
+    """JSON that is safe in a script element, whatever text is in it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(ESCAPED)
 
 

@@ -20,7 +20,7 @@ VERDICTS: Dict[str, str] = {
     RELAXED: "accepted by the relaxed rule: not the verifier's choice",
     DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
     REJECTED: "rejected",
-    UNSEEN: "not looked at: behind a rejected token or the end",
+    UNSEEN: "not judged: after a rejected token or the end",
 }
 ACCEPTED = (OWN, RELAXED, DRAWN)
 
@@ -65,11 +65,11 @@ class TracedIteration:
 
     Attributes:
         position: tokens that the output had before.
-        draft: tokens put before the verifier.
+        draft: tokens given to the verifier.
         verdicts: a value of ``VERDICTS`` for each of them.
         choices: the verifier's likeliest token at each position that counted: those of the accepted
             tokens, and that of ``own``.
-        own: the verifier's token behind the accepted ones; None where an accepted </s> ended the
+        own: the bonus token, after the accepted ones; None where an accepted </s> ended the
             sentence.
         steps: passes of a small model that drafts token by token (bild, sps); 0 for others.
         rows: sentences that shared the round; its times are for all of them together.
@@ -190,25 +190,30 @@ def _check(trace: Trace) -> None:
         isinstance(trace.id, int)
         and isinstance(trace.strategy, str)
         and isinstance(trace.settings, dict)
-        and _strings(trace.source)
-        and _strings(trace.output)
+        and all(map(_strings, (trace.source, trace.output)))
         and (trace.score is None or _number(trace.score))
         and all(text is None or isinstance(text, str) for text in texts)
     )
     if not sound:
         raise TypeError("a field of another type")
     for number, part in enumerate(trace.iterations, start=1):
-        sound = (
-            _strings(part.draft)
-            and _strings(part.verdicts)
-            and _strings(part.choices)
-            and (part.own is None or isinstance(part.own, str))
-            and all(isinstance(value, int) for value in (part.position, part.steps, part.rows))
-            and all(_number(value) for value in (part.ms, part.drafter_ms, part.verifier_ms))
-        )
-        if not sound:
-            raise TypeError(f"iteration {number}: a field of another type")
-        if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
-            raise TypeError(f"iteration {number}: not one known verdict for each draft token")
-        if len(part.choices) != len(part.emitted):
-            raise TypeError(f"iteration {number}: not one choice for each emitted token")
+        problem = _problem(part)
+        if problem:
+            raise TypeError(f"iteration {number}: {problem}")
+
+
+def _problem(part: TracedIteration) -> str:
+    """What is wrong with an iteration; empty if nothing is."""
+    sound = (
+        all(map(_strings, (part.draft, part.verdicts, part.choices)))
+        and (part.own is None or isinstance(part.own, str))
+        and all(isinstance(value, int) for value in (part.position, part.steps, part.rows))
+        and all(map(_number, (part.ms, part.drafter_ms, part.verifier_ms)))
+    )
+    if not sound:
+        return "a field of another type"
+    if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
+        return "not one known verdict for each draft token"
+    if len(part.choices) != len(part.emitted):
+        return "not one choice for each emitted token"
+    return ""

@@ -12,9 +12,9 @@ from .record import Trace, TracedIteration, verdicts
 
 logger = logging.getLogger(__name__)
 
-# Flags that only these strategies heed, at any value; others are told where they differ from their
+# Flags that only these strategies use, at any value; others are told where they differ from their
 # default.
-HEEDED = {
+USED_BY = {
     "top_beta": ("gad++", "specdec"),
     "tau": ("gad++", "specdec"),
     "alpha_fb": ("bild", "bild-early-exit"),
@@ -38,8 +38,8 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
         if name in inherited or name in ("strategy", "trace_path"):
             continue
         value = getattr(settings, name, field.default)
-        if name in HEEDED:
-            if settings.strategy in HEEDED[name]:
+        if name in USED_BY:
+            if settings.strategy in USED_BY[name]:
                 found[name] = value
         elif value != field.default:
             found[name] = value
@@ -134,7 +134,7 @@ class Recorder:
     Args:
         file: takes the traces.
         trace_builder: tells them.
-        ended: whether every batch was asked for; None where nobody knows.
+        ended: whether every batch was asked for; None where that is not known.
     """
 
     def __init__(

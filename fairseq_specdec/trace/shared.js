@@ -5,7 +5,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: "\u00b7" };
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
-  rejected: "rejected", unseen: "not looked at", verifier: "verifier's own",
+  rejected: "rejected", unseen: "not judged", verifier: "verifier's own",
 };
 
 function make(tag, settings, ...children) {

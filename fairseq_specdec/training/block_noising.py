@@ -1,4 +1,4 @@
-"""Prefixes, blocks and the attention between them: what a drafter sees in training.
+"""Prefixes, blocks and the attention between them: the inputs of a drafter in training.
 
 A drafter is shown a sentence up to a random cut and predicts the next k tokens in parallel
 (Ge et al. 2022, section 3.2.1; Xia et al. 2023, section 3.1 and equations 5 to 7). Here several
@@ -88,7 +88,7 @@ def block_positions(cuts: Tensor, block_size: int) -> Tensor:
 def block_attention(
     cuts: Tensor, prefix_width: int, block_size: int, bidirectional: bool = False
 ) -> Tensor:
-    """Who may attend to whom among [prefix | block 0 | .. | block C-1].
+    """Which positions of [prefix | block 0 | .. | block C-1] attend to which.
 
     Prefix positions attend leftward, so their keys and values do not change when the prefix grows
     and can be cached in decoding. The masks of a block attend to the prefix up to their own cut and

@@ -1,4 +1,4 @@
-"""Dictionaries alone, where fairseq builds a model for a task."""
+"""A stand-in for a task that has dictionaries only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 
 
 class Dictionaries:
-    """As much of a task as building a model takes.
+    """The part of a task that building a model needs.
 
     Args:
         source, target: may be the same object, which shared embeddings need.

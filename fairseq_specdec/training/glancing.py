@@ -30,7 +30,7 @@ def choose_revealed(correct: Tensor, valid: Tensor, ratio: float) -> Tensor:
 
     Of each block, round(ratio * wrong) of its valid positions, drawn uniformly, where ``wrong``
     counts the valid positions that the first pass got wrong (Qian et al. 2021, equation 6, with the
-    Hamming distance). Halves round up, so that a block with one error can still be helped.
+    Hamming distance). Halves round up, so that a block with one error can still have it revealed.
 
     Args:
         correct: bool [..., k], the first pass's draft equals the target.

@@ -1,4 +1,4 @@
-"""Averages of what the workers of a training logged."""
+"""Averages over the logs of all workers of a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoggedSums:
         return any(key in log for log in self.outputs)
 
     def total(self, key: str) -> float:
-        """The sum of ``key``, 0 where nobody logged it."""
+        """The sum of ``key``, 0 where no worker logged it."""
         return float(utils.item(sum(log.get(key, 0) for log in self.outputs)))
 
     def log(self, name: str, amount: str, weight: str, scale: float = 1.0, digits: int = 3) -> None:

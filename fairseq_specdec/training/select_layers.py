@@ -9,13 +9,12 @@ encoder, the embeddings and decoder layers 0 and 11: the 12+2 model that Ge et a
 from __future__ import annotations
 
 import argparse
-import copy
 import logging
 import os
 import pickle
 import re
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -30,47 +29,18 @@ from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.provenance import sha256
 
 from .dictionaries import Dictionaries, placeholder
+from .layer_selection import (
+    TABLES,
+    Report,
+    SelectionError,
+    count_layers,
+    get,
+    select,
+    settings_of,
+)
 from .layers import evenly_spaced
 
 logger = logging.getLogger(__name__)
-
-DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
-TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-OUTPUT = "decoder.output_projection.weight"
-
-
-# What fairseq reads beside the model: of a model that has not been trained yet.
-NO_TRAINING = {
-    "optimizer_history": [
-        {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
-    ],
-    "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, "val_loss": None},
-    "task_state": {},
-}
-
-
-class SelectionError(Exception):
-    """Names the flag or file and the remedy."""
-
-
-class Report(NamedTuple):
-    """What became of a checkpoint's parameters."""
-
-    kept: List[int]  # decoder layers of the source, in the order of the result's
-    dropped: List[int]  # decoder layers left out
-    heads: List[str]  # parameters that only BART's classification has, left out
-    mask_row: bool  # whether the embedding of <mask>, the last, was left out
-    copied: int  # parameters (tensors) taken over
-
-    def __str__(self) -> str:
-        said = [f"copied {self.copied} tensors: all but the decoder's layers as they were, and"]
-        said.append("decoder layers " + ", ".join(f"{o} as {n}" for n, o in enumerate(self.kept)))
-        said.append(f"(left out: {', '.join(map(str, self.dropped)) or 'none'})")
-        if self.heads:
-            said.append(f"; left out {', '.join(self.heads)}")
-        if self.mask_row:
-            said.append("; left out the embedding of <mask>, which --dict lacks")
-        return " ".join(said).replace(" ;", ";")
 
 
 def parse_layers(text: str) -> List[int]:
@@ -84,123 +54,18 @@ def parse_layers(text: str) -> List[int]:
     return [int(number) for number in text.split(",")]
 
 
-def _settings(state: Dict[str, Any]) -> Any:
-    return state.get("args") or (state.get("cfg") or {}).get("model")
-
-
-def _get(settings: Any, name: str) -> Any:
-    return settings.get(name) if isinstance(settings, dict) else getattr(settings, name, None)
-
-
-def _set(settings: Any, name: str, value: Any) -> None:
-    if isinstance(settings, dict):
-        settings[name] = value
-    else:
-        setattr(settings, name, value)
-
-
-def _is_bart(settings: Any) -> bool:
-    name = _get(settings, "_name") or _get(settings, "arch") or ""
-    return bool(re.match(r"m?bart(_|$)", str(name)))
-
-
-def _adjust(settings: Any, layers: int) -> None:
-    """Let a model's settings (a Namespace, or a dict in its flat or nested form) say so many."""
-    nested = _get(settings, "decoder")
-    if isinstance(nested, dict):
-        nested["layers"] = layers
-        nested["layers_to_keep"] = None
-    if not isinstance(nested, dict) or _get(settings, "decoder_layers") is not None:
-        _set(settings, "decoder_layers", layers)
-        _set(settings, "decoder_layers_to_keep", None)
-
-
-def select(
-    state: Dict[str, Any], layers: Sequence[int], symbols: Optional[int] = None
-) -> tuple[Dict[str, Any], Report]:
-    """A checkpoint with some decoder layers of another one.
-
-    A BART becomes a plain ``transformer`` of the same settings, which is the same function; what
-    only its classification uses is left out.
-
-    Args:
-        state: a fairseq checkpoint as saved; not changed.
-        layers: of the decoder, from 0, in the order in which they will be applied.
-        symbols: size of the dictionary to be used, None for that of the checkpoint. One less than
-            the checkpoint's drops the last row, which BART keeps for <mask>.
-
-    Returns:
-        The new checkpoint, and what was done.
-
-    Raises:
-        SelectionError: no encoder-decoder transformer, no such layer, or another dictionary.
-    """
-    model: Dict[str, torch.Tensor] = state["model"]
-    settings = copy.deepcopy(_settings(state))
-    if settings is None:
-        raise SelectionError("holds no settings of its model (args or cfg)")
-    total = _count_layers(model)
-    wrong = [layer for layer in layers if not 0 <= layer < total]
-    if wrong or not layers or len(set(layers)) != len(layers):
-        raise SelectionError(
-            f"--decoder-layers {','.join(map(str, layers))}: expected different numbers from 0 to "
-            f"{total - 1}, the decoder's {total} layers"
-        )
-    rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
-    mask_row = symbols is not None and rows == {symbols + 1}
-    if symbols is not None and rows != {symbols} and not mask_row:
-        raise SelectionError(
-            f"--dict: has {symbols} symbols with the four special ones, the checkpoint's "
-            f"embeddings {' and '.join(map(str, sorted(rows)))}; give the dict.txt it came with"
-        )
-    heads = [name for name in model if name.startswith("classification_heads.")]
-    place = {old: new for new, old in enumerate(layers)}
-    chosen: Dict[str, torch.Tensor] = {}
-    for name, value in model.items():
-        match = DECODER_LAYER.fullmatch(name)
-        if match and int(match.group(1)) not in place or name in heads:
-            continue
-        if match:
-            name = f"decoder.layers.{place[int(match.group(1))]}.{match.group(2)}"
-        chosen[name] = value[:-1] if mask_row and name in (*TABLES, OUTPUT) else value
-    _adjust(settings, len(layers))
-    if _is_bart(settings):
-        for field in ("_name", "arch"):
-            if _get(settings, field):
-                _set(settings, field, "transformer")
-        if _get(settings, "task"):
-            _set(settings, "task", "translation")
-    legacy = bool(state.get("args"))
-    result = {
-        "args": settings if legacy else None,
-        "cfg": None if legacy else dict(state["cfg"], model=settings),
-        "model": chosen,
-        **copy.deepcopy(NO_TRAINING),
-    }
-    dropped = [layer for layer in range(total) if layer not in place]
-    return result, Report(list(layers), dropped, heads, mask_row, len(chosen))
-
-
-def _count_layers(model: Dict[str, torch.Tensor]) -> int:
-    matches = filter(None, map(DECODER_LAYER.fullmatch, model))
-    numbers = {int(match.group(1)) for match in matches}
-    if not numbers or not all(name in model for name in TABLES):
-        raise SelectionError("holds no encoder-decoder transformer")
-    return max(numbers) + 1
-
-
 def load(state: Dict[str, Any]) -> TransformerModelBase:
     """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode.
 
     Raises:
         SelectionError: its weights are not those that its settings describe; each is named.
     """
-    settings = _settings(state)
+    settings = settings_of(state)
     if isinstance(settings, dict):
         settings = OmegaConf.create(settings)
     source, target = (placeholder(state["model"][name].size(0)) for name in TABLES)
-    if _get(_settings(state), "share_all_embeddings"):
-        target = source  # fairseq wants one dictionary, not two that are alike
+    if get(settings_of(state), "share_all_embeddings"):
+        target = source  # fairseq needs one dictionary, not two equal ones
     model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
         raise SelectionError(f"holds a {type(model).__name__}, not a transformer")
@@ -267,25 +132,9 @@ def main(args: argparse.Namespace) -> Report:
         raise SelectionError(f"--dict: {args.dict} is no file")
     try:
         state = read(args.input)
+        result, report = _select_and_check(state, args)
     except RefusedCheckpointError as error:
         raise SelectionError(str(error)) from error
-    try:
-        total = _count_layers(state["model"])
-        if args.decoder_layers is not None:
-            layers = parse_layers(args.decoder_layers)
-        elif 1 <= args.keep <= total:
-            layers = evenly_spaced(args.keep, total, single=0)
-        else:
-            raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
-        symbols = len(Dictionary.load(args.dict)) if args.dict else None
-        result, report = select(state, layers, symbols)
-        with building_from(args.input):
-            load(result)
-    except RefusedCheckpointError as error:
-        raise SelectionError(str(error)) from error
-    except SelectionError as error:
-        text = str(error)
-        raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error
     result["layer_selection"] = {
         "file": os.path.basename(args.input),
         "sha256": sha256(args.input),
@@ -295,6 +144,31 @@ def main(args: argparse.Namespace) -> Report:
         torch.save(result, stream)
     logger.info("%s: %s", args.output, report)
     return report
+
+
+def _select_and_check(
+    state: Dict[str, Any], args: argparse.Namespace
+) -> tuple[Dict[str, Any], Report]:
+    """``select`` as the flags say, and build the model of the result; errors name the file."""
+    try:
+        layers = _asked_layers(args, count_layers(state["model"]))
+        symbols = len(Dictionary.load(args.dict)) if args.dict else None
+        result, report = select(state, layers, symbols)
+        with building_from(args.input):
+            load(result)
+    except SelectionError as error:
+        text = str(error)
+        raise SelectionError(text if text.startswith("--") else f"{args.input}: {text}") from error
+    return result, report
+
+
+def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
+    """``--decoder-layers``, or those that ``--keep`` spreads over the decoder's ``total``."""
+    if args.decoder_layers is not None:
+        return parse_layers(args.decoder_layers)
+    if not 1 <= args.keep <= total:
+        raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
+    return evenly_spaced(args.keep, total, single=0)
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

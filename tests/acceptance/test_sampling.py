@@ -413,7 +413,7 @@ class Flattened(Drafter):
         self.inner = inner
 
     def prepare(self, verifier):
-        self.inner.prepare(verifier)
+        return Flattened(self.inner.prepare(verifier))
 
     def open(self, source):
         return FlattenedSession(self.inner.open(source))

@@ -2,13 +2,10 @@
 
 import argparse
 import collections
-import importlib
 import io
 import os
 import pickle
-import sys
 import tarfile
-import types
 import zipfile
 
 import numpy as np
@@ -23,7 +20,6 @@ import fairseq_specdec
 from fairseq_specdec.compat.checkpoints import (
     checkpoint_types,
     load_checkpoint,
-    numpy_core_alias,
 )
 
 
@@ -308,31 +304,6 @@ def test_the_eval_bleu_checkpoint_holds_arrays(trained):
     with zipfile.ZipFile(trained.checkpoint) as archive:
         name = next(n for n in archive.namelist() if n.endswith("data.pkl"))
         assert b"_reconstruct" in archive.read(name)
-
-
-def test_numpy_core_is_found_under_its_new_name(monkeypatch):
-    """As on numpy < 1.26: the new name cannot be imported until it is made an alias."""
-    for name in ("numpy._core", "numpy._core.multiarray"):
-        monkeypatch.setitem(sys.modules, name, None)
-    old = types.ModuleType("numpy.core")
-    old.multiarray = types.ModuleType("numpy.core.multiarray")
-    monkeypatch.setitem(sys.modules, "numpy.core", old)
-    numpy_core_alias()
-    assert sys.modules["numpy._core"] is old
-    assert sys.modules["numpy._core.multiarray"] is old.multiarray
-
-
-def test_the_meters_of_fairseq_0_9_are_found():
-    module = importlib.import_module("fairseq.meters")
-    assert module.TimeMeter is meters.TimeMeter
-
-
-def test_arrays_of_numpy_2_are_read():
-    """The name that numpy 2 writes, read by whichever numpy is here."""
-    array = pickle.dumps(np.arange(3), protocol=2)
-    for core in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
-        array = array.replace(b"c" + core + b"\n", b"cnumpy._core.multiarray\n")
-    assert pickle.loads(array).tolist() == [0, 1, 2]
 
 
 def test_the_plugin_never_switches_the_check_off():

@@ -1,5 +1,7 @@
 """Drafting less where it does not pay: the same output in other iterations."""
 
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from test_exactness import compare
@@ -40,7 +42,7 @@ def test_the_more_is_accepted_the_longer_the_draft():
 
 
 def test_what_is_expected_in_vain_is_what_would_be():
-    """Against drafts drawn token by token: the mean of what was read in vain keeps the budget."""
+    """Against drafts drawn token by token: the mean number of rejected tokens keeps the budget."""
     generator = torch.Generator().manual_seed(1)
     for chance in (0.4, 0.7, 0.9):
         budget = DraftBudget(12, False)
@@ -151,7 +153,12 @@ class Recorder(Drafter):
         self.read_layers = drafter.read_layers
 
     def prepare(self, verifier):
-        self.drafter.prepare(verifier)
+        return ReadyRecorder(self.drafter.prepare(verifier), self.found)
+
+
+class ReadyRecorder(NamedTuple):
+    drafter: Any
+    found: Any
 
     def open(self, source):
         return RecordedSession(self.drafter.open(source), source, self.found)

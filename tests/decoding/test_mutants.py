@@ -66,9 +66,9 @@ def test_a_broken_verifier_is_noticed(case, mutant, monkeypatch):
 @pytest.mark.parametrize(
     "mutant", [None, drop_the_mask, shift_positions], ids=lambda m: getattr(m, "__name__", "sound")
 )
-@pytest.mark.parametrize("release", [False, True], ids=["kept", "released"])
+@pytest.mark.parametrize("free_unpacked", [False, True], ids=["kept", "released"])
 @pytest.mark.parametrize("case", cases())
-def test_packed_products_and_short_drafts_hide_no_fault(case, release, mutant, monkeypatch):
+def test_packed_products_and_short_drafts_hide_no_fault(case, free_unpacked, mutant, monkeypatch):
     """Toy products are too small to be packed by themselves, and toy batches drafted in full.
 
     Released: no weight beside the packed ones, embeddings looked up in them too, and torch's
@@ -78,15 +78,15 @@ def test_packed_products_and_short_drafts_hide_no_fault(case, release, mutant, m
         pytest.skip("never lossless")
     reference = expected(case)
     monkeypatch.setattr(linear, "DIRECT", 0)
-    if release:
+    if free_unpacked:
         monkeypatch.setattr(linear, "SMALL", 0)
         monkeypatch.setattr(vocabulary, "LARGE", 0)
     if mutant is not None:
         mutant(monkeypatch)
     models = [copy.deepcopy(toys(case).verifier())]
     monkeypatch.setattr(builder, "CPU_SPARE", 40)
-    generator = make_generator(case, models=models, release=release, draft_budget=None)
-    assert generator.options.inference == generator.options.release == release
+    generator = make_generator(case, models=models, free_unpacked=free_unpacked, draft_budget=None)
+    assert generator.options.inference == generator.options.free_unpacked == free_unpacked
     assert (generator.options.spare_tokens, generator.options.pause_drafting) == (40, True)
     found = tokens(decode(generator, make_sample(SENTENCES)))
     assert (found == reference) == (mutant is None or (case, mutant) in UNHARMED)

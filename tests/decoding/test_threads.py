@@ -97,17 +97,17 @@ def test_threads_say_what_one_says(case, count, impatient):
     assert sum(times[name] for name in SECTIONS) <= shared.stats.total_seconds + 1e-6
 
 
-@pytest.mark.parametrize("release", [False, True], ids=["kept", "released"])
+@pytest.mark.parametrize("free_unpacked", [False, True], ids=["kept", "released"])
 @pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps", "bild-early-exit"])
-def test_threads_share_packed_weights(case, release, impatient, monkeypatch):
+def test_threads_share_packed_weights(case, free_unpacked, impatient, monkeypatch):
     monkeypatch.setattr(linear, "DIRECT", 0)
-    if release:
+    if free_unpacked:
         monkeypatch.setattr(linear, "SMALL", 0)
         monkeypatch.setattr(vocabulary, "LARGE", 0)
     batches = samples()
     expected = [tokens(stock([toys(case).verifier()], sample, flags())) for sample in batches]
     models = [copy.deepcopy(toys(case).verifier())]
-    shared = make_generator(case, models=models, release=release)
+    shared = make_generator(case, models=models, free_unpacked=free_unpacked)
 
     def work(number):
         for i, sample in enumerate(batches):
@@ -171,6 +171,23 @@ def test_a_batch_that_is_given_up_counts_what_it_did_and_disturbs_none():
         assert facts(decode(generator, sample)) == facts(wanted)
 
 
+class Interrupted(dict):
+    """A batch of fairseq; other work is done when ``net_input`` is first asked for.
+
+    A generator asks for it after it has chosen the weights, and before it opens sessions.
+    """
+
+    def __init__(self, sample, work):
+        super().__init__(sample)
+        self.work = work
+
+    def __getitem__(self, name):
+        work, self.work = self.work, None
+        if name == "net_input" and work is not None:
+            work()
+        return super().__getitem__(name)
+
+
 def change_weights(generator):
     """Put other weights into the decoders of verifier and drafter."""
     models = [generator.models[0], getattr(generator.drafter, "model", None)]
@@ -179,19 +196,25 @@ def change_weights(generator):
         layer.fc1.weight = torch.nn.Parameter(1.5 * layer.fc1.weight.detach())
 
 
-@pytest.mark.parametrize("case", cases())
-def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
-    """The other thread stops in the middle of its batch until other weights were read."""
-    sample = samples()[4]
+def to_change(case, sample):
+    """(a generator of its own models, facts of the sample before and after ``change_weights``)."""
 
     def fresh():
         models = [copy.deepcopy(toys(case).verifier())]
         return make_generator(case, models=models, lossless=False)
 
-    old, changed, generator = facts(decode(fresh(), sample)), fresh(), fresh()
+    changed = fresh()
     change_weights(changed)
-    new = facts(decode(changed, sample))
+    old, new = (facts(decode(generator, sample)) for generator in (fresh(), changed))
     assert new != old
+    return fresh(), old, new
+
+
+@pytest.mark.parametrize("case", cases())
+def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
+    """The other thread stops in the middle of its batch until other weights were read."""
+    sample = samples()[4]
+    generator, old, new = to_change(case, sample)
     halfway, go_on, found = threading.Event(), threading.Event(), {}
 
     def work(number):
@@ -216,12 +239,32 @@ def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
     assert facts(decode(generator, sample)) == new
 
 
+@pytest.mark.parametrize("case", cases())
+def test_a_batch_decodes_with_the_weights_of_one_reading(case):
+    """Other weights are read, and used, while a batch is about to open."""
+    sample = samples()[4]
+    generator, old, new = to_change(case, sample)
+    found = []
+
+    def read_again():
+        change_weights(generator)
+        generator.refresh()
+        found.append(facts(decode(generator, sample)))
+
+    decode(generator, sample)
+    assert facts(decode(generator, Interrupted(sample, read_again))) == old
+    assert found == [new]
+
+
 def test_weights_are_read_once_for_threads_that_begin_together(impatient, monkeypatch):
     generator, reads = make_generator("gad"), []
     prepare = generator.drafter.prepare
-    monkeypatch.setattr(
-        generator.drafter, "prepare", lambda verifier: (reads.append(1), prepare(verifier))
-    )
+
+    def counted(verifier):
+        reads.append(1)
+        return prepare(verifier)
+
+    monkeypatch.setattr(generator.drafter, "prepare", counted)
     all_at_once(lambda number: decode(generator, samples()[number]), 4)
     assert len(reads) == 1
 

@@ -91,8 +91,8 @@ def test_refused_flags_are_all_told():
     assert not flags - set(FLAG.findall(sections(README)["Limits"]))
 
 
-def test_every_mended_fault_is_told():
-    section = sections(DOCS / "compatibility.md")["What is mended at import"]
+def test_every_patched_fault_is_told():
+    section = sections(DOCS / "compatibility.md")["What is patched at import"]
     told = re.findall(r"^\| `(\w+)` \|", section, flags=re.M)
     assert sorted(told) == sorted(fix.__name__ for fix in compat.FIXES)
 

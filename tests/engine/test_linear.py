@@ -38,7 +38,7 @@ def test_a_number_format_that_the_processor_cannot_pack_stays_plain(monkeypatch)
     assert not linear._packs(torch.float64)
     monkeypatch.setattr(linear, "_packs", lambda dtype: False)
     module = nn.Linear(24, 8).bfloat16()
-    product = Linear.of(module, release=True)
+    product = Linear.of(module, free_unpacked=True)
     assert product.packed is None and type(module) is nn.Linear
     x = torch.randn(3, 24, dtype=torch.bfloat16)
     assert torch.equal(product(x), module(x).detach())

@@ -39,7 +39,7 @@ def released(modules):
 def test_weights_are_freed_and_read_back():
     modules = three()
     before = copy.deepcopy(modules)
-    product = Linear.of(*modules, release=True)
+    product = Linear.of(*modules, free_unpacked=True)
     assert released(modules) and product.weight is None
     for module, old in zip(modules, before):
         assert torch.equal(module.weight, old.weight)
@@ -60,10 +60,10 @@ def test_without_release_nothing_changes():
 
 def test_the_same_products_are_made_once():
     modules = three()
-    product = Linear.of(*modules, release=True)
+    product = Linear.of(*modules, free_unpacked=True)
     assert Linear.of(*modules) is product
     for others in (modules[:1], modules[:2], modules[1:], modules[::-1]):
-        other = Linear.of(*others, release=True)
+        other = Linear.of(*others, free_unpacked=True)
         assert other is not product
         x = torch.randn(2, 24)
         torch.testing.assert_close(other(x), torch.cat([m(x) for m in others], 1).detach())
@@ -84,7 +84,7 @@ def test_the_same_products_are_made_once():
 def test_saving_moving_and_copying_put_weights_back(use):
     model = nn.Sequential(*three())
     wanted = copy.deepcopy(model).state_dict()
-    Linear.of(*model, release=True)
+    Linear.of(*model, free_unpacked=True)
     use(model)
     assert all(type(module) is nn.Linear for module in model)
     found = model.state_dict()
@@ -95,16 +95,16 @@ def test_saving_moving_and_copying_put_weights_back(use):
 
 def test_loaded_weights_are_those_of_the_next_product():
     modules = three()
-    Linear.of(*modules, release=True)
+    Linear.of(*modules, free_unpacked=True)
     modules[0].load_state_dict({"weight": torch.ones(16, 24), "bias": torch.zeros(16)})
-    product = Linear.of(*modules, release=True)
+    product = Linear.of(*modules, free_unpacked=True)
     assert torch.equal(product.unpacked()[:16], torch.ones(16, 24))
 
 
 def test_a_tied_weight_stays_with_the_other_module():
     embedding, projection = nn.Embedding(16, 24), nn.Linear(24, 16, bias=False)
     projection.weight = embedding.weight
-    Linear.of(projection, release=True)
+    Linear.of(projection, free_unpacked=True)
     assert torch.equal(embedding.weight, projection.weight)
     assert not embedding.weight.isnan().any()
 
@@ -131,7 +131,7 @@ def test_tied_embeddings_are_looked_up_in_the_packed_projection(dtype):
         pytest.skip(f"this processor packs no {dtype}")
     decoder = Decoder().to(dtype)
     before = copy.deepcopy(decoder)
-    product = vocabulary_product(decoder, release=True)
+    product = vocabulary_product(decoder, free_unpacked=True)
     assert isinstance(decoder.embed_tokens, PackedEmbedding)
     assert isinstance(decoder.output_projection, PackedLinear)
     assert decoder.embed_tokens.padding_idx == 1 and len(list(decoder.parameters())) == 1
@@ -140,14 +140,14 @@ def test_tied_embeddings_are_looked_up_in_the_packed_projection(dtype):
     assert torch.equal(decoder.embed_tokens.weight, before.embed_tokens.weight)
     x = torch.randn(4, 24).to(dtype)
     torch.testing.assert_close(product(x), before.output_projection(x).detach())
-    assert vocabulary_product(decoder, release=True) is product
+    assert vocabulary_product(decoder, free_unpacked=True) is product
 
 
 @needs_rows
 def test_tied_embeddings_are_tied_when_they_come_back():
     decoder = Decoder()
     wanted = copy.deepcopy(decoder.state_dict())
-    vocabulary_product(decoder, release=True)
+    vocabulary_product(decoder, free_unpacked=True)
     found = decoder.state_dict()
     assert decoder.embed_tokens.weight is decoder.output_projection.weight
     assert type(decoder.embed_tokens) is nn.Embedding
@@ -157,7 +157,7 @@ def test_tied_embeddings_are_tied_when_they_come_back():
 def test_an_untied_projection_is_freed_alone():
     decoder = Decoder(tied=False)
     wanted = decoder.output_projection.weight.detach().clone()
-    vocabulary_product(decoder, release=True)
+    vocabulary_product(decoder, free_unpacked=True)
     assert type(decoder.embed_tokens) is nn.Embedding
     assert isinstance(decoder.output_projection, PackedLinear)
     assert torch.equal(decoder.output_projection.weight, wanted)
@@ -172,14 +172,14 @@ def test_a_tied_vocabulary_stays(why, monkeypatch):
         decoder.chain = nn.Identity()
     else:
         monkeypatch.setattr(vocabulary, "LARGE", 70 * 24 + 1)
-    vocabulary_product(decoder, release=True)
+    vocabulary_product(decoder, free_unpacked=True)
     assert type(decoder.embed_tokens) is nn.Embedding
     assert type(decoder.output_projection) is nn.Linear
 
 
 def test_embeddings_that_look_ups_change_stay():
     decoder = Decoder(max_norm=1.0)
-    vocabulary_product(decoder, release=True)
+    vocabulary_product(decoder, free_unpacked=True)
     assert type(decoder.embed_tokens) is nn.Embedding
     assert type(decoder.output_projection) is nn.Linear
 
@@ -189,15 +189,15 @@ def test_other_classes_are_left_alone():
         pass
 
     modules = [Masked(24, 8), nn.Linear(24, 8)]
-    Linear.of(*modules, release=True)
+    Linear.of(*modules, free_unpacked=True)
     assert [type(module) for module in modules] == [Masked, nn.Linear]
 
 
 def test_small_fp32_products_keep_their_weight(monkeypatch):
     monkeypatch.setattr(linear, "SMALL", 24 * 16 + 1)
     small, large = nn.Linear(24, 16), nn.Linear(24, 17)
-    assert Linear.of(small, release=True).weight is not None and type(small) is nn.Linear
-    assert Linear.of(large, release=True).weight is None and type(large) is PackedLinear
+    assert Linear.of(small, free_unpacked=True).weight is not None and type(small) is nn.Linear
+    assert Linear.of(large, free_unpacked=True).weight is None and type(large) is PackedLinear
 
 
 @pytest.mark.parametrize("case", cases())
@@ -209,7 +209,7 @@ def test_released_models_decode_as_before_in_both_engines(case):
     wanted = tokens(stock(models, sample, args))
     assert_diverse(wanted)
     traced = Overrides(keep_trace=True)
-    generator = make_generator(case, args, models, release=True, overrides=traced)
+    generator = make_generator(case, args, models, free_unpacked=True, overrides=traced)
     found = decode(generator, sample)
     assert tokens(found) == wanted
     for facts in (part for hypothesis in found for part in [hypothesis, *hypothesis["history"]]):
@@ -224,5 +224,5 @@ def test_released_models_decode_as_before_in_both_engines(case):
     assert tokens(stock(models, sample, args)) == wanted
     generator.refresh()
     assert tokens(decode(generator, sample)) == wanted
-    again = make_generator(case, args, models, release=True)
+    again = make_generator(case, args, models, free_unpacked=True)
     assert tokens(decode(again, sample)) == wanted

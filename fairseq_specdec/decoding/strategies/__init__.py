@@ -31,7 +31,7 @@ OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
     flag: tuple(name for name, strategy in STRATEGIES.items() if flag in strategy.flags)
     for flag in sorted(frozenset().union(*(strategy.flags for strategy in STRATEGIES.values())))
 }
-# Strategies whose drafter is a model that decodes blocks of masks.
+# Strategies whose drafter is a block drafter.
 BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
 
 __all__ = ["BLOCK_DRAFTED", "DRAFTER_DTYPES", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]

@@ -1,4 +1,4 @@
-"""What a strategy is, and what its parts may be made from."""
+"""A strategy, and what its drafter may be made from."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Setup(NamedTuple):
         src_dict, tgt_dict: dictionaries.
         load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read)``, where ``read`` is
             ``load_drafter`` or ``load_small_model``.
-        eos: token id that ends an output and stands in front of it.
+        eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        release: let the drafter's model free weights that lie packed elsewhere.
+        free_unpacked: free the weights of the drafter's model that the engine has packed.
     """
 
     settings: Any
@@ -43,7 +43,7 @@ class Setup(NamedTuple):
     eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
-    release: bool = False
+    free_unpacked: bool = False
 
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""
@@ -53,7 +53,7 @@ class Setup(NamedTuple):
             self.eos,
             temperature=self.temperature,
             sampler=self.sampler,
-            release=self.release,
+            free_unpacked=self.free_unpacked,
             **more,
         )
 

@@ -42,7 +42,7 @@ def _top_beta(settings: Any) -> AcceptanceRule:
 
 
 def _refuse_sampling(setup: Setup, model: Any) -> None:
-    """Refuse what cannot tell the distributions that its tokens are drawn from."""
+    """Refuse drafters that do not know the distributions of their draft tokens."""
     settings = setup.settings
     for name in ("collapse_repeats", "draft_confidence"):
         if getattr(settings, name):

@@ -63,7 +63,7 @@ def _stop_below(settings: Any) -> float:
 
 
 def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
-    """Warn where drafting a token costs more than verifying it: nothing else would notice."""
+    """Warn where drafting a token costs more than verifying it: the output would not show it."""
     ours, theirs = (
         sum(parameter.numel() for parameter in model.decoder.layers.parameters())
         for model in (small, big)

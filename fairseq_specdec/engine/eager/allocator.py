@@ -1,4 +1,4 @@
-"""Memory that the C library keeps, or hands back to the system, in the wrong moment."""
+"""Settings of the C library's memory allocator: when freed memory returns to the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 # Of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT = 1 << 30  # bytes at the end of the heap that may lie free
+KEPT = 1 << 30  # free bytes at the end of the heap that are kept
 HEAP = 32 << 20  # bytes up to which a block is taken from the heap: the most that glibc takes
 OURS_NOT = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
@@ -24,9 +24,9 @@ def _of_glibc(name: str) -> Optional[Any]:
 def keep_freed_memory() -> bool:
     """Let glibc keep freed memory for the next iteration, in the whole process.
 
-    The log-probabilities of a block take up to some megabytes. By default such memory goes back to
-    the system when it is freed, and every page of it is fetched and cleared anew in the next
-    iteration. The process grows no larger than at its largest moment so far.
+    The log-probabilities of a block take up to some megabytes. By default such memory returns to
+    the system when it is freed, and every page of it is mapped and cleared again in the next
+    iteration. The process grows no larger than its largest size so far.
 
     Returns:
         Whether anything was set: not outside of Linux with glibc, and not where the environment
@@ -41,10 +41,9 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Hand free memory back to the system once, where the C library is glibc.
+    """Return free memory to the operating system, where the C library is glibc.
 
-    Weights that were released a moment ago leave holes between what stays, too small for what
-    comes next.
+    Freed weights leave gaps between the blocks still in use, too small for the next allocations.
     """
     trim = _of_glibc("malloc_trim")
     if trim is not None:

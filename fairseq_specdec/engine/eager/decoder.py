@@ -27,8 +27,8 @@ from .vocabulary import vocabulary_product
 class _Layer:
     """The weights of one decoder layer, as products to call."""
 
-    def __init__(self, layer: Any, release: bool) -> None:
-        of = functools.partial(Linear.of, release=release)
+    def __init__(self, layer: Any, free_unpacked: bool) -> None:
+        of = functools.partial(Linear.of, free_unpacked=free_unpacked)
         self.pre_norm = layer.normalize_before
         self.heads = layer.self_attn.num_heads
         attention = layer.self_attn
@@ -73,20 +73,20 @@ class DecoderWeights:
         name: what to call the model in errors, e.g. ``--path verifier.pt``.
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side; the
             last layer's have passed the final norm.
-        release: let the decoder free the weights that lie packed here, as in ``Linear.of``.
+        free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
 
     Raises:
         ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
     ) -> None:
         check_stack(decoder, name)
-        self.layers = [_Layer(layer, release) for layer in decoder.layers]
+        self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim
-        self.vocabulary = vocabulary_product(decoder, release)
+        self.vocabulary = vocabulary_product(decoder, free_unpacked)
         # A blockwise model's output is that of its head 1.
         outputs = getattr(decoder, "block_heads", None)
         learned = outputs is not None and outputs.first_is_learned

@@ -16,8 +16,8 @@ from .parts import runs_encoder
 class _Layer:
     """The weights of one encoder layer, as products to call."""
 
-    def __init__(self, layer: Any, release: bool) -> None:
-        of = functools.partial(Linear.of, release=release)
+    def __init__(self, layer: Any, free_unpacked: bool) -> None:
+        of = functools.partial(Linear.of, free_unpacked=free_unpacked)
         attention = layer.self_attn
         self.pre_norm = layer.normalize_before
         self.heads = attention.num_heads
@@ -51,14 +51,14 @@ class EncoderWeights:
 
     Args:
         encoder: a fairseq encoder.
-        release: let it go of the weights that lie packed here, as in ``Linear.of``.
+        free_unpacked: free the encoder's weights that were packed, as ``Linear.of``.
     """
 
-    def __init__(self, encoder: Any, release: bool = False) -> None:
+    def __init__(self, encoder: Any, free_unpacked: bool = False) -> None:
         self.encoder = encoder
         self.layers: Optional[List[_Layer]] = None
         if runs_encoder(encoder):
-            self.layers = [_Layer(layer, release) for layer in encoder.layers]
+            self.layers = [_Layer(layer, free_unpacked) for layer in encoder.layers]
 
     def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
         """Encode.

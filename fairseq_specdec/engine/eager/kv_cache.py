@@ -1,4 +1,4 @@
-"""One preallocated key/value cache with ragged rows; rollback moves a length and costs nothing."""
+"""One preallocated key/value cache with ragged rows; a rollback only changes a length."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..layout import Layout
 class KVCache:
     """Keys and values of every layer of one decoder, for B rows of different lengths.
 
-    ``lengths[b]`` slots of row b are committed; whatever stands after them is stale and is
+    ``lengths[b]`` slots of row b are committed; slots after them are stale and are
     overwritten by later writes, so rolling back a rejected draft is only a smaller ``lengths[b]``.
     Stale slots are finite numbers (never uninitialised memory), because a masked NaN would still
-    poison the attention.
+    make the attention NaN.
 
     The buffers outlive a batch: ``start`` reuses them when they are large enough. Each head's slots
-    lie side by side, so that all heads of all rows are one batch of products to attention.
+    are contiguous, so that attention is one batch of products over all heads of all rows.
 
     Args:
         layers: decoder layers.
@@ -81,7 +81,7 @@ class KVCache:
             self.slots[i] = larger
 
     def place(self, layout: Layout) -> None:
-        """Where the next writes go, in every layer; there must be room for ``layout.upto``."""
+        """Set the slots of the next writes, in all layers; ``layout.upto`` slots must be there."""
         self._from, self._upto = layout.run_from, layout.upto
         if layout.run_from is None:
             _, rows, heads, capacity, _ = self.slots[0].shape
@@ -90,7 +90,7 @@ class KVCache:
             self._flat = (first + layout.slots.unsqueeze(1)).view(-1)
 
     def write(self, layer: int, entries: Tensor) -> Tuple[Tensor, Tensor]:
-        """Store keys and values where ``place`` said, and return what attention reads.
+        """Store keys and values in the slots that ``place`` set, and return those to attend to.
 
         Args:
             layer: index of the layer.

@@ -1,4 +1,4 @@
-"""Matrix products with weights laid out once for the machine at hand."""
+"""Matrix products with weights packed once for this CPU."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def _packs(dtype: torch.dtype) -> bool:
         return False
     try:
         ops._reorder_linear_weight(torch.zeros(1, 1, dtype=dtype), 16)
-    except (AttributeError, RuntimeError):  # not in this torch; not on this processor
+    except (AttributeError, RuntimeError):  # not in this torch; not on this CPU
         return False
     return True
 
 
 def _can_prepack(weight: Tensor) -> bool:
-    """oneDNN's packed product: fp32 or bf16 on CPU, where this torch and the processor have it."""
+    """oneDNN's packed product: fp32 or bf16 on a CPU, where this torch and the CPU have it."""
     known = weight.dtype in (torch.float32, torch.bfloat16)
     return weight.device.type == "cpu" and known and _packs(weight.dtype)
 
 
 def computes_in_bf16() -> bool:
-    """Whether this processor multiplies bf16 natively; others emulate it."""
+    """Whether this CPU multiplies bf16 natively; others emulate it."""
     native = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     return native is not None and bool(native())
 
 
 def padded(rows: int) -> int:
-    """How many rows to compute for ``rows``: the same for many.
+    """How many rows to compute for ``rows``: rounded up to one of a few numbers.
 
     oneDNN makes a program for every number of rows of every product, which takes some 0.5 ms and
-    0.6 MB and is kept, up to 1,024 of them. In a batch whose rows come and go hardly any number
-    would come twice.
+    0.6 MB and is kept, up to 1,024 of them. In a batch with a changing number of rows hardly any
+    number would occur twice.
     """
     for most, step in ((16, 1), (64, 4), (256, 16)):
         if rows <= most:
@@ -63,8 +63,8 @@ class Linear:
     """y = x W^T + b for inference.
 
     On a CPU the product of a few rows is repacked for oneDNN: torch's default path costs almost
-    linearly in its rows on some processors, and verification lives on rows being cheap. Small
-    products stay with the default path, which is the faster one there.
+    linearly in its rows on some CPUs, and verification pays only if more rows cost little. Small
+    products use the default path, which is faster for them.
 
     Args:
         weight: [out, in].
@@ -85,13 +85,13 @@ class Linear:
                 self.weight = None  # no product needs it
 
     @classmethod
-    def of(cls, *modules: nn.Module, release: bool = False) -> Linear:
+    def of(cls, *modules: nn.Module, free_unpacked: bool = False) -> Linear:
         """One product for several nn.Linear of the same input, outputs side by side.
 
         Args:
             modules: read now.
-            release: let go of their weights where the packed ones do for everything; whoever reads
-                a weight of theirs afterwards gets one unpacked (``PackedModule``).
+            free_unpacked: free the modules' own weights where every product can use the packed one.
+                Reading a module's weight afterwards unpacks it (``PackedModule``).
         """
         home = home_of(modules)
         if isinstance(home, cls):
@@ -102,7 +102,7 @@ class Linear:
         if biases and len(biases) != len(modules):
             raise ValueError("projections of one attention, some with and some without bias")
         product = cls(weight, torch.cat(biases) if biases else None)
-        if release and product.weight is None:
+        if free_unpacked and product.weight is None:
             PackedModule.replace(modules, product)
             del weights, weight
             give_back_freed_memory()

@@ -1,4 +1,4 @@
-"""Heads of a blockwise model, laid out for decoding."""
+"""Heads of a blockwise model, packed for decoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .linear import Linear
 
 
 class PackedHeads:
-    """Heads ``first`` .. ``last`` of a ``BlockHeads``, packed for the machine at hand.
+    """Heads ``first`` .. ``last`` of a ``BlockHeads``, packed for this CPU.
 
     Args:
         heads: the module, whose weights are read now.

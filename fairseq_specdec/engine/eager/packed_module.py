@@ -1,4 +1,4 @@
-"""Modules of a model whose weights lie packed in the engine's products, and nowhere else."""
+"""Modules of a model whose weights exist only packed, in the engine's products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .packed_rows import PackedRows
 
 
 class Product(Protocol):
-    """What keeps the weights of modules, side by side."""
+    """Holds the packed weights of modules, side by side."""
 
     size: int
     rows: Optional[PackedRows]
@@ -20,8 +20,8 @@ class Product(Protocol):
         """[size, in]."""
 
 
-class _Given:
-    """A weight that modules gave to a product: its rows there, and whose it is."""
+class _PackedWeight:
+    """A weight that only a product holds: its rows there, and the modules that it belongs to."""
 
     def __init__(self, product: Product, rows: slice, modules: Sequence[nn.Module]) -> None:
         self.product = product
@@ -31,39 +31,38 @@ class _Given:
     def read(self) -> Tensor:
         return self.product.unpacked()[self.rows]
 
-    def give_back(self) -> None:
-        """The product keeps the weight too."""
+    def restore(self) -> None:
+        """Unpack the weight into the modules; the product keeps the packed one."""
         with torch.inference_mode(False):
-            hollow = self.modules[0]._parameters["weight"]
-            assert hollow is not None
-            weight = nn.Parameter(self.read().clone(), hollow.requires_grad)
+            placeholder = self.modules[0]._parameters["weight"]
+            assert placeholder is not None
+            weight = nn.Parameter(self.read().clone(), placeholder.requires_grad)
         for module in self.modules:
             assert isinstance(module, PackedModule)
-            del module.__dict__["_given"]
+            del module.__dict__["_packed"]
             module.__class__ = module._plain  # type: ignore[assignment]
             module._parameters["weight"] = weight
 
 
 class PackedModule(nn.Module):
-    """A module that has given its weight to a packed product.
+    """A module whose weight only a packed product holds.
 
-    To read ``weight`` unpacks it, so that the model's own ``forward``, and with it whatever fairseq
-    does with a model, works as before, more slowly. Saving, copying, moving and converting put the
-    weight back first, in all modules that share it. In ``parameters()`` stands one NaN in the
-    weight's shape.
+    Reading ``weight`` unpacks it. The model's own ``forward``, and all else that fairseq does with
+    a model, works as before, more slowly. Saving, copying, moving and converting restore the weight
+    first, in all modules that share it. ``parameters()`` has one NaN in the weight's shape instead.
     """
 
-    _given: _Given
+    _packed: _PackedWeight
     _plain: Type[nn.Module]
 
     @staticmethod
     def replace(
         modules: Sequence[nn.Module], product: Product, tied: Sequence[nn.Module] = ()
     ) -> None:
-        """Let modules give their weights to a product.
+        """Replace the weights of modules by the packed ones of a product.
 
-        A weight that any other module holds stays as it is there, and in memory. Where one is of
-        another class than nn.Linear or nn.Embedding itself, all are left alone.
+        A weight that another module holds too stays in memory, and in that module. If a module is
+        of another class than nn.Linear or nn.Embedding itself, nothing is replaced.
 
         Args:
             modules: nn.Linear; ``product`` holds their weights side by side.
@@ -78,23 +77,23 @@ class PackedModule(nn.Module):
             rows = slice(start, start + weight.size(0))
             start = rows.stop
             sharing = [module, *tied] if i == 0 else [module]
-            given = _Given(product, rows, sharing)
+            packed = _PackedWeight(product, rows, sharing)
             with torch.inference_mode(False):
-                hollow = weight.new_full((1,), float("nan")).expand(weight.shape)
-                parameter = nn.Parameter(hollow, weight.requires_grad)
+                placeholder = weight.new_full((1,), float("nan")).expand(weight.shape)
+                parameter = nn.Parameter(placeholder, weight.requires_grad)
             for other in sharing:
                 other._parameters["weight"] = parameter
                 other.__class__ = _PACKED[type(other)]
-                other.__dict__["_given"] = given
+                other.__dict__["_packed"] = packed
 
     @property
     def weight(self) -> Tensor:
         """[out, in], a copy."""
-        return self._given.read()
+        return self._packed.read()
 
     def restore(self) -> nn.Module:
-        """Give the weight back to this module and those that share it."""
-        self._given.give_back()
+        """Unpack the weight into this module and those that share it."""
+        self._packed.restore()
         return self
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +110,7 @@ class PackedModule(nn.Module):
 
 
 class PackedLinear(PackedModule, nn.Linear):  # type: ignore[misc,override]
-    """An nn.Linear whose weight lies packed."""
+    """An nn.Linear whose weight is packed."""
 
     _plain = nn.Linear
 
@@ -123,7 +122,7 @@ class PackedEmbedding(PackedModule, nn.Embedding):  # type: ignore[misc,override
 
     def forward(self, ids: Tensor) -> Tensor:
         """[..., C], the rows ``ids`` (long [...])."""
-        rows = self._given.product.rows
+        rows = self._packed.product.rows
         assert rows is not None
         return rows(ids)
 
@@ -136,16 +135,16 @@ def home_of(modules: Tuple[nn.Module, ...]) -> Optional[Product]:
     first = modules[0]
     if not isinstance(first, PackedModule):
         return None
-    product, start = first._given.product, 0
+    product, start = first._packed.product, 0
     for module in modules:
-        if not isinstance(module, PackedModule) or module._given.product is not product:
+        if not isinstance(module, PackedModule) or module._packed.product is not product:
             return None
-        if module._given.rows.start != start:
+        if module._packed.rows.start != start:
             return None
-        start = module._given.rows.stop
+        start = module._packed.rows.stop
     return product if start == product.size else None
 
 
 def only_decodes(model: nn.Module) -> bool:
-    """Whether nobody will train or save this model: fairseq has made it ready to decode."""
+    """Whether fairseq has prepared this model for decoding, so that nothing trains or saves it."""
     return bool(getattr(model, "_is_generation_fast", False))

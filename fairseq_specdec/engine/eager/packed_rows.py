@@ -1,4 +1,4 @@
-"""Rows of a weight, read where a packed product keeps them."""
+"""Rows of a weight, read from a packed product."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 PANELS = (64, 48, 32, 24, 16, 8)
-"""How many rows oneDNN may lay side by side, if not all: what a column of a product's tile holds
+"""How many rows a panel of oneDNN may have, if not all: those of a column of a product's tile
 (64 with AVX2 and with AVX-512, all without them and for bf16 that the processor emulates)."""
 
 _BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
 
 
 class PackedRows:
-    """Looks up rows of a weight that lies packed for oneDNN, so that no other copy of it is needed.
+    """Looks up rows of a weight packed for oneDNN, so that no other copy of it is needed.
 
     A packed weight is a row of panels. In a panel the numbers of one column (in bf16, of two) of
-    some rows lie together: row r, column c of panels of P rows at [r // P, c, r % P]. oneDNN
-    promises no such layout, so ``find`` compares every number with the weight.
+    some rows are contiguous: row r, column c of panels of P rows at [r // P, c, r % P]. oneDNN
+    does not guarantee this layout, so ``find`` compares every number with the weight.
 
     Args:
         packed: what ``torch.ops.mkldnn._reorder_linear_weight`` gave.
         panel: rows in a panel.
-        pair: columns that lie together.
+        pair: columns that are contiguous.
         shape: [out, in] of the weight.
         dtype: of the weight.
     """
@@ -47,7 +47,7 @@ class PackedRows:
         """The rows of ``weight`` [out, in] in ``packed``, or None where they are not found."""
         ops = torch.ops.mkldnn
         if not hasattr(ops, "data_ptr") or not hasattr(ops, "_nbytes"):
-            return None  # an older torch tells no place
+            return None  # an older torch gives no address
         bits = _BITS[weight.dtype]
         numbers = ops._nbytes(packed) // weight.element_size()
         for panel in (*PANELS, weight.size(0)):

@@ -1,7 +1,7 @@
 """Which parts of a fairseq Transformer the engine runs. Any other part is refused by name.
 
 The engine reads weights and computes without fairseq's modules. A part that it does not know would
-be left out without a word, so it checks for what is known: the class of every module, and every
+be left out silently, so it checks that all is known: the class of every module, and every
 child, parameter, buffer, hook and replaced method. ``settings`` does the same for the flags.
 """
 
@@ -45,7 +45,7 @@ _EMBEDDING = _kind(
     "torch.nn.modules.sparse.Embedding fairseq_specdec.engine.eager.packed_module.PackedEmbedding",
     "weight",
 )
-# A sinusoidal table is computed anew; up to 0.12.2 a tensor tells its type.
+# A sinusoidal table is computed; up to 0.12.2 a tensor records its type.
 _POSITIONS = _kind(
     "fairseq.modules.learned_positional_embedding.LearnedPositionalEmbedding "
     "fairseq.modules.sinusoidal_positional_embedding.SinusoidalPositionalEmbedding",
@@ -173,7 +173,7 @@ def _replaced(module: Any, path: str) -> Iterator[str]:
 
 
 def _joined_attention(layer: Any, path: str) -> Iterator[str]:
-    """What a decoder layer does otherwise without holding anything for it."""
+    """A setting of a decoder layer that changes what it computes without adding a part."""
     if layer.cross_self_attention:
         yield _named(path, "--cross-self-attention")
     if layer.encoder_attn is None:
@@ -204,7 +204,7 @@ _WITHOUT_PARTS = {
 
 
 def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:
-    """What is not run of the methods, tensors and children of a module of known class."""
+    """Methods, tensors and children of a module of known class that the engine does not run."""
     yield from _replaced(module, path)
     tensors = [*module._parameters.items(), *module._buffers.items()]
     for name, tensor in tensors:
@@ -221,7 +221,7 @@ def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:
 
 
 def _parts_not_run(module: Any, kind: Kind, path: str) -> Iterator[str]:
-    """What is not run of a module and all that it holds, in words."""
+    """Parts of a module, at any depth, that the engine does not run, in words."""
     if _class(module) not in kind.classes:
         name = type(module).__name__
         yield _named(f"{path}, a {name}", _FLAG_OF_CLASS.get(name))
@@ -247,7 +247,7 @@ def is_decoder(module: Any) -> bool:
 def check_decoder(decoder: nn.Module, name: str) -> None:
     """Refuse a decoder that holds a part which the engine does not run.
 
-    Hooks on the decoder itself count for nothing: fairseq's generator calls ``forward`` directly.
+    Hooks on the decoder itself are ignored: fairseq's generator calls ``forward`` directly.
 
     Args:
         decoder: a fairseq ``TransformerDecoder`` or a ``BlockwiseDecoder``.
@@ -263,7 +263,7 @@ def check_decoder(decoder: nn.Module, name: str) -> None:
 
 
 def check_model(model: Any, name: str) -> None:
-    """Refuse a fairseq Transformer that would decode otherwise here than by fairseq's generator.
+    """Refuse a fairseq Transformer that would decode differently here and in fairseq.
 
     Args:
         model: a ``TransformerModelBase`` with a decoder of known class (``is_decoder``).
@@ -297,7 +297,7 @@ def check_stack(decoder: Any, name: str) -> None:
 
 
 def runs_encoder(encoder: Any) -> bool:
-    """Whether the engine runs every part of an encoder; it leaves others to their own code."""
+    """Whether the engine runs every part of an encoder; other encoders run their own code."""
     if _class(encoder) not in _ENCODER.classes:
         return False
     return next(_within(encoder, _ENCODER, "encoder"), None) is None

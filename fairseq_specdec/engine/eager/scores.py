@@ -16,7 +16,7 @@ MINUS_INFINITY = float("-inf")
 
 
 class LogitScores(Scores):
-    """Scores over logits that lie in memory. Tokens are ranked by them; log-probabilities are
+    """Scores over logits in memory. Tokens are ranked by them; log-probabilities are
     computed for the entries that are asked for.
 
     Args:
@@ -28,7 +28,7 @@ class LogitScores(Scores):
         self.logits = logits.float()
         self.normalised = normalised
         self.edits = Edits()
-        # With the constraints. They do not renormalise, as in stock fairseq, so both are needed.
+        # With the constraints, which do not renormalise, as in stock fairseq, so both are needed.
         self.edited = self.logits
         self._best: Optional[Tensor] = None
         self._log_probs: Optional[Tensor] = None

@@ -1,7 +1,7 @@
 """Every setting of fairseq's Transformer, and what the engine does with it.
 
-``parts`` finds what a setting leaves in the model. A setting may also change what the same parts
-compute; so each is classified here, and one that a later fairseq adds is refused where it is used.
+``parts`` finds the modules that a setting adds. A setting may also change what the same modules
+compute, so each is classified here. A setting of a later fairseq is refused where it is used.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FATES: Dict[str, str] = {
     "base_shuffle": UNUSED,
     "export": RUN,
     "no_decoder_final_norm": RUN,
-    # Read by fairseq's layers and no fields of its configuration.
+    # Read by fairseq's layers, but no fields of its configuration.
     "scale_attn": REFUSED,
     "scale_fc": REFUSED,
     "scale_heads": REFUSED,
@@ -101,7 +101,7 @@ def fields() -> Dict[str, Any]:
 
 
 def check_settings(cfg: Any, name: str) -> None:
-    """Refuse a setting that the engine has never heard of, where it is not at its default.
+    """Refuse a setting that the engine does not know, where it is not at its default.
 
     Args:
         cfg: a ``TransformerConfig``.

@@ -21,21 +21,21 @@ class TransformerWeights:
         model: fairseq ``TransformerModel`` or any module with its attributes.
         name: what to call the model in errors, e.g. ``--path``.
         read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
-        release: let the model free the weights that lie packed here, as in ``Linear.of``.
+        free_unpacked: free the model's weights that were packed, as ``Linear.of``.
 
     Raises:
         ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
-        self, model: Any, name: str, read_layers: Sequence[int] = (), release: bool = False
+        self, model: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
     ) -> None:
         self.model = model
         self.decoder = model.decoder
         if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
             check_decoder(model.decoder, name)
-        self.layers = DecoderWeights(model.decoder, name, read_layers, release)
-        self.encode = EncoderWeights(model.encoder, release)
+        self.layers = DecoderWeights(model.decoder, name, read_layers, free_unpacked)
+        self.encode = EncoderWeights(model.encoder, free_unpacked)
         self._positions: Optional[Tensor] = None
 
     def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
@@ -50,7 +50,7 @@ class TransformerWeights:
         table = self._positions
         if table is None or table.size(0) < count:
             table = position_rows(decoder.embed_positions, decoder.padding_idx, count).to(like)
-            self._positions = table  # any thread's is as good
+            self._positions = table  # if two threads compute it, either result will do
         return table
 
     def open(self, encoder_out: Any, max_len: int, capacity: int) -> TransformerSession:

@@ -1,4 +1,4 @@
-"""The product of a decoder's states with its vocabulary, to which the embeddings may be tied."""
+"""The product with a decoder's output projection, to which the embeddings may be tied."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from .packed_module import PackedModule
 from .packed_rows import PackedRows
 
 LARGE = 2**22
-"""Numbers in a vocabulary's weight (16 MiB of fp32) from which on it is kept once. To look up the
-26 tokens of a block where they lie packed takes some 10 us longer for 6,024 x 256 (1% of greedy's
-time with models that small), 35 us for 32,000 x 512 (0.1% of an iteration)."""
+"""Numbers in a vocabulary's weight (16 MiB of fp32) from which on only the packed one is kept. To
+look up the 26 tokens of a block in the packed weight takes some 10 us longer for 6,024 x 256 (1% of
+greedy's time with models that small), 35 us for 32,000 x 512 (0.1% of an iteration)."""
 
 
-def vocabulary_product(decoder: Any, release: bool = False) -> Linear:
+def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Linear:
     """The product of a decoder's output projection.
 
     Args:
         decoder: fairseq ``TransformerDecoder``, ``BlockDecoder`` or any module with their
             attributes.
-        release: let go of the weight, as in ``Linear.of``, and of the embeddings that are tied to
-            it, if it is large and rows can be read in the packed one. A decoder with a chain keeps
-            it: that looks up hundreds of rows an iteration.
+        free_unpacked: free the weight, as ``Linear.of``, and the embeddings that are tied to it, if
+            it is large and its rows can be read from the packed one. A decoder with a chain keeps
+            it, because the chain looks up hundreds of rows in an iteration.
     """
     projection, embeddings = decoder.output_projection, decoder.embed_tokens
     product = Linear.of(projection)
-    if not release or product.weight is not None or isinstance(projection, PackedModule):
+    if not free_unpacked or product.weight is not None or isinstance(projection, PackedModule):
         return product
     if projection.weight.numel() < LARGE or getattr(decoder, "chain", None) is not None:
         return product

@@ -1,0 +1,134 @@
+"""The flags of ``specdec-distill``, and what is refused before any model is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from fairseq import options
+
+from .files import DistillError
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """fairseq-generate's flags and this command's own."""
+    parser: argparse.ArgumentParser = options.get_generation_parser()
+    parser.set_defaults(gen_subset="train")
+    group = parser.add_argument_group("Sequence-level distillation")
+    group.add_argument(
+        "--dest", required=True, metavar="DIR", help="directory of the distilled corpus; required"
+    )
+    subset = group.add_mutually_exclusive_group()
+    subset.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="distil a random subset of N sentences, 1 or more, by --seed (default: all)",
+    )
+    subset.add_argument(
+        "--fraction",
+        type=float,
+        metavar="F",
+        help="distil a random share of the sentences, from above 0 to 1, by --seed (default: all)",
+    )
+    _add_filter_flags(group)
+    _add_work_flags(group)
+    return parser
+
+
+def _add_filter_flags(group: Any) -> None:
+    """Which of the teacher's outputs are kept."""
+    group.add_argument(
+        "--on-length-limit",
+        choices=("drop", "keep"),
+        default="drop",
+        help="what to do with an output as long as --max-len-a and --max-len-b allow: it was cut "
+        "off, most often in a loop, and would teach the student to loop (default: drop)",
+    )
+    group.add_argument(
+        "--max-length-ratio",
+        type=float,
+        metavar="R",
+        help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
+        "1 or more (default: keep all)",
+    )
+
+
+def _add_work_flags(group: Any) -> None:
+    """How the work is divided."""
+    group.add_argument(
+        "--chunk-size",
+        type=int,
+        default=512,
+        metavar="N",
+        help="sentences that are saved at once, 1 or more; a kill loses at most so many per "
+        "process (default: 512)",
+    )
+    group.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
+    )
+    group.add_argument(
+        "--merge",
+        action="store_true",
+        help="decode nothing, publish what finished processes left (the last one to finish does so "
+        "by itself, unless it was killed in between; default: off)",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="discard results at --dest that were made with other settings (default: off)",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be honoured, naming the flag.
+
+    Raises:
+        DistillError: before any model is loaded.
+    """
+    _check_numbers(args)
+    _check_decoding(args)
+    if not os.path.isdir(args.data or ""):
+        raise DistillError(
+            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
+        )
+    if os.path.realpath(args.dest) == os.path.realpath(args.data):
+        raise DistillError("--dest: is the corpus itself; choose another directory")
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    """This command's own numbers are in range."""
+    if args.limit is not None and args.limit < 1:
+        raise DistillError(f"--limit {args.limit}: expected at least 1")
+    if args.fraction is not None and not 0 < args.fraction <= 1:
+        raise DistillError(f"--fraction {args.fraction}: expected within (0, 1]")
+    if args.max_length_ratio is not None and not args.max_length_ratio >= 1:
+        raise DistillError(f"--max-length-ratio {args.max_length_ratio}: expected 1 or more")
+    if args.chunk_size < 1:
+        raise DistillError(f"--chunk-size {args.chunk_size}: expected at least 1")
+
+
+def _check_decoding(args: argparse.Namespace) -> None:
+    """No flag of fairseq-generate that means nothing here."""
+    if args.fp16 and args.bf16:
+        raise DistillError("--fp16 and --bf16: choose one")
+    if getattr(args, "num_shards", 1) > 1 or args.distributed_world_size > 1:
+        raise DistillError(
+            "--num-shards and --distributed-world-size do not shard this command; use --shard i/n, "
+            "torchrun or a Slurm array"
+        )
+    if getattr(args, "upsample_primary", 1) > 1:
+        raise DistillError("--upsample-primary: repeat sentences when you train, not here")
+    for name in ("constraints", "replace_unk", "score_reference"):
+        if getattr(args, name, None):
+            raise DistillError(
+                "--{}: has no meaning for distillation; leave it out".format(name.replace("_", "-"))
+            )
+    if getattr(args, "trace_path", None) is not None:
+        raise DistillError(
+            "--trace-path: distillation keeps what was decoded, not how; leave it out, and trace "
+            "some sentences with fairseq-generate"
+        )

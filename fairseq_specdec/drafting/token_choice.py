@@ -1,0 +1,50 @@
+"""The tokens of a draft, from the logits of parallel masks (pure functions)."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
+    """The best token of each mask, and how many of a row the drafter is confident of.
+
+    Args:
+        logits: [B, K, V].
+        confidence: least product of probabilities up to a token; 0 for all tokens.
+
+    Returns:
+        (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
+    """
+    drafted = logits.argmax(-1)
+    if confidence == 0:
+        return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
+    chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
+    counts = (chances.cumprod(1) >= confidence).sum(1)
+    if not drafted.is_cuda:  # there it would cost a synchronisation
+        drafted = drafted[:, : int(counts.max())]
+    return drafted, counts
+
+
+def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """Drop tokens that repeat the one before them.
+
+    Masks decoded in parallel do not depend on one another's choice and often predict the same word
+    twice. The verifier seldom does, so the words after the repetition are accepted more often one
+    position earlier.
+
+    Args:
+        tokens: long [B, K].
+        lengths: long [B], tokens of each row that count; None for all.
+
+    Returns:
+        (tokens long [B, K] with the kept ones in front, lengths long [B]).
+    """
+    kept = torch.ones_like(tokens, dtype=torch.bool)
+    kept[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
+    if lengths is not None:
+        kept &= torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
+    order = (~kept).long().sort(dim=1, stable=True).indices
+    return tokens.gather(1, order), kept.sum(1)
