@@ -40,11 +40,7 @@ def settings() -> Dict[str, str]:
 
 
 def machine(cuda: bool) -> Dict[str, Any]:
-    """What the figures were measured on.
-
-    Args:
-        cuda: whether that was the GPU.
-    """
+    """What the figures were measured on: the GPU, or the processor."""
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
     return {
         "device": processor() if cuda else provenance.cpu(),

@@ -115,13 +115,7 @@ class RandomModels:
         return model
 
     def drafter(self, arch: str, block_size: int, bidirectional: bool) -> Any:
-        """A block drafter.
-
-        Args:
-            arch: ``--arch``.
-            block_size: k.
-            bidirectional: as ``--bidirectional-prefix`` of its training.
-        """
+        """A block drafter, described by the flags of its training."""
         flags = _flags(arch=arch, _name=arch, block_size=block_size)
         flags.bidirectional_prefix = bidirectional
         ARCH_CONFIG_REGISTRY[arch](flags)

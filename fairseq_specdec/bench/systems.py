@@ -15,11 +15,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.builder import (
-    check_generation_flags,
-    check_settings,
-    sampler_of,
-)
+from fairseq_specdec.decoding.builder import check_generation_flags, check_settings, sampler_of
 
 from .timing import System, ours, stock
 from .workload import BenchError, Workload, split_paths

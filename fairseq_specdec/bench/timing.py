@@ -18,6 +18,12 @@ from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import bar
 
 
+def _wait(device: torch.device) -> None:
+    """Until a GPU has done what it was asked."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 class System:
     """One way to decode.
 
@@ -27,13 +33,14 @@ class System:
             sentence, as fairseq's generators do.
         models: handed to it.
         stats: our counters, or None for stock.
-        steps_of_stock: see :class:`StockSteps`; None for ours.
+        steps_of_stock: what a stock generator asks of its models; None for ours.
         prefix_size: forced target tokens, as ``--prefix-size``.
         sampled: whether it draws tokens, so that no two passes need agree.
 
     Attributes:
         times: for each batch, in their order, the wall time in seconds of every pass over it.
         tokens: output token ids of each sentence, </s> included, by sentence id (first pass).
+        history: what ``--retain-iter-history`` gives, by sentence id (first pass).
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
@@ -89,23 +96,21 @@ class System:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait(device)
         started, used = time.perf_counter(), time.process_time()
         hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait(device)
         return hypotheses, time.perf_counter() - started, time.process_time() - used
 
-    def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
+    def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
         """Decode one batch.
 
         Args:
             sample: fairseq's batch.
             batch: its number; None for a warm-up, of which nothing is kept.
-            seed: set beforehand; None leaves torch's generator alone.
+            seed: of the tokens drawn, if the system draws any.
         """
-        if seed is not None:
+        if self.sampled:
             torch.manual_seed(seed)
         hypotheses, spent, used = self.timed(sample)
         if batch is None:
@@ -148,7 +153,7 @@ class StockSteps:
         self.stopwatch.__dict__.update(Stopwatch().__dict__)
 
     def _wrap(self, model: Any, name: str, section: str) -> None:
-        inner: Callable = getattr(model, name)
+        inner: Callable[..., Any] = getattr(model, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             if section == "encoder":
@@ -233,7 +238,7 @@ def run_paired(
     with bar(title=title, total=len(first) + repeats * len(batches), unit="batch") as shown:
         for sample in first:
             for system in systems:
-                system.decode(sample, None, seed if system.sampled else None)
+                system.decode(sample, None, seed)
             shown.update()
         for system in systems:
             system.reset()
@@ -242,7 +247,6 @@ def run_paired(
             for i, sample in enumerate(batches):
                 # The order turns: nobody always runs on caches that another warmed.
                 for j in range(len(systems)):
-                    system = systems[(turn + j) % len(systems)]
-                    system.decode(sample, i, seed + turn if system.sampled else None)
+                    systems[(turn + j) % len(systems)].decode(sample, i, seed + turn)
                 turn += 1
                 shown.update()

@@ -26,7 +26,7 @@ from recipe import read_table
 from sacrebleu.metrics import BLEU
 from specdec_io.atomic import replacing
 
-from fairseq_specdec.bench import report
+from fairseq_specdec.bench import tables
 
 logger = logging.getLogger("claims")
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
@@ -228,7 +228,7 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     return "\n\n".join(
         [
             "The papers' claims, in our figures",
-            report.table(["claim", "where", "verdict"], claims),
+            tables.table(["claim", "where", "verdict"], claims),
             "Tests, with 95% intervals (paired bootstrap over the sentences):",
             "\n".join(tests),
         ]

@@ -22,8 +22,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from program import make_parser, reports
 from specdec_io.atomic import replacing
 
-from fairseq_specdec.bench import machine, report
-from fairseq_specdec.bench.tables import section_title
+from fairseq_specdec.bench import machine
+from fairseq_specdec.bench.tables import section_title, table
 
 logger = logging.getLogger("paper_table")
 NOTHING = "-"
@@ -223,7 +223,7 @@ def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) 
             cells.append(row.figures.get(key) or NOTHING)
         body.append(cells)
     texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
-    return "\n\n".join([report.table(head, body), *texts])
+    return "\n\n".join([table(head, body), *texts])
 
 
 @reports("paper_table")
