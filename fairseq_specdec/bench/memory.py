@@ -74,7 +74,6 @@ def measure(
 
 def add(row: Dict[str, Any], measured: Optional[Mapping[str, Any]], size: str) -> None:
     """Put what ``measure`` found, if anything, into a row of figures, in MiB."""
-    peak = measured and measured["peaks"][size]
-    if measured and peak is not None:
-        row["memory_mb"] = peak / 2**20
+    if measured is not None and measured["peaks"][size] is not None:
+        row["memory_mb"] = measured["peaks"][size] / 2**20
         row["memory_before_mb"] = measured["before"] / 2**20

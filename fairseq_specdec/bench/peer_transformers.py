@@ -110,7 +110,8 @@ class Engine:
             torch.cuda.synchronize()
 
     def _settings(self, limit: int, beam: int, looked_up: int) -> Any:
-        flags, more = self.generation, {}
+        flags = self.generation
+        more: Dict[str, Any] = {}
         if beam > 1:
             # As fairseq: done when there are as many whole hypotheses as the beam is wide.
             more.update(early_stopping=True, length_penalty=float(flags.get("lenpen", 1)))

@@ -14,7 +14,7 @@ from .child import Child
 from .systems import Plan
 from .timing import System
 from .usage import until_at_rest
-from .workload import BenchError, Workload
+from .workload import BenchError
 
 # Modules with TITLE, kinds, rows, version, convert and Engine, by the engine's Python package.
 ENGINES = {name: f"fairseq_specdec.bench.peer_{name}" for name in ("ctranslate2", "transformers")}
@@ -22,7 +22,7 @@ INSTALL = "with pip install fairseq_specdec[peers]"
 NO_COUNTERPART = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
 WORKER = "fairseq_specdec.bench.peer_worker"
 
-Maker = Callable[[Workload], System]
+Maker = Callable[[Any], System]  # of a Workload, or of what has its task, models and cuda
 
 
 def _module(engine: str) -> Any:

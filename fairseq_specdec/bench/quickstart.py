@@ -21,7 +21,7 @@ from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io.atomic import write_json
 
-from . import figures, machine, session, tables
+from . import figures, flags, machine, session, tables
 from .timing import System, run_paired
 from .workload import BenchError
 
@@ -186,40 +186,33 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int, shown: int) -> Di
     return {"pair": pair.title, "sentences": count, "batch_size": batch_size, "rows": rows}
 
 
+FLAGS: flags.Flags = {
+    "--data-bin": dict(
+        default="data-bin", help="folder that holds the demo pairs (default: %(default)s)"
+    ),
+    "--limit": dict(
+        type=int, help="decode about so many sentences of each pair, 1 or more (default: all)"
+    ),
+    "--batch-size": dict(type=int, default=1, help="sentences at a time, 1 or more (default: 1)"),
+    "--block-size": dict(
+        type=int, help="k, 1 or more (default: what the drafter was made for)"
+    ),
+    "--drafter-dtype": dict(
+        default="auto", choices=("auto", *DRAFTER_DTYPES),
+        help="number format of the drafter (default: bf16 where the processor computes in it)",
+    ),
+    "--show": dict(
+        type=int, default=3, help="sentences shown by iteration, 0 or more (default: 3)"
+    ),
+    "--pairs": dict(default="ende,edit", help="which pairs, by commas (default: %(default)s)"),
+    "--json": dict(metavar="FILE", help="also write all figures here (default: do not)"),
+}  # fmt: skip
+
+
 def get_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
-    parser.add_argument(
-        "--data-bin",
-        default="data-bin",
-        help="folder that holds the demo pairs (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        help="decode about so many sentences of each pair, 1 or more (default: all)",
-    )
-    parser.add_argument(
-        "--batch-size", type=int, default=1, help="sentences at a time, 1 or more (default: 1)"
-    )
-    parser.add_argument(
-        "--block-size", type=int, help="k, 1 or more (default: what the drafter was made for)"
-    )
-    parser.add_argument(
-        "--drafter-dtype",
-        default="auto",
-        choices=("auto", *DRAFTER_DTYPES),
-        help="number format of the drafter (default: bf16 where the processor computes in it)",
-    )
-    parser.add_argument(
-        "--show", type=int, default=3, help="sentences shown by iteration, 0 or more (default: 3)"
-    )
-    parser.add_argument(
-        "--pairs", default="ende,edit", help="which pairs, by commas (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", help="also write all figures here (default: do not)"
-    )
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[1])
+    flags.add(parser, FLAGS)
     return parser
 
 

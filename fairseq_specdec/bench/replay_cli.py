@@ -128,7 +128,7 @@ class ReplayedSystems:
         path = os.path.join(self.folder, "verifier.pt")
         self.models.save(path)
         length = self.asked.args.length  # of its steps: the engine does not count </s> apart
-        plan = Plan("", (), {}, {"min_len": length, "max_len_b": length}, (path,), {}, "")
+        plan = Plan("", (path,), {"min_len": length, "max_len_b": length})
         made = peers.makers(plan, self.asked.args.fp16, self.asked.engines)
         found: List[System] = [make(self.models) for _, make in made]
         os.remove(path)
@@ -174,13 +174,13 @@ class ReplayBench(Run):
     def rows(self) -> List[Dict[str, Any]]:
         """Every system's figures but those that outputs without meaning give."""
         rows = []
+        beam, greedy = self.systems[:2]
         for system in self.systems:
             # Another engine's words come back with an </s> that took no step.
             length = self.args.length
             system.tokens = {n: out[:length] for n, out in system.tokens.items()}
             strategy = system.name[: -len(" (replay)")] if system.stats else None
-            context = figures.Context(*self.systems[:2], system, None)
-            row = figures.row(system, strategy, context)
+            row = figures.row(system, strategy, figures.Context(beam, greedy, system, None))
             row = {key: value for key, value in row.items() if key not in MEANINGLESS}
             rows.append(dict(row, sweep={}, base=system.name))
             self._check(system, strategy)
@@ -219,18 +219,7 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
 
 
 def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
-    """Run the replay.
-
-    Args:
-        words: the command line.
-        say: prints text.
-
-    Returns:
-        what ``--json`` writes.
-
-    Raises:
-        BenchError: naming the flag.
-    """
+    """Run the replay; arguments, result and errors as of ``cli.main``."""
     asked = read(words)
     logger.warning("%s", NOTICE)
     with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:

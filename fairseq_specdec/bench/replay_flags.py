@@ -212,7 +212,7 @@ def read(words: Sequence[str]) -> Asked:
     """
     args = get_parser().parse_args(list(words))
     _check(args)
-    engines = peers.asked(args, Plan("", (), {}, {}, ("",), {}, ""))
+    engines = peers.asked(args, Plan("", ("",), {}))
     size = paper_sizes.SIZES[args.replay]
     arch = _drafter_arch(args, size)
     strategies = _strategies(args, arch)

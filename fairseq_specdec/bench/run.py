@@ -47,7 +47,7 @@ class Run:
         self.meter = None if args.no_energy else energy.find(cuda)
         engines = peers.versions(systems)
         self.results: Dict[str, Any] = {
-            "provenance": machine.record("specdec-bench", words, checkpoints, cuda, engines),
+            "provenance": machine.record(words, checkpoints, cuda, engines),
             "settings": {},
             "systems": [],
             "quality": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -170,9 +171,12 @@ def read(words: Sequence[str]) -> Session:
         raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
-    main = Plan("fairseq", (), {}, dict(generation, beam=1), paths, {}, "fairseq")
+    main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
     engines = peers.asked(args, main)
     plans = make_plans(args.system, args.sweep, args)
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
-    return Session(args, convert_namespace_to_omegaconf(args), sizes, beams, main, plans, engines)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
+        config = convert_namespace_to_omegaconf(args)
+    return Session(args, config, sizes, beams, main, plans, engines)

@@ -40,21 +40,21 @@ class Plan(NamedTuple):
 
     Attributes:
         name: row of the table.
+        paths: checkpoints of its verifier.
+        generation: fairseq's generation flags by field name.
         flags: the words that describe it.
         settings: the strategy's flags by field name.
-        generation: fairseq's generation flags by field name.
-        paths: checkpoints of its verifier.
         sweep: flag and value, as given, of every swept flag.
         base: name of the system that was swept, or its own.
     """
 
     name: str
-    flags: Tuple[str, ...]
-    settings: Dict[str, Any]
-    generation: Dict[str, Any]
     paths: Tuple[str, ...]
-    sweep: Dict[str, str]
-    base: str
+    generation: Dict[str, Any]
+    flags: Tuple[str, ...] = ()
+    settings: Dict[str, Any] = {}
+    sweep: Dict[str, str] = {}
+    base: str = ""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -119,7 +119,7 @@ def make_plan(
         paths = split_paths(args.path)
     except (ValueError, BenchError) as error:
         raise BenchError(f"--system {name!r}: {error}") from error
-    return Plan(name, tuple(words), settings, generation, paths, sweep or {}, base or name)
+    return Plan(name, paths, generation, tuple(words), settings, sweep or {}, base or name)
 
 
 def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
@@ -200,7 +200,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
     """
     systems = _named(texts)
     values = _sweeps(sweeps, list(systems))
-    plans = []
+    plans: List[Plan] = []
     for name, words in systems.items():
         fields = values.get(name, {})
         for chosen in itertools.product(*fields.values()):

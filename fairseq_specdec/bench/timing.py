@@ -24,6 +24,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+@dataclasses.dataclass(eq=False)
 class System:
     """One way to decode.
 
@@ -49,23 +50,15 @@ class System:
         unsteady: sentences of which a later pass gave another output.
     """
 
-    def __init__(
-        self,
-        name: str,
-        generator: Any,
-        models: Sequence[Any],
-        stats: Optional[DecodingStats] = None,
-        steps_of_stock: Optional[StockSteps] = None,
-        prefix_size: int = 0,
-        sampled: bool = False,
-    ) -> None:
-        self.name = name
-        self.generator = generator
-        self.models = list(models)
-        self.stats = stats
-        self.steps_of_stock = steps_of_stock
-        self.prefix_size = prefix_size
-        self.sampled = sampled
+    name: str
+    generator: Any
+    models: Sequence[Any]
+    stats: Optional[DecodingStats] = None
+    steps_of_stock: Optional[StockSteps] = None
+    prefix_size: int = 0
+    sampled: bool = False
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:

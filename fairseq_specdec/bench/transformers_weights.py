@@ -114,6 +114,12 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(one, other)
 
 
+def _special_tokens(pad: int, eos: int) -> Dict[str, Any]:
+    """As fairseq uses them: the decoder starts from </s>, and nothing forces it to end."""
+    found = {"pad_token_id": pad, "eos_token_id": eos, "decoder_start_token_id": eos}
+    return {**found, "bos_token_id": None, "forced_eos_token_id": None}
+
+
 def represent(model: Any, pad: int, eos: int) -> Represented:
     """Find the class, configuration and weights that compute the same as ``model``.
 
@@ -131,19 +137,15 @@ def represent(model: Any, pad: int, eos: int) -> Represented:
     output = model.decoder.output_projection.weight
     shared = _same(source, target)
     places = max(model.max_positions())
-    config: Dict[str, Any] = {
-        "vocab_size": source.size(0),
-        "d_model": source.size(1),
-        "max_position_embeddings": places,
-        "activation_function": ACTIVATIONS[str(cfg.activation_fn)],
-        "scale_embedding": not cfg.no_scale_embedding,
-        "tie_word_embeddings": _same(target, output),
-        "pad_token_id": pad,
-        "eos_token_id": eos,
-        "bos_token_id": None,
-        "decoder_start_token_id": eos,
-        "forced_eos_token_id": None,
-    }
+    config: Dict[str, Any] = dict(
+        vocab_size=source.size(0),
+        d_model=source.size(1),
+        max_position_embeddings=places,
+        activation_function=ACTIVATIONS[str(cfg.activation_fn)],
+        scale_embedding=not cfg.no_scale_embedding,
+        tie_word_embeddings=_same(target, output),
+        **_special_tokens(pad, eos),
+    )
     if kind == "MarianMTModel":
         config.update(decoder_vocab_size=target.size(0), share_encoder_decoder_embeddings=shared)
     weights: Dict[str, Tensor] = {}
