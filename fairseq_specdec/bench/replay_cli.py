@@ -6,6 +6,7 @@ keeps is replayed from a distribution. See ``replay`` and docs/benchmarks.md.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import tempfile
@@ -14,8 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES, STRATEGIES
 from fairseq_specdec.drafting import Drafter, DraftOptions, NarBlockDrafter, NoDrafter
 
@@ -24,7 +24,7 @@ from .replay import NOTICE, AlignedCopy, Replay, ReplayedDrafter, ReplayedRule, 
 from .replay_flags import BLOCK_ROWS, Asked, read
 from .run import Run
 from .systems import Plan
-from .timing import System, generation_flags, stock
+from .timing import System, ours, stock
 from .usage import peak_resident
 
 logger = logging.getLogger("fairseq_specdec.bench")
@@ -83,9 +83,7 @@ class ReplayedSystems:
         if strategy == "iad":
             return AlignedCopy(words.pad(), words.eos())
         if self._block_drafter is None:
-            self._block_drafter = self.models.drafter(
-                str(self.asked.arch), args.block_size, args.bidirectional_prefix
-            )
+            self._block_drafter = self.models.drafter(str(self.asked.size.drafter), args.block_size)
         options = DraftOptions(
             args.block_size,
             words.pad(),
@@ -96,27 +94,19 @@ class ReplayedSystems:
         return NarBlockDrafter(self._block_drafter, options)
 
     def _ours(self, strategy: str) -> System:
-        words = self.models.task.target_dictionary
-        stats = DecodingStats()
+        task, verifier = self.models.task, self.models.verifier
+        words = task.target_dictionary
         script = Script(dict(enumerate(self.sizes[strategy])), self.asked.args.length)
-        rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
         scripted = (script, words.eos(), words.nspecial)
-        generator = build_generator(
-            [self.models.verifier],
-            words,
-            words,
-            generation_flags(beam=1),
-            decoding_settings(),
-            stats=stats,
-            release=self.alone,
-            overrides=Overrides(
-                ReplayedDrafter(self._drafter(strategy), *scripted),
-                ReplayedRule(rule, *scripted),
-                strategy,
-            ),
+        rule = STRATEGIES[strategy].rule(decoding_settings(strategy=strategy))
+        overrides = Overrides(
+            ReplayedDrafter(self._drafter(strategy), *scripted),
+            ReplayedRule(rule, *scripted),
+            strategy,
         )
-        replay = Replay(generator, script)
-        return System(f"{strategy} (replay)", replay, [self.models.verifier], stats)
+        more = {"name": f"{strategy} (replay)", "release": self.alone, "overrides": overrides}
+        system = ours(task, [verifier], "greedy", **more)
+        return dataclasses.replace(system, generator=Replay(system.generator, script))
 
     def peers(self) -> List[System]:
         """Other engines on the same verifier."""
@@ -144,7 +134,7 @@ class ReplayedSystems:
                 "tok": sum(flat) / len(flat),
                 "histogram": {str(size): flat.count(size) for size in sorted(set(flat))},
             }
-        drafter = self.asked.arch if set(self.asked.strategies) & set(BLOCK_ROWS) else None
+        drafter = self.asked.size.drafter if set(self.asked.strategies) & set(BLOCK_ROWS) else None
         return {
             "notice": NOTICE,
             "verifier": self.asked.size.title,
@@ -164,8 +154,8 @@ class ReplayBench(Run):
     def __init__(self, replayed: ReplayedSystems, words: Sequence[str]) -> None:
         self.replayed = replayed
         asked = replayed.asked
-        beams, ours = replayed.rows[:2], replayed.rows[2:]
-        systems = [*map(replayed.make, beams), *replayed.peers(), *map(replayed.make, ours)]
+        beams, strategies = replayed.rows[:2], replayed.rows[2:]
+        systems = [*map(replayed.make, beams), *replayed.peers(), *map(replayed.make, strategies)]
         super().__init__(asked.args, words, systems, asked.cuda)
         settings = {key: value for key, value in vars(asked.args).items() if value is not None}
         described = [{"name": system.name} for system in systems]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, NoReturn, Sequence, Tuple
 
 import torch
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the drafters' architectures)
 from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
@@ -49,14 +48,8 @@ FLAGS: flags.Flags = {
         help="tokens an iteration of iad emits on average, from 1 to --length; required by "
         "that row (default: none)",
     ),
-    "--drafter-arch": dict(metavar="ARCH", help="of the drafter (default: the paper's)"),
     "--drafter-dtype": dict(
         default="same", help="as for decoding: same (the default), fp32, fp16 or bf16"
-    ),
-    "--bidirectional-prefix": dict(
-        action="store_true",
-        help="let the drafter's prefix see the block, as in the papers: nothing of it is cached "
-        "(default: off)",
     ),
     "--vocabulary": dict(type=int, default=32000, help="tokens, 16 or more (default: 32000)"),
     "--sentences": dict(
@@ -94,7 +87,6 @@ class Asked(NamedTuple):
     Attributes:
         args: as parsed.
         size: of the models.
-        arch: of the drafter, or None.
         strategies: rows beside stock.
         weights: for every strategy, of the sizes of its iterations from 1.
         shapes: where each came from, in words.
@@ -103,7 +95,6 @@ class Asked(NamedTuple):
 
     args: argparse.Namespace
     size: paper_sizes.Size
-    arch: Optional[str]
     strategies: List[str]
     weights: Dict[str, List[float]]
     shapes: Dict[str, str]
@@ -115,10 +106,10 @@ class Asked(NamedTuple):
         return torch.cuda.is_available() and not self.args.cpu
 
 
-def _strategies(args: argparse.Namespace, arch: Optional[str]) -> List[str]:
+def _strategies(args: argparse.Namespace, size: paper_sizes.Size) -> List[str]:
     if args.strategies is None:
         copied = ["iad"] if args.mean_copied is not None else []
-        return ["greedy", *(BLOCK_ROWS if arch else ()), *copied]
+        return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
     names: List[str] = args.strategies.split(",")
     for name in names:
         if name not in STRATEGY_ROWS or names.count(name) > 1:
@@ -149,13 +140,6 @@ def _block_weights(args: argparse.Namespace) -> Tuple[List[float], str]:
     return weights, f"recorded: {args.accepted_from}; tilted to {mean:g} tokens an iteration"
 
 
-def _drafter_arch(args: argparse.Namespace, size: paper_sizes.Size) -> Optional[str]:
-    known = [arch for arch, name in ARCH_MODEL_NAME_REGISTRY.items() if name == "spec_drafter"]
-    if args.drafter_arch is not None and args.drafter_arch not in known:
-        raise BenchError(f"--drafter-arch {args.drafter_arch}: choose one of {', '.join(known)}")
-    return args.drafter_arch or size.drafter
-
-
 def _check(args: argparse.Namespace) -> None:
     """Refuse values that no replay can have."""
     flags.check_least(args, LEAST)
@@ -170,13 +154,13 @@ def _check(args: argparse.Namespace) -> None:
         raise BenchError("--fp16: needs a GPU; leave it out")
 
 
-def _check_rows(args: argparse.Namespace, strategies: List[str], arch: Optional[str]) -> None:
+def _check_rows(args: argparse.Namespace, strategies: List[str], size: paper_sizes.Size) -> None:
     """Refuse rows that lack something, and flags of rows that are not measured."""
     drafting = [name for name in strategies if name in BLOCK_ROWS]
-    if drafting and arch is None:
+    if drafting and size.drafter is None:
         raise BenchError(
-            f"--strategies {drafting[0]}: the paper has no drafter for {args.replay}; name one "
-            "with --drafter-arch"
+            f"--strategies {drafting[0]}: the paper has no drafter for {args.replay}; "
+            "choose another size"
         )
     for name in ("mean_accepted", "accepted_from"):
         if not drafting and getattr(args, name) is not None:
@@ -214,10 +198,9 @@ def read(words: Sequence[str]) -> Asked:
     _check(args)
     engines = peers.asked(args, Plan("", ("",), {}))
     size = paper_sizes.SIZES[args.replay]
-    arch = _drafter_arch(args, size)
-    strategies = _strategies(args, arch)
-    _check_rows(args, strategies, arch)
+    strategies = _strategies(args, size)
+    _check_rows(args, strategies, size)
     weights, shapes = {}, {}
     for name in strategies:
         weights[name], shapes[name] = _acceptance(args, name)
-    return Asked(args, size, arch, strategies, weights, shapes, engines)
+    return Asked(args, size, strategies, weights, shapes, engines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import warnings
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -89,6 +90,19 @@ def _numbers(text: str, flag: str) -> List[int]:
 def _check(args: argparse.Namespace) -> None:
     flags.check_least(args, {"limit": 1})
     flags.check_common(args)
+    _check_generation(args)
+    if args.by_sentence and not args.json:
+        raise BenchError("--by-sentence: goes into what --json writes; give it too")
+    if args.resume and not args.json:
+        raise BenchError("--resume: goes on from what --json holds; give it too")
+    if not os.path.isdir(args.data or ""):
+        raise BenchError(
+            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
+        )
+
+
+def _check_generation(args: argparse.Namespace) -> None:
+    """Refuse flags of fairseq-generate that cannot hold for every row."""
     if args.task != TASK:
         raise BenchError(f"--task {args.task}: only {TASK} has the strategies; leave it out")
     if args.sampling:
@@ -99,17 +113,9 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag}: has no meaning here; leave it out")
-    if args.by_sentence and not args.json:
-        raise BenchError("--by-sentence: goes into what --json writes; give it too")
-    if args.resume and not args.json:
-        raise BenchError("--resume: goes on from what --json holds; give it too")
     if args.trace_path is not None:
         raise BenchError(
             "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
-        )
-    if not os.path.isdir(args.data or ""):
-        raise BenchError(
-            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
         )
 
 
@@ -141,16 +147,11 @@ class Session(NamedTuple):
 
     def makers(self) -> List[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
-
-        def of_stock(beam: int) -> Any:
-            return lambda workload: build_stock(self.main, workload, beam)
-
-        def of_plan(plan: Plan) -> Any:
-            return lambda workload: build(plan, workload)
-
-        rows: List[Any] = [(self.main, of_stock(beam)) for beam in self.beams]
+        rows: List[Any] = [
+            (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
+        ]
         rows += peers.makers(self.main, self.config.common.fp16, self.engines)
-        return rows + [(plan, of_plan(plan)) for plan in self.plans]
+        return rows + [(plan, functools.partial(build, plan)) for plan in self.plans]
 
     def systems(self, workload: Workload) -> List[System]:
         """Every row's system, stock first."""

@@ -142,36 +142,40 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     return systems
 
 
+def _swept(text: str, systems: Sequence[str]) -> Tuple[str, str, List[str]]:
+    """System, field name and values of ``[NAME:]FLAG=V,V``."""
+    left, equals, values = text.partition("=")
+    name, colon, flag = left.rpartition(":")
+    name, field = name.strip(), flag.strip().lstrip("-").replace("-", "_")
+    if not equals or not all(values.split(",")):
+        raise BenchError(f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10")
+    if not colon and len(systems) != 1:
+        raise BenchError(
+            f"--sweep {text!r}: there are {len(systems)} systems; say which as in "
+            f"'NAME: {left.strip()}={values}'"
+        )
+    if field not in {field.name for field in DECODING} | set(GENERATION):
+        raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
+    return name if colon else systems[0], field, values.split(",")
+
+
 def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str, List[str]]]:
     """Values to try, by system and field name."""
     found: Dict[str, Dict[str, List[str]]] = {}
-    fields = {field.name for field in DECODING} | set(GENERATION)
     for text in texts:
-        left, equals, values = text.partition("=")
-        name, colon, flag = left.rpartition(":")
-        name, field = name.strip(), flag.strip().lstrip("-").replace("-", "_")
-        if not equals or not all(values.split(",")):
-            raise BenchError(f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10")
-        if not colon and len(systems) != 1:
-            raise BenchError(
-                f"--sweep {text!r}: there are {len(systems)} systems; say which as in "
-                f"'NAME: {left.strip()}={values}'"
-            )
-        name = name if colon else systems[0]
+        name, field, values = _swept(text, systems)
         if name not in systems:
             raise BenchError(f"--sweep {text!r}: no --system {name!r}")
-        if field not in fields:
-            raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
         if field == "beam":
             raise BenchError(
                 f"--sweep {text!r}: strategies decode with beam 1; wider stock beams are measured "
                 "by --stock-beams"
             )
-        if len(set(values.split(","))) < len(values.split(",")):
+        if len(set(values)) < len(values):
             raise BenchError(f"--sweep {text!r}: a value stands there twice")
         if field in found.setdefault(name, {}):
             raise BenchError(f"--sweep {text!r}: {field} is swept already")
-        found[name][field] = values.split(",")
+        found[name][field] = values
     return found
 
 

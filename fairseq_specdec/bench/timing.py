@@ -185,25 +185,19 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         task: holds the dictionaries.
         models: the ensemble.
         strategy: ``--strategy``.
-        settings: other decoding flags by field name; ``name``, ``flags`` (a dictionary of
-            generation flags) and ``release`` (as for ``build_generator``) apart.
+        settings: other decoding flags by field name; apart from them ``name``, ``flags`` (a
+            dictionary of generation flags), and ``release`` and ``overrides`` of
+            ``build_generator``.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     name = settings.pop("name", strategy)
-    release = settings.pop("release", False)
+    parts = {key: settings.pop(key) for key in ("release", "overrides") if key in settings}
     flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
-    stats = DecodingStats()
-    generator = build_generator(
-        models,
-        task.source_dictionary,
-        task.target_dictionary,
-        flags,
-        decoding_settings(strategy=strategy, **settings),
-        stats=stats,
-        release=release,
-    )
+    decoding, stats = decoding_settings(strategy=strategy, **settings), DecodingStats()
+    words = (task.source_dictionary, task.target_dictionary)
+    generator = build_generator(models, *words, flags, decoding, stats=stats, **parts)
     return System(
         name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
     )

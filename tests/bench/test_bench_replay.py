@@ -146,8 +146,8 @@ def test_packed_weights_do_not_lie_beside_the_models_own():
     function = "fairseq_specdec.bench.replay_cli:measure_here"
     stock, _, _, gad = (memory.measure(row, words, function) for row in range(4))
     models = paper_sizes.RandomModels(paper_sizes.SIZES["base"], 2000, 1, False, False, "")
-    arch = str(replay_flags.read(words).arch)
-    drafter = sum(p.numel() for p in models.drafter(arch, 25, False).parameters())
+    arch = str(replay_flags.read(words).size.drafter)
+    drafter = sum(p.numel() for p in models.drafter(arch, 25).parameters())
     assert gad["peaks"]["1"] - stock["peaks"]["1"] < 1.2 * 4 * drafter
 
 
@@ -244,7 +244,6 @@ def test_peers_decode_the_same_verifier(replay):
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
         (["--strategies", "greedy", *MEAN], "--mean-accepted: is for gad and gad"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
-        (["--drafter-arch", "transformer", *MEAN], "--drafter-arch transformer: choose"),
         (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
         (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
         (["--length", 1, *MEAN], "--length 1: expected 2 or more"),
@@ -260,7 +259,7 @@ def test_mistakes_are_named_before_anything_is_built(replay, words, message, mon
 
 
 def test_no_drafter_is_asked_for_by_name(replay):
-    with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; .*-arch"):
+    with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; choose"):
         replay("--strategies", "gad", *MEAN, size="gec")
 
 
@@ -275,6 +274,5 @@ def test_the_papers_sizes_are_theirs():
     assert (flags.decoder_ffn_embed_dim, flags.encoder_attention_heads) == (4096, 16)
     flags = paper_sizes.verifier_flags(paper_sizes.SIZES["12+2"])
     assert (flags.encoder_layers, flags.decoder_layers, flags.encoder_embed_dim) == (12, 2, 512)
-    assert replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"]).arch == (
-        "spec_drafter_base"
-    )
+    read = replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"])
+    assert read.size.drafter == "spec_drafter_base"
