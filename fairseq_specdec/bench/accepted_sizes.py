@@ -18,38 +18,6 @@ DRAWS = 2000
 STEEPEST = 30.0
 
 
-def parse(text: str, largest: int, flag: str) -> List[float]:
-    """Weights from ``TOKENS=WEIGHT,...``, as in ``1=2,9=5,26=1``.
-
-    Args:
-        text: the flag's value.
-        largest: most tokens that an iteration can emit.
-        flag: for messages.
-
-    Returns:
-        Weights of emitting 1 .. ``largest`` tokens.
-
-    Raises:
-        BenchError: something else, or an iteration longer than ``largest``.
-    """
-    weights = [0.0] * largest
-    for part in text.split(","):
-        left, _, right = part.partition("=")
-        try:
-            size, weight = int(left), float(right)
-        except ValueError:
-            size, weight = 0, 0.0
-        if size < 1 or not 0 < weight < math.inf:
-            raise BenchError(f"{flag} {part!r}: expected TOKENS=WEIGHT,... as in 1=2,9=5,26=1")
-        if size > largest:
-            raise BenchError(
-                f"{flag} {part!r}: an iteration emits at most {largest} tokens; use a larger "
-                "--block-size"
-            )
-        weights[size - 1] += weight
-    return weights
-
-
 def recorded(path: str, largest: int, flag: str) -> List[float]:
     """Counts of iterations that emitted 1 .. ``largest`` tokens in a trace of ``--trace-path``.
 
@@ -93,12 +61,6 @@ def mean_emitted(weights: Sequence[float], length: int) -> float:
     return length / iterations[length]
 
 
-def _tilted(weights: Sequence[float], slope: float) -> List[float]:
-    logs = [math.log(w) + slope * i if w > 0 else -math.inf for i, w in enumerate(weights)]
-    top = max(logs)
-    return [math.exp(x - top) for x in logs]
-
-
 def tilted_to(weights: Sequence[float], mean: float, length: int, flag: str) -> List[float]:
     """Weights times exp(slope x size), the slope such that ``mean_emitted`` is ``mean``.
 
@@ -111,7 +73,13 @@ def tilted_to(weights: Sequence[float], mean: float, length: int, flag: str) -> 
     Raises:
         BenchError: no slope gives that mean.
     """
-    return _reaching(lambda slope: _tilted(weights, slope), STEEPEST, mean, length, flag)
+
+    def tilted(slope: float) -> List[float]:
+        logs = [math.log(w) + slope * i if w > 0 else -math.inf for i, w in enumerate(weights)]
+        top = max(logs)
+        return [math.exp(x - top) for x in logs]
+
+    return _reaching(tilted, mean, length, flag)
 
 
 def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> List[float]:
@@ -127,14 +95,14 @@ def constant_acceptance(largest: int, mean: float, length: int, flag: str) -> Li
         p = 1 / (1 + math.exp(-odds))
         return [(1 - p) * p**i for i in range(largest - 1)] + [p ** (largest - 1)]
 
-    return _reaching(shares, STEEPEST, mean, length, flag)
+    return _reaching(shares, mean, length, flag)
 
 
 def _reaching(
-    family: Callable[[float], List[float]], most: float, mean: float, length: int, flag: str
+    family: Callable[[float], List[float]], mean: float, length: int, flag: str
 ) -> List[float]:
-    """The member between -most and most, ascending in its sizes, whose mean is the one asked."""
-    low, high = -most, most
+    """The member of a family, ascending in its sizes, whose mean is the one asked."""
+    low, high = -STEEPEST, STEEPEST
     reach = [mean_emitted(family(x), length) for x in (low, high)]
     if not reach[0] - 1e-6 <= mean <= reach[1] + 1e-6:
         raise BenchError(

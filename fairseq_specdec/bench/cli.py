@@ -13,34 +13,18 @@ import math
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_specdec.io import provenance
-from fairseq_specdec.io.progress import bar, logs_above
-
-from . import (
-    by_sentence,
-    energy,
-    figures,
-    machine,
-    memory,
-    outputs,
-    peers,
-    replay_cli,
-    session,
-    tables,
-    threads,
-)
+from . import figures, memory, peers, replay_cli, session
 from .resume import continued
+from .run import Run
 from .session import Session
 from .systems import Plan, build_stock, lossless, reference_key
-from .text import Texts
+from .text import Quality, Texts
 from .timing import System, run_paired
 from .workload import BenchError, Workload
 
-logger = logging.getLogger("fairseq_specdec.bench")
 
-
-class Bench:
-    """A run of the command.
+class Bench(Run):
+    """A run on checkpoints and a split.
 
     Args:
         asked: the command line.
@@ -49,36 +33,21 @@ class Bench:
 
     def __init__(self, asked: Session, words: Sequence[str]) -> None:
         self.asked = asked
-        self.words = list(words)
         self.workload: Workload = asked.workload()
         self.plans: List[Plan] = [plan for plan, _ in asked.makers()]
-        self.systems: List[System] = asked.systems(self.workload)
+        systems = asked.systems(self.workload)
+        super().__init__(asked.args, words, systems, self.workload.cuda, self._checkpoints())
         self.texts = Texts(self.workload.task, asked.config)
-        self.beam, self.greedy = (self.systems[asked.beams.index(width)] for width in (5, 1))
-        self.run: Dict[str, Any] = {
-            "provenance": machine.record(
-                "specdec-bench",
-                self.words,
-                self._checkpoints(),
-                self.workload.cuda,
-                peers.versions(self.systems),
-            ),
-            "settings": self._settings(),
-            "systems": [self._described(s, p) for s, p in zip(self.systems, self.plans)],
-            "quality": None,
-            "memory": None,
-            "energy": None,
-            "warnings": [],
-            "runs": [],
-        }
-        self.meter = None if asked.args.no_energy else energy.find(self.workload.cuda)
+        self.beam, self.greedy = (self.system(f"fairseq beam {width}") for width in (5, 1))
+        self.results["settings"] = self._settings()
+        self.results["systems"] = list(map(_described, systems, self.plans))
         if asked.args.resume:
-            self.run = continued(asked.args.json, self.run)
+            self.results = continued(asked.args.json, self.results)
 
     @property
     def left(self) -> List[int]:
         """Batch sizes still to measure."""
-        done = {part["batch_size"] for part in self.run["runs"]}
+        done = {part["batch_size"] for part in self.results["runs"]}
         return [size for size in self.asked.sizes if size not in done]
 
     def _checkpoints(self) -> List[str]:
@@ -100,22 +69,6 @@ class Bench:
             "cuda": self.workload.cuda,
         }
 
-    def _described(self, system: System, plan: Plan) -> Dict[str, Any]:
-        ours = system.stats is not None
-        return {
-            "name": system.name,
-            "flags": list(plan.flags),
-            "path": list(plan.paths),
-            # JSON has no infinity, which --tau and --alpha-rb may be.
-            "settings": {
-                name: str(value) if value in (math.inf, -math.inf) else value
-                for name, value in plan.settings.items()
-            },
-            "sweep": plan.sweep,
-            "base": plan.base if ours else system.name,
-            "lossless": lossless(system) if ours else None,
-        }
-
     def _references(self, batches: List[Any], size: int) -> List[System]:
         """Stock beam 1 of each row's own verifier and constraints; decoded if it is no row."""
         known = {reference_key(self.asked.main): self.greedy}
@@ -128,121 +81,83 @@ class Bench:
                 known[key] = reference
         return [known[reference_key(plan)] for plan in self.plans]
 
-    def measure(self, size: int) -> None:
-        """Run every system at one batch size, add the figures and print the tables."""
+    def measure_size(self, size: int) -> None:
+        """Run every system at one batch size and add the figures."""
         batches = self.workload.batches(size)
         references = self._references(batches, size)
-        args = self.asked.args
-        run_paired(
-            self.systems,
-            batches,
-            args.warmup,
-            args.repeats,
-            f"batch {size}",
-            self.asked.config.common.seed,
-        )
+        part = self.measure(batches, size, f"batch {size}", lambda: self._rows(references, size))
+        data, by_edit_ratio = self.workload.data, part["by_edit_ratio"]
+        part["sentences"] = self.greedy.sentences
+        for system, plan in zip(self.systems, self.plans):
+            if size == 1 and plan.settings.get("strategy") == "iad":
+                by_edit_ratio[system.name] = figures.by_edit_ratio(system, self.greedy, data)
+        if self.args.by_sentence:
+            part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
+
+    def _rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
-            self.run["quality"] = {"on": quality.on, "signature": quality.signature}
-        joules: Dict[str, float] = {}
-        if self.meter is not None:
-            self.run["energy"] = self.meter.what
-            joules = energy.a_sentence(
-                self.systems, batches, self.meter, self.asked.config.common.seed
-            )
+            self.results["quality"] = {"on": quality.on, "signature": quality.signature}
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
-            scores = (quality.score, quality.compound) if quality else (None, None)
-            context = figures.Context(self.beam, self.greedy, reference, *scores)
-            row = figures.row(system, plan.settings.get("strategy"), context)
-            row.update(
-                self._check(system, reference, size),
-                sweep=plan.sweep,
-                base=plan.base if system.stats is not None else system.name,
-                energy_j=joules.get(system.name),
-                identical_to="fairseq beam 1"
-                + ("" if reference is self.greedy else f" of {':'.join(plan.paths)}"),
-            )
+            row = self._row(system, plan, reference, quality)
+            row["lossless"] = _promised(system)
+            self._check(system, reference, size)
             rows.append(row)
-        measured = {
-            "batch_size": size,
-            "rows": rows,
-            "sentences": self.greedy.sentences,
-            "load_average": provenance.load(),
-            "thread_warnings": threads.warnings(self.systems, self.workload.cuda, size),
-            "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in self.systems},
-            "seconds_by_pass": {
-                s.name: [round(sum(passes), 6) for passes in zip(*s.times)] for s in self.systems
-            },
-        }
-        measured.update({"speed_ups": {}, "by_edit_ratio": {}})
-        if size == 1:
-            measured.update(
-                by_sentence.speed_ups(self.systems, self.plans, self.beam, self.workload.data)
-            )
-        if args.by_sentence:
-            measured["by_sentence"] = by_sentence.columns(
-                self.systems, self.texts, self.workload.data
-            )
-        self.run["runs"].append(measured)
+        return rows
 
-    def _check(self, system: System, reference: System, size: int) -> Dict[str, Any]:
+    def _row(
+        self, system: System, plan: Plan, reference: System, quality: Optional[Quality]
+    ) -> Dict[str, Any]:
+        scores = (quality.score, quality.compound) if quality else (None, None)
+        context = figures.Context(self.beam, self.greedy, reference, *scores)
+        own_verifier = "" if reference is self.greedy else f" of {':'.join(plan.paths)}"
+        return dict(
+            figures.row(system, plan.settings.get("strategy"), context),
+            sweep=plan.sweep,
+            base=_base(system, plan),
+            identical_to=f"fairseq beam 1{own_verifier}",
+        )
+
+    def _check(self, system: System, reference: System, size: int) -> None:
         """Whether the output is what it must be; what is not is said loudly."""
         where = f"batch size {size}"
         if system.unsteady and not system.sampled:
-            self._warn(
-                f"{system.name}: {len(system.unsteady)} outputs differ between passes, {where}"
-            )
-        if system.stats is None:
-            return {"lossless": None}
-        promised = lossless(system)
-        wrong = figures.differing(system, reference) if promised else []
+            count = len(system.unsteady)
+            self.warn(f"{system.name}: {count} outputs differ between passes, {where}")
+        wrong = figures.differing(system, reference) if _promised(system) else []
         if wrong and not self.asked.config.common.fp16:
             listed = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
-            self._warn(
+            self.warn(
                 f"{system.name} is lossless under its settings, yet {len(wrong)} of "
                 f"{len(reference.tokens)} outputs differ from stock beam 1, {where}; sentences "
                 f"{listed}"
             )
-        return {"lossless": promised}
 
-    def _warn(self, text: str) -> None:
-        self.run["warnings"].append(text)
-        logger.warning("WARNING: %s", text)
 
-    def measure_memory(self) -> None:
-        """Add every system's peak memory, measured in a process of its own."""
-        found = {}
-        with logs_above():
-            for index, system in enumerate(bar(self.systems, "memory", unit="system")):
-                found[system.name] = memory.measure(index, self.words)
-        for measured in self.run["runs"]:
-            for row in measured["rows"]:
-                memory.add(row, found[row["system"]], str(measured["batch_size"]))
-        self.run["memory"] = memory.NOTE_GPU if self.workload.cuda else memory.NOTE_CPU
+def _promised(system: System) -> Optional[bool]:
+    """Whether one of our systems is lossless; None for others, which promise nothing."""
+    return lossless(system) if system.stats is not None else None
 
-    def write(self) -> None:
-        """Write the files asked for, with what is known so far."""
-        outputs.write(self.asked.args, self.run, self.markdown())
 
-    def markdown(self) -> str:
-        """The tables, what their columns mean, and what they were measured on."""
-        settings = self.run["settings"]
-        parts = []
-        for measured in self.run["runs"]:
-            title = (
-                f"{settings['source_lang']}-{settings['target_lang']}, {settings['subset']}: "
-                f"{settings['sentences']} sentences, batch {measured['batch_size']}, median of "
-                f"{settings['repeats']}"
-            )
-            rows = measured["rows"]
-            parts.append(f"{title}\n\n{tables.markdown(tables.SPEED, rows)}")
-            parts.append(tables.markdown(tables.TIME, rows))
-        parts += [f"WARNING: {text}" for text in self.run["warnings"]]
-        parts.append("\n".join(f"- {line}" for line in tables.legend(self.run)))
-        facts = self.run["provenance"]
-        parts.append(f"{machine.line(facts)}\n\n    {facts['command']}")
-        return "\n\n".join(parts) + "\n"
+def _base(system: System, plan: Plan) -> str:
+    return plan.base if system.stats is not None else system.name
+
+
+def _described(system: System, plan: Plan) -> Dict[str, Any]:
+    return {
+        "name": system.name,
+        "flags": list(plan.flags),
+        "path": list(plan.paths),
+        # JSON has no infinity, which --tau and --alpha-rb may be.
+        "settings": {
+            name: str(value) if value in (math.inf, -math.inf) else value
+            for name, value in plan.settings.items()
+        },
+        "sweep": plan.sweep,
+        "base": _base(system, plan),
+        "lossless": _promised(system),
+    }
 
 
 def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
@@ -263,17 +178,17 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     left = bench.left
     try:
         for size in left:
-            bench.measure(size)
+            bench.measure_size(size)
             bench.write()  # so that a kill costs one batch size
     finally:
         peers.close(bench.systems)
-    if not asked.args.no_memory and bench.run["memory"] is None:
-        bench.measure_memory()
+    if not asked.args.no_memory and bench.results["memory"] is None:
+        bench.measure_memory(lambda index: memory.measure(index, words))
         bench.write()
     elif not left:
         bench.write()  # the kill may have come between one file and the next
-    say(bench.markdown())
-    return bench.run
+    say(bench.text())
+    return bench.results
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -17,25 +17,16 @@ SHORTEST = 1.0  # seconds: the devices' counters move some ten times a second
 
 
 class Meter(NamedTuple):
-    """A counter of joules.
-
-    Attributes:
-        what: what it counts, in words.
-        read: joules since some moment; never falls.
-    """
+    """A counter: what it counts, in words, and a function that gives the joules so far."""
 
     what: str
     read: Callable[[], float]
 
 
 class Rapl:
-    """The energy counters of the processor packages, Intel's and AMD's alike.
+    """The sum of the energy counters in the folders of the processor packages.
 
-    They start again at their range; read at least once a range (some ten minutes at full power),
-    the sum goes on.
-
-    Args:
-        folders: of the packages.
+    They start again at their range: read at least once a range (ten minutes at full power).
     """
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -113,25 +104,16 @@ def a_sentence(
     batches: Sequence[Dict[str, Any]],
     meter: Meter,
     seed: int,
-    shortest: Optional[float] = None,
 ) -> Dict[str, float]:
-    """Joules a sentence by system, each decoding all batches by itself, as often as it takes.
-
-    Args:
-        systems: their times and outputs stay as they are.
-        batches: fairseq samples.
-        meter: of the device.
-        seed: of the tokens drawn, for systems that draw any.
-        shortest: seconds to decode at least; None for ``SHORTEST``.
-    """
+    """Joules a sentence by system, each decoding all batches by itself, for ``SHORTEST`` seconds at
+    least; what ``run_paired`` measured stays as it is (arguments as there)."""
     found = {}
-    least = SHORTEST if shortest is None else shortest
     for system in systems:
         passes = 0
         began, before = time.perf_counter(), meter.read()
-        while passes == 0 or time.perf_counter() - began < least:
+        while passes == 0 or time.perf_counter() - began < SHORTEST:
             for sample in batches:
-                system.decode(sample, None, seed if system.sampled else None)
+                system.decode(sample, None, seed)
                 meter.read()
             passes += 1
         spent = meter.read() - before

@@ -1,4 +1,4 @@
-"""One row of figures for a measured system."""
+"""The figures of a measured system: one row of the tables, and those of single sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from .report import figures as common_figures
+from .text import Texts
 from .timing import System
 
 # Strategies whose steps are those of Kim et al. 2023, Algorithm 1.
@@ -39,11 +39,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def latencies(system: System) -> List[float]:
-    """Seconds until each sentence's batch is done, in the order of decoding."""
-    return [s for s, batch in zip(system.seconds, system.sentences) for _ in batch]
-
-
 def section_times(system: System) -> Optional[Dict[str, float]]:
     """Seconds by section over all passes; None where the system does not say."""
     if system.stats is not None:
@@ -58,15 +53,59 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     return seconds
 
 
-def tok_without_eos(system: System) -> Optional[float]:
-    """Tokens an iteration as the authors of GAD and SpecDec count them: without the </s> of each
-    sentence. Stock takes an iteration for each token, </s> included; None where nobody counts."""
-    if system.stats is not None:
-        return system.stats.mean_accepted_tokens_without_eos
-    if system.steps_of_stock is None:
-        return None
-    tokens = sum(len(output) for output in system.tokens.values())
-    return (tokens - len(system.tokens)) / tokens
+def differing(system: System, reference: System) -> List[int]:
+    """Ids of the sentences whose output differs from the reference's."""
+    return [n for n in sorted(reference.tokens) if system.tokens[n] != reference.tokens[n]]
+
+
+def _iterations(system: System, strategy: Optional[str]) -> Dict[str, Any]:
+    """Tokens and iterations; None for engines that do not count them.
+
+    Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
+    """
+    stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
+    names = ("tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent")
+    found: Dict[str, Any] = dict.fromkeys([*names, "fallback_percent", "rollback_percent"])
+    if steps is not None:
+        tokens = sum(map(len, system.tokens.values()))
+        calls = steps.calls / (len(system.times[0]) * sentences)
+        found.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
+        found.update(iter=tokens / sentences, verifier_calls=calls)
+    elif stats is not None:
+        found.update(
+            tok=stats.mean_accepted_tokens,
+            tok_without_eos=stats.mean_accepted_tokens_without_eos,
+            iter=stats.mean_iterations,
+            verifier_calls=system.steps / sentences,
+            accepted_percent=100 * stats.acceptance_rate,
+        )
+        if strategy in BIG_LITTLE:
+            found.update(fallback_percent=100 * stats.fallback_share)
+            found.update(rollback_percent=100 * stats.rollback_share)
+    return found
+
+
+def _times(system: System, context: Context) -> Dict[str, Any]:
+    """Times in milliseconds a sentence, and speeds."""
+    sentences, total = len(system.tokens), sum(system.seconds)
+    tokens = sum(map(len, system.tokens.values()))
+    decoded = len(system.times[0]) * sentences  # in all passes
+    # A sentence waits until its batch is done.
+    waits = [1000 * s for s, batch in zip(system.seconds, system.sentences) for _ in batch]
+    seconds = section_times(system)
+    return {
+        "ms_mean": 1000 * total / sentences,
+        "cpu_ms_mean": 1000 * system.cpu / decoded,
+        "ms_median": percentile(waits, 0.5),
+        "ms_p95": percentile(waits, 0.95),
+        "ms_p99": percentile(waits, 0.99),
+        "speed_beam5": sum(context.beam.seconds) / total,
+        "speed_beam1": sum(context.greedy.seconds) / total,
+        "tokens_per_second": tokens / total,
+        "sentences_per_second": sentences / total,
+        "ms_by_section": seconds and {name: 1000 * seconds[name] / decoded for name in SECTIONS},
+        "output_tokens": tokens,
+    }
 
 
 def row(system: System, strategy: Optional[str], context: Context) -> Dict[str, Any]:
@@ -77,55 +116,31 @@ def row(system: System, strategy: Optional[str], context: Context) -> Dict[str, 
         strategy: its ``--strategy``; None for stock and peers.
         context: see :class:`Context`.
     """
-    quality = context.quality or {system.name: None}
-    common = common_figures(system, context.reference, context.beam, quality)
-    stats, steps = system.stats, system.steps_of_stock
-    sentences = len(system.tokens)
-    passes = len(system.times[0])
-    total = sum(system.seconds)
-    waits = [1000 * s for s in latencies(system)]
-    seconds = section_times(system)
-    calls: Optional[float] = None
-    if steps is not None:
-        calls = steps.calls / (passes * sentences)
-    elif stats is not None:
-        calls = system.steps / sentences
-    tokens = sum(len(t) for t in system.tokens.values())
-    big_little = stats is not None and strategy in BIG_LITTLE
+    wrong, compared = differing(system, context.reference), len(context.reference.tokens)
     return {
         "system": system.name,
         "strategy": strategy,
-        "bleu": common["quality"],
+        "bleu": context.quality and context.quality[system.name],
         "bleu_compound": context.compound and context.compound[system.name],
-        "identical_percent": common["identical_percent"],
-        "tok": common["tok"] if calls is not None else None,
-        "tok_without_eos": tok_without_eos(system),
-        # Of stock, the steps that a sentence's own output takes; a batch runs to its longest.
-        "iter": common["iter"] if stats else tokens / sentences if steps else None,
-        "verifier_calls": calls,
-        "accepted_percent": common["accepted_percent"],
-        "fallback_percent": 100 * stats.fallback_share if stats and big_little else None,
-        "rollback_percent": 100 * stats.rollback_share if stats and big_little else None,
-        "ms_mean": common["ms_per_sentence"],
-        "cpu_ms_mean": 1000 * system.cpu / (passes * sentences),
-        "ms_median": percentile(waits, 0.5),
-        "ms_p95": percentile(waits, 0.95),
-        "ms_p99": percentile(waits, 0.99),
-        "speed_beam5": common["speed_beam5"],
-        "speed_beam1": sum(context.greedy.seconds) / total,
-        "tokens_per_second": tokens / total,
-        "sentences_per_second": sentences / total,
-        "ms_by_section": seconds
-        and {name: 1000 * seconds[name] / (passes * sentences) for name in SECTIONS},
-        "output_tokens": tokens,
+        "identical_percent": 100.0 * (compared - len(wrong)) / compared,
+        **_iterations(system, strategy),
+        **_times(system, context),
         "unsteady_sentences": len(system.unsteady),
-        "counters": stats.as_dict() if stats is not None else None,
+        "counters": system.stats.as_dict() if system.stats is not None else None,
     }
 
 
-def differing(system: System, reference: System) -> List[int]:
-    """Ids of the sentences whose output differs from the reference's."""
-    return [n for n in sorted(reference.tokens) if system.tokens[n] != reference.tokens[n]]
+def passes(systems: Sequence[System]) -> Dict[str, Any]:
+    """Times of every batch (median of its passes) and of every pass, by system."""
+    return {
+        "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in systems},
+        "seconds_by_pass": {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in systems},
+    }
+
+
+def speed_ups(system: System, base: System) -> List[float]:
+    """How many times faster each batch is than with ``base``, in the order of decoding."""
+    return [round(theirs / mine, 4) for mine, theirs in zip(system.seconds, base.seconds)]
 
 
 def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
@@ -139,21 +154,43 @@ def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
     return before[-1]
 
 
-def edit_ratios(system: System, data: Any) -> List[float]:
-    """Edit distance of each sentence's source and output over the source's length (Ge et al. 2022,
-    Figure 5), </s> left out, in the order of decoding.
+def by_edit_ratio(system: System, greedy: System, data: Any) -> Dict[str, List[float]]:
+    """Edit distance of each sentence's source and output over the source's length, </s> left out
+    (Ge et al. 2022, Figure 5), and its speed-up over stock beam 1, at batch size 1.
 
     Source and target must share a dictionary.
     """
     ratios = []
-    for batch in system.sentences:
-        for number in batch:
-            source = [int(t) for t in data.src[number]][:-1]
-            output = system.tokens[number][:-1]
-            ratios.append(edit_distance(source, output) / max(1, len(source)))
-    return ratios
+    for (number,) in system.sentences:
+        source = [int(t) for t in data.src[number]][:-1]
+        edits = edit_distance(source, system.tokens[number][:-1])
+        ratios.append(round(edits / max(1, len(source)), 4))
+    return {"edit_ratio": ratios, "speed_up": speed_ups(system, greedy)}
 
 
-def speed_ups(system: System, beam: System) -> List[float]:
-    """How many times faster each batch is than with ``beam``, in the order of decoding."""
-    return [theirs / mine for mine, theirs in zip(system.seconds, beam.seconds)]
+def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str, Any]:
+    """What ``--by-sentence`` adds to a run, for intervals and paired tests.
+
+    Returns:
+        ``id``, the sentences in the order of decoding, as in ``ms_by_batch``; ``reference_words``,
+        or None where the data have no references; and ``systems``, by name: ``tokens`` (of the
+        output, </s> included), ``iterations`` (calls of the verifier; of stock, decoder steps),
+        ``words`` and ``matches`` (those of 1 to 4 words that BLEU counts), or None.
+    """
+    order = [number for batch in systems[0].sentences for number in batch]
+    has_references = getattr(data, "tgt", None) is not None
+    references = texts.references(data, order) if has_references else []
+    reference_words: Optional[List[int]] = None
+    found: Dict[str, Any] = {}
+    for system in systems:
+        outputs = [system.tokens[n] for n in order]
+        iterations = [system.iterations[n] for n in order]
+        columns: Dict[str, Any] = {"tokens": list(map(len, outputs)), "iterations": iterations}
+        columns.update(words=None, matches=None)
+        if has_references:
+            counts = texts.counts(outputs, references)
+            columns["words"] = [count.words for count in counts]
+            columns["matches"] = [list(part) for part in zip(*(c.matches for c in counts))]
+            reference_words = [count.reference_words for count in counts]
+        found[system.name] = columns
+    return {"id": order, "reference_words": reference_words, "systems": found}

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Sequence
 
 import torch
 
@@ -40,11 +40,7 @@ def settings() -> Dict[str, str]:
 
 
 def machine(cuda: bool) -> Dict[str, Any]:
-    """What the figures were measured on.
-
-    Args:
-        cuda: whether that was the GPU.
-    """
+    """What the figures were measured on: the GPU, or the processor."""
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
     return {
         "device": processor() if cuda else provenance.cpu(),
@@ -61,26 +57,21 @@ def machine(cuda: bool) -> Dict[str, Any]:
 
 
 def record(
-    program: str,
-    words: Sequence[str],
-    checkpoints: Sequence[str],
-    cuda: bool,
-    engines: Optional[Dict[str, str]] = None,
+    words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: Dict[str, str]
 ) -> Dict[str, Any]:
     """All that a figure depends on and that another run could differ in.
 
     Args:
-        program: the console script's name.
-        words: its command line.
+        words: the command line of specdec-bench.
         checkpoints: files whose checksums are taken.
         cuda: whether a GPU did the work.
         engines: releases of other engines that took part.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
     found = provenance.origin(PACKAGES)
-    found["versions"].update(engines or {})
+    found["versions"].update(engines)
     return {
-        "command": provenance.command_line([program, *words]),
+        "command": provenance.command_line(["specdec-bench", *words]),
         **found,
         "machine": machine(cuda),
         "load_average": provenance.load(),

@@ -1,26 +1,19 @@
-"""Peak memory of each system, in a process that holds nothing else.
-
-``python -m fairseq_specdec.bench.memory INDEX WORDS`` is such a process: it decodes the longest
-batches with row INDEX of the ``specdec-bench`` command line WORDS and prints its peaks as JSON.
-"""
+"""Peak memory of each system, in a process that holds nothing else."""
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
-import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
 
 from . import session
-from .peer_process import PeerSystem
-from .resident import peak, peak_resident
+from .child import call_once
+from .peers import PeerSystem
+from .timing import System
+from .usage import peak, peak_resident
+from .workload import BenchError
 
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
 LONGEST = 3
-
-# Does the same for a row of ``--replay``.
-REPLAY = "fairseq_specdec.bench.replay_memory"
 
 NOTE_CPU = (
     "peak resident memory of a process that loads this system alone and decodes the longest "
@@ -34,8 +27,15 @@ NOTE_GPU = (
 logger = logging.getLogger(__name__)
 
 
+def peak_of(system: System, batches: Iterable[Dict[str, Any]], cuda: bool) -> Optional[int]:
+    """Bytes used at most so far, after decoding; None where nobody knows."""
+    for sample in batches:
+        system.decode(sample)
+    return system.peak if isinstance(system, PeerSystem) else peak(cuda)
+
+
 def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
-    """Load row ``index`` and decode.
+    """Load row ``index`` of a command line and decode.
 
     Returns:
         ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
@@ -46,39 +46,34 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     workload = asked.workload(plan.paths)
     workload.one_system = True
     system = make(workload)
-    peaks: Dict[str, Optional[int]] = {}
     # Ascending: the peak so far is that of the largest batches so far.
-    for size in sorted(asked.sizes):
-        for sample in workload.batches(size)[-LONGEST:]:
-            system.decode(sample, None, asked.config.common.seed if system.sampled else None)
-        if isinstance(system, PeerSystem):
-            peaks[str(size)] = system.worker.peak
-        else:
-            peaks[str(size)] = peak(workload.cuda)
+    peaks = {
+        str(size): peak_of(system, workload.batches(size)[-LONGEST:], workload.cuda)
+        for size in sorted(asked.sizes)
+    }
     if isinstance(system, PeerSystem):
         before = system.worker.before
+        system.worker.close()
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(index: int, words: Sequence[str], module: str = __name__) -> Optional[Dict[str, Any]]:
-    """:func:`measure_here`, or another module's, in a new process; None, and a warning, where that
-    fails."""
-    command: List[str] = [sys.executable, "-m", module, str(index), *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        logger.warning("memory of row %d: %s", index, done.stderr[-500:].strip())
+def measure(
+    index: int, words: Sequence[str], function: str = f"{__name__}:measure_here"
+) -> Optional[Dict[str, Any]]:
+    """Call :func:`measure_here`, or a function like it, in a new process.
+
+    Returns:
+        its result; None, and a warning, where it fails.
+    """
+    try:
+        return dict(call_once(f"memory of row {index}", function, index=index, words=list(words)))
+    except BenchError as error:
+        logger.warning("%s", error)
         return None
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def add(row: Dict[str, Any], measured: Optional[Dict[str, Any]], size: str) -> None:
+def add(row: Dict[str, Any], measured: Optional[Mapping[str, Any]], size: str) -> None:
     """Put what ``measure`` found, if anything, into a row of figures, in MiB."""
-    peak = measured and measured["peaks"][size]
-    if measured and peak is not None:
-        row["memory_mb"] = peak / 2**20
+    if measured is not None and measured["peaks"][size] is not None:
+        row["memory_mb"] = measured["peaks"][size] / 2**20
         row["memory_before_mb"] = measured["before"] / 2**20
-
-
-if __name__ == "__main__":
-    logging.getLogger().setLevel(logging.ERROR)
-    sys.stdout.write("\n" + json.dumps(measure_here(int(sys.argv[1]), sys.argv[2:])) + "\n")

@@ -114,16 +114,9 @@ class RandomModels:
         model.prepare_for_inference_(argparse.Namespace(generation=generation_flags()))
         return model
 
-    def drafter(self, arch: str, block_size: int, bidirectional: bool) -> Any:
-        """A block drafter.
-
-        Args:
-            arch: ``--arch``.
-            block_size: k.
-            bidirectional: as ``--bidirectional-prefix`` of its training.
-        """
+    def drafter(self, arch: str, block_size: int) -> Any:
+        """A block drafter, described by the flags of its training."""
         flags = _flags(arch=arch, _name=arch, block_size=block_size)
-        flags.bidirectional_prefix = bidirectional
         ARCH_CONFIG_REGISTRY[arch](flags)
         return self._ready(ARCH_MODEL_REGISTRY[arch], flags, self.seed + 1)
 

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
-import sys
 from typing import Any, Dict, List
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 
-from .peer_process import environment
-from .resident import peak_resident
+from .child import call_once
+from .usage import peak_resident
 
 BEAMS = (5, 1)
 TITLE = "CTranslate2"
-
-# In a process of its own: the engine's library shall not be loaded beside what is measured.
-# fairseq_specdec lets torch load what fairseq saved.
-CONVERT = (
-    "import sys, fairseq_specdec; from ctranslate2.converters import FairseqConverter\n"
-    "FairseqConverter(*sys.argv[1:5]).convert(sys.argv[5])"
-)
 
 
 def version() -> str:
@@ -59,27 +49,31 @@ def _legible(path: str, folder: str) -> str:
     return copy
 
 
-def _reason(traceback: str) -> str:
-    """What was raised, which stands behind the last line of code."""
-    return " ".join(re.split(r"\n  .*\n", traceback)[-1].split())[:300]
+def write_model(checkpoint: str, data: str, source: str, target: str, folder: str) -> None:
+    """Convert a checkpoint; called in a process of its own, as it imports the engine."""
+    from ctranslate2.converters import FairseqConverter
+
+    FairseqConverter(checkpoint, data, source, target).convert(folder)
 
 
 def convert(workload: Any, path: str, folder: str) -> None:
     """Write the converted model and the dictionaries under ``folder``.
 
     Raises:
-        ValueError: the converter's last word, for what it does not know.
+        BenchError: the converter's last word, for what it does not know.
     """
     cfg = workload.task.cfg
     copy = _legible(path, folder)
-    data = cfg.data.split(os.pathsep)[0]
-    words = [copy, data, cfg.source_lang, cfg.target_lang, os.path.join(folder, "model")]
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, *words], capture_output=True, text=True, env=environment()
+    call_once(
+        "the converter",
+        f"{__name__}:write_model",
+        checkpoint=copy,
+        data=cfg.data.split(os.pathsep)[0],
+        source=cfg.source_lang,
+        target=cfg.target_lang,
+        folder=os.path.join(folder, "model"),
     )
     os.remove(copy)
-    if done.returncode != 0:
-        raise ValueError(_reason(done.stderr))
     workload.task.source_dictionary.save(os.path.join(folder, "source.txt"))
     workload.task.target_dictionary.save(os.path.join(folder, "target.txt"))
 
@@ -103,7 +97,13 @@ class Engine:
         self.source, self.target = (
             Dictionary.load(os.path.join(folder, f"{side}.txt")) for side in ("source", "target")
         )
-        self.generation = generation
+        flags = generation
+        self.settings = {
+            "length_penalty": flags.get("lenpen", 1),
+            "max_input_length": 0,
+            "min_decoding_length": flags.get("min_len", 1),
+            "no_repeat_ngram_size": flags.get("no_repeat_ngram_size", 0),
+        }
         self.cuda = cuda
         self.translator = ctranslate2.Translator(
             os.path.join(folder, "model"),
@@ -123,17 +123,11 @@ class Engine:
 
     def decode(self, batch: List[List[str]], limit: int, beam: int) -> List[Any]:
         """Its own results, one a sentence, of ``limit`` tokens at most."""
-        flags = self.generation
-        found: List[Any] = self.translator.translate_batch(
-            batch,
-            beam_size=beam,
-            length_penalty=flags.get("lenpen", 1),
-            max_input_length=0,
-            max_decoding_length=limit,
-            min_decoding_length=flags.get("min_len", 1),
-            no_repeat_ngram_size=flags.get("no_repeat_ngram_size", 0),
+        return list(
+            self.translator.translate_batch(
+                batch, beam_size=beam, max_decoding_length=limit, **self.settings
+            )
         )
-        return found
 
     def tokens(self, found: List[Any]) -> List[List[int]]:
         """Token ids, </s> at the end."""

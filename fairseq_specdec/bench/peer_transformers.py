@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import torch
 
 from ..compat.checkpoints import load_checkpoint
-from .resident import peak
 from .transformers_weights import check_same, represent
+from .usage import peak
 
 BEAMS = (5, 1)
 TITLE = "transformers"
@@ -33,8 +33,7 @@ def _engine() -> Any:
 
 def version() -> str:
     """Of the engine, which is imported."""
-    transformers = _engine()
-    return str(transformers.__version__)
+    return str(_engine().__version__)
 
 
 def kinds(fp16: bool) -> List[str]:
@@ -81,15 +80,7 @@ def _built(folder: str) -> Any:
 
 
 class Engine:
-    """The engine in a worker.
-
-    Args:
-        folder: from ``convert``.
-        kind: number format, float32 or float16.
-        cuda: use the GPU.
-        threads: of the CPU.
-        generation: fairseq's generation flags by field name.
-    """
+    """The engine in a worker; arguments as for ``peer_ctranslate2.Engine``."""
 
     def __init__(
         self, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]

@@ -1,19 +1,91 @@
-"""Pictures of the results of ``specdec-bench``, drawn by matplotlib (the extra ``plots``)."""
+"""Pictures of the results of ``specdec-bench``, as the papers draw them."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from . import sweep_plots
-from .canvas import Picture, figure_of, legend, look, plain, png, require
+from .canvas import Picture, figure_of, line_of, look, picture, plain, write_at
 from .tables import section_title
 
-__all__ = ["Picture", "draw", "require"]
 BINS = 30
 MOST = 15  # lines that one picture bears
+SYMBOLS = {
+    "block_size": "k", "top_beta": "β", "tau": "τ", "alpha_fb": "α_FB", "alpha_rb": "α_RB",
+}  # fmt: skip
+OVER_A_FLAG = {
+    "speed_beam5": "speed-up over stock beam 5", "tok": "tokens an iteration", "bleu": "BLEU",
+}  # fmt: skip
+
+Rows = List[Dict[str, Any]]
+
+
+def _shown(run: Dict[str, Any]) -> Rows:
+    """Rows to draw together; where they are many, the swept ones have pictures of their own."""
+    rows: Rows = run["runs"][0]["rows"]
+    return rows if len(rows) <= MOST else [row for row in rows if not row["sweep"]]
+
+
+def _series(run: Dict[str, Any], system: str, key: str) -> List[float]:
+    """A figure of a system at every batch size."""
+    rows = [row for part in run["runs"] for row in part["rows"] if row["system"] == system]
+    return [row[key] for row in rows]
+
+
+def latency_and_throughput(run: Dict[str, Any]) -> Picture:
+    """A line a system, a point a batch size (Xia et al. 2023, Figure 5)."""
+    figure, (axes,) = figure_of()
+    sizes = [part["batch_size"] for part in run["runs"]]
+    for number, row in enumerate(_shown(run)):
+        name = row["system"]
+        speed, wait = (_series(run, name, k) for k in ("tokens_per_second", "ms_median"))
+        line_of(axes, number, name, speed, wait)
+        write_at(axes, sizes, speed, wait)
+    axes.set(xlabel="tokens a second", ylabel="median latency of a batch, ms", yscale="log")
+    caption = "Latency and throughput; the numbers at the points are batch sizes."
+    return picture("latency_throughput", caption, figure)
+
+
+def speed_by_batch(run: Dict[str, Any]) -> Picture:
+    """A line a system over batch sizes (Ge et al. 2022, Figures 6 and 7)."""
+    order = sorted(range(len(run["runs"])), key=lambda i: run["runs"][i]["batch_size"])
+    sizes = [str(run["runs"][i]["batch_size"]) for i in order]
+    base = _series(run, "fairseq beam 5", "sentences_per_second")[order[-1]]
+    figure, (axes,) = figure_of()
+    for number, row in enumerate(_shown(run)):
+        speed = _series(run, row["system"], "sentences_per_second")
+        line_of(axes, number, row["system"], sizes, [speed[i] / base for i in order])
+    axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+    axes.set(xlabel="batch size", ylabel=f"speed over stock beam 5 at batch size {sizes[-1]}")
+    caption = f"Speed by batch size; 1 is stock beam 5 at batch size {sizes[-1]}."
+    return picture("speed_by_batch", caption, figure)
+
+
+def speed_up_distribution(run: Dict[str, Any], speed_ups: Dict[str, List[float]]) -> Picture:
+    """How many sentences are how many times faster than with beam 5 (Ge et al. 2022, Figure 8; Xia
+    et al. 2023, Figure 6)."""
+    names = [row["system"] for row in _shown(run) if row["system"] in speed_ups]
+    names.remove("fairseq beam 5")
+    figure, panels = figure_of(rows=len(names), height=1.05)
+    most = max(max(speed_ups[name]) for name in names)
+    for number, (axes, name) in enumerate(zip(panels, names)):
+        axes.hist(speed_ups[name], BINS, (0, most), color=look(number)["color"], alpha=0.6)
+        axes.axvline(statistics.median(speed_ups[name]), color="0.2", linewidth=1.2)
+        axes.axvline(1, color="0.7", linewidth=0.8, zorder=0)
+        axes.set_title(plain(name), fontsize=8, loc="left", pad=2)
+        axes.set_xlim(0, most)
+        axes.tick_params(labelsize=7)
+        axes.tick_params(axis="x", labelbottom=axes is panels[-1])
+    panels[-1].set_xlabel("speed-up over stock beam 5, sentence by sentence")
+    figure.supylabel("sentences", fontsize=9)
+    caption = (
+        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1; the "
+        "dark line is a system's median."
+    )
+    return picture("speed_up_distribution", caption, figure)
 
 
 def _medians(xs: List[float], ys: List[float]) -> Tuple[List[float], List[float]]:
@@ -27,123 +99,27 @@ def _medians(xs: List[float], ys: List[float]) -> Tuple[List[float], List[float]
     )
 
 
-def _series(run: Dict[str, Any], system: str, key: str) -> List[float]:
-    rows = [row for part in run["runs"] for row in part["rows"] if row["system"] == system]
-    return [row[key] for row in rows]
-
-
-def _shown(run: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Rows to draw together; where they are many, the swept ones have pictures of their own."""
-    rows: List[Dict[str, Any]] = run["runs"][0]["rows"]
-    return rows if len(rows) <= MOST else [row for row in rows if not row["sweep"]]
-
-
-def _names(run: Dict[str, Any]) -> List[str]:
-    return [row["system"] for row in _shown(run)]
-
-
-def latency_and_throughput(run: Dict[str, Any]) -> Optional[Picture]:
-    """A line a system, a point a batch size (Xia et al., Figure 5); None for one batch size."""
-    if len(run["runs"]) < 2:
-        return None
+def speed_up_by_edits(found: Dict[str, Dict[str, List[float]]]) -> Picture:
+    """A point a sentence for input copying (Ge et al. 2022, Figure 5)."""
     figure, (axes,) = figure_of()
-    for line, name in enumerate(_names(run)):
-        speed, wait = (_series(run, name, k) for k in ("tokens_per_second", "ms_median"))
-        axes.plot(speed, wait, marker="o", markersize=4, label=plain(name), **look(line))
-        for part, x, y in zip(run["runs"], speed, wait):
-            axes.annotate(str(part["batch_size"]), (x, y), fontsize=7, xytext=(3, 3),
-                          textcoords="offset points")  # fmt: skip
-    axes.set(xlabel="tokens a second", ylabel="median latency of a batch, ms", yscale="log")
-    legend(axes)
-    caption = "Latency and throughput; the numbers at the points are batch sizes."
-    return Picture("latency_throughput", caption, png(figure))
-
-
-def speed_by_batch(run: Dict[str, Any]) -> Optional[Picture]:
-    """A line a system over batch sizes, against stock beam 5 at the largest (Ge et al., Figures 6
-    and 7); None for one batch size."""
-    if len(run["runs"]) < 2:
-        return None
-    order = sorted(range(len(run["runs"])), key=lambda i: run["runs"][i]["batch_size"])
-    sizes = [run["runs"][i]["batch_size"] for i in order]
-    base = _series(run, "fairseq beam 5", "sentences_per_second")[order[-1]]
-    figure, (axes,) = figure_of()
-    for line, name in enumerate(_names(run)):
-        speed = _series(run, name, "sentences_per_second")
-        axes.plot(
-            [str(size) for size in sizes],
-            [speed[i] / base for i in order],
-            marker="o",
-            markersize=4,
-            label=plain(name),
-            **look(line),
-        )
-    axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
-    axes.set(xlabel="batch size", ylabel=f"speed over stock beam 5 at batch size {sizes[-1]}")
-    legend(axes)
-    caption = f"Speed by batch size; 1 is stock beam 5 at batch size {sizes[-1]}."
-    return Picture("speed_by_batch", caption, png(figure))
-
-
-def speed_up_distribution(run: Dict[str, Any]) -> Optional[Picture]:
-    """How many sentences are how many times faster than with beam 5 (Ge et al., Figure 8; Xia et
-    al., Figure 6); None without a run at batch size 1."""
-    speed_ups = [part["speed_ups"] for part in run["runs"] if part["speed_ups"]]
-    if not speed_ups:
-        return None
-    names = [name for name in _names(run) if name != "fairseq beam 5"]
-    shown = {name: speed_ups[0][name] for name in names if name in speed_ups[0]}
-    if not shown:
-        return None
-    figure, panels = figure_of(rows=len(shown), height=1.05)
-    most = max(max(values) for values in shown.values())
-    for axes, (line, (name, values)) in zip(panels, enumerate(shown.items())):
-        axes.hist(values, BINS, (0, most), color=look(line)["color"], alpha=0.6)
-        axes.axvline(statistics.median(values), color="0.2", linewidth=1.2)
-        axes.axvline(1, color="0.7", linewidth=0.8, zorder=0)
-        axes.set_title(plain(name), fontsize=8, loc="left", pad=2)
-        axes.tick_params(labelsize=7)
-        if axes is not panels[-1]:
-            axes.sharex(panels[-1])
-        axes.tick_params(axis="x", labelbottom=axes is panels[-1])
-    panels[-1].set_xlabel("speed-up over stock beam 5, sentence by sentence")
-    figure.supylabel("sentences", fontsize=9)
-    caption = (
-        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1; the "
-        "dark line is a system's median."
-    )
-    return Picture("speed_up_distribution", caption, png(figure))
-
-
-def speed_up_by_edits(run: Dict[str, Any]) -> Optional[Picture]:
-    """A point a sentence for input copying (Ge et al., Figure 5); None without such a system."""
-    found = {
-        name: (points["edit_ratio"], points["speed_up"])
-        for part in run["runs"]
-        for name, points in part["by_edit_ratio"].items()
-    }
-    if not found:
-        return None
-    figure, (axes,) = figure_of()
-    for line, (name, (ratios, speeds)) in enumerate(found.items()):
-        colour = f"C{line % 10}"
+    for number, (name, points) in enumerate(found.items()):
+        ratios, speeds = points["edit_ratio"], points["speed_up"]
+        colour = look(number)["color"]
         axes.scatter(ratios, speeds, s=10, alpha=0.5, color=colour, label=plain(name))
         axes.plot(*_medians(ratios, speeds), color=colour, marker="_", markersize=12)
     axes.set(
         xlabel="edit distance of source and output over the source's length",
         ylabel="speed-up over stock beam 1",
     )
-    legend(axes)
     caption = (
         "Speed-up of input copying over stock beam 1 against the edit ratio, batch size 1; the "
         "line joins the medians of tenths of the sentences."
     )
-    return Picture("speed_up_by_edits", caption, png(figure))
+    return picture("speed_up_by_edits", caption, figure)
 
 
-def time_split(run: Dict[str, Any]) -> Optional[Picture]:
+def time_split(run: Dict[str, Any]) -> Picture:
     """Where the time of a sentence goes (Ge et al. 2022, Table 15), at the first batch size."""
-    part = run["runs"][0]
     rows = [row for row in _shown(run) if row["ms_by_section"]][::-1]
     figure, (axes,) = figure_of()
     names = [plain(row["system"]) for row in rows]
@@ -154,23 +130,99 @@ def time_split(run: Dict[str, Any]) -> Optional[Picture]:
         left = [a + b for a, b in zip(left, widths)]
     axes.set(xlabel="ms a sentence")
     axes.tick_params(axis="y", labelsize=7)
-    legend(axes)
-    caption = f"Time of a sentence by section, batch size {part['batch_size']}."
-    return Picture("time_split", caption, png(figure))
+    caption = f"Time of a sentence by section, batch size {run['runs'][0]['batch_size']}."
+    return picture("time_split", caption, figure)
+
+
+def _named(flag: str) -> str:
+    """A flag, and the papers' symbol of it."""
+    return f"{flag} ({SYMBOLS[flag]})" if flag in SYMBOLS else flag
+
+
+def _places(values: List[str]) -> List[Any]:
+    """Numbers where all values are finite ones, else the values as names in a row."""
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        return values
+    return numbers if all(map(math.isfinite, numbers)) else values
+
+
+def _curves(rows: Rows, flag: str) -> Dict[str, Rows]:
+    """Rows that differ in this flag alone, by the values of the others."""
+    found: Dict[str, Rows] = {}
+    for row in rows:
+        rest = [f"{name}={value}" for name, value in row["sweep"].items() if name != flag]
+        found.setdefault(" ".join(rest), []).append(row)
+    return found
+
+
+def _over_a_flag(rows: Rows, flag: str) -> Any:
+    """Speed, tokens an iteration and BLEU over the values of a flag (Ge et al. 2022, Tables 6 and
+    7; Xia et al. 2023, Tables 3 and 4)."""
+    shown = [key for key in OVER_A_FLAG if all(row.get(key) is not None for row in rows)]
+    figure, panels = figure_of(rows=len(shown), height=3.0)
+    for axes, key in zip(panels, shown):
+        for number, (name, members) in enumerate(_curves(rows, flag).items()):
+            places = _places([row["sweep"][flag] for row in members])
+            line_of(axes, number, name, places, [row[key] for row in members])
+            if not isinstance(places[0], str):
+                axes.set_xticks(sorted(set(places)), labels=[f"{x:g}" for x in sorted(set(places))])
+        axes.set(xlabel=_named(flag), ylabel=OVER_A_FLAG[key])
+    return figure
+
+
+def _trade_off(rows: Rows, flag: str) -> Any:
+    """BLEU against time, a curve for each value of the other flags, larger points for later values
+    of this one (Kim et al. 2023, Figure 10)."""
+    figure, (axes,) = figure_of()
+    for number, (name, members) in enumerate(_curves(rows, flag).items()):
+        times, scores = ([row[key] for row in members] for key in ("ms_mean", "bleu"))
+        sizes = [12 + 14 * place for place in range(len(members))]
+        axes.plot(times, scores, label=plain(name), linewidth=1, **look(number))
+        axes.scatter(times, scores, sizes, color=look(number)["color"], alpha=0.7)
+        write_at(axes, [row["sweep"][flag] for row in members], times, scores)
+    axes.set(xlabel="ms a sentence", ylabel="BLEU")
+    return figure
+
+
+def sweeps(run: Dict[str, Any]) -> List[Picture]:
+    """For each swept system, what its flags do to speed and BLEU, and the two against each other,
+    at the first batch size."""
+    where = f"batch size {run['runs'][0]['batch_size']}"
+    rows = [row for row in run["runs"][0]["rows"] if row["sweep"]]
+    pictures = []
+    for number, base in enumerate(dict.fromkeys(row["base"] for row in rows), 1):
+        mine = [row for row in rows if row["base"] == base]
+        flags = list(mine[0]["sweep"])
+        for flag in flags:
+            name = f"sweep_{number}" if len(flags) == 1 else f"sweep_{number}_{flag}"
+            caption = f"{base}: speed and quality over {_named(flag)}, {where}."
+            pictures.append(picture(name, caption, _over_a_flag(mine, flag)))
+        if len(mine) > 2 and all(row.get("bleu") is not None for row in mine):
+            caption = (
+                f"{base}: BLEU against time, {where}; the numbers, and the size of the points, are "
+                f"{_named(flags[0])}."
+            )
+            pictures.append(picture(f"trade_off_{number}", caption, _trade_off(mine, flags[0])))
+    return pictures
 
 
 def draw(run: Dict[str, Any]) -> List[Picture]:
-    """Every picture that the results give.
-
-    Args:
-        run: what ``--json`` writes.
-    """
-    single = (
-        latency_and_throughput,
-        speed_by_batch,
-        speed_up_distribution,
-        speed_up_by_edits,
-        time_split,
-    )
-    found = [make(run) for make in single]
-    return [picture for picture in found if picture is not None] + sweep_plots.sweeps(run)
+    """Every picture that the results (what ``--json`` writes) give."""
+    pictures = []
+    if len(run["runs"]) > 1:
+        pictures += [latency_and_throughput(run), speed_by_batch(run)]
+    speed_ups = next((part["speed_ups"] for part in run["runs"] if part["speed_ups"]), None)
+    if speed_ups:
+        pictures.append(speed_up_distribution(run, speed_ups))
+    by_edits = {k: v for part in run["runs"] for k, v in part["by_edit_ratio"].items()}
+    if by_edits:
+        pictures.append(speed_up_by_edits(by_edits))
+    pictures += [time_split(run), *sweeps(run)]
+    if "replay" in run:
+        return [
+            each._replace(name=f"replay_{each.name}", caption=f"Replay. {each.caption}")
+            for each in pictures
+        ]
+    return pictures

@@ -70,14 +70,8 @@ class Script:
 
 
 class ReplayedDrafter(Drafter):
-    """Another drafter, whose tokens never end the sentence; tells the script how far it is.
-
-    Args:
-        drafter: does the work.
-        script: followed.
-        eos: </s>, which is drafted as ``filler`` instead.
-        filler: an ordinary token.
-    """
+    """Another drafter, whose tokens never end the sentence (``filler``, an ordinary token, stands
+    for </s>); tells the script how far it is."""
 
     adaptive = False  # the script decides, and counts every iteration
 
@@ -139,14 +133,8 @@ class _AlignedSession(InputCopySession):
 
 
 class ReplayedRule(AcceptanceRule):
-    """Another rule, whose verdict is computed and then replaced by the script's.
-
-    Args:
-        rule: judges.
-        script: decides.
-        eos: ends every sentence at its length, and stands nowhere else.
-        filler: stands where the verifier chose </s> before.
-    """
+    """Another rule, whose verdict is computed and then replaced by the script's. ``eos`` ends every
+    sentence at its length and stands nowhere else; before that ``filler`` stands for it."""
 
     def __init__(self, rule: AcceptanceRule, script: Script, eos: int, filler: int) -> None:
         self.rule = rule
@@ -167,12 +155,8 @@ class ReplayedRule(AcceptanceRule):
 
 
 class Replay:
-    """A generator of this project's whose acceptance follows a script.
-
-    Args:
-        generator: built with a ``ReplayedDrafter`` and a ``ReplayedRule`` of the same script.
-        script: followed.
-    """
+    """A generator of this project's whose acceptance follows a script: it was built with a
+    ``ReplayedDrafter`` and a ``ReplayedRule`` of that script."""
 
     def __init__(self, generator: Any, script: Script) -> None:
         self.generator = generator

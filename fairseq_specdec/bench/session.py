@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+import warnings
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
+import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 
-from . import outputs, peers, plots
+from . import flags, peers
 from .systems import GENERATION, Plan, build, build_stock, make_plans
 from .timing import System
 from .workload import BenchError, Workload, split_paths
 
 TASK = "translation_specdec"
+FLAGS: flags.Flags = {
+    "--system": dict(
+        action="append", default=[], metavar="'NAME: FLAGS'",
+        help="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
+        "of its own among them; flags outside --system hold for every row; may be repeated "
+        "(default: no row beside stock)",
+    ),
+    "--sweep": dict(
+        action="append", default=[], metavar="[NAME:]FLAG=V,V",
+        help="a row for each value of a system's flag, crossed with its other --sweep; NAME may "
+        "be left out where there is one system; may be repeated (default: nothing is swept)",
+    ),
+    "--stock-beams": dict(
+        default="5,1", metavar="N[,N]",
+        help="widths of stock beam search, 5 and 1 among them (default: 5,1)",
+    ),
+    "--limit": dict(
+        type=int, metavar="N",
+        help="decode N sentences, 1 or more, spread over all lengths (default: all)",
+    ),
+    "--by-sentence": dict(
+        action="store_true",
+        help="--json also holds tokens, iterations and what BLEU counts of every sentence, for "
+        "intervals and paired tests (default: off)",
+    ),
+    "--resume": dict(
+        action="store_true",
+        help="go on with a run that was stopped: batch sizes that --json holds are not measured "
+        "again (default: off)",
+    ),
+}  # fmt: skip
+# fairseq's flags that mean nothing here.
+MEANINGLESS = ("max_tokens", "constraints", "lm_path", "replace_unk", "score_reference")
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -30,23 +66,6 @@ def get_parser() -> argparse.ArgumentParser:
     # Here --batch-size is a list; the other flags of the group are new.
     group = parser.add_argument_group("Benchmark", conflict_handler="resolve")
     group.add_argument(
-        "--system",
-        action="append",
-        default=[],
-        metavar="'NAME: FLAGS'",
-        help="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
-        "of its own among them; flags outside --system hold for every row; may be repeated "
-        "(default: no row beside stock)",
-    )
-    group.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="[NAME:]FLAG=V,V",
-        help="a row for each value of a system's flag, crossed with its other --sweep; NAME may "
-        "be left out where there is one system; may be repeated (default: nothing is swept)",
-    )
-    group.add_argument(
         "--batch-size",
         "--max-sentences",
         dest="batch_sizes",
@@ -54,85 +73,7 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N[,N]",
         help="sentences at a time, 1 or more; several numbers give a table each (default: 1)",
     )
-    group.add_argument(
-        "--stock-beams",
-        default="5,1",
-        metavar="N[,N]",
-        help="widths of stock beam search, 5 and 1 among them (default: 5,1)",
-    )
-    group.add_argument(
-        "--limit",
-        type=int,
-        metavar="N",
-        help="decode N sentences, 1 or more, spread over all lengths (default: all)",
-    )
-    group.add_argument(
-        "--repeats",
-        type=int,
-        default=1,
-        metavar="R",
-        help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
-        "(default: 1)",
-    )
-    group.add_argument(
-        "--warmup",
-        type=int,
-        default=3,
-        metavar="N",
-        help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
-    )
-    group.add_argument(
-        "--threads", type=int, metavar="T", help=f"CPU threads, 1 or more ({peers.THREADS})"
-    )
-    group.add_argument(
-        "--no-memory",
-        action="store_true",
-        help="do not measure memory, for which each system is loaded in a process of its own "
-        "(default: off)",
-    )
-    group.add_argument(
-        "--peers",
-        action="store_true",
-        help="also measure other engines on the same checkpoint, each in a process of its own: "
-        "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
-        "transformers (beam 5 and 1, prompt lookup); needs the extra peers (default: off)",
-    )
-    group.add_argument(
-        "--peer-engines",
-        metavar="NAME[,NAME]",
-        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
-    )
-    group.add_argument(
-        "--no-energy",
-        action="store_true",
-        help="do not measure energy, for which each system decodes all sentences once more "
-        "(default: off)",
-    )
-    group.add_argument("--json", metavar="FILE", help="write all figures here (default: do not)")
-    group.add_argument(
-        "--by-sentence",
-        action="store_true",
-        help="--json also holds tokens, iterations and what BLEU counts of every sentence, for "
-        "intervals and paired tests (default: off)",
-    )
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with a run that was stopped: batch sizes that --json holds are not measured "
-        "again (default: off)",
-    )
-    group.add_argument("--markdown", metavar="FILE", help="write the tables here (default: do not)")
-    group.add_argument(
-        "--plots",
-        metavar="FOLDER",
-        help="write pictures (PNG) here; needs the extra plots (default: do not)",
-    )
-    group.add_argument(
-        "--html",
-        metavar="FILE",
-        help="write tables and pictures as one self-contained page; needs the extra plots "
-        "(default: do not)",
-    )
+    flags.add(group, FLAGS, flags.passes(repeats=1, warmup=3), flags.PEERS, flags.FILES)
     return parser
 
 
@@ -147,35 +88,34 @@ def _numbers(text: str, flag: str) -> List[int]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, least in (("limit", 1), ("repeats", 1), ("warmup", 0), ("threads", 1)):
-        value = getattr(args, name)
-        if value is not None and value < least:
-            raise BenchError(f"--{name} {value}: expected {least} or more")
+    flags.check_least(args, {"limit": 1})
+    flags.check_common(args)
+    _check_generation(args)
+    if args.by_sentence and not args.json:
+        raise BenchError("--by-sentence: goes into what --json writes; give it too")
+    if args.resume and not args.json:
+        raise BenchError("--resume: goes on from what --json holds; give it too")
+    if not os.path.isdir(args.data or ""):
+        raise BenchError(
+            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
+        )
+
+
+def _check_generation(args: argparse.Namespace) -> None:
+    """Refuse flags of fairseq-generate that cannot hold for every row."""
     if args.task != TASK:
         raise BenchError(f"--task {args.task}: only {TASK} has the strategies; leave it out")
     if args.sampling:
         raise BenchError("--sampling: stock beam search does not sample; give it to a --system")
     if args.beam not in (1, 5):
         raise BenchError(f"--beam {args.beam}: use --stock-beams {args.beam},5,1")
-    for name in ("max_tokens", "constraints", "lm_path", "replace_unk", "score_reference"):
+    for name in MEANINGLESS:
         if getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
             raise BenchError(f"{flag}: has no meaning here; leave it out")
-    outputs.check(args)
-    if args.by_sentence and not args.json:
-        raise BenchError("--by-sentence: goes into what --json writes; give it too")
-    if args.resume and not args.json:
-        raise BenchError("--resume: goes on from what --json holds; give it too")
     if args.trace_path is not None:
         raise BenchError(
             "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
-        )
-    for flag in ("plots", "html"):
-        if getattr(args, flag):
-            plots.require("--" + flag)
-    if not os.path.isdir(args.data or ""):
-        raise BenchError(
-            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
         )
 
 
@@ -202,21 +142,16 @@ class Session(NamedTuple):
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
-        peers.set_threads(self.args)
+        torch.set_num_threads(self.args.threads)
         return Workload(self.config, self.args.limit, paths or self.main.paths)
 
     def makers(self) -> List[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
-
-        def of_stock(beam: int) -> Any:
-            return lambda workload: build_stock(self.main, workload, beam)
-
-        def of_plan(plan: Plan) -> Any:
-            return lambda workload: build(plan, workload)
-
-        rows: List[Any] = [(self.main, of_stock(beam)) for beam in self.beams]
+        rows: List[Any] = [
+            (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
+        ]
         rows += peers.makers(self.main, self.config.common.fp16, self.engines)
-        return rows + [(plan, of_plan(plan)) for plan in self.plans]
+        return rows + [(plan, functools.partial(build, plan)) for plan in self.plans]
 
     def systems(self, workload: Workload) -> List[System]:
         """Every row's system, stock first."""
@@ -237,9 +172,12 @@ def read(words: Sequence[str]) -> Session:
         raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
-    main = Plan("fairseq", (), {}, dict(generation, beam=1), paths, {}, "fairseq")
+    main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
     engines = peers.asked(args, main)
     plans = make_plans(args.system, args.sweep, args)
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
-    return Session(args, convert_namespace_to_omegaconf(args), sizes, beams, main, plans, engines)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
+        config = convert_namespace_to_omegaconf(args)
+    return Session(args, config, sizes, beams, main, plans, engines)

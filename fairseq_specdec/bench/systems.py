@@ -15,11 +15,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.builder import (
-    check_generation_flags,
-    check_settings,
-    sampler_of,
-)
+from fairseq_specdec.decoding.builder import check_generation_flags, check_settings, sampler_of
 
 from .timing import System, ours, stock
 from .workload import BenchError, Workload, split_paths
@@ -44,21 +40,21 @@ class Plan(NamedTuple):
 
     Attributes:
         name: row of the table.
+        paths: checkpoints of its verifier.
+        generation: fairseq's generation flags by field name.
         flags: the words that describe it.
         settings: the strategy's flags by field name.
-        generation: fairseq's generation flags by field name.
-        paths: checkpoints of its verifier.
         sweep: flag and value, as given, of every swept flag.
         base: name of the system that was swept, or its own.
     """
 
     name: str
-    flags: Tuple[str, ...]
-    settings: Dict[str, Any]
-    generation: Dict[str, Any]
     paths: Tuple[str, ...]
-    sweep: Dict[str, str]
-    base: str
+    generation: Dict[str, Any]
+    flags: Tuple[str, ...] = ()
+    settings: Dict[str, Any] = {}
+    sweep: Dict[str, str] = {}
+    base: str = ""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -123,7 +119,7 @@ def make_plan(
         paths = split_paths(args.path)
     except (ValueError, BenchError) as error:
         raise BenchError(f"--system {name!r}: {error}") from error
-    return Plan(name, tuple(words), settings, generation, paths, sweep or {}, base or name)
+    return Plan(name, paths, generation, tuple(words), settings, sweep or {}, base or name)
 
 
 def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
@@ -146,36 +142,40 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     return systems
 
 
+def _swept(text: str, systems: Sequence[str]) -> Tuple[str, str, List[str]]:
+    """System, field name and values of ``[NAME:]FLAG=V,V``."""
+    left, equals, values = text.partition("=")
+    name, colon, flag = left.rpartition(":")
+    name, field = name.strip(), flag.strip().lstrip("-").replace("-", "_")
+    if not equals or not all(values.split(",")):
+        raise BenchError(f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10")
+    if not colon and len(systems) != 1:
+        raise BenchError(
+            f"--sweep {text!r}: there are {len(systems)} systems; say which as in "
+            f"'NAME: {left.strip()}={values}'"
+        )
+    if field not in {field.name for field in DECODING} | set(GENERATION):
+        raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
+    return name if colon else systems[0], field, values.split(",")
+
+
 def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str, List[str]]]:
     """Values to try, by system and field name."""
     found: Dict[str, Dict[str, List[str]]] = {}
-    fields = {field.name for field in DECODING} | set(GENERATION)
     for text in texts:
-        left, equals, values = text.partition("=")
-        name, colon, flag = left.rpartition(":")
-        name, field = name.strip(), flag.strip().lstrip("-").replace("-", "_")
-        if not equals or not all(values.split(",")):
-            raise BenchError(f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10")
-        if not colon and len(systems) != 1:
-            raise BenchError(
-                f"--sweep {text!r}: there are {len(systems)} systems; say which as in "
-                f"'NAME: {left.strip()}={values}'"
-            )
-        name = name if colon else systems[0]
+        name, field, values = _swept(text, systems)
         if name not in systems:
             raise BenchError(f"--sweep {text!r}: no --system {name!r}")
-        if field not in fields:
-            raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
         if field == "beam":
             raise BenchError(
                 f"--sweep {text!r}: strategies decode with beam 1; wider stock beams are measured "
                 "by --stock-beams"
             )
-        if len(set(values.split(","))) < len(values.split(",")):
+        if len(set(values)) < len(values):
             raise BenchError(f"--sweep {text!r}: a value stands there twice")
         if field in found.setdefault(name, {}):
             raise BenchError(f"--sweep {text!r}: {field} is swept already")
-        found[name][field] = values.split(",")
+        found[name][field] = values
     return found
 
 
@@ -204,7 +204,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
     """
     systems = _named(texts)
     values = _sweeps(sweeps, list(systems))
-    plans = []
+    plans: List[Plan] = []
     for name, words in systems.items():
         fields = values.get(name, {})
         for chosen in itertools.product(*fields.values()):

@@ -1,4 +1,4 @@
-"""The tables of ``specdec-bench``, as rows of text."""
+"""Tables: columns over rows of named figures, and the pages of a run made of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from . import threads
-from .report import table
+from . import machine, threads
 
 NOTHING = "-"
 
@@ -19,12 +18,14 @@ class Column(NamedTuple):
     cell: Callable[[Dict[str, Any]], str]
 
 
-def _figure(key: str, form: str) -> Callable[[Dict[str, Any]], str]:
+def figure(title: str, key: str, form: str) -> Column:
+    """A column of one figure, formatted; a dash where a row has none."""
+
     def cell(row: Dict[str, Any]) -> str:
         value = row.get(key)
         return NOTHING if value is None else form.format(value)
 
-    return cell
+    return Column(title, cell)
 
 
 def section_title(name: str) -> str:
@@ -32,73 +33,51 @@ def section_title(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _section(name: str) -> Callable[[Dict[str, Any]], str]:
+def _section(name: str) -> Column:
+    """A section's ms a sentence and its share of the time."""
+
     def cell(row: Dict[str, Any]) -> str:
         times = row["ms_by_section"]
         if not times or not sum(times.values()):
             return NOTHING
         return f"{times[name]:.2f} ({100 * times[name] / sum(times.values()):.0f}%)"
 
-    return cell
+    return Column(section_title(name), cell)
 
 
-SYSTEM = Column("system", _figure("system", "{}"))
+SYSTEM = figure("system", "system", "{}")
 SPEED = [
     SYSTEM,
-    Column("BLEU", _figure("bleu", "{:.2f}")),
-    Column("identical", _figure("identical_percent", "{:.1f}%")),
-    Column("Tok.", _figure("tok", "{:.2f}")),
-    Column("without </s>", _figure("tok_without_eos", "{:.2f}")),
-    Column("Iter.", _figure("iter", "{:.2f}")),
-    Column("calls", _figure("verifier_calls", "{:.2f}")),
-    Column("ms", _figure("ms_mean", "{:.2f}")),
-    Column("CPU", _figure("cpu_ms_mean", "{:.2f}")),
-    Column("median", _figure("ms_median", "{:.2f}")),
-    Column("p95", _figure("ms_p95", "{:.2f}")),
-    Column("p99", _figure("ms_p99", "{:.2f}")),
-    Column("vs beam 5", _figure("speed_beam5", "{:.2f}x")),
-    Column("vs beam 1", _figure("speed_beam1", "{:.2f}x")),
-    Column("tokens/s", _figure("tokens_per_second", "{:.0f}")),
-    Column("J", _figure("energy_j", "{:.2f}")),
-    Column("MB", _figure("memory_mb", "{:.0f}")),
+    figure("BLEU", "bleu", "{:.2f}"),
+    figure("identical", "identical_percent", "{:.1f}%"),
+    figure("Tok.", "tok", "{:.2f}"),
+    figure("without </s>", "tok_without_eos", "{:.2f}"),
+    figure("Iter.", "iter", "{:.2f}"),
+    figure("calls", "verifier_calls", "{:.2f}"),
+    figure("ms", "ms_mean", "{:.2f}"),
+    figure("CPU", "cpu_ms_mean", "{:.2f}"),
+    figure("median", "ms_median", "{:.2f}"),
+    figure("p95", "ms_p95", "{:.2f}"),
+    figure("p99", "ms_p99", "{:.2f}"),
+    figure("vs beam 5", "speed_beam5", "{:.2f}x"),
+    figure("vs beam 1", "speed_beam1", "{:.2f}x"),
+    figure("tokens/s", "tokens_per_second", "{:.0f}"),
+    figure("J", "energy_j", "{:.2f}"),
+    figure("MB", "memory_mb", "{:.0f}"),
 ]
 TIME = [
     SYSTEM,
-    *(Column(section_title(name), _section(name)) for name in SECTIONS),
-    Column("accepted", _figure("accepted_percent", "{:.1f}%")),
-    Column("fallback", _figure("fallback_percent", "{:.1f}%")),
-    Column("rollback", _figure("rollback_percent", "{:.1f}%")),
+    *map(_section, SECTIONS),
+    figure("accepted", "accepted_percent", "{:.1f}%"),
+    figure("fallback", "fallback_percent", "{:.1f}%"),
+    figure("rollback", "rollback_percent", "{:.1f}%"),
 ]
-
-# Columns that say nothing of a replay, whose outputs mean nothing.
-NOT_REPLAYED = ("BLEU", "identical")
+NOT_REPLAYED = ("BLEU", "identical")  # outputs of a replay mean nothing
 
 
 def speed(run: Dict[str, Any]) -> List[Column]:
-    """The columns of the first table.
-
-    Args:
-        run: the command's results.
-    """
+    """The columns of a run's first table."""
     return [column for column in SPEED if "replay" not in run or column.title not in NOT_REPLAYED]
-
-
-def title(run: Dict[str, Any]) -> str:
-    """What was measured, in a line (argument as for ``speed``)."""
-    settings = run["settings"]
-    if "replay" in run:
-        drafter = run["replay"]["drafter"]
-        return (
-            f"specdec-bench REPLAY: {run['replay']['verifier']}, "
-            + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
-            + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
-            f"{settings['length']} tokens, batch {settings['batch_size']}, median of "
-            f"{settings['repeats']}"
-        )
-    return (
-        f"specdec-bench: {settings['source_lang']}-{settings['target_lang']}, "
-        f"{settings['subset']}, {settings['sentences']} sentences"
-    )
 
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
@@ -113,41 +92,95 @@ def markdown(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> str:
     return table(head, body)
 
 
-def legend(run: Dict[str, Any]) -> List[str]:
-    """What the columns mean, a line each.
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table whose columns line up, the first to the left."""
+    # A bar would end the cell.
+    rows = [[cell.replace("|", "\\|") for cell in line] for line in [head, *body]]
+    widths = [max(len(line[i]) for line in rows) for i in range(len(head))]
 
-    Args:
-        run: the command's results.
-    """
-    lines = [
-        "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
-        "checkpoint and constraints; Tok.: tokens an iteration, </s> included; without </s>: the "
-        "same as the authors of GAD and SpecDec count it; Iter.: iterations a sentence; "
-        "calls: passes of the verifier's decoder a sentence, a batch's shared by its sentences.",
-        "ms: total time over sentences; CPU: the same in processor time, all threads and their "
-        "spinning; median, p95, p99: of the time until a sentence's batch is "
-        "done; vs: ratio of total times; tokens/s: output tokens, </s> included.",
-        "encoder (the verifier's), drafter encoder (a drafter's own), drafter, verifier (its "
-        "decoder), rest: ms a sentence; accepted: share of the drafted tokens; fallback, rollback: "
-        "shares of all steps, as in Kim et al. 2023, Table 4.",
-    ]
+    def text(line: Sequence[str]) -> str:
+        cells = [line[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
+        return "| " + " | ".join(cells) + " |"
+
+    rule = "|" + "|".join(["-" * (widths[0] + 2)] + ["-" * (w + 1) + ":" for w in widths[1:]]) + "|"
+    return "\n".join([text(rows[0]), rule] + [text(line) for line in rows[1:]])
+
+
+def title(run: Dict[str, Any]) -> str:
+    """What was measured, in a line."""
+    settings = run["settings"]
+    if "replay" not in run:
+        return (
+            f"specdec-bench: {settings['source_lang']}-{settings['target_lang']}, "
+            f"{settings['subset']}, {settings['sentences']} sentences"
+        )
+    drafter = run["replay"]["drafter"]
+    return (
+        f"specdec-bench REPLAY: {run['replay']['verifier']}, "
+        + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
+        + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
+        f"{settings['length']} tokens, batch {settings['batch_size']}, median of "
+        f"{settings['repeats']}"
+    )
+
+
+def _heading(run: Dict[str, Any], part: Dict[str, Any]) -> str:
+    """What stands over the tables of a batch size."""
     if "replay" in run:
-        lines[0] = lines[0][lines[0].index("Tok.:") :]
+        return f"{title(run)}\n\n{run['replay']['notice']}"
+    settings = run["settings"]
+    return (
+        f"{settings['source_lang']}-{settings['target_lang']}, {settings['subset']}: "
+        f"{settings['sentences']} sentences, batch {part['batch_size']}, median of "
+        f"{settings['repeats']}"
+    )
+
+
+def document(run: Dict[str, Any]) -> str:
+    """The tables of a run, what their columns mean, and what they were measured on."""
+    parts = []
+    for part in run["runs"]:
+        parts += [_heading(run, part), markdown(speed(run), part["rows"])]
+        parts.append(markdown(TIME, part["rows"]))
+    parts += [f"WARNING: {text}" for text in run["warnings"]]
+    parts.append("\n".join(f"- {line}" for line in legend(run)))
+    facts = run["provenance"]
+    parts.append(f"{machine.line(facts)}\n\n    {facts['command']}")
+    return "\n\n".join(parts) + "\n"
+
+
+TOKENS = (
+    "Tok.: tokens an iteration, </s> included; without </s>: the same as the authors of GAD and "
+    "SpecDec count it; Iter.: iterations a sentence; calls: passes of the verifier's decoder a "
+    "sentence, a batch's shared by its sentences."
+)
+IDENTICAL = (
+    "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
+    "checkpoint and constraints; "
+)
+TIMES = (
+    "ms: total time over sentences; CPU: the same in processor time, all threads and their "
+    "spinning; median, p95, p99: of the time until a sentence's batch is done; vs: ratio of total "
+    "times; tokens/s: output tokens, </s> included.",
+    "encoder (the verifier's), drafter encoder (a drafter's own), drafter, verifier (its decoder), "
+    "rest: ms a sentence; accepted: share of the drafted tokens; fallback, rollback: shares of all "
+    "steps, as in Kim et al. 2023, Table 4.",
+)
+
+
+def legend(run: Dict[str, Any]) -> List[str]:
+    """What the columns mean, a line each, and what to know of the machine."""
+    if "replay" in run:
+        lines = [TOKENS, *TIMES]
         for name, what in run["replay"]["acceptance"].items():
             lines.append(
                 f"{name}: replays {what['tok']:.2f} tokens an iteration; {what['distribution']}."
             )
-    quality = run["quality"]
-    if quality:
-        lines.append(f"BLEU: on {quality['on']}; sacrebleu {quality['signature']}.")
-    count = run["provenance"].get("threads")
-    loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
-    if count and loads and max(loads) > count + 1:
-        lines.append(
-            f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
-            "when, and on how the system shares its processors among processes. With one thread, "
-            "CPU depends less on that. Measure again on a quiet machine."
-        )
+    else:
+        lines = [IDENTICAL + TOKENS, *TIMES]
+    if run["quality"]:
+        lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
     lines += threads.notes(run)
     if run["energy"]:
         lines.append(

@@ -22,14 +22,8 @@ def split_compounds(text: str) -> str:
 
 
 class Quality(NamedTuple):
-    """BLEU of every system.
-
-    Attributes:
-        score: by system's name.
-        compound: the same with compounds split on both sides; None where the text is not tokenised.
-        on: what text it was computed on, in words.
-        signature: sacrebleu's.
-    """
+    """BLEU by system's name, the same with compounds split on both sides (None where the text is
+    not tokenised), on what text, in words, and sacrebleu's signature."""
 
     score: Dict[str, float]
     compound: Optional[Dict[str, float]]
@@ -38,13 +32,8 @@ class Quality(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What BLEU counts in a sentence; sums over sentences give the corpus's.
-
-    Attributes:
-        matches: runs of 1, 2, 3 and 4 words that are in the reference too.
-        words: of the output.
-        reference_words: of the reference.
-    """
+    """What BLEU counts in a sentence: runs of 1 to 4 words that are in the reference too, words of
+    the output and of the reference. Sums over sentences give the corpus's."""
 
     matches: Tuple[int, ...]
     words: int
@@ -108,12 +97,7 @@ class Texts:
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
 
     def counts(self, outputs: Sequence[List[int]], references: Sequence[str]) -> List[Counts]:
-        """What BLEU counts in each sentence.
-
-        Args:
-            outputs: token ids.
-            references: text, one for each output.
-        """
+        """What BLEU counts in each sentence: token ids against a reference text."""
         bleu, found = self._bleu(), []
         for output, reference in zip(outputs, references):
             one = bleu.corpus_score([self(output)], [[reference]])

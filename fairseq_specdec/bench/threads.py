@@ -8,23 +8,16 @@ import torch
 
 from .timing import System
 
-# Processor time and wall time of one thread on a core of its own differ by less than this share of
-# the wall time.
+# CPU time and wall time of one thread on a core of its own differ by less than this share.
 MARGIN = 0.15
 
 OTHER_ENGINES = ("CTranslate2", "transformers")
 
 
 def warnings(systems: Sequence[System], cuda: bool, batch_size: int) -> List[str]:
-    """What to say of systems whose processor time is not the wall time of one thread.
+    """A line for each system whose CPU time is not the wall time of one thread.
 
-    Args:
-        systems: measured.
-        cuda: they ran on a GPU, where the two times need not agree.
-        batch_size: for the text.
-
-    Returns:
-        a line for each such system; none where more than one thread was allowed.
+    None on a GPU, where the two need not agree, nor where more than one thread was allowed.
     """
     if cuda or torch.get_num_threads() > 1:
         return []
@@ -37,21 +30,24 @@ def warnings(systems: Sequence[System], cuda: bool, batch_size: int) -> List[str
         if system.cpu > wall:
             why = "it ran more than one thread"
         lines.append(
-            f"WARNING: {system.name}, batch size {batch_size}: {system.cpu:.2f} s of processor "
-            f"time in {wall:.2f} s, on one thread: {why}. Its times are no measurement of one "
-            "thread."
+            f"WARNING: {system.name} used {system.cpu:.2f} s of CPU in {wall:.2f} s of wall time: "
+            f"{why}. At batch size {batch_size} its times are no measurement of one thread."
         )
     return lines
 
 
 def notes(run: Dict[str, Any]) -> List[str]:
-    """What a run's threads mean for its times, a line each.
-
-    Args:
-        run: the command's results.
-    """
-    lines = [line for part in run["runs"] for line in part.get("thread_warnings", [])]
+    """What threads and load mean for a run's times, a line each."""
+    lines = []
     count = run["provenance"].get("threads") or 1
+    loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
+    if loads and max(loads) > count + 1:
+        lines.append(
+            f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
+            "when, and on how the system shares its processors among processes. With one thread, "
+            "CPU depends less on that. Measure again on a quiet machine."
+        )
+    lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
     names = [row["system"] for part in run["runs"] for row in part["rows"]]
     if count > 1 and any(name.startswith(OTHER_ENGINES) for name in names):
         lines.append(

@@ -18,6 +18,13 @@ from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import bar
 
 
+def _wait(device: torch.device) -> None:
+    """Until a GPU has done what it was asked."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@dataclasses.dataclass(eq=False)
 class System:
     """One way to decode.
 
@@ -27,13 +34,14 @@ class System:
             sentence, as fairseq's generators do.
         models: handed to it.
         stats: our counters, or None for stock.
-        steps_of_stock: see :class:`StockSteps`; None for ours.
+        steps_of_stock: what a stock generator asks of its models; None for ours.
         prefix_size: forced target tokens, as ``--prefix-size``.
         sampled: whether it draws tokens, so that no two passes need agree.
 
     Attributes:
         times: for each batch, in their order, the wall time in seconds of every pass over it.
         tokens: output token ids of each sentence, </s> included, by sentence id (first pass).
+        history: what ``--retain-iter-history`` gives, by sentence id (first pass).
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
@@ -42,23 +50,15 @@ class System:
         unsteady: sentences of which a later pass gave another output.
     """
 
-    def __init__(
-        self,
-        name: str,
-        generator: Any,
-        models: Sequence[Any],
-        stats: Optional[DecodingStats] = None,
-        steps_of_stock: Optional[StockSteps] = None,
-        prefix_size: int = 0,
-        sampled: bool = False,
-    ) -> None:
-        self.name = name
-        self.generator = generator
-        self.models = list(models)
-        self.stats = stats
-        self.steps_of_stock = steps_of_stock
-        self.prefix_size = prefix_size
-        self.sampled = sampled
+    name: str
+    generator: Any
+    models: Sequence[Any]
+    stats: Optional[DecodingStats] = None
+    steps_of_stock: Optional[StockSteps] = None
+    prefix_size: int = 0
+    sampled: bool = False
+
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -89,23 +89,21 @@ class System:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait(device)
         started, used = time.perf_counter(), time.process_time()
         hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait(device)
         return hypotheses, time.perf_counter() - started, time.process_time() - used
 
-    def decode(self, sample: Dict[str, Any], batch: Optional[int], seed: Optional[int]) -> None:
+    def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
         """Decode one batch.
 
         Args:
             sample: fairseq's batch.
             batch: its number; None for a warm-up, of which nothing is kept.
-            seed: set beforehand; None leaves torch's generator alone.
+            seed: of the tokens drawn, if the system draws any.
         """
-        if seed is not None:
+        if self.sampled:
             torch.manual_seed(seed)
         hypotheses, spent, used = self.timed(sample)
         if batch is None:
@@ -148,7 +146,7 @@ class StockSteps:
         self.stopwatch.__dict__.update(Stopwatch().__dict__)
 
     def _wrap(self, model: Any, name: str, section: str) -> None:
-        inner: Callable = getattr(model, name)
+        inner: Callable[..., Any] = getattr(model, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             if section == "encoder":
@@ -187,25 +185,19 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
         task: holds the dictionaries.
         models: the ensemble.
         strategy: ``--strategy``.
-        settings: other decoding flags by field name; ``name``, ``flags`` (a dictionary of
-            generation flags) and ``free_unpacked`` (as for ``build_generator``) apart.
+        settings: other decoding flags by field name; apart from them ``name``, ``flags`` (a
+            dictionary of generation flags), and ``free_unpacked`` and ``overrides`` of
+            ``build_generator``.
 
     Raises:
         ValueError: a flag or file that cannot be honoured, by name.
     """
     name = settings.pop("name", strategy)
-    free_unpacked = settings.pop("free_unpacked", False)
+    parts = {key: settings.pop(key) for key in ("free_unpacked", "overrides") if key in settings}
     flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
-    stats = DecodingStats()
-    generator = build_generator(
-        models,
-        task.source_dictionary,
-        task.target_dictionary,
-        flags,
-        decoding_settings(strategy=strategy, **settings),
-        stats=stats,
-        free_unpacked=free_unpacked,
-    )
+    decoding, stats = decoding_settings(strategy=strategy, **settings), DecodingStats()
+    words = (task.source_dictionary, task.target_dictionary)
+    generator = build_generator(models, *words, flags, decoding, stats=stats, **parts)
     return System(
         name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
     )
@@ -233,7 +225,7 @@ def run_paired(
     with bar(title=title, total=len(first) + repeats * len(batches), unit="batch") as shown:
         for sample in first:
             for system in systems:
-                system.decode(sample, None, seed if system.sampled else None)
+                system.decode(sample, None, seed)
             shown.update()
         for system in systems:
             system.reset()
@@ -242,7 +234,6 @@ def run_paired(
             for i, sample in enumerate(batches):
                 # The order turns: nobody always runs on caches that another warmed.
                 for j in range(len(systems)):
-                    system = systems[(turn + j) % len(systems)]
-                    system.decode(sample, i, seed + turn if system.sampled else None)
+                    systems[(turn + j) % len(systems)].decode(sample, i, seed + turn)
                 turn += 1
                 shown.update()

@@ -84,25 +84,40 @@ def _norm_after(model: Any) -> bool:
     return model.encoder.layernorm_embedding is not None
 
 
-def _positions(side: Any, rows: int, offset: int) -> Tensor:
-    """What is added to the embeddings at each position, float32 of shape (offset + rows, width)."""
+def _positions(side: Any, places: int, offset: int) -> Tensor:
+    """What is added to the embeddings at each position, float32 of shape (offset + places, width);
+    zeros where the side has no position."""
     weight = side.embed_tokens.weight
-    table = torch.zeros(offset + rows, weight.size(1))
-    places = side.embed_positions
-    if places is not None:
+    table = torch.zeros(offset + places, weight.size(1))
+    if side.embed_positions is not None:
+        rows = min(int(side.max_positions()), places)
         # Any token that is no padding: fairseq counts those.
         tokens = torch.full((1, rows), side.padding_idx + 1, device=weight.device)
-        table[offset:] = places(tokens)[0].float().cpu()
+        table[offset : offset + rows] = side.embed_positions(tokens)[0].float().cpu()
     return table
 
 
-def _side(name: str, side: Any) -> Dict[str, Tensor]:
-    """The layers and norms of the encoder or the decoder, whose names are fairseq's."""
+def _side(name: str, side: Any, kind: str, places: int) -> Dict[str, Tensor]:
+    """The state of the encoder or the decoder: its layers and norms, whose names are fairseq's, its
+    embedding and its table of positions."""
     found = {}
     for key, value in side.state_dict().items():
         if key.startswith("layers.") or key.split(".")[0] in NORMS:
             found[f"model.{name}.{key}"] = value.float().cpu()
+    # These classes multiply by the root of the width; fairseq says by what it multiplies.
+    found[f"model.{name}.embed_tokens.weight"] = side.embed_tokens.weight.float().cpu()
+    found[f"model.{name}.embed_positions.weight"] = _positions(side, places, OFFSET.get(kind, 0))
     return found
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(one, other)
+
+
+def _special_tokens(pad: int, eos: int) -> Dict[str, Any]:
+    """As fairseq uses them: the decoder starts from </s>, and nothing forces it to end."""
+    found = {"pad_token_id": pad, "eos_token_id": eos, "decoder_start_token_id": eos}
+    return {**found, "bos_token_id": None, "forced_eos_token_id": None}
 
 
 def represent(model: Any, pad: int, eos: int) -> Represented:
@@ -120,51 +135,31 @@ def represent(model: Any, pad: int, eos: int) -> Represented:
     kind = CLASSES[bool(cfg.encoder.normalize_before), _norm_after(model)]
     source, target = (side.embed_tokens.weight for side in (model.encoder, model.decoder))
     output = model.decoder.output_projection.weight
-    shared = source.shape == target.shape and torch.equal(source, target)
+    shared = _same(source, target)
     places = max(model.max_positions())
-    config: Dict[str, Any] = {
-        "vocab_size": source.size(0),
-        "d_model": source.size(1),
-        "max_position_embeddings": places,
-        "activation_function": ACTIVATIONS[str(cfg.activation_fn)],
-        "scale_embedding": not cfg.no_scale_embedding,
-        "tie_word_embeddings": target.shape == output.shape and torch.equal(target, output),
-        "pad_token_id": pad,
-        "eos_token_id": eos,
-        "bos_token_id": None,
-        "decoder_start_token_id": eos,
-        "forced_eos_token_id": None,
-    }
+    config: Dict[str, Any] = dict(
+        vocab_size=source.size(0),
+        d_model=source.size(1),
+        max_position_embeddings=places,
+        activation_function=ACTIVATIONS[str(cfg.activation_fn)],
+        scale_embedding=not cfg.no_scale_embedding,
+        tie_word_embeddings=_same(target, output),
+        **_special_tokens(pad, eos),
+    )
     if kind == "MarianMTModel":
         config.update(decoder_vocab_size=target.size(0), share_encoder_decoder_embeddings=shared)
     weights: Dict[str, Tensor] = {}
-    for name, side, of in (
-        ("encoder", model.encoder, cfg.encoder),
-        ("decoder", model.decoder, cfg.decoder),
-    ):
+    for name in ("encoder", "decoder"):
+        side, settings = getattr(model, name), getattr(cfg, name)
         config[f"{name}_layers"] = len(side.layers)
-        config[f"{name}_ffn_dim"] = of.ffn_embed_dim
-        config[f"{name}_attention_heads"] = of.attention_heads
-        weights.update(_side(name, side))
-        # These classes multiply by the root of the width; fairseq says by what it multiplies.
-        weights[f"model.{name}.embed_tokens.weight"] = side.embed_tokens.weight.float().cpu()
-        offset = OFFSET.get(kind, 0)
-        table = _positions(side, _longest(side, places), offset)
-        missing = offset + places - table.size(0)
-        weights[f"model.{name}.embed_positions.weight"] = torch.cat(
-            [table, torch.zeros(missing, table.size(1))]
-        )
+        config[f"{name}_ffn_dim"] = settings.ffn_embed_dim
+        config[f"{name}_attention_heads"] = settings.attention_heads
+        weights.update(_side(name, side, kind, places))
     if shared:
         weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
     weights["lm_head.weight"] = output.float().cpu()
     weights["final_logits_bias"] = torch.zeros(1, output.size(0))
     return Represented(kind, config, weights)
-
-
-def _longest(side: Any, places: int) -> int:
-    """Positions that a side has, ``places`` at most."""
-    limit = side.max_positions()
-    return min(int(limit), places)
 
 
 def check_same(state: Dict[str, Tensor], weights: Dict[str, Tensor]) -> Tuple[str, ...]:

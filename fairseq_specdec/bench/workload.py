@@ -28,18 +28,18 @@ def batches_of(data: Any, order: Sequence[int], size: int) -> List[Dict[str, Any
     return [data.collater([data[i] for i in chunk]) for chunk in chunks]
 
 
-def split_paths(path: Optional[str], flag: str = "--path") -> Tuple[str, ...]:
+def split_paths(path: Optional[str]) -> Tuple[str, ...]:
     """The checkpoints of ``a.pt:b.pt``.
 
     Raises:
         BenchError: none is named, or one is missing.
     """
     if not path:
-        raise BenchError(f"{flag}: name the verifier's checkpoint, or several joined by ':'")
+        raise BenchError("--path: name the verifier's checkpoint, or several joined by ':'")
     paths = tuple(utils.split_paths(path))
     for each in paths:
         if not os.path.isfile(each):
-            raise BenchError(f"{flag}: {each} does not exist; name a trained checkpoint")
+            raise BenchError(f"--path: {each} does not exist; name a trained checkpoint")
     return paths
 
 
@@ -83,15 +83,15 @@ class Workload:
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
         self.data.shuffle = False
-        order = self.data.ordered_indices()
+        self.order = every_nth(self._fitting(models, split), limit)
+
+    def _fitting(self, models: List[Any], split: str) -> List[int]:
+        """Indices of the sentences that the models take, shortest first."""
+        limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
+        skip = self.config.dataset.skip_invalid_size_inputs_valid_test
         try:
             order = self.task.filter_indices_by_size(
-                order,
-                self.data,
-                utils.resolve_max_positions(
-                    self.task.max_positions(), *[m.max_positions() for m in models]
-                ),
-                config.dataset.skip_invalid_size_inputs_valid_test,
+                self.data.ordered_indices(), self.data, utils.resolve_max_positions(*limits), skip
             )
         except Exception as error:  # bare in fairseq
             raise BenchError(
@@ -99,8 +99,8 @@ class Workload:
                 "such sentences out)"
             ) from error
         if len(order) == 0:
-            raise BenchError(f"--gen-subset {split}: no sentence in {config.task.data}")
-        self.order = every_nth([int(i) for i in order], limit)
+            raise BenchError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
+        return [int(index) for index in order]
 
     def models(self, paths: Tuple[str, ...]) -> List[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode.

@@ -57,6 +57,7 @@ def table(step: Step) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     words = ["--cpu"] if Devices(step).cpu else []
+    words += ["--threads", step.environment["OMP_NUM_THREADS"]]  # as Devices chose
     words += ["--limit", step["SENTENCES"]] if step.settings.number("SENTENCES") else []
     words += step.settings.words("LENGTH_FLAGS") + step.settings.words("BENCH_FLAGS")
     for name, own in rows.items():

@@ -39,7 +39,7 @@ def corpus(step: Step) -> None:
         fetched = ["--work", work / "packages", "--tier", step["TIER"]]
         words = ["--own", *inputs] if inputs else fetched
         failure = "the corpus could not be made: see above"
-        step.run(step.python, "-m", "corpus.build_ende", "--out", out, *words, failure=failure)
+        step.program("corpus.build_ende", "--out", out, *words, failure=failure)
     pick_heldout(step, "ende", held, "--corpus", out)
     step.record(record, inputs, out, held)
 
@@ -58,17 +58,16 @@ def edit_corpus(step: Step) -> None:
         return
     if not (out / "test.tgt").exists():
         failure = "the corpus could not be made: see above"
-        step.run(step.python, "-m", "corpus.build_edit", "--out", out, *words, failure=failure)
+        step.program("corpus.build_edit", "--out", out, *words, failure=failure)
     pick_heldout(step, "edit", held, "--corpus", work / "ende", "--edit-corpus", out)
     step.record(record, inputs, out, held)
 
 
 def pick_heldout(step: Step, kind: str, out: pathlib.Path, *words: object) -> None:
     """Sentences that no one trained on."""
-    step.run(
-        step.python, "-m", "corpus.pick_heldout", kind, *words, "--out", out, "--count",
-        step["HELDOUT"], failure="the held-out sentences could not be chosen: see above",
-    )  # fmt: skip
+    failure = "the held-out sentences could not be chosen: see above"
+    chosen = ("--out", out, "--count", step["HELDOUT"])
+    step.program("corpus.pick_heldout", kind, *words, *chosen, failure=failure)
 
 
 def drafter(step: Step) -> None:

@@ -13,11 +13,10 @@ import os
 import pathlib
 import pickle
 import re
-import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 import torch
-from program import make_parser, reports
+from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 
@@ -167,25 +166,24 @@ def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
     return state
 
 
-@reports("average_checkpoints")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
+@command(
+    argument(
         "inputs", nargs="+", type=pathlib.Path, help="checkpoints, or one folder (with --last)"
-    )
-    parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
-    parser.add_argument("--half", action="store_true", help="store parameters in fp16")
-    parser.add_argument(
+    ),
+    argument("--last", type=int, metavar="N", help="take the N newest of the folder"),
+    argument("--output", type=pathlib.Path, required=True, help="checkpoint to write"),
+    argument("--half", action="store_true", help="store parameters in fp16"),
+    argument(
         "--frozen",
         type=pathlib.Path,
         metavar="FILE",
         help="checkpoint of the part that was not trained: its parameters are put back unrounded",
-    )
-    options = parser.parse_args(arguments)
+    ),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
-        parser.error("--last N (N >= 1) takes one folder")
+        raise ValueError("--last N (N >= 1) takes one folder")
     paths = options.inputs
     if options.last is not None:
         paths = last_checkpoints(options.inputs[0], options.last)
@@ -197,8 +195,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         torch.save(state, stream)
     size = options.output.stat().st_size
     logger.info("%s: average of %d checkpoints, %d bytes", options.output, len(paths), size)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,16 +17,15 @@ on a busy machine. A claim holds where all its tests do, and does not where one 
 import json
 import logging
 import pathlib
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from program import make_parser, reports
+from program import Options, argument, command
 from recipe import read_table
 from sacrebleu.metrics import BLEU
 from specdec_io.atomic import replacing
 
-from fairseq_specdec.bench import report
+from fairseq_specdec.bench import tables
 
 logger = logging.getLogger("claims")
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
@@ -228,22 +227,21 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     return "\n\n".join(
         [
             "The papers' claims, in our figures",
-            report.table(["claim", "where", "verdict"], claims),
+            tables.table(["claim", "where", "verdict"], claims),
             "Tests, with 95% intervals (paired bootstrap over the sentences):",
             "\n".join(tests),
         ]
     )
 
 
-@reports("claims")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("claims", type=pathlib.Path, help="claims.tsv")
-    parser.add_argument("measured", type=pathlib.Path, help="folder of SET.json files")
-    parser.add_argument("--note", action="append", default=[], help="a line below the tables")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("claims", type=pathlib.Path, help="claims.tsv"),
+    argument("measured", type=pathlib.Path, help="folder of SET.json files"),
+    argument("--note", action="append", default=[], help="a line below the tables"),
+    argument("--output", type=pathlib.Path, required=True, help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     lines = read_table(options.claims, Line, make_line)
     runs: Dict[str, Run] = {}
     for name in {line.set for line in lines}:
@@ -256,8 +254,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     text = render(lines, [judge(line, runs.get(line.set)) for line in lines])
     with replacing(options.output, make_folder=True) as stream:
         stream.write("\n".join([text, "", *(f"- {note}" for note in options.note)]) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,13 +9,12 @@ against later changes and truncation, not against a wrong first file. The log sa
 import hashlib
 import logging
 import pathlib
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Sequence
 
-from program import make_parser, reports
+from program import Options, argument, command
 from recipe import read_table
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
@@ -72,6 +71,23 @@ def digest(path: pathlib.Path, algorithm: str) -> str:
     return f"{algorithm}:{found.hexdigest()}"
 
 
+def receive(answer: Any, url: str, partial: pathlib.Path, have: int) -> None:
+    """Write what a server sends: what is missing after ``have`` bytes, or all of it again."""
+    goes_on = getattr(answer, "status", None) == 206  # of file://, Python 3.8 has none
+    have = have if goes_on else 0
+    length = answer.headers.get("Content-Length")  # of what is left
+    total = have + int(length) if length else None
+    with open(partial, "ab" if goes_on else "wb") as stream, bar(
+        title=partial.stem[-40:], total=total, initial=have, unit="B"
+    ) as shown:
+        for chunk in iter(lambda: answer.read(CHUNK), b""):
+            stream.write(chunk)
+            have += len(chunk)
+            shown.update(len(chunk))
+    if total is not None and have != total:
+        raise SourceError(f"{url}: broke off after {have} of {total} bytes; run it again")
+
+
 def download(url: str, path: pathlib.Path) -> None:
     """Fetch into ``path``, going on where a killed run stopped if the server can.
 
@@ -85,20 +101,7 @@ def download(url: str, path: pathlib.Path) -> None:
         request.add_header("Range", f"bytes={have}-")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            goes_on = getattr(answer, "status", None) == 206  # of file://, Python 3.8 has none
-            if have and not goes_on:
-                have = 0  # the server sends all of it again
-            length = answer.headers.get("Content-Length")  # of what is left
-            total = have + int(length) if length else None
-            with open(partial, "ab" if goes_on else "wb") as stream, bar(
-                title=path.name[-40:], total=total, initial=have, unit="B"
-            ) as shown:
-                for chunk in iter(lambda: answer.read(CHUNK), b""):
-                    stream.write(chunk)
-                    have += len(chunk)
-                    shown.update(len(chunk))
-            if total is not None and have != total:
-                raise SourceError(f"{url}: broke off after {have} of {total} bytes; run it again")
+            receive(answer, url, partial, have)
     except (urllib.error.URLError, OSError) as error:
         if getattr(error, "code", None) == 416:  # nothing is left to send
             logger.info("%s: was there already", url)
@@ -151,16 +154,10 @@ def fetch(sources: Sequence[Source], folder: pathlib.Path) -> None:
         check(source, path)
 
 
-@reports("fetch")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
-    parser.add_argument("folder", type=pathlib.Path, help="where the files go")
-    options = parser.parse_args(arguments)
+@command(
+    argument("sources", type=pathlib.Path, help="sources.tsv"),
+    argument("folder", type=pathlib.Path, help="where the files go"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     fetch(read_sources(options.sources), options.folder)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,10 +8,9 @@ The gold of a .src and a .tgt file has the edits of difflib: good enough to try 
 import difflib
 import logging
 import pathlib
-import sys
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Tuple
 
-from program import make_parser, reports
+from program import Options, argument, command
 from text_files import write_lines
 
 from fairseq_specdec.scoring import m2_file
@@ -66,26 +65,27 @@ def read(path: str) -> Iterator[Pair]:
         yield " ".join(pair[0].split()), " ".join(pair[1].split())
 
 
-@reports("gec_corpus")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("prefix", help="of the files to write")
-    parser.add_argument("inputs", nargs="+", help="an .m2 file, or the prefix of .src and .tgt")
-    parser.add_argument("--gold", type=pathlib.Path, help="gold file to write, of one input")
-    parser.add_argument(
+def read_pairs(path: str, keep_all: bool) -> List[Pair]:
+    """The pairs of a corpus; without ``keep_all`` those that have both sides."""
+    kept = [pair for pair in read(path) if keep_all or all(pair)]
+    changed = sum(source != target for source, target in kept)
+    logger.info("%s: %d pairs, %d with errors", path, len(kept), changed)
+    return kept
+
+
+@command(
+    argument("prefix", help="of the files to write"),
+    argument("inputs", nargs="+", help="an .m2 file, or the prefix of .src and .tgt"),
+    argument("--gold", type=pathlib.Path, help="gold file to write, of one input"),
+    argument(
         "--characters", action="store_true", help="let each character beyond ASCII be a token"
-    )
-    options = parser.parse_args(arguments)
+    ),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     if options.gold and len(options.inputs) != 1:
-        parser.error("--gold is of one input")
-    pairs: List[Pair] = []
-    for path in options.inputs:
-        found = list(read(path))
-        kept = found if options.gold else [pair for pair in found if all(pair)]
-        changed = sum(source != target for source, target in kept)
-        logger.info("%s: %d pairs, %d with errors", path, len(kept), changed)
-        pairs += kept
+        raise ValueError("--gold is of one input")
+    pairs = [pair for path in options.inputs for pair in read_pairs(path, bool(options.gold))]
     if not pairs:
         raise ValueError(f"{', '.join(options.inputs)}: hold no pair")
     if options.gold and options.inputs[0].endswith(".m2"):
@@ -95,8 +95,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for side, name in enumerate(("src", "tgt")):
         lines = (to_characters(pair[side]) if options.characters else pair[side] for pair in pairs)
         write_lines(f"{options.prefix}.{name}", lines)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

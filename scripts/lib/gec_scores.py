@@ -9,12 +9,11 @@ import logging
 import pathlib
 import shlex
 import subprocess
-import sys
 import tempfile
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Sequence
 
 from gpt2_subwords import decode
-from program import make_parser, reports
+from program import Options, argument, command
 from recipe import System, read_table
 from specdec_io.atomic import write_json
 from text_files import write_lines
@@ -54,24 +53,22 @@ def flat(found: Dict[str, Dict[str, float]]) -> Dict[str, float]:
     return result
 
 
-@reports("gec_scores", RuntimeError)
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out")
-    parser.add_argument("--systems", type=pathlib.Path, required=True, help="systems.tsv")
-    parser.add_argument("--gold", type=pathlib.Path, required=True, help="folder of SPLIT.m2")
-    parser.add_argument("--metric", choices=("m2", "errant", "both"), default="m2")
-    parser.add_argument("--m2scorer", default="", help="command of the official scorer")
-    parser.add_argument("--segmenter", default="", help="command from lines to words")
-    parser.add_argument(
-        "--characters", action="store_true", help="outputs are characters: join them"
-    )
-    parser.add_argument(
+@command(
+    argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out"),
+    argument("--systems", type=pathlib.Path, required=True, help="systems.tsv"),
+    argument("--gold", type=pathlib.Path, required=True, help="folder of SPLIT.m2"),
+    argument("--metric", choices=("m2", "errant", "both"), default="m2"),
+    argument("--m2scorer", default="", help="command of the official scorer"),
+    argument("--segmenter", default="", help="command from lines to words"),
+    argument("--characters", action="store_true", help="outputs are characters: join them"),
+    argument(
         "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
-    )
-    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
-    options = parser.parse_args(arguments)
+    ),
+    argument("--json", type=pathlib.Path, required=True, help="file to write"),
+    errors=(RuntimeError,),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     words = ["--metric", options.metric, "--m2scorer", options.m2scorer]
     scores = {}
     split_of = {row.set: row.split for row in read_table(options.systems, System)}
@@ -92,8 +89,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
             scores[path.stem] = flat(found[path.stem])
     write_json(options.json, scores, make_folder=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

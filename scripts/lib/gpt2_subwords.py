@@ -8,11 +8,10 @@ import functools
 import logging
 import multiprocessing
 import pathlib
-import sys
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator
 
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-from program import make_parser, reports
+from program import Options, argument, command
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
@@ -39,17 +38,16 @@ def decode(line: str, encoder_json: str, vocab_bpe: str) -> str:
     return text.strip()
 
 
-@reports("gpt2_subwords")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("input", help="text, one article or summary a line")
-    parser.add_argument("output", help="file to write")
-    parser.add_argument("--encoder-json", required=True)
-    parser.add_argument("--vocab-bpe", required=True)
-    parser.add_argument("--max-subwords", type=int, default=1000, help="(default: 1000)")
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
-    options = parser.parse_args(arguments)
+@command(
+    argument("input", help="text, one article or summary a line"),
+    argument("output", help="file to write"),
+    argument("--encoder-json", required=True),
+    argument("--vocab-bpe", required=True),
+    argument("--max-subwords", type=int, default=1000, help="(default: 1000)"),
+    argument("--workers", type=int, default=1, help="processes (default: 1)"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     lines = read_lines(options.input)
     work = functools.partial(
         encode,
@@ -65,8 +63,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     write_lines(options.output, encoded())
     logger.info("%s: %d lines", pathlib.Path(options.output).name, len(lines))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -162,6 +162,7 @@ def bench_set(step: Step, bench: Benchmark, devices: Devices, group: Group) -> N
         words += ["--batch-size", step["memory_sizes"]]
     else:
         words += ["--batch-size", "1", "--no-memory"]
+    words += ["--threads", step.environment["OMP_NUM_THREADS"]]  # as Devices chose
     for lengths in ("LENGTH_FLAGS", "bench_flags", "BENCH_FLAGS"):
         words += settings.words(lengths)
     words += ["--threads", on_cpu.group(1)] if on_cpu else []

@@ -16,14 +16,13 @@ import json
 import logging
 import pathlib
 import string
-import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from program import make_parser, reports
+from program import Options, argument, command
 from specdec_io.atomic import replacing
 
-from fairseq_specdec.bench import machine, report
-from fairseq_specdec.bench.tables import section_title
+from fairseq_specdec.bench import machine
+from fairseq_specdec.bench.tables import section_title, table
 
 logger = logging.getLogger("paper_table")
 NOTHING = "-"
@@ -202,6 +201,14 @@ def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
     return found
 
 
+def cells(row: Row, key: str, measured: Measured) -> List[str]:
+    """A figure measured here, and the published one."""
+    value = measured.figure(row, key) if key in row.figures else None
+    absent = NOT_RUN if key in row.figures else NOTHING
+    here = absent if value is None else f"{value:.2f}"
+    return [here, row.figures.get(key) or NOTHING]
+
+
 def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) -> str:
     """One table: for each figure a column measured here and one published; the notes below it."""
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
@@ -213,30 +220,21 @@ def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) 
     head = ["row"]
     for key in keys:
         head += [f"{title(key)} here{marks[base(key)]}", f"paper{marks[base(key)]}"]
-    body = []
-    for row in rows:
-        cells = [row.name]
-        for key in keys:
-            value = measured.figure(row, key) if key in row.figures else None
-            absent = NOT_RUN if key in row.figures else NOTHING
-            cells.append(absent if value is None else f"{value:.2f}")
-            cells.append(row.figures.get(key) or NOTHING)
-        body.append(cells)
+    body = [[row.name, *(c for key in keys for c in cells(row, key, measured))] for row in rows]
     texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
-    return "\n\n".join([report.table(head, body), *texts])
+    return "\n\n".join([table(head, body), *texts])
 
 
-@reports("paper_table")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("paper", type=pathlib.Path, help="paper.tsv")
-    parser.add_argument("measured", type=pathlib.Path, help="folder of SET.json files")
-    parser.add_argument("--scores", type=pathlib.Path, help="scores.json")
-    parser.add_argument("--direction", required=True, help="as en-de: rows of this one and of '*'")
-    parser.add_argument("--note", action="append", default=[], help="a line below the tables")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("paper", type=pathlib.Path, help="paper.tsv"),
+    argument("measured", type=pathlib.Path, help="folder of SET.json files"),
+    argument("--scores", type=pathlib.Path, help="scores.json"),
+    argument("--direction", required=True, help="as en-de: rows of this one and of '*'"),
+    argument("--note", action="append", default=[], help="a line below the tables"),
+    argument("--output", type=pathlib.Path, required=True, help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     rows, remarks = read_rows(options.paper), read_notes(options.paper)
     measured = Measured(options.measured, options.scores)
     chosen = [row for row in rows if row.direction in (options.direction, "*")]
@@ -250,8 +248,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parts.append("\n".join(notes))
     with replacing(options.output, make_folder=True) as stream:
         stream.write("\n\n".join(parts) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

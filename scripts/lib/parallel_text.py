@@ -14,15 +14,14 @@ import io
 import logging
 import pathlib
 import re
-import sys
 import tarfile
 import unicodedata
 import zipfile
 import zlib
-from typing import IO, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import IO, Callable, Iterator, List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from program import make_parser, reports
+from program import Options, argument, command
 from sacremoses import MosesPunctNormalizer
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
@@ -171,16 +170,15 @@ def write_split(
     logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
 
 
-@reports("parallel_text")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
-    parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
-    parser.add_argument("out", type=pathlib.Path, help="folder to write")
-    parser.add_argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER"))
-    parser.add_argument("--romanian", action="store_true", help="drop Romanian's diacritics")
-    options = parser.parse_args(arguments)
+@command(
+    argument("sources", type=pathlib.Path, help="sources.tsv"),
+    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
+    argument("out", type=pathlib.Path, help="folder to write"),
+    argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER")),
+    argument("--romanian", action="store_true", help="drop Romanian's diacritics"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     sources: List[Source] = read_sources(options.sources)
     for split in ("train", "valid", "test"):
         if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
@@ -188,8 +186,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             write_split(
                 split, chosen, options.archives, options.out, options.pair, options.romanian
             )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

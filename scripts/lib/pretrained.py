@@ -9,16 +9,15 @@ one dictionary: the rows of its symbols are taken, all else is left out. Symbols
 import functools
 import logging
 import pathlib
-import sys
 import tarfile
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List
 
 import torch
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
 from fetch import CHUNK, SourceError, read_sources
-from program import make_parser, reports
+from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 
@@ -99,18 +98,17 @@ def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: path
         raise SourceError(f"{archive}: {error}; see {sources}") from error
 
 
-@reports("pretrained")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS"))
-    parser.add_argument("--checkpoint", type=pathlib.Path, help="in place of --archive")
-    parser.add_argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt")
-    parser.add_argument("--dict", type=pathlib.Path, required=True, help="dict.txt of the data")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS")),
+    argument("--checkpoint", type=pathlib.Path, help="in place of --archive"),
+    argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt"),
+    argument("--dict", type=pathlib.Path, required=True, help="dict.txt of the data"),
+    argument("--output", type=pathlib.Path, required=True, help="checkpoint to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     if bool(options.archive) == bool(options.checkpoint and options.checkpoint_dict):
-        parser.error("give --archive, or --checkpoint with --checkpoint-dict")
+        raise ValueError("give --archive, or --checkpoint with --checkpoint-dict")
     with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
         if options.archive:
             sources, name, downloads = options.archive
@@ -124,8 +122,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         with replacing(options.output, "wb", make_folder=True) as stream:
             torch.save(state, stream)
     logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

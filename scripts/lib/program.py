@@ -1,44 +1,64 @@
-"""What the programs of the recipes share: how they read their words, and how they fail."""
+"""What the programs of the recipes share: how they are run, read their words, and fail.
+
+``python program.py NAME WORDS`` runs the ``main`` of a module beside this file, or on the path.
+"""
 
 import argparse
 import functools
+import importlib
 import logging
+import pathlib
 import sys
-from typing import Callable, Optional, Sequence, Type
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Type
 
-Main = Callable[[Optional[Sequence[str]]], int]
-
-
-def log_to_stderr() -> None:
-    """Send log records of level INFO and above to stderr."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+Options = argparse.Namespace
+Argument = Tuple[Tuple[str, ...], Dict[str, Any]]
 
 
-def make_parser(description: Optional[str]) -> argparse.ArgumentParser:
-    """A parser whose help begins with the program's docstring, as it stands."""
-    return argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def argument(*names: str, **settings: Any) -> Argument:
+    """An argument of a command, as for argparse's ``add_argument``."""
+    return names, settings
 
 
-def reports(name: str, *errors: Type[Exception]) -> Callable[[Main], Callable[..., int]]:
-    """For a ``main``: log to stderr; end on an error with one line that starts with ``name``.
+def command(
+    *own: Argument, errors: Sequence[Type[Exception]] = ()
+) -> Callable[[Callable[[Any], None]], Callable[..., int]]:
+    """Make a program of ``main(options)``: ``main(words)`` returns its exit status.
+
+    The help begins with the module's docstring. Log records go to stderr; an error ends the program
+    with one line that starts with the module's name.
 
     Args:
-        name: of the program.
-        errors: what it reports besides OSError and ValueError; anything else is a traceback.
+        own: the program's arguments.
+        errors: what is reported besides OSError and ValueError; anything else is a traceback.
     """
 
-    def wrap(main: Main) -> Callable[..., int]:
+    def wrap(main: Callable[[Any], None]) -> Callable[..., int]:
+        module = main.__globals__
+        name = pathlib.Path(module["__file__"]).stem
+
         @functools.wraps(main)
-        def wrapped(arguments: Optional[Sequence[str]] = None) -> int:
-            log_to_stderr()
+        def wrapped(words: Optional[Sequence[str]] = None) -> int:
+            logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+            parser = argparse.ArgumentParser(
+                prog=name,
+                description=module["__doc__"],
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+            for names, settings in own:
+                parser.add_argument(*names, **settings)
+            options = parser.parse_args(words)
             try:
-                return main(arguments)
+                main(options)
             except (OSError, ValueError, *errors) as error:
                 logging.getLogger(name).error("%s: %s", name, error)
                 return 1
+            return 0
 
         return wrapped
 
     return wrap
+
+
+if __name__ == "__main__":
+    sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[2:]))

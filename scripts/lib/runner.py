@@ -56,36 +56,43 @@ def show(text: str) -> None:
     print(text)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns its exit status."""
+def run(arguments: Sequence[str]) -> int:
+    """Do what the words say; returns the exit status.
+
+    Raises:
+        StepError: a word means nothing, or a step fails.
+    """
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
     words, assigned = split_words([word for word in arguments if word not in wants])
+    options = [word for word in words if word.startswith("-")]
+    if options:
+        raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
+    if not words:
+        show(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
+        return 0 if wants else 1
+    recipe = Recipe(words[0], {**os.environ, **assigned})
+    known = [name for name in recipe.settings.defined if name.isupper()]
+    unknown = [name for name in assigned if name not in known]
+    if unknown:
+        raise StepError(f"{recipe.name} has no setting {unknown[0]}; there are {', '.join(known)}")
+    if wants:
+        show(describe(recipe))
+    else:
+        run_steps(recipe, words[1:])
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit status."""
     sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
     try:
-        options = [word for word in words if word.startswith("-")]
-        if options:
-            raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
-        if not words:
-            show(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
-            return 0 if wants else 1
-        recipe = Recipe(words[0], {**os.environ, **assigned})
-        known = [name for name in recipe.settings.defined if name.isupper()]
-        for name in assigned:
-            if name not in known:
-                raise StepError(
-                    f"{recipe.name} has no setting {name}; there are {', '.join(known)}"
-                )
-        if wants:
-            show(describe(recipe))
-        else:
-            run_steps(recipe, words[1:])
+        return run(arguments)
     except StepError as error:
         text = str(error)
         print(text if text.startswith(("[", "run: ")) else f"run: error: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ any, the test set's own target is the only one.
 
 import logging
 import pathlib
-import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
 from parallel_text import pairs
-from program import make_parser, reports
+from program import Options, argument, command
 from text_files import read_lines, write_lines
 
 logger = logging.getLogger("simplification_corpus")
@@ -53,14 +52,13 @@ def references(sources: Sequence[Source], archives: pathlib.Path, count: int) ->
     return found
 
 
-@reports("simplification_corpus")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
-    parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
-    parser.add_argument("out", type=pathlib.Path, help="folder to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("sources", type=pathlib.Path, help="sources.tsv"),
+    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
+    argument("out", type=pathlib.Path, help="folder to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     sources = read_sources(options.sources)
     for split in SPLITS:
         found = split_pairs(split, sources, options.archives)
@@ -70,8 +68,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     wanted = references(sources, options.archives, len(found))
     for number, lines in enumerate(wanted or [[pair[1] for pair in found]]):
         write_lines(options.out / f"reference.{number}", lines)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

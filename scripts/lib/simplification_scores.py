@@ -8,10 +8,9 @@ tokeniser.
 import json
 import logging
 import pathlib
-import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-from program import make_parser, reports
+from program import Options, argument, command
 from sacrebleu.metrics import BLEU
 from specdec_io.atomic import write_json
 from text_files import read_lines
@@ -56,17 +55,16 @@ def scores(
     }
 
 
-@reports("simplification_scores")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out")
-    parser.add_argument("--source", type=pathlib.Path, required=True, help="tokenised sources")
-    parser.add_argument(
+@command(
+    argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out"),
+    argument("--source", type=pathlib.Path, required=True, help="tokenised sources"),
+    argument(
         "--reference", type=pathlib.Path, action="append", required=True, help="tokenised; repeat"
-    )
-    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
-    options = parser.parse_args(arguments)
+    ),
+    argument("--json", type=pathlib.Path, required=True, help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     found = {}
     sources = read_lines(options.source)
     references = [read_lines(path) for path in options.reference]
@@ -74,8 +72,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         found[path.stem] = scores(read_output(path), sources, references)
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found, make_folder=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

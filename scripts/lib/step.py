@@ -99,8 +99,9 @@ class Step:
             raise StepError(failure or f"{name} failed: see {log or 'above'}")
 
     def program(self, name: str, *words: Any, failure: Optional[str] = None) -> None:
-        """Run a program of scripts/lib, whose own message says what is wrong."""
-        self.run(self.python, LIB / f"{name}.py", *words, failure=failure)
+        """Run a program of scripts/lib or ``corpus``, whose own message says what is wrong."""
+        failure = failure or f"{name} failed: see above"
+        self.run(self.python, LIB / "program.py", name, *words, failure=failure)
 
     def produce(self, path: pathlib.Path, *command: Any, **options: Any) -> None:
         """Unless the file exists, run a command with its stdout going there."""

@@ -14,13 +14,12 @@ import io
 import json
 import logging
 import pathlib
-import sys
 import tarfile
 from contextlib import ExitStack
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from program import make_parser, reports
+from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
@@ -148,18 +147,12 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
     )
 
 
-@reports("summary_corpus")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("sources", type=pathlib.Path, help="sources.tsv")
-    parser.add_argument("archives", type=pathlib.Path, help="folder of the fetched files")
-    parser.add_argument("out", type=pathlib.Path, help="folder to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("kind", choices=sorted(KINDS)),
+    argument("sources", type=pathlib.Path, help="sources.tsv"),
+    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
+    argument("out", type=pathlib.Path, help="folder to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     write(options.kind, read_sources(options.sources), options.archives, options.out)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,19 +6,17 @@
   Nothing is fetched.
 """
 
-import argparse
 import ast
 import hashlib
 import logging
 import pathlib
 import re
-import sys
 import sysconfig
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from corpus import apt, descriptions
 from corpus.text import normalise
-from program import make_parser, reports
+from program import Options, argument, command
 from text_files import write_lines
 
 logger = logging.getLogger("summary_sample")
@@ -98,7 +96,7 @@ def split(pairs: Sequence[Pair], count: int) -> Dict[str, List[Pair]]:
     }  # fmt: skip
 
 
-def read_index(options: argparse.Namespace) -> List[descriptions.Description]:
+def read_index(options: Options) -> List[descriptions.Description]:
     """Descriptions of --index, or of Debian's index.
 
     Raises:
@@ -118,22 +116,20 @@ def read_index(options: argparse.Namespace) -> List[descriptions.Description]:
     return list(descriptions.load(private.lists, "en", private.read_index).values())
 
 
-@reports("summary_sample", apt.FetchError)
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("kind", choices=("apt", "python"))
-    parser.add_argument("out", type=pathlib.Path, help="folder to write")
-    parser.add_argument("--work", type=pathlib.Path, help="apt: where the index is kept")
-    parser.add_argument("--suites", default=SUITES, help=f"apt: Debian suites ({SUITES})")
-    parser.add_argument("--index", type=pathlib.Path, help="apt: a Translation-en file instead")
-    parser.add_argument("--pairs", type=int, default=1000, help="how many in all (default: 1000)")
-    parser.add_argument(
-        "--max-words", type=int, default=120, help="longer texts are left out (default: 120)"
-    )
-    options = parser.parse_args(arguments)
+@command(
+    argument("kind", choices=("apt", "python")),
+    argument("out", type=pathlib.Path, help="folder to write"),
+    argument("--work", type=pathlib.Path, help="apt: where the index is kept"),
+    argument("--suites", default=SUITES, help=f"apt: Debian suites ({SUITES})"),
+    argument("--index", type=pathlib.Path, help="apt: a Translation-en file instead"),
+    argument("--pairs", type=int, default=1000, help="how many in all (default: 1000)"),
+    argument("--max-words", type=int, default=120, help="longer texts are left out (default: 120)"),
+    errors=(apt.FetchError,),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     if options.kind == "apt" and not (options.index or options.work):
-        parser.error("apt needs --work or --index")
+        raise ValueError("apt needs --work or --index")
     if options.kind == "apt":
         found: Iterable[Pair] = description_pairs(read_index(options))
     else:
@@ -143,8 +139,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         for side, suffix in enumerate(("source", "target")):
             write_lines(options.out / f"{name}.{suffix}", (pair[side] for pair in pairs))
     logger.info("%s", ", ".join(f"{name}: {len(pairs)} pairs" for name, pairs in parts.items()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

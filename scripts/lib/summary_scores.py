@@ -10,11 +10,10 @@ import json
 import logging
 import pathlib
 import re
-import sys
 from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Sequence
 
-from program import make_parser, reports
+from program import Options, argument, command
 from sacremoses import MosesDetokenizer
 from specdec_io.atomic import write_json
 from specdec_io.progress import erased_bar as bar
@@ -92,33 +91,27 @@ def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]
     return lambda line: str(detokenizer.detokenize(line.split()))
 
 
-@reports("summary_scores")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument("outputs", nargs="*", type=pathlib.Path, help="SET.SYSTEM.out")
-    parser.add_argument("--check", action="store_true", help="only see that ROUGE is there")
-    parser.add_argument("--raw", type=pathlib.Path, help="summaries of the test set, as text")
-    parser.add_argument(
+@command(
+    argument("outputs", nargs="*", type=pathlib.Path, help="SET.SYSTEM.out"),
+    argument("--check", action="store_true", help="only see that ROUGE is there"),
+    argument("--raw", type=pathlib.Path, help="summaries of the test set, as text"),
+    argument(
         "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
-    )
-    parser.add_argument("--lang", default="en", help="of the text (default: en)")
-    parser.add_argument("--json", type=pathlib.Path, help="file to write")
-    options = parser.parse_args(arguments)
+    ),
+    argument("--lang", default="en", help="of the text (default: en)"),
+    argument("--json", type=pathlib.Path, help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     found: Dict[str, Any] = {}
     scorer = make_scorer()
     if options.check:
-        return 0
+        return
     if not (options.outputs and options.raw and options.json):
-        parser.error("give outputs, --raw and --json")
+        raise ValueError("give outputs, --raw and --json")
     wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
     for path in options.outputs:
         found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
         found[path.stem]["rouge_variant"] = variant()
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found, make_folder=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,33 +1,19 @@
 """Tokenise text exactly as fairseq's `--tokenizer moses` does by default."""
 
-import argparse
-import sys
-from typing import Optional, Sequence
-
+from program import Options, argument, command
 from sacremoses import MosesTokenizer
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lang", required=True, help="language of the text, e.g. en")
-    parser.add_argument("input", help="raw text, one sentence a line")
-    parser.add_argument("output", help="file to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("--lang", required=True, help="language of the text, e.g. en"),
+    argument("input", help="raw text, one sentence a line"),
+    argument("output", help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     tokenizer = MosesTokenizer(options.lang)
-    lines = read_lines(options.input)
-
-    def tokenised():
-        for line in bar(lines, "tokenising", unit="line"):
-            yield tokenizer.tokenize(
-                line.strip(), aggressive_dash_splits=True, return_str=True, escape=True
-            )
-
-    write_lines(options.output, tokenised())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    lines = bar(read_lines(options.input), "tokenising", unit="line")
+    how = {"aggressive_dash_splits": True, "return_str": True, "escape": True}
+    write_lines(options.output, (tokenizer.tokenize(line.strip(), **how) for line in lines))

@@ -11,10 +11,9 @@
 import json
 import logging
 import pathlib
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from program import make_parser, reports
+from program import Options, argument, command
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 from specdec_io.atomic import write_json
@@ -76,6 +75,23 @@ def comet(name: str, sources: List[str], outputs: List[str], references: List[st
     return 100 * float(model.predict(rows, batch_size=64).system_score)
 
 
+def token_scores(output: Output, greedy: Optional[Output]) -> Dict[str, float]:
+    """BLEU of tokens: to the references, with compounds split, and to the greedy output."""
+    numbers = sorted(output.hypotheses)
+    hypotheses, references = ([texts[n] for n in numbers] for texts in output)
+    apart = ([split_compounds(text) for text in texts] for texts in (hypotheses, references))
+    found = {
+        "bleu": tokenised_bleu(hypotheses, references),
+        "bleu_compound": tokenised_bleu(*apart),
+    }
+    if greedy is not None:
+        if set(greedy.hypotheses) != set(numbers):
+            raise ValueError("the greedy output has other sentences; decode again")
+        wanted = [greedy.hypotheses[n] for n in numbers]
+        found["bleu_to_greedy"] = tokenised_bleu(hypotheses, wanted)
+    return found
+
+
 def scores(
     output: Output,
     raw: Sequence[pathlib.Path],
@@ -97,50 +113,31 @@ def scores(
             also :func:`comet`.
     """
     numbers = sorted(output.hypotheses)
-    sources, wanted = (read_lines(path) for path in raw)
-    if min(len(sources), len(wanted)) <= numbers[-1]:
+    lines = [read_lines(path) for path in raw]
+    if min(map(len, lines)) <= numbers[-1]:
         raise ValueError(f"{raw[1]}: has no sentence {numbers[-1]}; it is not this test set")
-    hypotheses = [output.hypotheses[n] for n in numbers]
-    references = [output.references[n] for n in numbers]
+    sources, wanted = ([side[n] for n in numbers] for side in lines)
     detokenizer = MosesDetokenizer(language)
-    plain = [detokenizer.detokenize(text.split()) for text in hypotheses]
+    plain = [detokenizer.detokenize(output.hypotheses[n].split()) for n in numbers]
     sacre = BLEU()
-    found = {
-        "sentences": len(numbers),
-        "bleu": tokenised_bleu(hypotheses, references),
-        "bleu_compound": tokenised_bleu(
-            [split_compounds(text) for text in hypotheses],
-            [split_compounds(text) for text in references],
-        ),
-        "sacrebleu": float(sacre.corpus_score(plain, [[wanted[n] for n in numbers]]).score),
-        "sacrebleu_signature": str(sacre.get_signature()),
-    }
-    if greedy is not None:
-        if set(greedy.hypotheses) != set(numbers):
-            raise ValueError("the greedy output has other sentences; decode again")
-        found["bleu_to_greedy"] = tokenised_bleu(
-            hypotheses, [greedy.hypotheses[n] for n in numbers]
-        )
+    found: Dict[str, Any] = {"sentences": len(numbers), **token_scores(output, greedy)}
+    found["sacrebleu"] = float(sacre.corpus_score(plain, [wanted]).score)
+    found["sacrebleu_signature"] = str(sacre.get_signature())
     if comet_model:
-        found["comet"] = comet(
-            comet_model, [sources[n] for n in numbers], plain, [wanted[n] for n in numbers]
-        )
+        found["comet"] = comet(comet_model, sources, plain, wanted)
         found["comet_model"] = comet_model
     return found
 
 
-@reports("translation_scores")
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "outputs", nargs="+", type=pathlib.Path, help="NAME.out of fairseq-generate"
-    )
-    parser.add_argument("--raw", nargs=2, type=pathlib.Path, required=True, metavar="FILE")
-    parser.add_argument("--lang", required=True, help="language of the target")
-    parser.add_argument("--comet", metavar="MODEL", help="also COMET, as wmt20-comet-da")
-    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to write")
-    options = parser.parse_args(arguments)
+@command(
+    argument("outputs", nargs="+", type=pathlib.Path, help="NAME.out of fairseq-generate"),
+    argument("--raw", nargs=2, type=pathlib.Path, required=True, metavar="FILE"),
+    argument("--lang", required=True, help="language of the target"),
+    argument("--comet", metavar="MODEL", help="also COMET, as wmt20-comet-da"),
+    argument("--json", type=pathlib.Path, required=True, help="file to write"),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     found = {}
     for path in options.outputs:
         output = read_output(path)
@@ -149,8 +146,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
         logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
     write_json(options.json, found, make_folder=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,20 +7,9 @@ import threading
 
 import pytest
 
-from fairseq_specdec.bench import memory, peer_process
-from fairseq_specdec.bench.peer_process import Worker
-from fairseq_specdec.bench.rest import until_at_rest
+from fairseq_specdec.bench import memory, peers
+from fairseq_specdec.bench.usage import until_at_rest
 from fairseq_specdec.bench.workload import BenchError
-
-# Runs this file as the engine's module.
-START_HERE = (
-    "import os, sys; answers = os.dup(1); os.dup2(2, 1)\n"
-    f"sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
-    "import fairseq_specdec.bench.peer_worker as worker\n"
-    "import test_bench_peers as here\n"
-    "sys.modules['fairseq_specdec.bench.test_bench_peers'] = here\n"
-    "worker.main(answers)"
-)
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers"
@@ -107,6 +96,9 @@ def test_mistaken_engines_are_named(bench, words, message):
         bench(*words)
 
 
+TITLE = "X"  # this file is an engine's module
+
+
 class Failing:
     """An engine that cannot go on."""
 
@@ -132,22 +124,23 @@ Engine = Failing
 @pytest.mark.parametrize(
     "how, message",
     [
-        ("at the start", "--peers: X: ValueError: no such format"),
-        ("in between", "--peers: X: RuntimeError: too long"),
-        ("dying", r"--peers: X: its process ended: (.|\n)*out of memory"),
+        ("at the start", "--peers: X toy: ValueError: no such format"),
+        ("in between", "--peers: X toy: RuntimeError: too long"),
+        ("dying", r"--peers: X toy: its process ended: (.|\n)*out of memory"),
     ],
 )
 def test_an_engine_that_fails_is_named_and_its_process_ends(how, message, monkeypatch, tmp_path):
-    monkeypatch.setattr(peer_process, "START", START_HERE)
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.abspath(__file__)))
+    monkeypatch.setitem(peers.ENGINES, "toy", "test_bench_peers")
     folder = tempfile.TemporaryDirectory(dir=str(tmp_path))
     workers = []
     with pytest.raises(BenchError, match=message):
-        workers.append(Worker("test_bench_peers", "X", {"how": how}, folder))
+        workers.append(peers.start("toy", "toy", {"how": how}, folder))
         assert workers[0].version == "1.0" and workers[0].before > 2**20
-        workers[0].ask({"rows": [[4, 2]], "limit": 9, "row": {}})
+        workers[0].child.call(f"{peers.WORKER}:decode", rows=[[4, 2]], limit=9, row={})
     for worker in workers:
         worker.close()
-        assert worker.process.returncode is not None
+        assert worker.child.process.returncode is not None
         assert os.listdir(tmp_path) == []
 
 

@@ -15,7 +15,6 @@ from fairseq_specdec.bench import (
     paper_sizes,
     replay_cli,
     replay_flags,
-    replay_memory,
 )
 from fairseq_specdec.bench.accepted_sizes import (
     constant_acceptance,
@@ -93,7 +92,7 @@ def test_drawn_sizes_fill_every_sentence_and_keep_the_mean():
 
 
 def test_a_given_distribution_is_drawn_as_it_is():
-    weights = accepted_sizes.parse("2=1,5=3", 6, "--accepted")
+    weights = [0.0, 1.0, 0.0, 0.0, 3.0, 0.0]
     drawn = collections.Counter(size for sizes in draw(weights, 5000, 1, 1) for size in sizes[:-1])
     assert set(drawn) == {2, 5}
     assert drawn[5] / sum(drawn.values()) == pytest.approx(0.75, abs=0.05)
@@ -124,14 +123,15 @@ def test_every_row_emits_what_was_drawn(replay):
 def test_memory_of_each_system_alone(replay, monkeypatch):
     asked = []
 
-    def here(index, words, module):
-        asked.append((index, module))
-        return replay_memory.measure_here(index, words)
+    def here(index, words, function):
+        asked.append((index, function))
+        return replay_cli.measure_here(index, words)
 
     monkeypatch.setattr(memory, "measure", here)
     result, printed = replay(*MEAN, "--mean-copied", 2, memory=True)
     names = list(rows_of(result))
-    assert asked == [(i, "fairseq_specdec.bench.replay_memory") for i in range(len(names))]
+    function = "fairseq_specdec.bench.replay_cli:measure_here"
+    assert asked == [(i, function) for i in range(len(names))]
     assert names[:2] == ["fairseq beam 5", "fairseq beam 1"] and "gad (replay)" in names
     for row in rows_of(result).values():
         assert row["memory_mb"] >= row["memory_before_mb"] > 50
@@ -143,11 +143,12 @@ def test_packed_weights_do_not_lie_beside_the_models_own():
     """At a paper's size: the tied embeddings are the only weights that are there twice."""
     words = ["--replay", "base", "--cpu", "--threads", "1", "--vocabulary", "2000"]
     words += ["--mean-accepted", "3", "--sentences", "1", "--length", "27"]
-    stock, _, _, gad = (memory.measure(row, words, memory.REPLAY) for row in range(4))
+    function = "fairseq_specdec.bench.replay_cli:measure_here"
+    stock, _, _, gad = (memory.measure(row, words, function) for row in range(4))
     models = paper_sizes.RandomModels(paper_sizes.SIZES["base"], 2000, 1, False, False, "")
-    arch = str(replay_flags.read(words).arch)
-    drafter = sum(p.numel() for p in models.drafter(arch, 25, False).parameters())
-    assert gad["peaks"][""] - stock["peaks"][""] < 1.2 * 4 * drafter
+    arch = str(replay_flags.read(words).size.drafter)
+    drafter = sum(p.numel() for p in models.drafter(arch, 25).parameters())
+    assert gad["peaks"]["1"] - stock["peaks"]["1"] < 1.2 * 4 * drafter
 
 
 def counters_of(rows, name):
@@ -162,12 +163,12 @@ def test_each_sentence_follows_its_own_list_at_any_batch_size(replay, size, monk
     replay(*MEAN, "--batch-size", size, "--strategies", "gad")
     (bench,) = kept
     system = bench.systems[-1]
-    batches = bench.models.batches(6, 12, size)
+    batches = bench.replayed.batches()
     for batch in batches:
         found = system.generator.generate(system.models, batch)
         for sentence, (hypothesis,) in zip(batch["id"].tolist(), found):
             emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
-            assert emitted == bench.sizes["gad"][sentence]
+            assert emitted == bench.replayed.sizes["gad"][sentence]
             tokens = hypothesis["tokens"].tolist()
             assert tokens[-1] == 2 and 2 not in tokens[:-1] and 1 not in tokens
 
@@ -238,16 +239,11 @@ def test_peers_decode_the_same_verifier(replay):
         (["--mean-accepted", 7], "--mean-accepted 7: .* from 1.00 to 6.00"),
         (["--mean-accepted", 0.5], "--mean-accepted 0.5"),
         (["--mean-copied", 13, *MEAN], "--mean-copied 13: "),
-        (["--accepted", "1=2,8=1"], "--accepted '8=1': an iteration emits at most 6 tokens"),
-        (["--accepted", "1:2"], "--accepted '1:2': expected TOKENS=WEIGHT"),
-        (["--accepted", "1=-2"], "--accepted '1=-2': expected TOKENS=WEIGHT"),
-        (["--accepted", "1=2", "--accepted-from", "x"], "--accepted and --accepted-from: choose"),
         (["--accepted-from", "no.jsonl"], "--accepted-from no.jsonl"),
         (["--strategies", "bild", *MEAN], "--strategies bild: choose"),
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
         (["--strategies", "greedy", *MEAN], "--mean-accepted: is for gad and gad"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
-        (["--drafter-arch", "transformer", *MEAN], "--drafter-arch transformer: choose"),
         (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
         (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
         (["--length", 1, *MEAN], "--length 1: expected 2 or more"),
@@ -263,7 +259,7 @@ def test_mistakes_are_named_before_anything_is_built(replay, words, message, mon
 
 
 def test_no_drafter_is_asked_for_by_name(replay):
-    with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; .*-arch"):
+    with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; choose"):
         replay("--strategies", "gad", *MEAN, size="gec")
 
 
@@ -278,6 +274,5 @@ def test_the_papers_sizes_are_theirs():
     assert (flags.decoder_ffn_embed_dim, flags.encoder_attention_heads) == (4096, 16)
     flags = paper_sizes.verifier_flags(paper_sizes.SIZES["12+2"])
     assert (flags.encoder_layers, flags.decoder_layers, flags.encoder_embed_dim) == (12, 2, 512)
-    assert replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"]).arch == (
-        "spec_drafter_base"
-    )
+    read = replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"])
+    assert read.size.drafter == "spec_drafter_base"

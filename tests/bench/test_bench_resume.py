@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
     path = tmp_path / "x.json"
-    honest, measured = cli.Bench.measure, []
+    honest, measured = cli.Bench.measure_size, []
 
     def measure(self, size):
         measured.append(size)
@@ -24,7 +24,7 @@ def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
             raise Killed
         honest(self, size)
 
-    monkeypatch.setattr(cli.Bench, "measure", measure)
+    monkeypatch.setattr(cli.Bench, "measure_size", measure)
     with pytest.raises(Killed):
         bench(*WORDS, "--json", path)
     first = json.loads(path.read_text())

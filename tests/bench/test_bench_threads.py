@@ -1,11 +1,9 @@
 """Systems that were to run on one thread, and did not have a core to themselves."""
 
-import argparse
-
 import pytest
 import torch
 
-from fairseq_specdec.bench import peers, tables, threads
+from fairseq_specdec.bench import session, tables, threads
 from fairseq_specdec.bench.timing import System
 
 
@@ -31,8 +29,9 @@ def test_times_that_agree_are_not_spoken_of():
 
 def test_a_core_that_was_shared_and_a_second_thread_are_told_apart():
     shared, more = threads.warnings([system("a", 10.0, 8.4), system("b", 10.0, 11.6)], False, 8)
-    assert shared.startswith("WARNING: a, batch size 8: 8.40 s of processor time in 10.00 s")
-    assert "other programs took the core" in shared and "ran more than one thread" in more
+    assert shared.startswith("WARNING: a used 8.40 s of CPU in 10.00 s of wall time: other")
+    assert "batch size 8" in shared
+    assert "it ran more than one thread" in more
 
 
 def test_more_threads_and_a_gpu_are_not_judged():
@@ -64,10 +63,11 @@ def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, t
     assert bool(said) is told
 
 
-@pytest.mark.parametrize("asked, beside, count", [(None, True, 1), (2, True, 2), (None, False, 3)])
-def test_other_engines_are_measured_on_one_thread_unless_told_otherwise(asked, beside, count):
+@pytest.mark.parametrize("words, count", [([], 1), (["--threads", "2"], 2)])
+def test_one_thread_unless_told_otherwise(pair, words, count):
     torch.set_num_threads(3)
-    peers.set_threads(argparse.Namespace(threads=asked, peers=beside))
+    line = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", *words]
+    session.read(line).workload()
     assert torch.get_num_threads() == count
 
 
@@ -81,5 +81,5 @@ def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
     monkeypatch.setattr(System, "timed", idle)
     result, printed = bench("--system", "copy: --strategy iad", "--warmup", 0, "--limit", 2)
     (part,) = result["runs"]
-    said = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy, batch")]
+    said = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy used")]
     assert len(said) == 1 and f"- {said[0]}" in printed

@@ -65,8 +65,6 @@ def test_log_records_are_written_above_a_bar():
 class Idle:
     """A system that does nothing."""
 
-    sampled = False
-
     def decode(self, sample, batch, seed):
         pass
 

@@ -27,8 +27,8 @@ case $name in fairseq-generate) printf 'strategy %s: summary\n' "$name" >&2 ;; e
 """
 # Stands for the interpreter, beside which the steps look for the commands first.
 STAND_IN_PYTHON = """#!/usr/bin/env bash
-case ${{1##*/}} in
-    average_checkpoints.py) printf '%s\\n' "$*" > "${{!#}}" ;;
+case $2 in
+    average_checkpoints) printf '%s\\n' "$*" > "${{!#}}" ;;
     *) exec {} "$@" ;;
 esac
 """

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import json
+import pathlib
 import re
 import tarfile
 import threading
@@ -187,15 +188,18 @@ def test_an_archive_that_is_cut_off_is_named(archives, tmp_path, caplog, name):
 
 
 def test_a_program_reports_what_it_expects_and_nothing_else(caplog):
-    @program.reports("sum", ZeroDivisionError)
-    def main(words):
-        return sum(1 // int(word) for word in words)
+    @program.command(program.argument("words", nargs="+"), errors=(ZeroDivisionError,))
+    def main(options):
+        if options.words == ["odd"]:
+            raise TypeError
+        sum(1 // int(word) for word in options.words)
 
-    assert main(["1"]) == 1 and caplog.text == ""
-    assert main(["0"]) == 1 and "sum: " in caplog.text
-    assert main(["x"]) == 1 and "sum: invalid literal" in caplog.text
+    name = pathlib.Path(__file__).stem
+    assert main(["1"]) == 0 and caplog.text == ""
+    assert main(["0"]) == 1 and f"{name}: integer division" in caplog.text
+    assert main(["x"]) == 1 and f"{name}: invalid literal" in caplog.text
     with pytest.raises(TypeError):
-        main([None])
+        main(["odd"])
 
 
 def test_sides_of_different_length_are_refused(archives, tmp_path, caplog):

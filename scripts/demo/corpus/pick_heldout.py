@@ -5,14 +5,12 @@ editing corpus does not hold, and injects errors into them. Both write the chose
 origins.tsv (origin, licence, count) to --out.
 """
 
-import argparse
 import collections
 import logging
 import pathlib
-import sys
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Sequence
 
-from program import log_to_stderr
+from program import Options, argument, command
 from text_files import read_lines, write_lines
 
 from .build_edit import VOCABULARY_SENTENCES
@@ -45,7 +43,7 @@ def write_origins(out: pathlib.Path, origins: Sequence[str]) -> None:
     logger.info("%s: %s", out, "; ".join(lines).replace("\t", " "))
 
 
-def pick_ende(options: argparse.Namespace) -> None:
+def pick_ende(options: Options) -> None:
     """Write heldout.{en,de}."""
     origin: Dict[str, Row] = {row.source: row for row in read_rows(options.corpus)}
     test = [origin[source] for source in read_lines(options.corpus / "test.en")]
@@ -55,7 +53,7 @@ def pick_ende(options: argparse.Namespace) -> None:
     write_lines(options.out / "heldout.de", (row.target for row in chosen))
 
 
-def pick_edit(options: argparse.Namespace) -> None:
+def pick_edit(options: Options) -> None:
     """Write heldout.{src,tgt}."""
     clean = read_lines(options.edit_corpus / "clean.en")
     dictionary = (options.edit_corpus / "misspellings.txt").read_text(encoding="utf-8")
@@ -75,34 +73,20 @@ def pick_edit(options: argparse.Namespace) -> None:
     write_lines(options.out / "heldout.tgt", chosen)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command; returns its exit status."""
-    log_to_stderr()
-    parser = argparse.ArgumentParser(
-        prog="python -m corpus.pick_heldout",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("kind", choices=("ende", "edit"))
-    parser.add_argument(
-        "--corpus", type=pathlib.Path, required=True, help="folder that build_ende wrote"
-    )
-    parser.add_argument(
-        "--edit-corpus", type=pathlib.Path, help="folder that build_edit wrote (for edit)"
-    )
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder to write to")
-    parser.add_argument("--count", type=int, default=500, help="sentences to pick")
-    parser.add_argument("--seed", type=int, default=3, help="of the injected errors")
-    options = parser.parse_args(arguments)
-    if options.kind == "edit" and options.edit_corpus is None:
-        parser.error("edit needs --edit-corpus")
-    try:
-        pick_ende(options) if options.kind == "ende" else pick_edit(options)
-    except (OSError, ValueError, KeyError) as error:
-        logger.error("pick_heldout: %s", error)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+@command(
+    argument("kind", choices=("ende", "edit")),
+    argument("--corpus", type=pathlib.Path, required=True, help="folder that build_ende wrote"),
+    argument("--edit-corpus", type=pathlib.Path, help="folder that build_edit wrote (for edit)"),
+    argument("--out", type=pathlib.Path, required=True, help="folder to write to"),
+    argument("--count", type=int, default=500, help="sentences to pick"),
+    argument("--seed", type=int, default=3, help="of the injected errors"),
+    errors=(KeyError,),
+)
+def main(options: Options) -> None:
+    """Run the command."""
+    if options.kind == "ende":
+        pick_ende(options)
+    elif options.edit_corpus is None:
+        raise ValueError("edit needs --edit-corpus")
+    else:
+        pick_edit(options)

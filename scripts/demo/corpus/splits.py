@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Set
 
 from .text import Pair, near_key
 
@@ -61,8 +61,3 @@ def split_edits(pairs: Sequence[Pair], held: int, seed: int = 2) -> Dict[str, Li
     train = [pair for pair in ordered if pair[1] not in targets]
     random.Random(seed).shuffle(train)
     return {"train": train, "valid": chosen[:held], "test": chosen[held:]}
-
-
-def as_pairs(rows: Sequence[Row]) -> List[Tuple[str, str]]:
-    """Drop the origins."""
-    return [(row.source, row.target) for row in rows]

@@ -1,0 +1,118 @@
+"""A Python process of its own that calls functions when asked: one way to start every helper.
+
+Other engines, their converters and the systems whose memory is measured run in such processes. In
+one process engines would slow each other: CTranslate2 and torch both use GNU's OpenMP, which stops
+spinning between two regions of work once it manages more threads than there are cores.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
+from typing import Any, Dict
+
+import fairseq_specdec
+
+from .workload import BenchError
+
+# Milliseconds that idle threads of Intel's OpenMP spin; its default is 200, which every turn would
+# wait for.
+SPIN_MS = "10"
+
+# What a library prints while it is imported must not mix with the answers.
+START = (
+    "import os; answers = os.dup(1); os.dup2(2, 1)\n"
+    "from fairseq_specdec.bench import child; child.serve(answers)"
+)
+
+
+def _environment() -> Dict[str, str]:
+    """For a process that is to import this very package."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)))
+    path = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"KMP_BLOCKTIME": SPIN_MS, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _end(process: Any, log: Any) -> None:
+    """The process ends when there is nothing more to read."""
+    process.stdin.close()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+    log.close()
+
+
+class Child:
+    """A process; it ends with ``close()``, or when this object is collected.
+
+    Args:
+        title: what it does, for messages.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            encoding="utf-8",
+            env=_environment(),
+        )
+        self.close = weakref.finalize(self, _end, self.process, self.log)
+
+    def call(self, function: str, **arguments: Any) -> Any:
+        """Call ``module:function`` over there; arguments and result are what JSON can hold.
+
+        Raises:
+            BenchError: the function failed, or the process ended.
+        """
+        assert self.process.stdin is not None and self.process.stdout is not None
+        order = {"function": function, "arguments": arguments}
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self.log.seek(0)
+            told = self.log.read()[-500:].strip()
+            raise BenchError(f"{self.title}: its process ended: {told}")
+        answer: Dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise BenchError(f"{self.title}: {answer['error'][:500]}")
+        return answer["result"]
+
+
+def call_once(title: str, function: str, **arguments: Any) -> Any:
+    """``Child.call`` in a process that ends with it."""
+    child = Child(title)
+    try:
+        return child.call(function, **arguments)
+    finally:
+        child.close()
+
+
+def serve(answers: int) -> None:
+    """The far side: read orders from standard input, write answers to this file descriptor."""
+    with os.fdopen(answers, "w", encoding="utf-8") as stream:
+        for line in sys.stdin:
+            order = json.loads(line)
+            module, _, name = order["function"].partition(":")
+            try:
+                function = getattr(importlib.import_module(module), name)
+                answer = {"result": function(**order["arguments"])}
+            except Exception as error:  # whatever it raises is told to who asked
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            stream.write(json.dumps(answer) + "\n")
+            stream.flush()

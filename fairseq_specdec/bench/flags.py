@@ -1,0 +1,114 @@
+"""Flags that ``specdec-bench`` has with and without ``--replay``, and their checks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, Mapping
+
+from . import canvas
+from .workload import BenchError
+
+Flags = Dict[str, Dict[str, Any]]
+
+PEERS: Flags = {
+    "--threads": dict(
+        type=int, default=1, metavar="T",
+        help="CPU threads of every system, other engines included, 1 or more (default: 1)",
+    ),
+    "--peers": dict(
+        action="store_true",
+        help="also measure other engines on the same verifier, each in a process of its own: "
+        "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
+        "transformers (beam 5 and 1, prompt lookup); needs the extra peers (default: off)",
+    ),
+    "--peer-engines": dict(
+        metavar="NAME[,NAME]",
+        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
+    ),
+    "--no-memory": dict(
+        action="store_true",
+        help="do not measure memory, for which each system is loaded in a process of its own "
+        "(default: off)",
+    ),
+    "--no-energy": dict(
+        action="store_true",
+        help="do not measure energy, for which each system decodes all sentences once more "
+        "(default: off)",
+    ),
+}  # fmt: skip
+FILES: Flags = {
+    "--json": dict(metavar="FILE", help="write all figures here (default: do not)"),
+    "--markdown": dict(metavar="FILE", help="write the tables here (default: do not)"),
+    "--html": dict(
+        metavar="FILE",
+        help="write tables and pictures as one self-contained page; needs the extra plots "
+        "(default: do not)",
+    ),
+    "--plots": dict(
+        metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots (default: do not)"
+    ),
+}
+
+
+def passes(repeats: int, warmup: int) -> Flags:
+    """``--repeats`` and ``--warmup`` with these defaults."""
+    return {
+        "--repeats": dict(
+            type=int, default=repeats, metavar="R",
+            help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
+            f"(default: {repeats})",
+        ),
+        "--warmup": dict(
+            type=int, default=warmup, metavar="N",
+            help="batches that every system decodes beforehand, not counted; 0 or more "
+            f"(default: {warmup})",
+        ),
+    }  # fmt: skip
+
+
+def add(group: Any, *tables: Flags) -> None:
+    """Add flags to a parser, or a group of one."""
+    for flags in tables:
+        for flag, settings in flags.items():
+            group.add_argument(flag, **settings)
+
+
+def check_least(args: argparse.Namespace, least: Mapping[str, int]) -> None:
+    """Refuse numbers below their least, by field name; None passes.
+
+    Raises:
+        BenchError: naming the flag.
+    """
+    for name, lowest in least.items():
+        value = getattr(args, name)
+        if value is not None and value < lowest:
+            flag = "--" + name.replace("_", "-")
+            raise BenchError(f"{flag} {value}: expected {lowest} or more")
+
+
+def check_common(args: argparse.Namespace) -> None:
+    """Refuse, before anything is measured, numbers out of range and files that cannot be written.
+
+    Raises:
+        BenchError: naming the flag.
+    """
+    check_least(args, {"repeats": 1, "warmup": 0, "threads": 1})
+    for flag in FILES:
+        path = getattr(args, flag.strip("-"))
+        if path:
+            _check_writable(flag, path)
+    for flag in ("--plots", "--html"):
+        if getattr(args, flag.strip("-")):
+            canvas.require(flag)
+
+
+def _check_writable(flag: str, path: str) -> None:
+    at = os.path.abspath(path)
+    if flag != "--plots" and os.path.isdir(at):
+        raise BenchError(f"{flag} {path}: is a folder; name a file")
+    folder = at if flag == "--plots" else os.path.dirname(at)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise BenchError(f"{flag} {path}: {folder} is no folder that can be written to")
