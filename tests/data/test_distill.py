@@ -201,18 +201,19 @@ def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_py
 def test_two_processes_may_merge_at_once(
     removed, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
-    build = merge._build
+    completed = merge.completed
 
-    def overtaken(corpus, task, impl, pieces, building, *rest):
-        written = build(corpus, task, impl, pieces, building, *rest)
-        shutil.copytree(building, str(tmp_path / "out"))
+    def overtaken(*asked):
+        (building,) = tmp_path.glob("out.parts/*/merged-*")
+        shutil.copytree(str(building), str(tmp_path / "out"))
         if removed:
-            pieces.remove()
+            shutil.rmtree(str(building.parent))
         else:  # caught in the act: this copy lacks what is gone already
-            (pathlib.Path(building) / merge.DROPPED).unlink()
-        return written
+            (building / merge.DROPPED).unlink()
+        monkeypatch.setattr(merge, "completed", completed)
+        return completed(*asked)
 
-    monkeypatch.setattr(merge, "_build", overtaken)
+    monkeypatch.setattr(merge, "completed", overtaken)
     assert distill(reversal_data, tmp_path / "out", teacher, *KEEP)["counts"]["kept"] == SIZE
     assert same_corpus(tmp_path / "out", undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
