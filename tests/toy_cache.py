@@ -41,7 +41,7 @@ def _graph():
 
 @functools.lru_cache(maxsize=None)
 def sources(*uses):
-    """The files that these modules of the package import, theirs and those of the toys, sorted."""
+    """The files of these modules of the package, of what they import, and of the toys, sorted."""
     modules, imports = _graph()
     found, left = set(), list(modules) if EVERYTHING in uses else [ALWAYS, *uses]
     while left:
@@ -50,8 +50,16 @@ def sources(*uses):
         if name not in found and name != PACKAGE.name:
             found.add(name)
             left += imports[name]
-    files = [modules[name] for name in found]
-    return sorted([*files, *TESTS.glob("toy_*.py"), TESTS / "legacy" / "authors_layout.py"])
+    return sorted([*(modules[name] for name in found), *trainers()])
+
+
+@functools.lru_cache(maxsize=None)
+def trainers():
+    """The files of the tests that train: those that import this one, and this one."""
+    texts = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")}
+    return [path for path, text in texts.items() if "\nfrom toy_cache import" in text] + [
+        TESTS / "toy_cache.py"
+    ]
 
 
 def key(settings, uses=()):
