@@ -54,5 +54,5 @@ def tests(session: nox.Session) -> None:
     # nproc heeds OMP_NUM_THREADS, and taskset, which os.cpu_count does not.
     workers = str(len(os.sched_getaffinity(0)))
     session.run(
-        "python", "-m", "pytest", "-n", workers, "--dist", "loadfile", *session.posargs, env=threads
+        "python", "-m", "pytest", "-n", workers, "--dist", "worksteal", *session.posargs, env=threads
     )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from toy_cache import cached_folder, key
 from warm_python import WarmPython
 
 import fairseq_specdec
@@ -68,7 +69,15 @@ def fairseq_command(warm_python):
 @pytest.fixture(scope="session")
 def reversal_data(tmp_path_factory, fairseq_command) -> pathlib.Path:
     """A binarised toy corpus, 200/100/100 sentences of 3 to 9 words; the target is reversed."""
-    folder = tmp_path_factory.mktemp("reversal")
+
+    def make(folder):
+        write_reversal(folder, fairseq_command)
+
+    return cached_folder(tmp_path_factory.mktemp("reversal"), key("reversal"), make) / "bin"
+
+
+def write_reversal(folder, fairseq_command):
+    """Text and, in ``bin``, what fairseq-preprocess makes of it."""
     rng = random.Random(1)
     for split, size in (("train", 200), ("valid", 100), ("test", 100)):
         lines = [rng.choices(WORDS, k=rng.randint(3, 9)) for _ in range(size)]
@@ -80,7 +89,6 @@ def reversal_data(tmp_path_factory, fairseq_command) -> pathlib.Path:
         "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", *prefixes,
         "--destdir", folder / "bin", "--workers", 1,
     )  # fmt: skip
-    return folder / "bin"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 ``serve SOCKET`` serves. ``call SOCKET WORD...`` does as ``python WORD...`` would, in a fork of the
 server, with the caller's folder, environment and standard streams, and exits as it does. WORD... is
 ``-m MODULE ...``, ``-c CODE ...`` or ``FILE ...``, or for a program that pip installs ``-e MODULE
-...``, which calls ``MODULE.cli_main``. Whatever else is left to the interpreter itself.
+NAME ...``, which calls ``MODULE.cli_main``. Whatever else is left to the interpreter itself.
 
 The package under test is imported in the fork, as in a new process: it changes fairseq when it is
 imported, and that is what many of the tests are about.
@@ -114,7 +114,7 @@ def become(words, cwd, env):
     sys.path[:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     first, rest = words[0], words[1:]
     if first == "-e":
-        sys.argv = rest
+        sys.argv = rest[1:]
         sys.exit(importlib.import_module(rest[0]).cli_main())
     if first == "-m":
         sys.path.insert(0, cwd)
@@ -156,7 +156,7 @@ class WarmPython:
         caller = [sys.executable, "-S", "-E", __file__, "call", self._line]
         write_program(self.python, *caller)
         for name, module in ENTRIES.items():
-            write_program(self.programs / name, *caller, "-e", module)
+            write_program(self.programs / name, *caller, "-e", module, name)
         environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
         environment.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
         self._server = subprocess.Popen(
