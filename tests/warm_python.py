@@ -10,6 +10,7 @@ imported, and that is what many of the tests are about.
 """
 
 import array
+import atexit
 import contextlib
 import gc
 import importlib
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 
 STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
@@ -130,6 +132,29 @@ def become(words, cwd, env):
         runpy.run_path(first, run_name="__main__")
 
 
+def run(words, cwd, env):
+    """``become``, and exit as Python would, but for taking apart what torch has made: 0.25 s."""
+    status = 1
+    try:
+        become(words, cwd, env)
+        status = 0
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(ended.code + "\n")
+        status = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        others = set(threading.enumerate()) - {threading.current_thread()}
+        for thread in others:
+            if not thread.daemon:
+                thread.join()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
 # ---- for tests ---------------------------------------------------------------------------------
 
 
@@ -177,4 +202,4 @@ class WarmPython:
 if __name__ == "__main__":
     if sys.argv[1] == "call":
         sys.exit(call(sys.argv[2], sys.argv[3:]))
-    become(**serve(sys.argv[2]))
+    run(**serve(sys.argv[2]))
