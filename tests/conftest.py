@@ -32,6 +32,7 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=(), python=sys
         AssertionError: the command failed; the message ends with its log.
     """
     environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    environment["PYTHON_EXEC"] = str(python)  # what torchrun starts
     environment.update(env or {})
     # fairseq's reader thread may abort a process that stops within an epoch; these all do.
     if command == "train":

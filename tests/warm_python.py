@@ -46,6 +46,7 @@ ENTRIES = {
 
 def call(path, words):
     """Run Python in the server; its exit status."""
+    words = words[1:] if words[:1] == ["-u"] else words  # of torchrun
     known = words and (not words[0].startswith("-") or words[0] in ("-m", "-c", "-e"))
     if not known:
         os.execv(sys.executable, [sys.executable, *words])

@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -112,12 +111,13 @@ def test_sampling_does_not_depend_on_the_pieces(
     assert one.target != read_corpus(tmp_path / "other").target
 
 
-def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path):
+def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path, warm_python):
     words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP]
     package = pathlib.Path(fairseq_specdec.__path__[0])
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(package.parent))
+    environment["PYTHON_EXEC"] = python = str(warm_python.python)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
          "-m", "fairseq_specdec.data.distill", "--user-dir", str(package), *map(str, words)],
         cwd=str(tmp_path), env=environment, capture_output=True, text=True,
     )  # fmt: skip
