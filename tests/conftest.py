@@ -74,7 +74,8 @@ def reversal_data(tmp_path_factory, fairseq_command) -> pathlib.Path:
     def make(folder):
         write_reversal(folder, fairseq_command)
 
-    return cached_folder(tmp_path_factory.mktemp("reversal"), key("reversal"), make) / "bin"
+    folder = tmp_path_factory.mktemp("reversal")
+    return cached_folder(folder, key("reversal", files=[__file__]), make) / "bin"
 
 
 def write_reversal(folder, fairseq_command):

@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import pathlib
+import re
 import sys
 import zipfile
 
@@ -55,23 +56,25 @@ def sources(*uses):
 
 @functools.lru_cache(maxsize=None)
 def trainers():
-    """The files of the tests that train: those that import this one, and this one."""
-    texts = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py")}
-    return [path for path, text in texts.items() if "\nfrom toy_cache import" in text] + [
-        TESTS / "toy_cache.py"
-    ]
+    """The files of the tests that train models: those that call ``trained``, and this one."""
+    found = [pathlib.Path(__file__).resolve()]
+    for path in set(TESTS.rglob("*.py")) - set(TESTS.rglob("test_*.py")):
+        if re.search(r"^from toy_cache import .*\btrained\b", path.read_text("utf-8"), re.M):
+            found.append(path)
+    return found
 
 
-def key(settings, uses=()):
+def key(settings, uses=(), files=()):
     """The name of an entry.
 
     Args:
         settings: whatever else makes the toy, with a ``repr`` that says it all.
         uses: modules of the package that its training runs; or ``EVERYTHING``.
+        files: other sources that say how it is made.
     """
     made = hashlib.sha256(repr((settings, torch.__version__, fairseq.__version__)).encode())
     made.update(repr(sys.version_info[:2]).encode())
-    for path in sources(*uses):
+    for path in (*sources(*uses), *map(pathlib.Path, files)):
         made.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return made.hexdigest()[:32]
 

@@ -35,7 +35,8 @@ def teacher(reversal_data, tmp_path_factory, fairseq_command) -> pathlib.Path:
         fairseq_command("train", reversal_data, "--save-dir", folder, *flags)
 
     folder = tmp_path_factory.mktemp("teacher")
-    cached_folder(folder, key(("teacher of reversal_data", flags)), train)
+    files = (__file__, pathlib.Path(__file__).parents[1] / "conftest.py")  # which has the corpus
+    cached_folder(folder, key(("teacher", flags), files=files), train)
     return folder / "checkpoint_last.pt"
 
 

@@ -45,7 +45,8 @@ def train_here(data, tmp_path_factory):
             (folder / "train.log").write_text(log, encoding="utf-8")
 
         if keep:
-            cached_folder(out, key(("tasks", sorted(given.items())), (EVERYTHING,)), make)
+            made = key(("tasks", sorted(given.items())), (EVERYTHING,), [__file__])
+            cached_folder(out, made, make)
         else:
             make(out)
         return out, (out / "train.log").read_text(encoding="utf-8")
