@@ -71,6 +71,12 @@ def answer(line, child):
     line.close()
 
 
+def end_with(pipe):
+    """End when the other end of the pipe is closed, also where its owner was killed."""
+    os.read(pipe, 1)
+    os._exit(0)
+
+
 def serve(path):
     """Import what takes long, then fork for whoever calls; says ``ready`` first.
 
@@ -88,6 +94,8 @@ def serve(path):
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen(8)
+    watched = os.dup(0)  # a fork's own input is the caller's
+    threading.Thread(target=end_with, args=(watched,), daemon=True).start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while True:
@@ -101,6 +109,7 @@ def serve(path):
         if child == 0:
             server.close()
             line.close()
+            os.close(watched)
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
             return request
@@ -188,6 +197,7 @@ class WarmPython:
         self._server = subprocess.Popen(
             [sys.executable, __file__, "serve", self._line],
             env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
