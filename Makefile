@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test docs matrix lock audit clean
+.PHONY: check test test-core docs matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -15,6 +15,15 @@ check:
 
 test:
 	$(PYTHON) -m pytest
+
+# Engine, acceptance rules, loop and exactness on toys: what to run after each change of those.
+# (Cores are counted without OMP_NUM_THREADS, which nproc heeds.)
+WORKERS ?= $(shell env -u OMP_NUM_THREADS nproc)
+LOOP = exactness strategies builder generator policy stats draft_budget accepted_tokens
+CORE = tests/engine tests/acceptance $(LOOP:%=tests/decoding/test_%.py)
+test-core:
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+		$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(CORE)
 
 docs:
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

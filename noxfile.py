@@ -53,6 +53,5 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-c", VERSIONS)
     # nproc heeds OMP_NUM_THREADS, and taskset, which os.cpu_count does not.
     workers = str(len(os.sched_getaffinity(0)))
-    session.run(
-        "python", "-m", "pytest", "-n", workers, "--dist", "loadfile", *session.posargs, env=threads
-    )
+    spread = ("-n", workers, "--dist", "worksteal")
+    session.run("python", "-m", "pytest", *spread, *session.posargs, env=threads)

@@ -22,7 +22,7 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
-TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist", "shtab"]
+TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
 
 
 def omegaconf_for_old_python():

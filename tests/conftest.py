@@ -1,5 +1,6 @@
 """Fixtures shared by every test: a tiny corpus, and fairseq's commands as a user runs them."""
 
+import functools
 import os
 import pathlib
 import random
@@ -8,6 +9,8 @@ import subprocess
 import sys
 
 import pytest
+from toy_cache import cached_folder, key
+from warm_python import WarmPython
 
 import fairseq_specdec
 
@@ -20,8 +23,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
-    """Run ``fairseq-<command>`` with this Python and return (stdout, stderr).
+def run_fairseq(command, *arguments, cwd=None, env=None, launcher=(), python=sys.executable):
+    """Run ``fairseq-<command>`` with this Python, or ``python``, and return (stdout, stderr).
 
     Training logs to stdout; generation writes its log to stderr.
 
@@ -29,6 +32,7 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
         AssertionError: the command failed; the message ends with its log.
     """
     environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    environment["PYTHON_EXEC"] = str(python)  # what torchrun starts
     environment.update(env or {})
     # fairseq's reader thread may abort a process that stops within an epoch; these all do.
     if command == "train":
@@ -37,7 +41,7 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
         arguments += ("dataset.data_buffer_size=0",)
     module = "fairseq_cli." + command.replace("-", "_")
     done = subprocess.run(
-        [sys.executable, *launcher, "-m", module, *map(str, arguments)],
+        [str(python), *launcher, "-m", module, *map(str, arguments)],
         cwd=str(cwd) if cwd else None,
         env=environment,
         capture_output=True,
@@ -50,15 +54,32 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=()):
 
 
 @pytest.fixture(scope="session")
-def fairseq_command():
-    """``run_fairseq``, for tests that should not import from conftest."""
-    return run_fairseq
+def warm_python():
+    """The server and the programs of ``warm_python.py``."""
+    warm = WarmPython()
+    yield warm
+    warm.close()
 
 
 @pytest.fixture(scope="session")
-def reversal_data(tmp_path_factory) -> pathlib.Path:
+def fairseq_command(warm_python):
+    """``run_fairseq`` in a fork of a process that has imported fairseq, which takes seconds."""
+    return functools.partial(run_fairseq, python=warm_python.python)
+
+
+@pytest.fixture(scope="session")
+def reversal_data(tmp_path_factory, fairseq_command) -> pathlib.Path:
     """A binarised toy corpus, 200/100/100 sentences of 3 to 9 words; the target is reversed."""
+
+    def make(folder):
+        write_reversal(folder, fairseq_command)
+
     folder = tmp_path_factory.mktemp("reversal")
+    return cached_folder(folder, key("reversal", files=[__file__]), make) / "bin"
+
+
+def write_reversal(folder, fairseq_command):
+    """Text and, in ``bin``, what fairseq-preprocess makes of it."""
     rng = random.Random(1)
     for split, size in (("train", 200), ("valid", 100), ("test", 100)):
         lines = [rng.choices(WORDS, k=rng.randint(3, 9)) for _ in range(size)]
@@ -66,11 +87,10 @@ def reversal_data(tmp_path_factory) -> pathlib.Path:
             text = "".join(" ".join(line[::step]) + "\n" for line in lines)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
     prefixes = [f"--{n}pref={folder / n}" for n in ("train", "valid", "test")]
-    run_fairseq(
+    fairseq_command(
         "preprocess", "-s", "src", "-t", "tgt", "--joined-dictionary", *prefixes,
         "--destdir", folder / "bin", "--workers", 1,
     )  # fmt: skip
-    return folder / "bin"
 
 
 @pytest.fixture

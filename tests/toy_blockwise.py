@@ -6,6 +6,7 @@ from argparse import Namespace
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_cache import trained
 from toy_translation import EOS, ids, make_sample, make_task, pad_to, toy_model, train, translate
 
 from fairseq_specdec.criterions import BlockwiseLoss, BlockwiseLossConfig
@@ -80,4 +81,7 @@ def toy_blockwise(folder, shape="post_norm", updates=80, **settings):
         save_checkpoint(path, toy_model(shape))
     torch.manual_seed(3)
     model, _ = make_blockwise(path, **settings)
-    return teach(model, updates)
+    uses = (BlockwiseTransformer.__module__, BlockwiseLoss.__module__)
+    return trained(
+        model, functools.partial(teach, model, updates), shape, updates, settings, uses=uses
+    )

@@ -5,6 +5,7 @@ from argparse import Namespace
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_cache import trained
 from toy_translation import EOS, SHAPES, make_task, pad_to, train
 
 from fairseq_specdec.criterions import EarlyExitLoss, EarlyExitLossConfig
@@ -61,5 +62,6 @@ def _trained(shape, exit_layer, updates):
         loss, size, _ = criterion(model, make_batch(sample, targets))
         return loss / size
 
-    train(step, model.parameters(), updates)
-    return model.eval()
+    teach = functools.partial(train, step, model.parameters(), updates)
+    uses = (EarlyExitTransformer.__module__, EarlyExitLoss.__module__)
+    return trained(model, teach, shape, exit_layer, updates, uses=uses)

@@ -15,6 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from toy_cache import trained
 
 from fairseq_specdec.models.attached_drafter import AttachedDrafter
 from fairseq_specdec.models.spec_drafter import SpecDrafter
@@ -141,8 +142,8 @@ def toy_model(shape="post_norm", seed=1, updates=250):
         logits, _ = model(prev_output_tokens=previous, **sample["net_input"])
         return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
 
-    train(step, model.parameters(), updates)
-    return model.eval()
+    teach = functools.partial(train, step, model.parameters(), updates)
+    return trained(model, teach, shape, seed, updates)
 
 
 @functools.lru_cache(maxsize=None)
@@ -154,9 +155,13 @@ def toy_drafter(block_size=4, updates=250, **settings):
     args = Namespace(**dict(chosen, **settings))
     ARCH_CONFIG_REGISTRY[arch](args)
     model = SpecDrafter.build_model(args, make_task())
+    return trained_drafter(model, updates, block_size, settings)
 
-    train(drafter_step(model), model.parameters(), updates)
-    return model.eval()
+
+def trained_drafter(model, updates, *settings):
+    """The drafter in eval mode, trained to fill in blocks of the toy language."""
+    teach = functools.partial(train, drafter_step(model), model.parameters(), updates)
+    return trained(model, teach, updates, *settings, uses=(type(model).__module__,))
 
 
 def drafter_step(model):
@@ -190,8 +195,7 @@ def toy_attached_drafter(shape="post_norm", block_size=4, updates=250, **setting
     ARCH_CONFIG_REGISTRY[arch](args)
     model = AttachedDrafter.build_model(args, make_task())
     model.encoder.attach(copy.deepcopy(verifier))
-    train(drafter_step(model), model.parameters(), updates)
-    return model.eval()
+    return trained_drafter(model, updates, shape, block_size, settings)
 
 
 def assert_diverse(outputs):

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -103,7 +102,7 @@ def test_missing_data_and_raw_text_go_to_fairseq(tmp_path):
     ],
 )
 @pytest.mark.parametrize("end", [".idx", ".bin"])
-def test_commands_name_the_file(module, flags, end, trained, reversal_data, tmp_path):
+def test_commands_name_the_file(module, flags, end, trained, reversal_data, tmp_path, warm_python):
     data = tmp_path / "data"
     data.mkdir()
     for path in reversal_data.iterdir():
@@ -112,7 +111,10 @@ def test_commands_name_the_file(module, flags, end, trained, reversal_data, tmp_
         (data / path.name).write_bytes(content[: len(content) // 2] if half else content)
     words = [str(data), "--path", str(trained.checkpoint), "--cpu", "--gen-subset", "test", *flags]
     done = subprocess.run(
-        [sys.executable, "-m", module, *words], cwd=str(tmp_path), capture_output=True, text=True
+        [str(warm_python.python), "-m", module, *words],
+        cwd=str(tmp_path),
+        capture_output=True,
+        text=True,
     )
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1 and f"{data}/test.src-tgt.tgt{end}: was cut off (" in last, last

@@ -7,6 +7,7 @@ import types
 
 import pytest
 from distilling import KEEP, SIZE
+from toy_cache import cached_folder, key
 
 # Small enough to train in seconds, trained enough for outputs to differ from one another.
 TINY = [
@@ -28,10 +29,14 @@ def tiny_training():
 @pytest.fixture(scope="session")
 def teacher(reversal_data, tmp_path_factory, fairseq_command) -> pathlib.Path:
     """A checkpoint that half knows how to reverse."""
+    flags = ("--max-update", 200, "--lr", 0.01, *TINY)
+
+    def train(folder):
+        fairseq_command("train", reversal_data, "--save-dir", folder, *flags)
+
     folder = tmp_path_factory.mktemp("teacher")
-    fairseq_command(
-        "train", reversal_data, "--save-dir", folder, "--max-update", 200, "--lr", 0.01, *TINY
-    )
+    files = (__file__, pathlib.Path(__file__).parents[1] / "conftest.py")  # which has the corpus
+    cached_folder(folder, key(("teacher", flags), files=files), train)
     return folder / "checkpoint_last.pt"
 
 

@@ -5,7 +5,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -112,12 +111,13 @@ def test_sampling_does_not_depend_on_the_pieces(
     assert one.target != read_corpus(tmp_path / "other").target
 
 
-def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path):
+def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path, warm_python):
     words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP]
     package = pathlib.Path(fairseq_specdec.__path__[0])
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(package.parent))
+    environment["PYTHON_EXEC"] = python = str(warm_python.python)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
          "-m", "fairseq_specdec.data.distill", "--user-dir", str(package), *map(str, words)],
         cwd=str(tmp_path), env=environment, capture_output=True, text=True,
     )  # fmt: skip
@@ -201,18 +201,19 @@ def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_py
 def test_two_processes_may_merge_at_once(
     removed, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
-    build = merge._build
+    completed = merge.completed
 
-    def overtaken(corpus, task, impl, pieces, building, *rest):
-        written = build(corpus, task, impl, pieces, building, *rest)
-        shutil.copytree(building, str(tmp_path / "out"))
+    def overtaken(*asked):
+        (building,) = tmp_path.glob("out.parts/*/merged-*")
+        shutil.copytree(str(building), str(tmp_path / "out"))
         if removed:
-            pieces.remove()
+            shutil.rmtree(str(building.parent))
         else:  # caught in the act: this copy lacks what is gone already
-            (pathlib.Path(building) / merge.DROPPED).unlink()
-        return written
+            (building / merge.DROPPED).unlink()
+        monkeypatch.setattr(merge, "completed", completed)
+        return completed(*asked)
 
-    monkeypatch.setattr(merge, "_build", overtaken)
+    monkeypatch.setattr(merge, "completed", overtaken)
     assert distill(reversal_data, tmp_path / "out", teacher, *KEEP)["counts"]["kept"] == SIZE
     assert same_corpus(tmp_path / "out", undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -110,14 +110,14 @@ def decode_past_the_end(monkeypatch):
 
 def write_finished_rows(monkeypatch):
     """A row that moves up finishes in the place of the one that stood there and had finished."""
-    select = Batch._select
+    iterate = Batch.iterate
 
-    def stale(self, keep):
+    def stale(self):
         origin = self.origin
-        select(self, keep)
-        self.origin = origin[: len(keep)]
+        iterate(self)
+        self.origin = origin[: len(self.origin)]
 
-    monkeypatch.setattr(Batch, "_select", stale)
+    monkeypatch.setattr(Batch, "iterate", stale)
 
 
 def skip_the_bonus_token(monkeypatch):

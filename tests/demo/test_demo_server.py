@@ -18,6 +18,7 @@ from toy_translation import sentences
 
 from fairseq_specdec.demo.page import page_of
 from fairseq_specdec.demo.server import BODY, HEADERS, DemoServer
+from fairseq_specdec.drafting import NarBlockDrafter
 
 TEXT = text_of(sentences(1, seed=8)[0])
 
@@ -303,11 +304,11 @@ def test_a_visitor_who_leaves_ends_the_race(server):
     server.turn.release()
 
 
-def test_a_failure_is_told(server, racers, monkeypatch, caplog):
+def test_a_failure_is_told(server, monkeypatch, caplog):
     def fail(*arguments):
         raise RuntimeError("out of <memory>\nand more")
 
-    monkeypatch.setattr(racers.translators["gad"]._generator, "batch", fail)
+    monkeypatch.setattr(NarBlockDrafter, "open", fail)
     events = ask(server, {"text": TEXT, "strategies": ["greedy", "gad"]})[1]
     assert events[-1]["event"] == "error"
     assert events[-1]["message"].startswith("Decoding failed (out of <memory>)")

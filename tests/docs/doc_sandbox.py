@@ -15,6 +15,7 @@ from toy_blockwise import save_checkpoint, toy_blockwise
 from toy_early_exit import make_args, toy_early_exit
 from toy_pair import text_of, write_pair
 from toy_translation import dictionary, sentences, toy_model, translate
+from warm_python import WarmPython, write_program
 
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.trace import write_traces
@@ -22,7 +23,6 @@ from fairseq_specdec.trace import write_traces
 sys.path.insert(0, str(ROOT / "tests" / "legacy"))
 from authors_layout import authors_checkpoint, authors_drafter  # noqa: E402
 
-WARM = str(pathlib.Path(__file__).with_name("warm_programs.py"))
 SIZES = {"train": 200, "valid": 20, "test": 12}
 SHARED = ("fairseq_specdec", "scripts", "configs", "tests")
 DEMOS = {"demo_ende": ("en", "de"), "demo_edit": ("src", "tgt")}
@@ -62,16 +62,6 @@ SMALLER = [
     (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
 ]
 PLOTS = (r"--(?:html|plots) \S+", "")
-# Programs as their entry points: whatever is installed, this checkout runs.
-ENTRIES = {
-    **{f"fairseq-{n}": f"fairseq_cli.{n.replace('-', '_')}" for n in (
-        "preprocess", "train", "hydra-train", "generate", "interactive")},
-    "specdec-bench": "fairseq_specdec.bench.cli",
-    "specdec-convert": "fairseq_specdec.convert",
-    "specdec-distill": "fairseq_specdec.data.distill",
-    "specdec-noise": "fairseq_specdec.noise.cli",
-    "specdec-trace": "fairseq_specdec.trace.cli",
-}  # fmt: skip
 # The demo serves until it is interrupted: here until it has shown its page.
 DEMO = """
 import signal, subprocess, sys, urllib.request
@@ -98,6 +88,12 @@ for number in range(first, last + 1):
     subprocess.run(["bash", "-ec", wrapped], env=dict(os.environ, **env), check=True)
 """
 
+SLOW_PROGRAMS = {
+    "torchrun": ("-m", "torch.distributed.run"),
+    "specdec-demo": ("-c", DEMO),
+    "sbatch": ("-c", SBATCH),
+}
+
 
 def smaller(text):
     """A script with its numbers and shapes brought down."""
@@ -105,25 +101,6 @@ def smaller(text):
     for pattern, replacement in SMALLER + ([] if drawing else [PLOTS]):
         text = re.sub(pattern, replacement, text)
     return text
-
-
-def program(folder, name, *words):
-    """An executable ``name`` that runs this Python with these words and its own."""
-    path = folder / name
-    quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in (sys.executable, *words))
-    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-
-
-def make_programs(folder, line):
-    """The programs that pages call; ``line`` is the socket of ``warm_programs``."""
-    folder.mkdir()
-    program(folder, "python")
-    program(folder, "torchrun", "-m", "torch.distributed.run")
-    for name, module in ENTRIES.items():
-        program(folder, name, "-S", WARM, "call", line, module)
-    program(folder, "specdec-demo", "-c", DEMO)
-    program(folder, "sbatch", "-c", SBATCH)
 
 
 def make_demo(name, languages, folder):
@@ -226,16 +203,10 @@ class Sandbox:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.programs = folder.parent / "programs"
-        line = str(folder.parent / "line")
-        make_programs(self.programs, line)
-        self.server = subprocess.Popen(
-            [sys.executable, WARM, "serve", line],
-            env=self.environment(folder),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.server.stdout.readline() == "ready\n"
+        self.warm = WarmPython()
+        self.programs = self.warm.programs
+        for name, words in SLOW_PROGRAMS.items():
+            write_program(self.programs / name, sys.executable, *words)
         folder.mkdir()
         for name in SHARED:
             (folder / name).symlink_to(ROOT / name)
@@ -261,8 +232,7 @@ class Sandbox:
         return dict(kept, PATH=path, PYTHONPATH=str(folder), **single)
 
     def close(self):
-        self.server.kill()
-        self.server.communicate()
+        self.warm.close()
 
     def check(self, script, folder, words=("bash", "-euo", "pipefail", "-c")):
         """Run a script in a folder; its output."""

@@ -3,9 +3,9 @@
 import os
 import re
 import subprocess
-import sys
 
 import pytest
+import toy_cache
 from doc_pages import blocks_of, commands_in
 from worked_example import NEW_FILES, NEW_FLAGS, PAGE, PARTS, Part, apply, changed_copy, hunks_of
 
@@ -20,25 +20,35 @@ def copy(tmp_path_factory):
     return changed_copy(tmp_path_factory.mktemp("example") / "repository")
 
 
-def run(copy, *words):
+@pytest.fixture(scope="module")
+def run(copy, warm_python):
     """Run a Python module in the copy, which is imported instead of this checkout."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy))
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=str(copy),
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    return done.stdout
+
+    def run(*words):
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy))
+        environment.update(PYTHONDONTWRITEBYTECODE="1", SPECDEC_TOYS=str(toy_cache.folder()))
+        done = subprocess.run(
+            [str(warm_python.python), "-m", *words],
+            cwd=str(copy),
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        return done.stdout
+
+    return run
 
 
-def passed(copy, *words):
+@pytest.fixture(scope="module")
+def passed(run):
     """How many tests of the copy passed; none may fail."""
-    out = run(copy, "pytest", "-q", "-p", "no:cacheprovider", *words)
-    return int(re.findall(r"(\d+) passed", out)[-1])
+
+    def passed(*words):
+        out = run("pytest", "-q", "-p", "no:cacheprovider", *words)
+        return int(re.findall(r"(\d+) passed", out)[-1])
+
+    return passed
 
 
 def test_the_page_adds_a_drafter_a_strategy_a_test_and_a_page():
@@ -47,26 +57,26 @@ def test_the_page_adds_a_drafter_a_strategy_a_test_and_a_page():
     assert len(PARTS) > 10
 
 
-def test_the_drafter_drafts_what_the_page_says(copy):
-    assert passed(copy, "tests/drafting/test_lookup.py") >= FEWEST["drafter"]
+def test_the_drafter_drafts_what_the_page_says(passed):
+    assert passed("tests/drafting/test_lookup.py") >= FEWEST["drafter"]
 
 
-def test_the_strategy_says_what_greedy_says(copy):
+def test_the_strategy_says_what_greedy_says(passed):
     files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "mutants")]
-    assert passed(copy, *files, "-k", f"lookup and ({SHARED})") >= FEWEST["shared"]
+    assert passed(*files, "-k", f"lookup and ({SHARED})") >= FEWEST["shared"]
 
 
-def test_the_pages_tell_the_strategy_and_its_flags(copy):
+def test_the_pages_tell_the_strategy_and_its_flags(passed):
     files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
     chosen = "flag or lookup or strategy or index"
-    assert passed(copy, *files, "-k", chosen) >= FEWEST["pages"]
+    assert passed(*files, "-k", chosen) >= FEWEST["pages"]
 
 
-def test_the_code_is_in_the_style_of_the_repository(copy):
+def test_the_code_is_in_the_style_of_the_repository(run):
     pytest.importorskip("ruff")
     code = sorted({part.path for part in PARTS if part.path.endswith(".py")})
-    run(copy, "ruff", "check", "--no-cache", *code)
-    run(copy, "ruff", "format", "--no-cache", "--check", *code)
+    run("ruff", "check", "--no-cache", *code)
+    run("ruff", "format", "--no-cache", "--check", *code)
 
 
 def test_the_page_tells_to_run_the_tests_that_it_adds():

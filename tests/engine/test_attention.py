@@ -32,8 +32,8 @@ def slow(query, key, value, mask):
 def test_every_way_gives_the_same(rows, width, monkeypatch):
     query, key, value, mask = inputs(rows, width, 7)
     ways = set()
-    for fused in (attention._fused, lambda query: False):
-        monkeypatch.setattr(attention, "_fused", fused)
+    for fused in (attention.prefers_fused, lambda query: False):
+        monkeypatch.setattr(attention, "prefers_fused", fused)
         ways.add(fused(query))
         for chosen in (mask, None):
             found = attention.attend(query, key, value, chosen)
@@ -45,6 +45,6 @@ def test_every_way_gives_the_same(rows, width, monkeypatch):
 
 def test_half_precision_takes_its_softmax_in_fp32():
     query, key, value, mask = inputs(20, 3, 7, torch.bfloat16)
-    assert not attention._fused(query)
+    assert not attention.prefers_fused(query)
     found = attention.attend(query, key, value, mask)
     torch.testing.assert_close(found.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03)

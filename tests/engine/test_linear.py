@@ -35,8 +35,8 @@ def test_one_module_is_not_copied():
 
 def test_a_number_format_that_the_processor_cannot_pack_stays_plain(monkeypatch):
     """oneDNN packs bf16 on processors with AVX-512 only, and float64 nowhere."""
-    assert not linear._packs(torch.float64)
-    monkeypatch.setattr(linear, "_packs", lambda dtype: False)
+    assert not linear.packs(torch.float64)
+    monkeypatch.setattr(linear, "packs", lambda dtype: False)
     module = nn.Linear(24, 8).bfloat16()
     product = Linear.of(module, free_unpacked=True)
     assert product.packed is None and type(module) is nn.Linear

@@ -134,13 +134,14 @@ def skip_final_norm(monkeypatch, model):
 
 
 def forget_bias(monkeypatch, model):
-    init = engine_decoder._Layer.__init__
+    init = engine_decoder.DecoderWeights.__init__
 
-    def without(self, *given):
-        init(self, *given)
-        self.fc2.bias = None
+    def without(self, *given, **options):
+        init(self, *given, **options)
+        for layer in self.layers:
+            layer.fc2.bias = None
 
-    monkeypatch.setattr(engine_decoder._Layer, "__init__", without)
+    monkeypatch.setattr(engine_decoder.DecoderWeights, "__init__", without)
 
 
 @pytest.mark.parametrize("mutant", [skip_quant_noise, skip_final_norm, forget_bias])

@@ -8,6 +8,7 @@ import torch
 from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
+from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
@@ -134,7 +135,7 @@ def test_an_abandoned_stream_gives_way(gad):
 
 
 def test_a_stream_tells_its_errors(gad, monkeypatch):
-    monkeypatch.setattr(gad._generator.rule, "accept", None)
+    monkeypatch.setattr(ExactRule, "accept", None)
     with pytest.raises(TypeError):
         list(gad.translate_stream(TEXTS[0]))
     monkeypatch.undo()

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf, _utils
+from toy_cache import trained
 from toy_translation import EOS, PAD, ids, make_task, pad_to, sentences, translate
 
 from fairseq_specdec.legacy.layout import to_authors
@@ -69,6 +70,17 @@ def authors_drafter(copied=True, updates=150):
     args = argparse.Namespace(**dict(SETTINGS, src_embedding_copy=copied))
     ARCH_CONFIG_REGISTRY["block"](args)
     model = LegacyDrafter.build_model(args, make_task())
+    return trained(
+        model,
+        functools.partial(teach, model, updates),
+        copied,
+        updates,
+        uses=(LegacyDrafter.__module__,),
+    )
+
+
+def teach(model, updates):
+    """Train it on the toy language, by the plain pass above."""
     optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     generator = torch.Generator().manual_seed(6)
     for update in range(updates):
@@ -85,7 +97,6 @@ def authors_drafter(copied=True, updates=150):
         logits = logits_of(model, pad_to([ids(s) for s, _ in both], left=True), known)
         F.cross_entropy(logits.flatten(0, 1), rest.flatten(), ignore_index=PAD).backward()
         optimizer.step()
-    return model.eval()
 
 
 def authors_checkpoint(model, as_namespace=False, **settings):

@@ -182,11 +182,11 @@ def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
 
 
 def test_a_kill_while_publishing_leaves_nothing_half_done(noise, monkeypatch):
-    def dies(self, building):
+    def dies(source, destination):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(chunks_module.Chunks, "_put_in_place", dies)
+        patch.setattr(chunks_module.os, "rename", dies)
         with pytest.raises(KeyboardInterrupt):
             noise("out")
     dest = noise("out", "--merge")
@@ -195,15 +195,14 @@ def test_a_kill_while_publishing_leaves_nothing_half_done(noise, monkeypatch):
 
 def test_two_that_publish_at_once_leave_one_corpus(noise, monkeypatch):
     whole = corpus(noise("whole"))
-    real = chunks_module.Chunks._put_in_place
+    rename = os.rename
 
-    def beaten(self, building):
-        with monkeypatch.context() as patch:
-            patch.setattr(chunks_module.Chunks, "_put_in_place", real)
-            noise("out")  # another process, in between
-        real(self, building)
+    def beaten(source, destination):
+        monkeypatch.setattr(os, "rename", rename)
+        noise("out")  # another process, in between
+        rename(source, destination)
 
-    monkeypatch.setattr(chunks_module.Chunks, "_put_in_place", beaten)
+    monkeypatch.setattr(os, "rename", beaten)
     assert corpus(noise("out")) == whole
 
 

@@ -15,14 +15,16 @@ for folder in (REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
 
 
 @pytest.fixture
-def run_recipe(tmp_path):
+def run_recipe(tmp_path, warm_python):
     """Run a recipe, or one step, in a work folder of its own; the finished process."""
+    beside = os.path.dirname(sys.executable)  # programs that are not in ``warm_python``
 
     def run(recipe, step=None, check=True, **settings):
         environment = dict(
             os.environ,
             WORK=str(tmp_path / "work"),
-            PYTHON=sys.executable,
+            PYTHON=str(warm_python.python),
+            PATH=os.pathsep.join([beside, os.environ["PATH"]]),
             THREADS="1",
             OMP_NUM_THREADS="1",
             CUDA_VISIBLE_DEVICES="",
@@ -109,7 +111,7 @@ class DryRun:
         work: the work folder, with the inputs that the demo's steps would have made.
     """
 
-    def __init__(self, run, folder):
+    def __init__(self, run, folder, python):
         self.work = folder / "work"
         tools = folder / "tools"
         tools.mkdir()
@@ -121,7 +123,7 @@ class DryRun:
             "torchrun",
         )
         texts = {name: STAND_IN for name in names}
-        texts["python"] = STAND_IN_PYTHON.format(shlex.quote(sys.executable))
+        texts["python"] = STAND_IN_PYTHON.format(shlex.quote(str(python)))
         for name, text in texts.items():
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
@@ -154,6 +156,6 @@ class DryRun:
 
 
 @pytest.fixture
-def dry_run(run_recipe, tmp_path):
+def dry_run(run_recipe, tmp_path, warm_python):
     """A ``DryRun`` in a folder of its own."""
-    return DryRun(run_recipe, tmp_path)
+    return DryRun(run_recipe, tmp_path, warm_python.python)

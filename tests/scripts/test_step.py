@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import pytest
 from launch import Devices
@@ -11,11 +10,11 @@ from step import Step, flags
 
 
 @pytest.fixture
-def make_step(tmp_path):
+def make_step(tmp_path, warm_python):
     """A step of the recipe wmt14_ende, with these settings."""
 
     def make(**settings):
-        environment = dict(os.environ, WORK=str(tmp_path / "work"), PYTHON=sys.executable)
+        environment = dict(os.environ, WORK=str(tmp_path / "work"), PYTHON=str(warm_python.python))
         return Step(Recipe("wmt14_ende", {**environment, **settings}), "04_train")
 
     return make

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from in_process import SHAPE, run_here
+from toy_cache import EVERYTHING, cached_folder, key
 from toy_translation import sentences, translate
 
 SIZES = {"train": 8000, "valid": 60, "test": 100}
@@ -31,12 +32,24 @@ def data(tmp_path_factory, fairseq_command):
 
 @pytest.fixture(scope="session")
 def train_here(data, tmp_path_factory):
-    """Train with fairseq-train's command line; returns (folder of checkpoints, log)."""
+    """Train with fairseq-train's command line; returns (folder of checkpoints, log).
 
-    def train(**flags):
-        out = tmp_path_factory.mktemp("checkpoints")
-        given = dict(TRAINING, save_dir=out, **flags)
-        return out, run_here("train", data, **given)[1]
+    ``keep`` keeps them on disk for other processes and runs: the flags must name no file.
+    """
+
+    def train(keep=False, **flags):
+        out, given = tmp_path_factory.mktemp("checkpoints"), dict(TRAINING, **flags)
+
+        def make(folder):
+            log = run_here("train", data, save_dir=folder, **given)[1]
+            (folder / "train.log").write_text(log, encoding="utf-8")
+
+        if keep:
+            made = key(("tasks", sorted(given.items())), (EVERYTHING,), [__file__])
+            cached_folder(out, made, make)
+        else:
+            make(out)
+        return out, (out / "train.log").read_text(encoding="utf-8")
 
     return train
 
@@ -46,11 +59,11 @@ def toy(data, train_here):
     """Paths of the corpus (data), the verifier (v) and a drafter of blocks of 4 (d)."""
     verifier, _ = train_here(
         task="translation", arch="transformer", criterion="cross_entropy", max_update=250,
-        disable_validation=True, **SHAPE,
+        disable_validation=True, keep=True, **SHAPE,
     )  # fmt: skip
     drafter, _ = train_here(
         task="translation", arch="spec_drafter_tiny", criterion="glancing_block_loss",
-        block_size=4, num_cuts=4, max_update=200, disable_validation=True, dropout=0.0,
+        block_size=4, num_cuts=4, max_update=200, disable_validation=True, dropout=0.0, keep=True,
     )  # fmt: skip
     paths = {"v": verifier / "checkpoint_last.pt", "d": drafter / "checkpoint_last.pt"}
     return SimpleNamespace(data=data, **{name: str(path) for name, path in paths.items()})
@@ -63,5 +76,5 @@ def other(data, train_here):
         task="translation_specdec", arch="transformer", criterion="cross_entropy", max_epoch=2,
         max_update=200, validate_interval_updates=100, save_interval_updates=100,
         eval_bleu=True, eval_bleu_args='{"beam": 1, "max_len_b": 20, "strategy": "iad"}',
-        **SHAPE,
+        keep=True, **SHAPE,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from in_process import hypotheses, run_here
-from test_mistakes import attempt
+from test_mistakes_cli import attempt
 
 __all__ = ["attempt"]  # the fixture
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from in_process import hypotheses, lines_of, run_here
-from test_mistakes import attempt, cut_in_half
+from test_mistakes_cli import attempt, cut_in_half
 from toy_translation import assert_diverse
 
 __all__ = ["attempt"]  # the fixture

@@ -21,7 +21,7 @@ _ROWS = 3
 _ROWS_IN_HALF = 16
 
 
-def _fused(query: Tensor) -> bool:
+def prefers_fused(query: Tensor) -> bool:
     """Whether torch's fused kernel is there and the best choice for queries [B, W, H, D]."""
     rows, width = query.shape[:2]
     if _FUSED is None or query.is_cuda or width == 1 or width > _FEW_QUERIES:
@@ -42,7 +42,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) ->
         [B, W, H D].
     """
     q = query.transpose(1, 2)
-    if _fused(query):
+    if prefers_fused(query):
         assert _FUSED is not None
         out = _FUSED(q, key, value, attn_mask=mask)
     else:

@@ -23,7 +23,8 @@ SMALL = 2**17
 
 
 @functools.lru_cache(maxsize=None)
-def _packs(dtype: torch.dtype) -> bool:
+def packs(dtype: torch.dtype) -> bool:
+    """Whether oneDNN has a packed product for this number format here."""
     ops = torch.ops.mkldnn
     if not torch.backends.mkldnn.is_available() or not hasattr(ops, "_linear_pointwise"):
         return False
@@ -37,7 +38,7 @@ def _packs(dtype: torch.dtype) -> bool:
 def _can_prepack(weight: Tensor) -> bool:
     """oneDNN's packed product: fp32 or bf16 on a CPU, where this torch and the CPU have it."""
     known = weight.dtype in (torch.float32, torch.bfloat16)
-    return weight.device.type == "cpu" and known and _packs(weight.dtype)
+    return weight.device.type == "cpu" and known and packs(weight.dtype)
 
 
 def computes_in_bf16() -> bool:

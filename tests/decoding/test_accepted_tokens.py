@@ -4,6 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from toy_blockwise import save_checkpoint
 from toy_translation import ids, make_sample, make_task, pad_to, sentences, toy_drafter, toy_model
 from toy_translation import translate as translation
 
@@ -15,13 +16,9 @@ EOS = 2
 
 
 @pytest.fixture
-def meter(tmp_path, monkeypatch):
-    path = tmp_path / "verifier.pt"
-    path.write_bytes(b"stands in for a checkpoint")
-    found = AcceptedTokens(str(path), 24, make_task())
-    verifier = toy_model()  # trained here, where gradients are on
-    monkeypatch.setattr(found, "_load", lambda: verifier)
-    return found
+def meter(tmp_path):
+    save_checkpoint(tmp_path / "verifier.pt", toy_model())
+    return AcceptedTokens(str(tmp_path / "verifier.pt"), 24, make_task())
 
 
 def test_counts_what_decoding_with_the_verifier_gives(meter):

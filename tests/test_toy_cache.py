@@ -1,0 +1,139 @@
+"""Toys on disk: trained once, never out of date, made again where damaged."""
+
+import multiprocessing
+import pathlib
+import time
+
+import pytest
+import torch
+import toy_cache
+from toy_cache import cached, cached_folder, key, sources, trained
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path, monkeypatch):
+    """A cache of this test's own."""
+    monkeypatch.setenv("SPECDEC_TOYS", str(tmp_path / "toys"))
+    return tmp_path / "toys"
+
+
+def make(made):
+    made.append(1)
+    return b"weights"
+
+
+def test_an_entry_is_made_once_and_again_where_it_is_damaged(empty):
+    made = []
+    assert cached("x", lambda: make(made)) == cached("x", lambda: make(made)) == b"weights"
+    assert len(made) == 1
+    whole = (empty / "x").read_bytes()
+    for damaged in (whole[:-1], whole[:10], b"", whole[:-1] + b"S"):
+        (empty / "x").write_bytes(damaged)
+        assert cached("x", lambda: make(made)) == b"weights"
+        assert (empty / "x").read_bytes() == whole
+    assert len(made) == 5
+
+
+def test_what_fails_leaves_no_entry(empty):
+    def fails():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached("x", fails)
+    assert not (empty / "x").exists()
+    assert cached("x", lambda: b"weights") == b"weights"
+
+
+def _take(started, made):
+    started.wait()
+
+    def slowly():
+        with made.get_lock():
+            made.value += 1
+        time.sleep(0.05)
+        return b"weights"
+
+    assert cached("x", slowly) == b"weights"
+
+
+def test_processes_that_want_the_same_make_it_once():
+    forks = multiprocessing.get_context("fork")
+    started, made = forks.Barrier(3), forks.Value("i", 0)
+    workers = [forks.Process(target=_take, args=(started, made)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert made.value == 1
+
+
+def line(updates):
+    """A model that learns to triple, and how often it was taught."""
+    torch.manual_seed(1)
+    model, taught = torch.nn.Linear(1, 1), []
+
+    def teach():
+        taught.append(torch.rand(1))
+        with torch.no_grad():
+            model.weight.fill_(float(updates))
+
+    return trained(model, teach, updates), taught
+
+
+def test_a_model_from_disk_is_the_one_that_was_trained():
+    first, taught = line(3)
+    after = torch.rand(1)
+    again, not_taught = line(3)
+    assert len(taught) == 1 and not not_taught
+    assert torch.equal(after, torch.rand(1)), "random numbers go on as if nothing was trained"
+    assert all(map(torch.equal, first.state_dict().values(), again.state_dict().values()))
+    assert not again.training
+    assert line(4)[0].weight.item() == 4
+
+
+def test_folders_are_filled(tmp_path):
+    made = []
+
+    def fill(folder):
+        made.append(folder)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "x").write_text("1")
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        assert (cached_folder(tmp_path / name, "data", fill) / "bin" / "x").read_text() == "1"
+    assert made == [tmp_path / "one"]
+
+
+def test_a_key_says_all_that_makes_a_toy(monkeypatch, tmp_path):
+    drafter = "fairseq_specdec.models.spec_drafter"
+    keys = {key(1), key(2), key((1, 2)), key(1, (drafter,)), key(1, (toy_cache.EVERYTHING,))}
+    monkeypatch.setattr(torch, "__version__", "0.0.1")
+    keys.add(key(1))
+    assert len(keys) == 6
+    monkeypatch.undo()
+    before, changed = key(1), tmp_path / "toy_translation.py"
+    changed.write_text("another recipe")
+    monkeypatch.setattr(toy_cache, "trainers", lambda: [changed])
+    sources.cache_clear()
+    assert key(1) != before
+    sources.cache_clear()
+
+
+def test_sources_are_those_that_training_runs():
+    drafter = [
+        str(path.relative_to(ROOT)) for path in sources("fairseq_specdec.models.spec_drafter")
+    ]
+    for part in ("models/block_decoder", "training/block_noising", "compat/attention"):
+        assert f"fairseq_specdec/{part}.py" in drafter
+    assert "fairseq_specdec/decoding/loop.py" not in drafter
+    for toy in ("toy_translation", "toy_blockwise", "toy_early_exit", "legacy/authors_layout"):
+        assert f"tests/{toy}.py" in drafter
+    stock = {path.name for path in sources()}
+    assert "toy_translation.py" in stock and "spec_drafter.py" not in stock
+    package = ROOT / "fairseq_specdec"
+    everything = set(package.rglob("*.py")) - {package / "__init__.py"}
+    assert everything < set(sources(toy_cache.EVERYTHING))
