@@ -143,6 +143,18 @@ def test_a_distance_of_zero_is_exact():
     same(DistanceRule(0), random_block(11), exactly)
 
 
+def test_an_impossible_token_at_no_distance_is_not_kept():
+    log_probs = torch.zeros(1, 2, len(SYMBOLS))
+    log_probs[0, 0] = -math.inf
+    log_probs[0, 0, 4] = 0.0  # 7; 4 is near, and forbidden
+    rule = DistanceRule(3)
+    rule.read_vocabulary(SYMBOLS)
+    draft = torch.tensor([[8]])
+    assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [0]
+    log_probs[0, 0, 8] = -50.0
+    assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [1]
+
+
 def test_numbers_are_read_and_nothing_else():
     values = token_values(SYMBOLS)
     assert [v for v in values if not math.isnan(v)] == [7, 3, -2, 10, 4]

@@ -67,12 +67,20 @@ def test_an_empty_draft_is_an_ordinary_step():
     assert verdict.next_token.tolist() == log_probs.argmax(-1).flatten().tolist()
 
 
-def test_an_impossible_token_is_never_accepted():
+@pytest.mark.parametrize("tau", [1e9, float("inf")])
+def test_an_impossible_token_is_never_accepted(tau):
     log_probs = torch.zeros(1, 2, 6)
     log_probs[0, 0] = torch.tensor([0.0] + [float("-inf")] * 5)
-    rule = TopBetaRule(6, 1e9)
+    rule = TopBetaRule(6, tau)
     verdict = judge(rule, torch.tensor([[4]]), torch.tensor([1]), log_probs)
     assert verdict.counts.tolist() == [0]
+
+
+def test_a_token_that_is_tau_below_the_best_is_accepted():
+    log_probs = torch.tensor([[[-1.0, -1.5, -1.75], [0.0, -1.0, -2.0]]])
+    for token, count in ((1, 1), (2, 0)):
+        verdict = judge(TopBetaRule(3, 0.5), torch.tensor([[token]]), torch.tensor([1]), log_probs)
+        assert verdict.counts.tolist() == [count]
 
 
 def test_leading_stops_at_the_first_rejection_and_at_the_length():

@@ -105,6 +105,16 @@ def test_equal_models_accept_everything():
     assert verdict.counts.tolist() == [4] * 500
 
 
+def test_what_is_rejected_by_rounding_alone_is_drawn_from_p():
+    """p and q differ in the last bit: p - q has no positive part."""
+    p = torch.tensor([0.0, 0.25, 0.75]).log().expand(1, 2, 3)
+    q = torch.tensor([[[0.0, 0.25, 0.75]]]).mul(1 + 1e-6).log()
+    rule = SamplingRule(Sampler())
+    accept_the_likelier(rule)
+    verdict = judge(rule, torch.tensor([[2]]), torch.tensor([1]), p, q)
+    assert verdict.counts.tolist() == [0] and int(verdict.next_token) in (1, 2)
+
+
 def test_drafts_without_probabilities_are_refused():
     p = random_distributions(3, 1, 2, 6)
     with pytest.raises(ValueError, match="--sampling: the drafter"):
@@ -119,6 +129,11 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
     theirs = torch.zeros(4, 1, 9).scatter_(2, indices, probabilities)
     theirs = theirs / theirs.sum(-1, keepdim=True)
     torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
+
+
+def test_top_p_stops_at_the_token_that_reaches_p():
+    warped = Sampler(topp=0.5).warp(torch.tensor([0.25, 0.5, 0.25]).log())
+    assert warped.tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

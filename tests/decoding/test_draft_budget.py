@@ -11,6 +11,9 @@ from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
+    FIRST_ACCEPTED,
+    FIRST_FAILED,
+    FORGETS,
     LONGEST_PAUSE,
     PAYS,
     SHORTEST_PAUSE,
@@ -50,6 +53,16 @@ def test_what_is_expected_in_vain_is_what_would_be():
             right = torch.rand(20000, tokens_of_one, generator=generator) < chance
             vain = tokens_of_one - right.long().cumprod(1).sum(1).double().mean()
             assert (float(vain) <= 3.02) == kept
+
+
+def test_what_is_learnt_is_of_a_row():
+    """Ten rows that fared alike teach what two of them do."""
+    many, few = DraftBudget(24, True), DraftBudget(24, True)
+    many.learn(10, 20, 5)
+    few.learn(2, 4, 1)
+    assert (many.accepted, many.failed) == (few.accepted, few.failed)
+    assert many.accepted == pytest.approx(FIRST_ACCEPTED + FORGETS * (2 - FIRST_ACCEPTED))
+    assert many.failed == pytest.approx(FIRST_FAILED + FORGETS * (0.5 - FIRST_FAILED))
 
 
 def pauses(budget, accepted, tries):

@@ -65,6 +65,38 @@ def test_a_smaller_batch_reuses_the_buffers():
     assert cache.nbytes() == 2 * 4 * 8 * 4 * 4
 
 
+def test_another_number_format_or_device_gets_buffers_of_its_own():
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 4, LIKE)
+    for like in (LIKE.half(), LIKE, LIKE.to("meta")):
+        cache.start(2, 4, like)
+        assert cache.slots[0].dtype == like.dtype and cache.slots[0].device == like.device
+        assert cache.lengths.device == like.device
+
+
+def test_a_larger_batch_gets_larger_buffers_and_longer_ones_stay_long():
+    cache = KVCache(2, 2, 1)
+    assert cache.capacity == cache.rows == cache.nbytes() == 0
+    cache.start(2, 8, LIKE)
+    cache.start(3, 4, LIKE)
+    assert [buffer.shape for buffer in cache.slots] == [(2, 3, 2, 8, 1)] * 2
+    cache.start(3, 9, LIKE)
+    assert cache.capacity == 9 and cache.lengths_cpu == cache.lengths.tolist() == [0, 0, 0]
+
+
+def test_a_cache_that_must_grow_doubles():
+    """Else every iteration past the first guess would copy all of it."""
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE)
+    kept = cache.slots[0]
+    cache.reserve(8)
+    assert cache.slots[0] is kept
+    cache.reserve(9)
+    assert cache.capacity == 16
+    cache.reserve(40)
+    assert cache.capacity == 40
+
+
 def test_each_query_sees_its_own_past_only():
     mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
     assert mask.long().tolist() == [

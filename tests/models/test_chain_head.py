@@ -45,6 +45,8 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         each = torch.stack(chances, 1)
         few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
         sole, _ = ChainSearch(decoder, (logits.size(-1), 1))(features[:1], logits[:1], previous[:1])
+        several, _ = ChainSearch(decoder, (logits.size(-1), 1))(features, logits, previous)
+        certain, all_sure = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)
         sure, counts = search(features, logits, previous, 0.5)
         none, zero = search(features, logits, previous, 1.0)
     assert lengths.tolist() == [4] * 5
@@ -57,6 +59,9 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     assert chosen.tolist() == tokens[:, 1:].tolist()
     assert chosen.tolist() != logits.argmax(-1).tolist()
     assert few.tolist() == logits.argmax(-1).tolist()
+    assert several.tolist() == few.tolist()
+    # A sole candidate has probability 1, which is not below 1.
+    assert certain.tolist() == few.tolist() and all_sure.tolist() == [4] * 5
     assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
 
 

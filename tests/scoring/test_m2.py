@@ -46,7 +46,8 @@ def test_edits_are_joined_to_match():
     assert counts_of("a q x r e", "a b x d e", gold) == (1, 1, 1)
     # Two single edits, if those are what the annotator made.
     assert counts_of("a q x r e", "a b x d e", (1, 2, "b"), (3, 4, "d")) == (2, 2, 2)
-    # Three unchanged words are too many to join over.
+    # Two unchanged words are the most to join over.
+    assert counts_of("q x y r", "b x y d", (0, 4, "b x y d")) == (1, 1, 1)
     assert counts_of("q x y z r", "b x y z d", (0, 5, "b x y z d")) == (0, 2, 1)
 
 
@@ -64,6 +65,13 @@ def test_insertions_at_one_place_count_once_each_and_in_order():
     assert counts_of("a b", "a y x b", *both) == (1, 2, 2)
     assert counts_of("a b", "a x x b", (1, 1, "x")) == (1, 2, 1)
     assert counts_of("a b", "a x y b", (1, 1, "x y")) == (1, 1, 1)
+
+
+def test_of_paths_that_agree_equally_the_shortest_outside_counts():
+    # "c x" between two insertions of a word agrees, or an "x" after one of three words: one edit
+    # fewer, and yet three unit steps outside for two.
+    gold = ((0, 0, "x"), (0, 0, "c x"))
+    assert counts_of("", "c c x x", *gold) == (1, 3, 2)
 
 
 def test_deletions_substitutions_and_empty_sides():

@@ -99,6 +99,23 @@ def test_drawn_cuts_are_uniform_over_the_target():
         assert torch.allclose(share, torch.full((length,), 1 / length), atol=0.02)
 
 
+def test_the_largest_random_number_is_still_a_cut(monkeypatch):
+    below_one = 1 - 2**-24
+    monkeypatch.setattr(torch, "rand", lambda *shape, device: torch.full(shape, below_one))
+    lengths = torch.cat([torch.arange(1, 5000), 2 ** torch.arange(13, 25)])
+    assert draw_cuts(lengths, 1).squeeze(1).tolist() == (lengths - 1).tolist()
+
+
+def test_fixed_cuts_are_multiples_of_the_golden_ratio_and_spread_evenly():
+    ratio = (5**0.5 - 1) / 2
+    ids, length = [0, 1, 7, 12345], 1000
+    expected = [
+        [int(((number + 1) * ratio + cut / 4) % 1 * length) for cut in range(4)] for number in ids
+    ]
+    found = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
+    assert found.tolist() == expected
+
+
 def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
     ids, lengths = torch.arange(100), torch.arange(100) % 9 + 1
     cuts = fixed_cuts(ids, lengths, 3)
