@@ -155,11 +155,19 @@ def test_an_impossible_token_at_no_distance_is_not_kept():
     assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [1]
 
 
+def test_neighbours_among_large_numbers_are_told_apart():
+    rule = DistanceRule(0)
+    rule.read_vocabulary(["16777216", "16777217"])  # one number in fp32
+    log_probs = torch.tensor([0.75, 0.25]).log().expand(1, 2, 2)
+    assert judge(rule, torch.tensor([[1]]), torch.tensor([1]), log_probs).counts.tolist() == [0]
+
+
 def test_numbers_are_read_and_nothing_else():
     values = token_values(SYMBOLS)
     assert [v for v in values if not math.isnan(v)] == [7, 3, -2, 10, 4]
-    with pytest.raises(ValueError, match="--accept-epsilon: the dictionary holds 'the@@'"):
-        token_values(SYMBOLS + ["the@@"])
+    for word in ("the@@", "\u0663", "7.5"):  # the second is a digit, in Arabic
+        with pytest.raises(ValueError, match=f"--accept-epsilon: the dictionary holds '{word}'"):
+            token_values(SYMBOLS + [word])
     with pytest.raises(ValueError, match="--accept-epsilon: .* no integers"):
         token_values(SPECIAL)
 

@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
 
-from fairseq_specdec.acceptance import ExactRule, TopBetaRule, leading
+from fairseq_specdec.acceptance import (
+    AcceptanceRule,
+    DistanceRule,
+    ExactRule,
+    MinimumBlockRule,
+    RollbackRule,
+    Sampler,
+    SamplingRule,
+    TopBetaRule,
+    leading,
+)
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.scores import LogitScores
 
 
 def random_block(seed, rows=3, width=4, vocabulary=6):
@@ -81,6 +93,56 @@ def test_a_token_that_is_tau_below_the_best_is_accepted():
     for token, count in ((1, 1), (2, 0)):
         verdict = judge(TopBetaRule(3, 0.5), torch.tensor([[token]]), torch.tensor([1]), log_probs)
         assert verdict.counts.tolist() == [count]
+
+
+RULES = {
+    "none": (AcceptanceRule(), (False, False, False)),
+    "exact": (ExactRule(), (True, True, False)),
+    "top-beta": (TopBetaRule(3, 0.5), (False, False, False)),
+    "distance": (DistanceRule(3), (False, False, False)),
+    "rollback": (RollbackRule(1.0), (False, False, False)),
+    "drawn rollback": (RollbackRule(1.0, Sampler()), (False, False, False)),
+    "minimum": (MinimumBlockRule(ExactRule(), 1), (True, True, False)),
+    "minimum 2": (MinimumBlockRule(ExactRule(), 2), (False, False, False)),
+    "minimum of drawn": (MinimumBlockRule(SamplingRule(Sampler()), 1), (False, True, True)),
+    "sampling": (SamplingRule(Sampler()), (False, True, True)),
+    "top-k sampling": (SamplingRule(Sampler(topk=2)), (False, True, True)),
+    "top-p sampling": (SamplingRule(Sampler(topp=0.5)), (False, True, True)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_a_rule_says_of_itself(name):
+    rule, expected = RULES[name]
+    found = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)
+    assert all(ours is theirs for ours, theirs in zip(found, expected)), found
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in ("none", "top-beta")])
+def test_a_verdict_is_made_on_the_scores_device(name):
+    """No tensor comes from another device; "meta" has shapes and no numbers. (Top-beta picks
+    entries, which takes numbers.)"""
+    rule, _ = RULES[name]
+    rule.read_vocabulary(["</s>", *map(str, range(5))])
+    draft = DraftTree(
+        torch.zeros(2, 4, dtype=torch.long, device="meta"),
+        torch.zeros(2, dtype=torch.long, device="meta"),
+        torch.zeros(2, 4, 6, device="meta"),
+    )
+    verdict = rule.accept(draft, LogitScores(torch.zeros(2, 5, 6, device="meta")))
+    assert [part.device.type for part in verdict] == ["meta", "meta"]
+    assert verdict.counts.shape == verdict.next_token.shape == (2,)
+
+
+def test_ranks_are_counted_only_where_they_decide():
+    """Not of the best token, of one that is too far below it, or after a rejected one."""
+    log_probs = torch.tensor([0.0, -1.0, -5.0]).log_softmax(-1).expand(2, 6, 3).contiguous()
+    scores = LogitScores(log_probs, normalised=True)
+    asked = []
+    scores.among_best = lambda tokens, count, where: asked.append(where) or where
+    draft = DraftTree(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))
+    assert TopBetaRule(2, 2.0).accept(draft, scores).counts.tolist() == [3, 2]
+    assert asked[0].long().tolist() == [[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
 
 
 def test_leading_stops_at_the_first_rejection_and_at_the_length():

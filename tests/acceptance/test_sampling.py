@@ -131,6 +131,16 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
     torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
 
 
+def test_a_generator_alone_decides_what_is_drawn():
+    p = random_distributions(7, 200, 9).exp()
+    found = []
+    for torch_seed, seed in ((1, 5), (2, 5), (2, 6)):
+        torch.manual_seed(torch_seed)
+        sampler = Sampler(generator=torch.Generator().manual_seed(seed))
+        found.append((sampler.draw(p).tolist(), sampler.uniform(p).tolist()))
+    assert found[0] == found[1] and found[1][0] != found[2][0] and found[1][1] != found[2][1]
+
+
 def test_top_p_stops_at_the_token_that_reaches_p():
     warped = Sampler(topp=0.5).warp(torch.tensor([0.25, 0.5, 0.25]).log())
     assert warped.tolist() == [0.0, 1.0, 0.0]

@@ -79,3 +79,12 @@ def test_minimum_length_does_not_reach_into_the_prefix():
 def test_unknown_word_penalty():
     out = apply(policy(unk_penalty=1.5), torch.zeros(1, 1, 8), [2])
     assert out[0, 0, UNK] == -1.5
+
+
+def test_edits_are_made_on_the_device_of_the_hypotheses():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    hypotheses = Hypotheses(2, 30, 0, PAD, torch.zeros(0, device="meta"))
+    prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
+    found = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, 2, prefix)
+    tensors = (found.banned, found.listed, found.forced)
+    assert [tensor.device.type for tensor in tensors] == ["meta"] * 3

@@ -6,8 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_hypotheses import hypotheses_of, open_drafter
 
-from fairseq_specdec.drafting import InputCopyDrafter
-from fairseq_specdec.drafting.input_copy import MAX_SUFFIX
+from fairseq_specdec.decoding.stats import Stopwatch
+from fairseq_specdec.drafting import InputCopyDrafter, Source
+from fairseq_specdec.drafting.input_copy import (
+    MAX_SUFFIX,
+    matched_suffixes,
+    realigned,
+    unique_continuation,
+)
 
 PAD, EOS = 1, 2
 
@@ -163,3 +169,15 @@ def test_realigned_drafts_are_ends_of_the_source(source, output):
         assert draft == source[len(source) - len(draft) :]
     if all(paper):  # nowhere at a loss
         assert drafts == paper
+
+
+def test_places_are_found_on_the_device_of_the_source():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    source = torch.zeros(2, 6, dtype=torch.long, device="meta")
+    ends = source[:, 0]
+    found, begin = unique_continuation(source, ends, source, ends)
+    there = [found, begin, realigned(source, ends, ends, ends)]
+    there += [matched_suffixes(source, source, ends, 3)]
+    session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": source}, {}, 9, Stopwatch()))
+    there += [session.source, session.source_end, session.begin]
+    assert {each.device.type for each in there} == {"meta"}

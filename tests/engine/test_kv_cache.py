@@ -97,6 +97,17 @@ def test_a_cache_that_must_grow_doubles():
     assert cache.capacity == 40
 
 
+def test_blocks_are_placed_on_the_device_of_the_slots():
+    """"meta" has shapes and no numbers, and mixes with no other device."""
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE.to("meta"))
+    block = entries(2, 3, 1.0).to("meta")
+    for start in ([1, 1], [0, 2]):
+        cache.place(Layout.chain(torch.zeros(2, dtype=torch.long, device="meta"), start, 3))
+        keys, values = cache.write(0, block)
+        assert keys.shape == values.shape == (2, 2, max(start) + 3, 1) and keys.is_meta
+
+
 def test_each_query_sees_its_own_past_only():
     mask = horizon_mask(causal_horizon(torch.tensor([2, 0]), 2), 4)[:, 0]
     assert mask.long().tolist() == [

@@ -334,3 +334,16 @@ def test_the_models_output_stays_as_it_is(dtype):
     single = LogitScores(logits.float())
     single.edit(random_edits(6))
     assert torch.equal(scores.dense(), single.dense()), "rounds nothing more"
+
+
+def test_everything_is_made_on_the_device_of_the_logits():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    edits = random_edits(1)
+    there = Edits(*(e.to("meta") if isinstance(e, torch.Tensor) else e for e in edits))
+    tokens = torch.zeros(ROWS, 2, dtype=torch.long, device="meta")
+    for size in (1, 2):
+        scores = LogitScores.of_ensemble([random_logits(1).to("meta")] * size)
+        scores.edit(there)
+        found = [scores.best(), scores.of(tokens), scores.gap(tokens), scores.dense()]
+        found += scores.topk(2)
+        assert {each.device.type for each in found} == {"meta"}

@@ -123,3 +123,14 @@ def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
     order = torch.randperm(100)
     assert torch.equal(fixed_cuts(ids[order], lengths[order], 3), cuts[order])
     assert fixed_cuts(ids, torch.full((100,), 10), 1).unique().numel() == 10
+
+
+def test_cuts_and_blocks_are_made_on_the_device_of_the_targets():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    lengths = torch.ones(3, dtype=torch.long, device="meta")
+    target = torch.zeros(3, 5, dtype=torch.long, device="meta")
+    cuts = draw_cuts(lengths, 1)
+    found = [cuts, fixed_cuts(lengths, lengths, 2), block_targets(target, cuts, 4, 1)]
+    found += [block_positions(cuts, 4), block_attention(cuts, 5, 4)]
+    found += [block_attention(cuts, 5, 4, bidirectional=True)]
+    assert {each.device.type for each in found} == {"meta"}
