@@ -132,6 +132,18 @@ def test_a_minimum_of_the_block_size_is_a_fixed_block():
     assert verdict.counts.tolist() == lengths.tolist()
 
 
+@pytest.mark.parametrize("width", [0, 1, 2])
+def test_a_minimum_holds_for_short_drafts(width):
+    draft, _, log_probs = random_block(3)
+    log_probs = log_probs.clamp(min=-50)[:, : width + 1]
+    wrong = log_probs[:, :-1].argmin(-1)
+    lengths = torch.full((draft.size(0),), width)
+    verdict = judge(MinimumBlockRule(ExactRule(), 2), wrong, lengths, log_probs)
+    assert verdict.counts.tolist() == [min(width, 1)] * len(lengths)
+    own = log_probs[:, min(width, 1)].argmax(-1)
+    assert verdict.next_token.tolist() == own.tolist()
+
+
 def test_only_an_exact_rule_without_a_minimum_is_lossless():
     assert MinimumBlockRule(ExactRule(), 1).lossless
     assert not MinimumBlockRule(ExactRule(), 2).lossless

@@ -96,33 +96,38 @@ def test_a_token_that_is_tau_below_the_best_is_accepted():
 
 
 RULES = {
-    "none": (AcceptanceRule(), (False, False, False)),
-    "exact": (ExactRule(), (True, True, False)),
-    "top-beta": (TopBetaRule(3, 0.5), (False, False, False)),
-    "distance": (DistanceRule(3), (False, False, False)),
-    "rollback": (RollbackRule(1.0), (False, False, False)),
-    "drawn rollback": (RollbackRule(1.0, Sampler()), (False, False, False)),
-    "minimum": (MinimumBlockRule(ExactRule(), 1), (True, True, False)),
-    "minimum 2": (MinimumBlockRule(ExactRule(), 2), (False, False, False)),
-    "minimum of drawn": (MinimumBlockRule(SamplingRule(Sampler()), 1), (False, True, True)),
-    "sampling": (SamplingRule(Sampler()), (False, True, True)),
-    "top-k sampling": (SamplingRule(Sampler(topk=2)), (False, True, True)),
-    "top-p sampling": (SamplingRule(Sampler(topp=0.5)), (False, True, True)),
+    "none": (lambda: AcceptanceRule(), (False, False, False)),
+    "exact": (lambda: ExactRule(), (True, True, False)),
+    "top-beta": (lambda: TopBetaRule(3, 0.5), (False, False, False)),
+    "distance": (lambda: DistanceRule(3), (False, False, False)),
+    "rollback": (lambda: RollbackRule(1.0), (False, False, False)),
+    "drawn rollback": (lambda: RollbackRule(1.0, Sampler()), (False, False, False)),
+    "minimum": (lambda: MinimumBlockRule(ExactRule(), 1), (True, True, False)),
+    "minimum 2": (lambda: MinimumBlockRule(ExactRule(), 2), (False, False, False)),
+    "minimum of none": (lambda: MinimumBlockRule(AcceptanceRule(), 1), (False, False, False)),
+    "minimum of drawn": (
+        lambda: MinimumBlockRule(SamplingRule(Sampler()), 1),
+        (False, True, True),
+    ),
+    "sampling": (lambda: SamplingRule(Sampler()), (False, True, True)),
+    "top-k sampling": (lambda: SamplingRule(Sampler(topk=2)), (False, True, True)),
+    "top-p sampling": (lambda: SamplingRule(Sampler(topp=0.5)), (False, True, True)),
 }
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_what_a_rule_says_of_itself(name):
-    rule, expected = RULES[name]
+    make, expected = RULES[name]
+    rule = make()
     found = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)
     assert all(ours is theirs for ours, theirs in zip(found, expected)), found
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name not in ("none", "top-beta")])
+# Top-beta picks entries, which takes numbers.
+@pytest.mark.parametrize("name", [n for n in RULES if "none" not in n and n != "top-beta"])
 def test_a_verdict_is_made_on_the_scores_device(name):
-    """No tensor comes from another device; "meta" has shapes and no numbers. (Top-beta picks
-    entries, which takes numbers.)"""
-    rule, _ = RULES[name]
+    """No tensor comes from another device; "meta" has shapes and no numbers."""
+    rule = RULES[name][0]()
     rule.read_vocabulary(["</s>", *map(str, range(5))])
     draft = DraftTree(
         torch.zeros(2, 4, dtype=torch.long, device="meta"),

@@ -42,6 +42,15 @@ def test_the_more_is_accepted_the_longer_the_draft():
     assert found == [3, 3, 5, 11, None]
 
 
+def test_only_the_share_of_accepted_tokens_counts():
+    found = []
+    for accepted, failed in ((3.0, 1.0), (0.3, 0.1), (0.0, 0.0)):
+        budget = DraftBudget(40, False)
+        budget.accepted, budget.failed = accepted, failed
+        found.append(budget.most(8))
+    assert found == [7, 7, 5]  # where nothing is accepted, all is in vain: 40 / 8
+
+
 def test_what_is_expected_in_vain_is_what_would_be():
     """Against drafts drawn token by token: the mean of what was read in vain keeps the budget."""
     generator = torch.Generator().manual_seed(1)

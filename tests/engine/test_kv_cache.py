@@ -98,7 +98,7 @@ def test_a_cache_that_must_grow_doubles():
 
 
 def test_blocks_are_placed_on_the_device_of_the_slots():
-    """"meta" has shapes and no numbers, and mixes with no other device."""
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
     cache = KVCache(1, 2, 1)
     cache.start(2, 8, LIKE.to("meta"))
     block = entries(2, 3, 1.0).to("meta")
