@@ -106,13 +106,15 @@ def test_what_cannot_matter_is_left_out():
     assert plain.edits(rows, 5, 9, prefix).forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
     assert plain.edits(rows_of([2, 5]), 1, 9, None).banned.tolist() == [[True], [False]]
     assert plain.edits(rows_of([2, 5]), 1, 9, prefix).forced.tolist() == [[7], [-1]]
+    begun = policy(min_len=1).edits(rows_of([2, 5]), 1, 9, prefix)
+    assert begun.banned is None and begun.forced is not None
     assert policy(unk_penalty=2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, -2.0),)
     assert policy(unk_penalty=-2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, 2.0),)
     assert policy(no_repeat_ngram_size=1).edits(rows, 1, 9, None).listed is not None
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
-    prefix = torch.tensor([[5, 6, 7, 8]])
+    prefix = torch.tensor([[0, 6, 7, 8]])
     found = policy(min_len=6).edits(rows_of([0]), 5, 2, prefix)
-    assert found.forced.tolist() == [[5, 6, EOS, EOS, EOS]]
+    assert found.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
     assert found.banned.tolist() == [[False, False, True, True, True]]
