@@ -77,6 +77,7 @@ def test_another_number_format_or_device_gets_buffers_of_its_own():
 def test_a_larger_batch_gets_larger_buffers_and_longer_ones_stay_long():
     cache = KVCache(2, 2, 1)
     assert cache.capacity == cache.rows == cache.nbytes() == 0
+    assert cache.lengths.tolist() == [] and cache.lengths.dtype == torch.long
     cache.start(2, 8, LIKE)
     cache.start(3, 4, LIKE)
     assert [buffer.shape for buffer in cache.slots] == [(2, 3, 2, 8, 1)] * 2

@@ -227,3 +227,12 @@ def test_places_are_made_on_the_device_of_the_lengths(lengths):
     tensors = [part for part in (*chain, *tree) if isinstance(part, torch.Tensor)]
     tensors += [chain.mask(), tree.mask()]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_a_token_that_sees_everything_needs_no_mask():
+    """And only such a one: a mask costs an operation in every layer."""
+    for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
+        layout = Layout.chain(torch.tensor(lengths), lengths, width)
+        assert (layout.mask() is None) == alone
+    tree = Layout.tree(torch.tensor([3, 3]), [3, 3], torch.tensor([[-1, -1], [-1, 0]]))
+    assert tree.tail.shape == (2, 3, 3) and tree.mask().shape == (2, 1, 3, 6)

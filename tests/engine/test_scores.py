@@ -264,6 +264,36 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     assert torch.equal(asked, kept)
 
 
+def with_possible_forced_tokens(seed):
+    """Scores with all constraints, of which none forces what another one forbids: such a token is
+    chosen without a chance, where dense scores have no best one."""
+    edits, scores = random_edits(seed), LogitScores(random_logits(seed))
+    scores.edit(edits._replace(forced=None))
+    own = scores.dense().gather(2, edits.forced.clamp(min=0).unsqueeze(2)).squeeze(2)
+    scores = LogitScores(random_logits(seed))
+    scores.edit(edits._replace(forced=edits.forced.masked_fill(own == MINUS_INFINITY, -1)))
+    assert not bool((chosen(scores) == MINUS_INFINITY).any())
+    return scores
+
+
+class OnGPU(torch.Tensor):
+    """Says that it lies on a GPU, where picking entries would wait."""
+
+    is_cuda = True
+
+
+@unhurried
+@given(seeds, st.integers(1, 4))
+def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
+    ours, theirs = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
+    theirs.edited = theirs.edited.as_subclass(OnGPU)
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, WIDTH), generator=generator)
+    asked = torch.rand(tokens.shape, generator=generator) < 0.7
+    expected = ours.among_best(tokens, count, asked)
+    assert theirs.among_best(tokens, count, asked).tolist() == expected.tolist()
+
+
 @unhurried
 @given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))
 def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
@@ -275,12 +305,8 @@ def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
     tokens = torch.where((forced >= 0) & right, forced, tokens)
     draft = DraftTree(tokens, torch.full((ROWS,), WIDTH - 1))
     for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
-        scores, _ = edited(seed)
-        again, _ = edited(seed)
-        plain = LogitScores(again.dense(), normalised=True)
-        # A forced token without a chance is chosen, where dense scores have no best one.
-        if bool((chosen(again) == MINUS_INFINITY).any()):
-            continue
+        scores, plain = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
+        plain = LogitScores(plain.dense(), normalised=True)
         ours, theirs = rule.accept(draft, scores), rule.accept(draft, plain)
         assert ours.counts.tolist() == theirs.counts.tolist()
         assert ours.next_token.tolist() == theirs.next_token.tolist()
