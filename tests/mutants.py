@@ -11,6 +11,7 @@ import argparse
 import difflib
 import hashlib
 import inspect
+import itertools
 import json
 import os
 import pathlib
@@ -34,6 +35,7 @@ def mutants_of(source):
     """{mutated source: whether the change is inside a function or class} of a module."""
     import libcst as cst
     import libcst.matchers as m
+    from libcst.metadata import MetadataWrapper, WhitespaceInclusivePositionProvider
     from mutmut.mutation.mutators import mutation_operators
 
     operators = [pair for pair in mutation_operators if pair[0] is not cst.BaseString]
@@ -58,9 +60,15 @@ def mutants_of(source):
             nonlocal depth
             depth -= isinstance(node, (cst.FunctionDef, cst.ClassDef))
 
-    module = cst.parse_module(source)
+    wrapper = MetadataWrapper(cst.parse_module(source))
+    module = wrapper.module
     module.visit(Finder())
-    texts = {module.deep_replace(old, new).code: inside for old, new, inside in found}
+    places = wrapper.resolve(WhitespaceInclusivePositionProvider)
+    lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
+    texts = {}
+    for old, new, inside in found:
+        start, end = (lines[at.line - 1] + at.column for at in (places[old].start, places[old].end))
+        texts[source[:start] + module.code_for_node(new) + source[end:]] = inside
     return {text: inside for text, inside in texts.items() if text != source}
 
 
@@ -192,7 +200,8 @@ def report(tasks, results):
         survivors = [one["change"] for one in ran if one["survived"]]
         unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
         print(f"{module}: {len(ran)} mutants, {len(survivors)} survived")
-    print("\n".join(unknown))
+    for line in unknown:
+        print(line)
     return len(unknown)
 
 

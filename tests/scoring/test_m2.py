@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_specdec.scoring.m2 import Counts, arcs, match, score, unit_steps
-from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse
+from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read
 
 # The example of the documentation of the official scorer.
 OFFICIAL = """S The cat sat at mat .
@@ -204,4 +204,19 @@ def test_the_format():
     )
     assert sentence.source == ("a", "b")
     assert sentence.edits == {3: (Edit(0, 0, ("z",)), Edit(1, 2, ("x y", "")))}
+    (sentence,) = parse("S a b\nA 0 1|||T|||||-NONE- x|| -NONE- |||R|||-|||0\n")
+    assert sentence.edits == {0: (Edit(0, 1, ("", "-NONE- x", "")),)}
+    for nothing in ("0 1|||noop", "-1 -1|||T", "-1 1|||T", "0 -1|||T"):
+        assert parse(f"S a b\nA {nothing}|||x|||R|||-|||0\n")[0].edits == {0: ()}
     assert parse("S a\n\nS\n") == [Sentence(("a",), {0: ()}), Sentence((), {0: ()})]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    path = tmp_path / "gold.m2"
+    path.write_bytes("S a\u2028b\x0bc\r\nA 0 1|||T|||x|||R|||-|||0\n\nS d".encode())
+    # Words are split at any blank, these included.
+    edits = {0: (Edit(0, 1, ("x",)),)}
+    assert read(str(path)) == [Sentence(("a", "b", "c"), edits), Sentence(("d",), {0: ()})]
+    path.write_bytes(b"S caf\xe9\n")
+    with pytest.raises(ValueError, match="gold.m2: is not UTF-8; convert it"):
+        read(str(path))
