@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from on_gpu import on_gpu
 from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
@@ -111,6 +112,15 @@ def test_where_nothing_is_copied_nothing_is_verified():
     session = open_session(drafter, [[7, 8, 7, EOS], [4, 5, 6, EOS]])
     assert session.propose(hypotheses_of([[9], [4, 9]], 3)).tokens.shape == (2, 0)
     assert session.propose(hypotheses_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
+
+
+def test_a_gpu_is_not_asked_how_long_drafts_are():
+    drafter = InputCopyDrafter(PAD, EOS)
+    rows = on_gpu(torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]]))
+    session = drafter.open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
+    draft = session.propose(hypotheses_of([[9], [4, 5]], 3))
+    assert draft.tokens.shape == (2, 4) and draft.sizes.tolist() == [0, 2]
+    assert draft.tokens.tolist()[1][:2] == [6, EOS]
 
 
 def iterations(source, output, **options):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
 from fairseq_specdec.engine.draft_tree import DraftTree
@@ -276,17 +277,12 @@ def with_possible_forced_tokens(seed):
     return scores
 
 
-class OnGPU(torch.Tensor):
-    """Says that it lies on a GPU, where picking entries would wait."""
-
-    is_cuda = True
-
-
 @unhurried
 @given(seeds, st.integers(1, 4))
 def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
+    """There entries are not picked: that would wait."""
     ours, theirs = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
-    theirs.edited = theirs.edited.as_subclass(OnGPU)
+    theirs.edited = on_gpu(theirs.edited)
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(0, WORDS, (ROWS, WIDTH), generator=generator)
     asked = torch.rand(tokens.shape, generator=generator) < 0.7

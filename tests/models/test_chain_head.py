@@ -1,6 +1,7 @@
 """The chain: teacher-forced in training, from the left in decoding, and the two agree."""
 
 import torch
+from on_gpu import on_gpu
 from toy_drafter import make_drafter
 
 from fairseq_specdec.drafting.chain_search import ChainSearch
@@ -48,6 +49,12 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         several, _ = ChainSearch(decoder, (logits.size(-1), 1))(features, logits, previous)
         certain, all_sure = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)
         sure, counts = search(features, logits, previous, 0.5)
+        features, logits, previous = map(on_gpu, (features, logits, previous))
+        waited, counts_there = search(features, logits, previous, 0.5)
+        none_there, zero_there = search(features, logits, previous, 1.0)
+        features, logits, previous = (
+            each.as_subclass(torch.Tensor) for each in (features, logits, previous)
+        )
         none, zero = search(features, logits, previous, 1.0)
     assert lengths.tolist() == [4] * 5
     assert 0 < counts.sum() < 20 and sure.size(1) == counts.max()
@@ -56,6 +63,9 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     for row, count in enumerate(counts.tolist()):
         assert sure[row, :count].tolist() == chosen[row, :count].tolist()
     assert none.shape == (5, 0) and zero.tolist() == [0] * 5
+    # On a GPU all are chosen, since to stop early would take to wait.
+    assert waited.tolist() == chosen.tolist() and counts_there.tolist() == counts.tolist()
+    assert none_there.shape == (5, 4) and zero_there.tolist() == [0] * 5
     assert chosen.tolist() == tokens[:, 1:].tolist()
     assert chosen.tolist() != logits.argmax(-1).tolist()
     assert few.tolist() == logits.argmax(-1).tolist()

@@ -213,10 +213,10 @@ def test_the_format():
 
 def test_only_a_line_feed_ends_a_line(tmp_path):
     path = tmp_path / "gold.m2"
-    path.write_bytes("S a\u2028b\x0bc\r\nA 0 1|||T|||x|||R|||-|||0\n\nS d".encode())
+    path.write_bytes("S a\u2028b\x0bc\rd\r\nA 0 1|||T|||x|||R|||-|||0\n\nS d".encode())
     # Words are split at any blank, these included.
     edits = {0: (Edit(0, 1, ("x",)),)}
-    assert read(str(path)) == [Sentence(("a", "b", "c"), edits), Sentence(("d",), {0: ()})]
+    assert read(str(path)) == [Sentence(("a", "b", "c", "d"), edits), Sentence(("d",), {0: ()})]
     path.write_bytes(b"S caf\xe9\n")
     with pytest.raises(ValueError, match="gold.m2: is not UTF-8; convert it"):
         read(str(path))
