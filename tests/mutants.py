@@ -151,11 +151,8 @@ def run_module(module, arguments, mutants, results):
     log = os.open(str(results.with_suffix(".log")), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1), os.dup2(log, 2)
     path = pathlib.Path(module).resolve()
-    source, begin, tests = (
-        path.read_text(encoding="utf-8"),
-        time.monotonic(),
-        key(*files(arguments)),
-    )
+    source, tests = path.read_text(encoding="utf-8"), key(*files(arguments))
+    begin = time.monotonic()
     if pytest.main([*PYTEST, *arguments]) != 0:
         return 1
     limit = 10 + 4 * (time.monotonic() - begin)
@@ -205,27 +202,12 @@ def report(tasks, results):
     return len(unknown)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", help="parts of their paths; all")
-    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
-    options = parser.parse_args()
-    results = options.results.resolve()
-    results.parent.mkdir(parents=True, exist_ok=True)
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
-    tasks = {
-        module: (
-            shlex.split(words),
-            mutants_of((ROOT / module).read_text(encoding="utf-8")),
-        )
-        for module, words in table.items()
-        if any(part in module for part in options.modules or [""])
-    }
-    all_of_them = [(module, text) for module, (_, mutants) in tasks.items() for text in mutants]
-    count = min(options.sample or len(all_of_them), len(all_of_them))
-    drawn = set(random.Random(options.seed).sample(all_of_them, count))
+def run(tasks, drawn, results):
+    """Run the drawn mutants ({(module, source)}) that no result is known of, in a copy of the tree.
+
+    Raises:
+        SystemExit: the tests of a module fail without a mutant.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder, "checkout")
         names = shutil.ignore_patterns(".*", "build", "__pycache__", "*.egg-info")
@@ -243,6 +225,28 @@ def main():
                     todo[text] = inside
             if todo and forked(10**6, run_module, module, arguments, todo, results) != 0:
                 sys.exit(f"{module}: its tests fail without a mutant; see {results.parent}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", help="parts of their paths; all")
+    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
+    options = parser.parse_args()
+    results = options.results.resolve()
+    results.parent.mkdir(parents=True, exist_ok=True)
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
+    tasks = {}
+    for module, words in table.items():
+        if any(part in module for part in options.modules or [""]):
+            source = (ROOT / module).read_text(encoding="utf-8")
+            tasks[module] = shlex.split(words), mutants_of(source)
+    if not tasks:
+        parser.error(f"no module of [tool.mutants] has {' or '.join(options.modules)} in its path")
+    every = [(module, text) for module, (_, mutants) in tasks.items() for text in mutants]
+    count = min(options.sample or len(every), len(every))
+    run(tasks, set(random.Random(options.seed).sample(every, count)), results)
     return report(tasks, results)
 
 

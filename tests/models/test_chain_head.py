@@ -32,7 +32,7 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     previous = torch.randint(4, 20, (5,))
     with torch.no_grad():
         logits = decoder.output_layer(features)
-        search = ChainSearch(decoder, (logits.size(-1),) * 2)
+        search = ChainSearch(decoder, (logits.size(-1) + 1,) * 2)  # more than there are
         chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
