@@ -164,6 +164,21 @@ def test_deleted_words_are_skipped():
     assert emitted == [4, 2] and made[1] == [8, EOS]
 
 
+@pytest.mark.parametrize(
+    "token, column",
+    [(5, 2), (6, 3), (8, 5), (9, 2), (EOS, 2), (4, 2)],
+    ids=["as expected", "one deleted", "three deleted", "four are too many", "the end", "new"],
+)
+def test_where_the_output_goes_on_after_another_token(token, column):
+    """Token 5, in column 1, was expected."""
+    source, ends = (
+        torch.tensor([[EOS, 5, 6, 7, 8, 9, EOS], [EOS, 5, 6, EOS, PAD, PAD, PAD]]),
+        [7, 4],
+    )
+    expected, tokens = torch.tensor([1, 1]), torch.tensor([token, EOS])
+    assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
+
+
 def test_nothing_is_drafted_behind_the_source():
     made, emitted = iterations([4, EOS], [4, 9, 9, 9, 8, EOS], realign=True)
     assert sum(emitted) == 6 and made[-1] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_specdec.scoring.m2 import Counts, arcs, match, score, unit_steps
+from fairseq_specdec.scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
 from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read
 
 # The example of the documentation of the official scorer.
@@ -95,6 +95,22 @@ def test_the_annotator_that_serves_the_whole_is_taken():
     assert score(["a b"], parse(noop)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_of_annotators_that_serve_alike_one_is_taken_by_what_is_counted(numbers):
+    def counts_with(source, output, *annotators):
+        edits = {
+            number: tuple(Edit(start, end, texts) for start, end, *texts in gold)
+            for number, gold in sorted(zip(numbers, annotators))
+        }
+        return score([output], [Sentence(tuple(source.split()), edits)])
+
+    # Both agree in all: the more edits, the better.
+    whole, parts = [(0, 3, "x b y")], [(0, 1, "x"), (2, 3, "y")]
+    assert counts_with("a b c", "x b y", whole, parts) == (2, 2, 2)
+    # Neither agrees in anything: the fewer were missed, the better.
+    assert counts_with("a b c", "a b c", whole, parts) == (0, 0, 1)
+
+
 def test_precision_recall_and_f():
     counts = Counts(correct=3, proposed=4, gold=9)
     assert counts.precision == 0.75 and counts.recall == pytest.approx(1 / 3)
@@ -110,6 +126,11 @@ def test_all_cheapest_alignments_are_in_the_lattice():
     assert (1, 1) in dict(unit_steps(["a"], ["b"])[0, 0])
     assert set(dict(unit_steps(["a"], ["b"])[0, 0])) == {(1, 1), (1, 0), (0, 1)}
     assert set(dict(unit_steps(["a", "b"], ["b"])[0, 0])) >= {(1, 0)}
+
+
+def test_a_joined_edit_is_as_long_as_its_shortest_way():
+    # Two substitutions, or an insertion, a word that stays, and a deletion.
+    assert Arc((2, 2), 2, True) in arcs(["a", "b"], ["c", "a"])[0, 0]
 
 
 def all_paths(lattice, node, end):
@@ -206,6 +227,8 @@ def test_the_format():
     assert sentence.edits == {3: (Edit(0, 0, ("z",)), Edit(1, 2, ("x y", "")))}
     (sentence,) = parse("S a b\nA 0 1|||T|||||-NONE- x|| -NONE- |||R|||-|||0\n")
     assert sentence.edits == {0: (Edit(0, 1, ("", "-NONE- x", "")),)}
+    (sentence,) = parse("S a b\nA 0 2|||T|||x|||R|||-|||0\nA 0 1|||T|||y|||R|||-|||0\n")
+    assert sentence.edits == {0: (Edit(0, 1, ("y",)), Edit(0, 2, ("x",)))}
     for nothing in ("0 1|||noop", "-1 -1|||T", "-1 1|||T", "0 -1|||T"):
         assert parse(f"S a b\nA {nothing}|||x|||R|||-|||0\n")[0].edits == {0: ()}
     assert parse("S a\n\nS\n") == [Sentence(("a",), {0: ()}), Sentence((), {0: ()})]
