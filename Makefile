@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test test-core docs matrix lock audit clean
+.PHONY: check test test-core native sanitize docs mutants matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -25,8 +25,22 @@ test-core:
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 		$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(CORE)
 
+# Compile the native engine into the checkout.
+native:
+	$(PYTHON) setup.py -q build_ext --inplace
+
+# The native engine's tests with GCC's sanitizers; needs g++.
+sanitize:
+	$(PYTHON) tests/engine/native/sanitize.py
+
 docs:
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+
+# Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs .[mutants].
+# make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was
+# stopped, it goes on where it was.
+mutants:
+	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE))
 
 # All Pythons that are installed, each with its torch and fairseq; needs nox.
 matrix:

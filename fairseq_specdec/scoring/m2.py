@@ -150,27 +150,26 @@ def match(
         lattice: of ``source`` and ``output``, see :func:`arcs`.
     """
     end = (len(source), len(output))
-    # By node and number of gold edits passed: (-correct, steps, edits outside), edits of the path.
-    best: Dict[Node, Dict[int, Tuple[Tuple[int, int, int], int]]] = {(0, 0): {0: ((0, 0, 0), 0)}}
+    # By node and number of gold edits passed: (-correct, unit steps outside, edits of the path).
+    best: Dict[Node, Dict[int, Tuple[int, int, int]]] = {(0, 0): {0: (0, 0, 0)}}
     for node in sorted(lattice):
-        for passed, (cost, proposed) in list(best.get(node, {}).items()):
+        for passed, (cost, outside, proposed) in list(best.get(node, {}).items()):
             for arc in lattice[node]:
                 found = -1
                 if arc.is_edit:
                     text = " ".join(output[node[1] : arc.to[1]])
                     found = _find(gold, passed, node[0], arc.to[0], text)
                 # An edit may also be passed by, where a later one at the place agrees as well.
-                outside = (cost[0], cost[1] + arc.units, cost[2] + arc.is_edit)
-                ways = [(passed, outside)]
+                edits = proposed + arc.is_edit
+                ways = [(passed, (cost, outside + arc.units, edits))]
                 if found >= 0:
-                    ways.append((found + 1, (cost[0] - 1, cost[1], cost[2])))
+                    ways.append((found + 1, (cost - 1, outside, edits)))
                 there = best.setdefault(arc.to, {})
-                for then, new in ways:
-                    candidate = (new, proposed + arc.is_edit)
+                for then, candidate in ways:
                     if then not in there or candidate < there[then]:
                         there[then] = candidate
-    cost, proposed = min(best[end].values())
-    return Counts(-cost[0], proposed, len(gold))
+    cost, _, proposed = min(best[end].values())
+    return Counts(-cost, proposed, len(gold))
 
 
 def _find(gold: Sequence[Edit], passed: int, start: int, end: int, text: str) -> int:

@@ -93,6 +93,6 @@ def _add(sentence: Sentence, line: str, where: str) -> None:
         raise ValueError(
             f"{where}: span {start} {end} is outside of its {len(sentence.source)} tokens"
         )
-    texts = [NOTHING if not text.strip() else text for text in fields[2].split("||")]
-    corrections = tuple("" if t.strip() == NOTHING else " ".join(t.split()) for t in texts)
+    texts = (" ".join(text.split()) for text in fields[2].split("||"))
+    corrections = tuple("" if text == NOTHING else text for text in texts)
     sentence.edits[annotator] = (*mine, Edit(start, end, corrections))

@@ -56,9 +56,8 @@ def fixed_cuts(ids: Tensor, lengths: Tensor, num_cuts: int) -> Tensor:
 
 
 def _scale(unit: Tensor, lengths: Tensor) -> Tensor:
-    """Map [0, 1) to 0 .. L - 1. Rounding may reach L itself, hence the minimum."""
-    cuts = (unit * lengths[:, None]).long()
-    return torch.minimum(cuts, (lengths - 1)[:, None])
+    """Map [0, 1) to 0 .. L - 1. No product is rounded to L: below 1 is at most 1 - 2^-24."""
+    return (unit * lengths[:, None]).long()
 
 
 def block_targets(target: Tensor, cuts: Tensor, block_size: int, padding_idx: int) -> Tensor:

@@ -132,6 +132,18 @@ def test_a_minimum_of_the_block_size_is_a_fixed_block():
     assert verdict.counts.tolist() == lengths.tolist()
 
 
+@pytest.mark.parametrize("width", [0, 1, 2])
+def test_a_minimum_holds_for_short_drafts(width):
+    draft, _, log_probs = random_block(3)
+    log_probs = log_probs.clamp(min=-50)[:, : width + 1]
+    wrong = log_probs[:, :-1].argmin(-1)
+    lengths = torch.full((draft.size(0),), width)
+    verdict = judge(MinimumBlockRule(ExactRule(), 2), wrong, lengths, log_probs)
+    assert verdict.counts.tolist() == [min(width, 1)] * len(lengths)
+    own = log_probs[:, min(width, 1)].argmax(-1)
+    assert verdict.next_token.tolist() == own.tolist()
+
+
 def test_only_an_exact_rule_without_a_minimum_is_lossless():
     assert MinimumBlockRule(ExactRule(), 1).lossless
     assert not MinimumBlockRule(ExactRule(), 2).lossless
@@ -143,11 +155,31 @@ def test_a_distance_of_zero_is_exact():
     same(DistanceRule(0), random_block(11), exactly)
 
 
+def test_an_impossible_token_at_no_distance_is_not_kept():
+    log_probs = torch.zeros(1, 2, len(SYMBOLS))
+    log_probs[0, 0] = -math.inf
+    log_probs[0, 0, 4] = 0.0  # 7; 4 is near, and forbidden
+    rule = DistanceRule(3)
+    rule.read_vocabulary(SYMBOLS)
+    draft = torch.tensor([[8]])
+    assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [0]
+    log_probs[0, 0, 8] = -50.0
+    assert judge(rule, draft, torch.tensor([1]), log_probs).counts.tolist() == [1]
+
+
+def test_neighbours_among_large_numbers_are_told_apart():
+    rule = DistanceRule(0)
+    rule.read_vocabulary(["16777216", "16777217"])  # one number in fp32
+    log_probs = torch.tensor([0.75, 0.25]).log().expand(1, 2, 2)
+    assert judge(rule, torch.tensor([[1]]), torch.tensor([1]), log_probs).counts.tolist() == [0]
+
+
 def test_numbers_are_read_and_nothing_else():
     values = token_values(SYMBOLS)
     assert [v for v in values if not math.isnan(v)] == [7, 3, -2, 10, 4]
-    with pytest.raises(ValueError, match="--accept-epsilon: the dictionary holds 'the@@'"):
-        token_values(SYMBOLS + ["the@@"])
+    for word in ("the@@", "\u0663", "7.5"):  # the second is a digit, in Arabic
+        with pytest.raises(ValueError, match=f"--accept-epsilon: the dictionary holds '{word}'"):
+            token_values(SYMBOLS + [word])
     with pytest.raises(ValueError, match="--accept-epsilon: .* no integers"):
         token_values(SPECIAL)
 

@@ -89,6 +89,15 @@ def test_sampling_draws_the_verifiers_token_and_judges_alike():
     assert float(drawn[0]) == pytest.approx(0.45 / 0.8, abs=0.03)
 
 
+def test_every_row_draws_from_its_own_distribution():
+    draft, lengths, log_probs = random_block(5, rows=40)
+    verdict = judge(RollbackRule(2.0, Sampler(topk=1)), draft, lengths, log_probs)
+    plain = judge(RollbackRule(2.0), draft, lengths, log_probs)
+    assert verdict.counts.tolist() == plain.counts.tolist()
+    assert verdict.next_token.tolist() == plain.next_token.tolist()
+    assert len(set(verdict.next_token.tolist())) > 3 and len(set(verdict.counts.tolist())) > 3
+
+
 @pytest.mark.parametrize("alpha_rb", [-0.1, float("nan"), -INFINITY])
 def test_impossible_thresholds_name_the_flag(alpha_rb):
     with pytest.raises(ValueError, match="--alpha-rb"):

@@ -105,6 +105,44 @@ def test_equal_models_accept_everything():
     assert verdict.counts.tolist() == [4] * 500
 
 
+def test_what_is_rejected_by_rounding_alone_is_drawn_from_p():
+    """p and q of the first row differ in the last bit: p - q has no positive part."""
+    p = torch.tensor([0.0, 0.25, 0.75]).log().expand(2, 2, 3)
+    q = torch.tensor([[[0.0, 0.25, 0.75]], [[0.0, 0.125, 0.875]]]).mul(1 + 1e-6).log()
+    rule = SamplingRule(Sampler())
+    accept_the_likelier(rule)
+    verdict = judge(rule, torch.tensor([[2], [2]]), torch.tensor([1, 1]), p, q)
+    assert verdict.counts.tolist() == [0, 0]
+    assert int(verdict.next_token[0]) in (1, 2) and int(verdict.next_token[1]) == 1
+
+
+def test_the_first_rejected_token_decides_what_is_drawn_instead():
+    """Each row is rejected at another place, where p is above q for one token only."""
+    p = torch.tensor([0.5, 0.25, 0.25]).expand(4, 4, 3).clone()
+    q = torch.tensor([0.5, 0.25, 0.25]).expand(4, 3, 3).clone()
+    for row, (more, less) in enumerate([(1, 0), (2, 0), (1, 0)]):
+        q[row, row, less] += 0.125
+        q[row, row, more] -= 0.125
+    p[3, 3] = torch.tensor([0.0, 0.0, 1.0])  # kept whole: drawn from p
+    rule = SamplingRule(Sampler())
+    accept_the_likelier(rule)
+    rule.sampler.uniform = lambda like: torch.full_like(like, 0.999)
+    draft, lengths = torch.zeros(4, 3, dtype=torch.long), torch.full((4,), 3)
+    verdict = judge(rule, draft, lengths, p.log(), q.log())
+    assert verdict.counts.tolist() == [0, 1, 2, 3]
+    assert verdict.next_token.tolist() == [1, 2, 1, 2]
+
+
+def test_a_forbidden_token_is_rejected_whatever_is_drawn():
+    p = torch.tensor([0.0, 1.0]).log().expand(1, 2, 2)
+    rule = SamplingRule(Sampler())
+    accept_all(rule)
+    verdict = judge(
+        rule, torch.tensor([[0]]), torch.tensor([1]), p, torch.tensor([[[0.5, 0.5]]]).log()
+    )
+    assert verdict.counts.tolist() == [0] and verdict.next_token.tolist() == [1]
+
+
 def test_drafts_without_probabilities_are_refused():
     p = random_distributions(3, 1, 2, 6)
     with pytest.raises(ValueError, match="--sampling: the drafter"):
@@ -119,6 +157,21 @@ def test_top_p_keeps_what_stock_keeps(seed, topp):
     theirs = torch.zeros(4, 1, 9).scatter_(2, indices, probabilities)
     theirs = theirs / theirs.sum(-1, keepdim=True)
     torch.testing.assert_close(Sampler(topp=topp).warp(log_probs), theirs)
+
+
+def test_a_generator_alone_decides_what_is_drawn():
+    p = random_distributions(7, 200, 9).exp()
+    found = []
+    for torch_seed, seed in ((1, 5), (2, 5), (2, 6)):
+        torch.manual_seed(torch_seed)
+        sampler = Sampler(generator=torch.Generator().manual_seed(seed))
+        found.append((sampler.draw(p).tolist(), sampler.uniform(p).tolist()))
+    assert found[0] == found[1] and found[1][0] != found[2][0] and found[1][1] != found[2][1]
+
+
+def test_top_p_stops_at_the_token_that_reaches_p():
+    warped = Sampler(topp=0.5).warp(torch.tensor([0.25, 0.5, 0.25]).log())
+    assert warped.tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

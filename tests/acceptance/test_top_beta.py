@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
 
-from fairseq_specdec.acceptance import ExactRule, TopBetaRule, leading
+from fairseq_specdec.acceptance import (
+    AcceptanceRule,
+    DistanceRule,
+    ExactRule,
+    MinimumBlockRule,
+    RollbackRule,
+    Sampler,
+    SamplingRule,
+    TopBetaRule,
+    leading,
+)
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.scores import LogitScores
 
 
 def random_block(seed, rows=3, width=4, vocabulary=6):
@@ -67,12 +79,75 @@ def test_an_empty_draft_is_an_ordinary_step():
     assert verdict.next_token.tolist() == log_probs.argmax(-1).flatten().tolist()
 
 
-def test_an_impossible_token_is_never_accepted():
+@pytest.mark.parametrize("tau", [1e9, float("inf")])
+def test_an_impossible_token_is_never_accepted(tau):
     log_probs = torch.zeros(1, 2, 6)
     log_probs[0, 0] = torch.tensor([0.0] + [float("-inf")] * 5)
-    rule = TopBetaRule(6, 1e9)
+    rule = TopBetaRule(6, tau)
     verdict = judge(rule, torch.tensor([[4]]), torch.tensor([1]), log_probs)
     assert verdict.counts.tolist() == [0]
+
+
+def test_a_token_that_is_tau_below_the_best_is_accepted():
+    log_probs = torch.tensor([[[-1.0, -1.5, -1.75], [0.0, -1.0, -2.0]]])
+    for token, count in ((1, 1), (2, 0)):
+        verdict = judge(TopBetaRule(3, 0.5), torch.tensor([[token]]), torch.tensor([1]), log_probs)
+        assert verdict.counts.tolist() == [count]
+
+
+RULES = {
+    "none": (lambda: AcceptanceRule(), (False, False, False)),
+    "exact": (lambda: ExactRule(), (True, True, False)),
+    "top-beta": (lambda: TopBetaRule(3, 0.5), (False, False, False)),
+    "distance": (lambda: DistanceRule(3), (False, False, False)),
+    "rollback": (lambda: RollbackRule(1.0), (False, False, False)),
+    "drawn rollback": (lambda: RollbackRule(1.0, Sampler()), (False, False, False)),
+    "minimum": (lambda: MinimumBlockRule(ExactRule(), 1), (True, True, False)),
+    "minimum 2": (lambda: MinimumBlockRule(ExactRule(), 2), (False, False, False)),
+    "minimum of none": (lambda: MinimumBlockRule(AcceptanceRule(), 1), (False, False, False)),
+    "minimum of drawn": (
+        lambda: MinimumBlockRule(SamplingRule(Sampler()), 1),
+        (False, True, True),
+    ),
+    "sampling": (lambda: SamplingRule(Sampler()), (False, True, True)),
+    "top-k sampling": (lambda: SamplingRule(Sampler(topk=2)), (False, True, True)),
+    "top-p sampling": (lambda: SamplingRule(Sampler(topp=0.5)), (False, True, True)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_a_rule_says_of_itself(name):
+    make, expected = RULES[name]
+    rule = make()
+    found = (rule.lossless, rule.draft_independent, rule.needs_draft_probabilities)
+    assert all(ours is theirs for ours, theirs in zip(found, expected)), found
+
+
+# Top-beta picks entries, which takes numbers.
+@pytest.mark.parametrize("name", [n for n in RULES if "none" not in n and n != "top-beta"])
+def test_a_verdict_is_made_on_the_scores_device(name):
+    """No tensor comes from another device; "meta" has shapes and no numbers."""
+    rule = RULES[name][0]()
+    rule.read_vocabulary(["</s>", *map(str, range(5))])
+    draft = DraftTree(
+        torch.zeros(2, 4, dtype=torch.long, device="meta"),
+        torch.zeros(2, dtype=torch.long, device="meta"),
+        torch.zeros(2, 4, 6, device="meta"),
+    )
+    verdict = rule.accept(draft, LogitScores(torch.zeros(2, 5, 6, device="meta")))
+    assert [part.device.type for part in verdict] == ["meta", "meta"]
+    assert verdict.counts.shape == verdict.next_token.shape == (2,)
+
+
+def test_ranks_are_counted_only_where_they_decide():
+    """Not of the best token, of one that is too far below it, or after a rejected one."""
+    log_probs = torch.tensor([0.0, -1.0, -5.0]).log_softmax(-1).expand(2, 6, 3).contiguous()
+    scores = LogitScores(log_probs, normalised=True)
+    asked = []
+    scores.among_best = lambda tokens, count, where: asked.append(where) or where
+    draft = DraftTree(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))
+    assert TopBetaRule(2, 2.0).accept(draft, scores).counts.tolist() == [3, 2]
+    assert asked[0].long().tolist() == [[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
 
 
 def test_leading_stops_at_the_first_rejection_and_at_the_length():

@@ -14,7 +14,7 @@ from pickle import UnpicklingError
 import fairseq
 import pytest
 import torch
-from fairseq import checkpoint_utils, tasks, utils
+from fairseq import checkpoint_utils, models, tasks, utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from in_process import run_here
 from omegaconf import OmegaConf
@@ -22,7 +22,7 @@ from settings_payloads import INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
 from fairseq_specdec import convert
 from fairseq_specdec.bench import cli as bench
-from fairseq_specdec.compat.architectures import VARIABLE
+from fairseq_specdec.compat.architectures import VARIABLE, building_from
 from fairseq_specdec.compat.literals import NotLiteralError, parse_literal
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.data import distill
@@ -390,6 +390,37 @@ def test_the_second_model_of_an_ensemble_is_named(bench_files, tmp_path):
     path = write(tmp_path / "second.pt", bench_files.state, {SETTINGS[0]: "print(1)"})
     with pytest.raises(RefusedCheckpointError, match=path):
         generate(bench_files, bench_files.sound + ":" + path)
+
+
+class Foreign:
+    """A model of somebody else's."""
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        return "built"
+
+
+def test_only_what_comes_from_a_checkpoint_is_looked_at(monkeypatch):
+    """The limit ends with the reading, also one that failed, and one inside of another."""
+    monkeypatch.setitem(ARCH_MODEL_REGISTRY, "foreign", Foreign)
+
+    def build():
+        return models.build_model(argparse.Namespace(arch="foreign"), None)
+
+    assert build() == "built"
+    with pytest.raises(RefusedCheckpointError, match="^outer.pt: its architecture foreign"):
+        with building_from("outer.pt"):
+            with pytest.raises(RefusedCheckpointError, match="^inner.pt: its architecture foreign"):
+                with building_from("inner.pt"):
+                    build()
+            build()
+    assert build() == "built"
+    monkeypatch.setenv(VARIABLE, "other, foreign")
+    with building_from("outer.pt"):
+        assert build() == "built"
+    monkeypatch.setenv(VARIABLE, "foreigner")
+    with building_from("outer.pt"), pytest.raises(RefusedCheckpointError):
+        build()
 
 
 def test_building_from_the_command_line_is_no_business_of_the_list(bench_files):

@@ -13,6 +13,9 @@ from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
+    FIRST_ACCEPTED,
+    FIRST_FAILED,
+    FORGETS,
     LONGEST_PAUSE,
     PAYS,
     SHORTEST_PAUSE,
@@ -41,6 +44,15 @@ def test_the_more_is_accepted_the_longer_the_draft():
     assert found == [3, 3, 5, 11, None]
 
 
+def test_only_the_share_of_accepted_tokens_counts():
+    found = []
+    for accepted, failed in ((3.0, 1.0), (0.3, 0.1), (0.0, 0.0)):
+        budget = DraftBudget(40, False)
+        budget.accepted, budget.failed = accepted, failed
+        found.append(budget.most(8))
+    assert found == [7, 7, 5]  # where nothing is accepted, all is in vain: 40 / 8
+
+
 def test_what_is_expected_in_vain_is_what_would_be():
     """Against drafts drawn token by token: the mean number of rejected tokens keeps the budget."""
     generator = torch.Generator().manual_seed(1)
@@ -52,6 +64,16 @@ def test_what_is_expected_in_vain_is_what_would_be():
             right = torch.rand(20000, tokens_of_one, generator=generator) < chance
             vain = tokens_of_one - right.long().cumprod(1).sum(1).double().mean()
             assert (float(vain) <= 3.02) == kept
+
+
+def test_what_is_learnt_is_of_a_row():
+    """Ten rows that fared alike teach what two of them do."""
+    many, few = DraftBudget(24, True), DraftBudget(24, True)
+    many.learn(10, 20, 5)
+    few.learn(2, 4, 1)
+    assert (many.accepted, many.failed) == (few.accepted, few.failed)
+    assert many.accepted == pytest.approx(FIRST_ACCEPTED + FORGETS * (2 - FIRST_ACCEPTED))
+    assert many.failed == pytest.approx(FIRST_FAILED + FORGETS * (0.5 - FIRST_FAILED))
 
 
 def pauses(budget, accepted, tries):

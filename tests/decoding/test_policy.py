@@ -79,3 +79,42 @@ def test_minimum_length_does_not_reach_into_the_prefix():
 def test_unknown_word_penalty():
     out = apply(policy(unk_penalty=1.5), torch.zeros(1, 1, 8), [2])
     assert out[0, 0, UNK] == -1.5
+
+
+def test_edits_are_made_on_the_device_of_the_hypotheses():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    hypotheses = Hypotheses(2, 30, 0, PAD, torch.zeros(0, device="meta"))
+    prefix = torch.zeros(2, 2, dtype=torch.long, device="meta")
+    found = policy(no_repeat_ngram_size=3).edits(hypotheses, 3, 2, prefix)
+    tensors = (found.banned, found.listed, found.forced)
+    assert [tensor.device.type for tensor in tensors] == ["meta"] * 3
+
+
+def rows_of(lengths):
+    hypotheses = Hypotheses(len(lengths), 30, 0, PAD, torch.zeros(0))
+    hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
+    return hypotheses
+
+
+def test_what_cannot_matter_is_left_out():
+    """An edit costs every iteration; a block far from all limits has but the padding's."""
+    prefix = torch.full((2, 3), 7)
+    plain = policy(min_len=3)
+    rows = rows_of([3, 5])
+    assert plain.edits(rows, 4, 9, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
+    # One token further, or one row behind, and they matter.
+    assert plain.edits(rows, 5, 9, prefix).forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
+    assert plain.edits(rows_of([2, 5]), 1, 9, None).banned.tolist() == [[True], [False]]
+    assert plain.edits(rows_of([2, 5]), 1, 9, prefix).forced.tolist() == [[7], [-1]]
+    begun = policy(min_len=1).edits(rows_of([2, 5]), 1, 9, prefix)
+    assert begun.banned is None and begun.forced is not None
+    assert policy(unk_penalty=2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, -2.0),)
+    assert policy(unk_penalty=-2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, 2.0),)
+    assert policy(no_repeat_ngram_size=1).edits(rows, 1, 9, None).listed is not None
+
+
+def test_a_prefix_as_long_as_the_limit_still_ends_there():
+    prefix = torch.tensor([[0, 6, 7, 8]])
+    found = policy(min_len=6).edits(rows_of([0]), 5, 2, prefix)
+    assert found.forced.tolist() == [[0, 6, EOS, EOS, EOS]]
+    assert found.banned.tolist() == [[False, False, True, True, True]]

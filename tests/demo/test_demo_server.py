@@ -139,6 +139,7 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
         (b"{", {}, 400, "no JSON"),
         (b"\xff", {}, 400, "no JSON"),
         (b"[" * 60000, {}, 400, "no JSON"),
+        (b" " * BODY, {}, 400, "no JSON"),
         (b" " * (BODY + 1), {}, 413, "too long"),
         ({"text": TEXT}, {"Content_Type": "text/plain"}, 415, "Content-Type: application/json"),
         ({"text": TEXT}, {"Host": "evil.example"}, 403, "answers at http://127.0.0.1:"),

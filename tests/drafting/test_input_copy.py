@@ -4,10 +4,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from on_gpu import on_gpu
 from toy_hypotheses import hypotheses_of, open_drafter
 
-from fairseq_specdec.drafting import InputCopyDrafter
-from fairseq_specdec.drafting.input_copy import MAX_SUFFIX
+from fairseq_specdec.decoding.stats import Stopwatch
+from fairseq_specdec.drafting import InputCopyDrafter, Source
+from fairseq_specdec.drafting.input_copy import (
+    MAX_SUFFIX,
+    matched_suffixes,
+    realigned,
+    unique_continuation,
+)
 
 PAD, EOS = 1, 2
 
@@ -107,6 +114,15 @@ def test_where_nothing_is_copied_nothing_is_verified():
     assert session.propose(hypotheses_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
 
 
+def test_a_gpu_is_not_asked_how_long_drafts_are():
+    drafter = InputCopyDrafter(PAD, EOS)
+    rows = on_gpu(torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]]))
+    session = drafter.open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
+    draft = session.propose(hypotheses_of([[9], [4, 5]], 3))
+    assert draft.tokens.shape == (2, 4) and draft.sizes.tolist() == [0, 2]
+    assert draft.tokens.tolist()[1][:2] == [6, EOS]
+
+
 def iterations(source, output, **options):
     """Drafts made for a sentence, and how many tokens each iteration emitted."""
     drafter = InputCopyDrafter(PAD, EOS, **options)
@@ -148,6 +164,21 @@ def test_deleted_words_are_skipped():
     assert emitted == [4, 2] and made[1] == [8, EOS]
 
 
+@pytest.mark.parametrize(
+    "token, column",
+    [(5, 2), (6, 3), (8, 5), (9, 2), (EOS, 2), (4, 2)],
+    ids=["as expected", "one deleted", "three deleted", "four are too many", "the end", "new"],
+)
+def test_where_the_output_goes_on_after_another_token(token, column):
+    """Token 5, in column 1, was expected."""
+    source, ends = (
+        torch.tensor([[EOS, 5, 6, 7, 8, 9, EOS], [EOS, 5, 6, EOS, PAD, PAD, PAD]]),
+        [7, 4],
+    )
+    expected, tokens = torch.tensor([1, 1]), torch.tensor([token, EOS])
+    assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
+
+
 def test_nothing_is_drafted_behind_the_source():
     made, emitted = iterations([4, EOS], [4, 9, 9, 9, 8, EOS], realign=True)
     assert sum(emitted) == 6 and made[-1] == []
@@ -163,3 +194,15 @@ def test_realigned_drafts_are_ends_of_the_source(source, output):
         assert draft == source[len(source) - len(draft) :]
     if all(paper):  # nowhere at a loss
         assert drafts == paper
+
+
+def test_places_are_found_on_the_device_of_the_source():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    source = torch.zeros(2, 6, dtype=torch.long, device="meta")
+    ends = source[:, 0]
+    found, begin = unique_continuation(source, ends, source, ends)
+    there = [found, begin, realigned(source, ends, ends, ends)]
+    there += [matched_suffixes(source, source, ends, 3)]
+    session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": source}, {}, 9, Stopwatch()))
+    there += [session.source, session.source_end, session.begin]
+    assert {each.device.type for each in there} == {"meta"}

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from on_gpu import on_gpu
 from toy_hypotheses import hypotheses_of, open_on
 from toy_translation import (
     EOS,
@@ -18,7 +19,7 @@ from toy_translation import (
 )
 
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
-from fairseq_specdec.drafting.nar_block import without_repeats
+from fairseq_specdec.drafting.nar_block import likeliest, without_repeats
 
 SOURCES = sentences(12, seed=21)
 TARGETS = [ids(translate(s)) for s in SOURCES]
@@ -113,7 +114,33 @@ def test_an_unsure_drafter_says_less_and_the_same(settings):
 
 @given(st.lists(st.lists(st.integers(4, 6), min_size=5, max_size=5), min_size=1, max_size=4))
 def test_repeats_are_dropped_and_order_is_kept(rows):
-    tokens, lengths = without_repeats(torch.tensor(rows))
-    for row, kept, count in zip(rows, tokens.tolist(), lengths.tolist()):
-        expected = [t for i, t in enumerate(row) if i == 0 or t != row[i - 1]]
-        assert kept[:count] == expected
+    sizes = [len(rows) % 6, *range(len(rows) - 1)]
+    whole = without_repeats(torch.tensor(rows))
+    cut = without_repeats(torch.tensor(rows), torch.tensor(sizes))
+    for (tokens, lengths), ends in ((whole, [5] * len(rows)), (cut, sizes)):
+        for row, kept, count, end in zip(rows, tokens.tolist(), lengths.tolist(), ends):
+            expected = [t for i, t in enumerate(row[:end]) if i == 0 or t != row[i - 1]]
+            assert kept[:count] == expected
+
+
+def test_a_draft_ends_before_the_first_token_that_is_too_unlikely():
+    sure, torn = [9.0, -9.0, -99.0], [0.0, 0.0, -99.0]  # probabilities of 1 and a half
+    logits = torch.tensor([[sure, torn, torn, sure], [torn, torn, torn, sure]])
+    for confidence, counts in ((0.0, [4, 4]), (0.4, [2, 1]), (0.2, [4, 2]), (0.9, [1, 0])):
+        tokens, lengths = likeliest(logits, confidence)
+        assert lengths.tolist() == counts and tokens.shape == (2, max(counts))
+        assert tokens.tolist() == [[0] * max(counts)] * 2
+        there, lengths = likeliest(on_gpu(logits), confidence)  # where counting would wait
+        assert lengths.tolist() == counts and there.shape == (2, 4)
+    # As likely as asked for is likely enough.
+    even = torch.tensor([[[0.0, 0.0]] * 2])
+    assert likeliest(even, 0.5)[1].tolist() == [1] and likeliest(even, 0.25)[1].tolist() == [2]
+    half = likeliest(even.half(), 0.25)[1]
+    assert half.tolist() == [2] and half.dtype == torch.long
+
+
+def test_drafts_are_cut_on_the_device_of_their_tokens():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    there = torch.zeros(2, 4, dtype=torch.long, device="meta")
+    found = [*without_repeats(there, there[:, 0]), *likeliest(torch.zeros(2, 4, 9).to("meta"), 0.0)]
+    assert {each.device.type for each in found} == {"meta"}

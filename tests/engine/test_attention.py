@@ -1,5 +1,6 @@
 import pytest
 import torch
+from on_gpu import on_gpu
 
 from fairseq_specdec.engine.eager import attention
 
@@ -48,3 +49,23 @@ def test_half_precision_takes_its_softmax_in_fp32():
     assert not attention.prefers_fused(query)
     found = attention.attend(query, key, value, mask)
     torch.testing.assert_close(found.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03)
+
+
+def test_a_gpu_takes_the_fused_kernel_for_every_size():
+    for rows, width in ((1, 5), (4, 1), (4, 5), (40, 16)):
+        query = inputs(rows, width, 7, torch.bfloat16)[0]
+        assert attention._fused(on_gpu(query)) == (attention._FUSED is not None)
+
+
+def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
+    monkeypatch.setattr(attention, "_FUSED", object())
+    limits = {torch.float32: 3, torch.float64: 3, torch.bfloat16: 16, torch.float16: 16}
+    for dtype, most in limits.items():
+        for width in (2, 16):
+            found = [attention._fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (1, 40)]
+            found += [
+                attention._fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (most - 1, most)
+            ]
+            assert found == [True, False, True, False]
+        for width in (1, 17):
+            assert attention._fused(torch.zeros(40, width, 2, 4, dtype=dtype))

@@ -115,5 +115,5 @@ def test_an_empty_draft_is_a_chain_of_nothing():
     tree = DraftTree.empty(torch.tensor([3, 0]))
     assert tree.is_chain and tree.width == 0
     assert tree.tokens.shape == (2, 0) and tree.tokens.dtype == torch.long
-    assert tree.sizes.tolist() == [0, 0]
+    assert tree.sizes.tolist() == [0, 0] and tree.passes == 0
     assert entries(tree.limited(0, torch.tensor([0, 5]))) == [[], []]

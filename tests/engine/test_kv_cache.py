@@ -59,10 +59,55 @@ def test_a_smaller_batch_reuses_the_buffers():
     cache = KVCache(2, 2, 1)
     cache.start(4, 8, LIKE)
     before = [buffer.data_ptr() for buffer in cache.slots]
-    cache.start(2, 4, LIKE)
-    assert [buffer.data_ptr() for buffer in cache.slots] == before
+    for rows, slots in ((4, 8), (2, 4)):
+        cache.start(rows, slots, LIKE)
+        assert [buffer.data_ptr() for buffer in cache.slots] == before
     assert cache.rows == 2
     assert cache.nbytes() == 2 * 4 * 8 * 4 * 4
+
+
+def test_another_number_format_or_device_gets_buffers_of_its_own():
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 4, LIKE)
+    for like in (LIKE.half(), LIKE, LIKE.to("meta")):
+        cache.start(2, 4, like)
+        assert cache.slots[0].dtype == like.dtype and cache.slots[0].device == like.device
+        assert cache.lengths.device == like.device
+
+
+def test_a_larger_batch_gets_larger_buffers_and_longer_ones_stay_long():
+    cache = KVCache(2, 2, 1)
+    assert cache.capacity == cache.rows == cache.nbytes() == 0
+    assert cache.lengths.tolist() == [] and cache.lengths.dtype == torch.long
+    cache.start(2, 8, LIKE)
+    cache.start(3, 4, LIKE)
+    assert [buffer.shape for buffer in cache.slots] == [(2, 3, 2, 8, 1)] * 2
+    cache.start(3, 9, LIKE)
+    assert cache.capacity == 9 and cache.lengths_cpu == cache.lengths.tolist() == [0, 0, 0]
+
+
+def test_a_cache_that_must_grow_doubles():
+    """Else every iteration past the first guess would copy all of it."""
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE)
+    kept = cache.slots[0]
+    cache.reserve(8)
+    assert cache.slots[0] is kept
+    cache.reserve(9)
+    assert cache.capacity == 16
+    cache.reserve(40)
+    assert cache.capacity == 40
+
+
+def test_blocks_are_placed_on_the_device_of_the_slots():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE.to("meta"))
+    block = entries(2, 3, 1.0).to("meta")
+    for start in ([1, 1], [0, 2]):
+        cache.place(Layout.chain(torch.zeros(2, dtype=torch.long, device="meta"), start, 3))
+        keys, values = cache.write(0, block)
+        assert keys.shape == values.shape == (2, 2, max(start) + 3, 1) and keys.is_meta
 
 
 def test_each_query_sees_its_own_past_only():

@@ -215,3 +215,24 @@ def test_a_session_goes_on_after_a_tree():
             output = prefixes[row] + [FIRST + 2, FIRST + 7]
             theirs = stock_log_probs(model, SOURCES[row], output)
             torch.testing.assert_close(found[i, 1], theirs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("lengths", [[2, 2], [0, 3]])
+def test_places_are_made_on_the_device_of_the_lengths(lengths):
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    there = torch.zeros(2, dtype=torch.long, device="meta")
+    chain = Layout.chain(there, lengths, 3)
+    tree = Layout.tree(there, lengths, there.view(2, 1).expand(2, 2))
+    assert chain.mask().shape == tree.mask().shape == (2, 1, 3, chain.upto)
+    tensors = [part for part in (*chain, *tree) if isinstance(part, torch.Tensor)]
+    tensors += [chain.mask(), tree.mask()]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_a_token_that_sees_everything_needs_no_mask():
+    """And only such a one: a mask costs an operation in every layer."""
+    for lengths, width, alone in (([3, 3], 1, True), ([3, 3], 2, False), ([3, 2], 1, False)):
+        layout = Layout.chain(torch.tensor(lengths), lengths, width)
+        assert (layout.mask() is None) == alone
+    tree = Layout.tree(torch.tensor([3, 3]), [3, 3], torch.tensor([[-1, -1], [-1, 0]]))
+    assert tree.tail.shape == (2, 3, 3) and tree.mask().shape == (2, 1, 3, 6)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
 from fairseq_specdec.engine.draft_tree import DraftTree
@@ -264,6 +265,31 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     assert torch.equal(asked, kept)
 
 
+def with_possible_forced_tokens(seed):
+    """Scores with all constraints, of which none forces what another one forbids: such a token is
+    chosen without a chance, where dense scores have no best one."""
+    edits, scores = random_edits(seed), LogitScores(random_logits(seed))
+    scores.edit(edits._replace(forced=None))
+    own = scores.dense().gather(2, edits.forced.clamp(min=0).unsqueeze(2)).squeeze(2)
+    scores = LogitScores(random_logits(seed))
+    scores.edit(edits._replace(forced=edits.forced.masked_fill(own == MINUS_INFINITY, -1)))
+    assert not bool((chosen(scores) == MINUS_INFINITY).any())
+    return scores
+
+
+@unhurried
+@given(seeds, st.integers(1, 4))
+def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
+    """There entries are not picked: that would wait."""
+    ours, theirs = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
+    theirs.edited = on_gpu(theirs.edited)
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(0, WORDS, (ROWS, WIDTH), generator=generator)
+    asked = torch.rand(tokens.shape, generator=generator) < 0.7
+    expected = ours.among_best(tokens, count, asked)
+    assert theirs.among_best(tokens, count, asked).tolist() == expected.tolist()
+
+
 @unhurried
 @given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))
 def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
@@ -275,12 +301,8 @@ def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
     tokens = torch.where((forced >= 0) & right, forced, tokens)
     draft = DraftTree(tokens, torch.full((ROWS,), WIDTH - 1))
     for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
-        scores, _ = edited(seed)
-        again, _ = edited(seed)
-        plain = LogitScores(again.dense(), normalised=True)
-        # A forced token without a chance is chosen, where dense scores have no best one.
-        if bool((chosen(again) == MINUS_INFINITY).any()):
-            continue
+        scores, plain = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
+        plain = LogitScores(plain.dense(), normalised=True)
         ours, theirs = rule.accept(draft, scores), rule.accept(draft, plain)
         assert ours.counts.tolist() == theirs.counts.tolist()
         assert ours.next_token.tolist() == theirs.next_token.tolist()
@@ -334,3 +356,16 @@ def test_the_models_output_stays_as_it_is(dtype):
     single = LogitScores(logits.float())
     single.edit(random_edits(6))
     assert torch.equal(scores.dense(), single.dense()), "rounds nothing more"
+
+
+def test_everything_is_made_on_the_device_of_the_logits():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    edits = random_edits(1)
+    there = Edits(*(e.to("meta") if isinstance(e, torch.Tensor) else e for e in edits))
+    tokens = torch.zeros(ROWS, 2, dtype=torch.long, device="meta")
+    for size in (1, 2):
+        scores = LogitScores.of_ensemble([random_logits(1).to("meta")] * size)
+        scores.edit(there)
+        found = [scores.best(), scores.of(tokens), scores.gap(tokens), scores.dense()]
+        found += scores.topk(2)
+        assert {each.device.type for each in found} == {"meta"}

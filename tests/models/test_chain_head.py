@@ -1,6 +1,7 @@
 """The chain: teacher-forced in training, from the left in decoding, and the two agree."""
 
 import torch
+from on_gpu import on_gpu
 from toy_drafter import make_drafter
 
 from fairseq_specdec.drafting.chain_search import ChainSearch
@@ -31,7 +32,7 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     previous = torch.randint(4, 20, (5,))
     with torch.no_grad():
         logits = decoder.output_layer(features)
-        search = ChainSearch(decoder, (logits.size(-1),) * 2)
+        search = ChainSearch(decoder, (logits.size(-1) + 1,) * 2)  # more than there are
         chosen, lengths = search(features, logits, previous)
         # The plain way: teacher-force what was chosen so far, and look at every word.
         tokens = previous.unsqueeze(1)
@@ -45,7 +46,15 @@ def test_the_search_picks_what_the_training_pass_scores_best():
         each = torch.stack(chances, 1)
         few, _ = ChainSearch(decoder, (1, 1))(features, logits, previous)
         sole, _ = ChainSearch(decoder, (logits.size(-1), 1))(features[:1], logits[:1], previous[:1])
+        several, _ = ChainSearch(decoder, (logits.size(-1), 1))(features, logits, previous)
+        certain, all_sure = ChainSearch(decoder, (1, 1))(features, logits, previous, 1.0)
         sure, counts = search(features, logits, previous, 0.5)
+        features, logits, previous = map(on_gpu, (features, logits, previous))
+        waited, counts_there = search(features, logits, previous, 0.5)
+        none_there, zero_there = search(features, logits, previous, 1.0)
+        features, logits, previous = (
+            each.as_subclass(torch.Tensor) for each in (features, logits, previous)
+        )
         none, zero = search(features, logits, previous, 1.0)
     assert lengths.tolist() == [4] * 5
     assert 0 < counts.sum() < 20 and sure.size(1) == counts.max()
@@ -54,9 +63,15 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     for row, count in enumerate(counts.tolist()):
         assert sure[row, :count].tolist() == chosen[row, :count].tolist()
     assert none.shape == (5, 0) and zero.tolist() == [0] * 5
+    # On a GPU all are chosen, since to stop early would take to wait.
+    assert waited.tolist() == chosen.tolist() and counts_there.tolist() == counts.tolist()
+    assert none_there.shape == (5, 4) and zero_there.tolist() == [0] * 5
     assert chosen.tolist() == tokens[:, 1:].tolist()
     assert chosen.tolist() != logits.argmax(-1).tolist()
     assert few.tolist() == logits.argmax(-1).tolist()
+    assert several.tolist() == few.tolist()
+    # A sole candidate has probability 1, which is not below 1.
+    assert certain.tolist() == few.tolist() and all_sure.tolist() == [4] * 5
     assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_specdec.scoring.m2 import Counts, arcs, match, score, unit_steps
-from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse
+from fairseq_specdec.scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
+from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read
 
 # The example of the documentation of the official scorer.
 OFFICIAL = """S The cat sat at mat .
@@ -46,7 +46,8 @@ def test_edits_are_joined_to_match():
     assert counts_of("a q x r e", "a b x d e", gold) == (1, 1, 1)
     # Two single edits, if those are what the annotator made.
     assert counts_of("a q x r e", "a b x d e", (1, 2, "b"), (3, 4, "d")) == (2, 2, 2)
-    # Three unchanged words are too many to join over.
+    # Two unchanged words are the most to join over.
+    assert counts_of("q x y r", "b x y d", (0, 4, "b x y d")) == (1, 1, 1)
     assert counts_of("q x y z r", "b x y z d", (0, 5, "b x y z d")) == (0, 2, 1)
 
 
@@ -64,6 +65,13 @@ def test_insertions_at_one_place_count_once_each_and_in_order():
     assert counts_of("a b", "a y x b", *both) == (1, 2, 2)
     assert counts_of("a b", "a x x b", (1, 1, "x")) == (1, 2, 1)
     assert counts_of("a b", "a x y b", (1, 1, "x y")) == (1, 1, 1)
+
+
+def test_of_paths_that_agree_equally_the_shortest_outside_counts():
+    # "c x" between two insertions of a word agrees, or an "x" after one of three words: one edit
+    # fewer, and yet three unit steps outside for two.
+    gold = ((0, 0, "x"), (0, 0, "c x"))
+    assert counts_of("", "c c x x", *gold) == (1, 3, 2)
 
 
 def test_deletions_substitutions_and_empty_sides():
@@ -87,6 +95,22 @@ def test_the_annotator_that_serves_the_whole_is_taken():
     assert score(["a b"], parse(noop)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_of_annotators_that_serve_alike_one_is_taken_by_what_is_counted(numbers):
+    def counts_with(source, output, *annotators):
+        edits = {
+            number: tuple(Edit(start, end, texts) for start, end, *texts in gold)
+            for number, gold in sorted(zip(numbers, annotators))
+        }
+        return score([output], [Sentence(tuple(source.split()), edits)])
+
+    # Both agree in all: the more edits, the better.
+    whole, parts = [(0, 3, "x b y")], [(0, 1, "x"), (2, 3, "y")]
+    assert counts_with("a b c", "x b y", whole, parts) == (2, 2, 2)
+    # Neither agrees in anything: the fewer were missed, the better.
+    assert counts_with("a b c", "a b c", whole, parts) == (0, 0, 1)
+
+
 def test_precision_recall_and_f():
     counts = Counts(correct=3, proposed=4, gold=9)
     assert counts.precision == 0.75 and counts.recall == pytest.approx(1 / 3)
@@ -102,6 +126,11 @@ def test_all_cheapest_alignments_are_in_the_lattice():
     assert (1, 1) in dict(unit_steps(["a"], ["b"])[0, 0])
     assert set(dict(unit_steps(["a"], ["b"])[0, 0])) == {(1, 1), (1, 0), (0, 1)}
     assert set(dict(unit_steps(["a", "b"], ["b"])[0, 0])) >= {(1, 0)}
+
+
+def test_a_joined_edit_is_as_long_as_its_shortest_way():
+    # Two substitutions, or an insertion, a word that stays, and a deletion.
+    assert Arc((2, 2), 2, True) in arcs(["a", "b"], ["c", "a"])[0, 0]
 
 
 def all_paths(lattice, node, end):
@@ -196,4 +225,21 @@ def test_the_format():
     )
     assert sentence.source == ("a", "b")
     assert sentence.edits == {3: (Edit(0, 0, ("z",)), Edit(1, 2, ("x y", "")))}
+    (sentence,) = parse("S a b\nA 0 1|||T|||||-NONE- x|| -NONE- |||R|||-|||0\n")
+    assert sentence.edits == {0: (Edit(0, 1, ("", "-NONE- x", "")),)}
+    (sentence,) = parse("S a b\nA 0 2|||T|||x|||R|||-|||0\nA 0 1|||T|||y|||R|||-|||0\n")
+    assert sentence.edits == {0: (Edit(0, 1, ("y",)), Edit(0, 2, ("x",)))}
+    for nothing in ("0 1|||noop", "-1 -1|||T", "-1 1|||T", "0 -1|||T"):
+        assert parse(f"S a b\nA {nothing}|||x|||R|||-|||0\n")[0].edits == {0: ()}
     assert parse("S a\n\nS\n") == [Sentence(("a",), {0: ()}), Sentence((), {0: ()})]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path):
+    path = tmp_path / "gold.m2"
+    path.write_bytes("S a\u2028b\x0bc\rd\r\nA 0 1|||T|||x|||R|||-|||0\n\nS d".encode())
+    # Words are split at any blank, these included.
+    edits = {0: (Edit(0, 1, ("x",)),)}
+    assert read(str(path)) == [Sentence(("a", "b", "c", "d"), edits), Sentence(("d",), {0: ()})]
+    path.write_bytes(b"S caf\xe9\n")
+    with pytest.raises(ValueError, match="gold.m2: is not UTF-8; convert it"):
+        read(str(path))

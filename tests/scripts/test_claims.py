@@ -98,6 +98,24 @@ def test_a_difference_within_the_noise_is_undecided(test):
     assert judged(test, "a", "b", systems={"a": one, "b": other}).verdict == "undecided"
 
 
+def test_an_interval_holds_95_of_100_resamples():
+    # What was measured comes first and is none of the resamples.
+    assert claims.interval([-1e9, *range(1001)]) == (25.0, 975.0)
+
+
+def test_resamples_are_as_many_as_large_and_repeatable():
+    run, again = (claims.Run(found(toks(a=3))) for _ in range(2))
+    figures = run.figure("tok", "a")
+    assert len(figures) == 1 + claims.RESAMPLES == 1001
+    columns = found(toks(a=3))["runs"][0]["by_sentence"]["systems"]["a"]
+    assert figures[0] == sum(columns["tokens"]) / sum(columns["iterations"])
+    assert len(set(figures)) > 900 and figures.tolist() == again.figure("tok", "a").tolist()
+    # The standard error of this ratio of means, by the delta method.
+    residuals = [t - figures[0] * i for t, i in zip(columns["tokens"], columns["iterations"])]
+    error = sum(r * r for r in residuals) ** 0.5 / sum(columns["iterations"])
+    assert figures[1:].std() == pytest.approx(error, rel=0.1)
+
+
 def test_few_sentences_decide_nothing(monkeypatch):
     monkeypatch.setattr(claims, "LEAST", COUNT + 1)
     result = judged("greater", "a", "b", systems=toks(a=3, b=2))

@@ -99,6 +99,23 @@ def test_drawn_cuts_are_uniform_over_the_target():
         assert torch.allclose(share, torch.full((length,), 1 / length), atol=0.02)
 
 
+def test_the_largest_random_number_is_still_a_cut(monkeypatch):
+    below_one = 1 - 2**-24
+    monkeypatch.setattr(torch, "rand", lambda *shape, device: torch.full(shape, below_one))
+    lengths = torch.cat([torch.arange(1, 5000), 2 ** torch.arange(13, 25)])
+    assert draw_cuts(lengths, 1).squeeze(1).tolist() == (lengths - 1).tolist()
+
+
+def test_fixed_cuts_are_multiples_of_the_golden_ratio_and_spread_evenly():
+    ratio = (5**0.5 - 1) / 2
+    ids, length = [0, 1, 7, 12345], 1000
+    expected = [
+        [int(((number + 1) * ratio + cut / 4) % 1 * length) for cut in range(4)] for number in ids
+    ]
+    found = fixed_cuts(torch.tensor(ids), torch.full((len(ids),), length), 4)
+    assert found.tolist() == expected
+
+
 def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
     ids, lengths = torch.arange(100), torch.arange(100) % 9 + 1
     cuts = fixed_cuts(ids, lengths, 3)
@@ -106,3 +123,14 @@ def test_fixed_cuts_do_not_depend_on_the_batch_or_the_generator():
     order = torch.randperm(100)
     assert torch.equal(fixed_cuts(ids[order], lengths[order], 3), cuts[order])
     assert fixed_cuts(ids, torch.full((100,), 10), 1).unique().numel() == 10
+
+
+def test_cuts_and_blocks_are_made_on_the_device_of_the_targets():
+    """ "meta" has shapes and no numbers, and mixes with no other device."""
+    lengths = torch.ones(3, dtype=torch.long, device="meta")
+    target = torch.zeros(3, 5, dtype=torch.long, device="meta")
+    cuts = draw_cuts(lengths, 1)
+    found = [cuts, fixed_cuts(lengths, lengths, 2), block_targets(target, cuts, 4, 1)]
+    found += [block_positions(cuts, 4), block_attention(cuts, 5, 4)]
+    found += [block_attention(cuts, 5, 4, bidirectional=True)]
+    assert {each.device.type for each in found} == {"meta"}

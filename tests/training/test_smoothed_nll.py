@@ -45,6 +45,14 @@ def test_fp16_gradient_keeps_small_probabilities_under_a_loss_scale():
     assert abs(float(logits.grad[0, 1]) / (1024 * float(torch.exp(torch.tensor(-17.0)))) - 1) < 0.02
 
 
+def test_impossible_words_do_no_harm_without_smoothing():
+    logits = torch.tensor([[1.0, float("-inf"), 2.0]], requires_grad=True)
+    loss, nll = smoothed_nll(logits, torch.tensor([0]), 0.0)
+    loss.sum().backward()
+    assert float(loss.detach()) == float(nll) == pytest.approx(1.3132616)  # ln(1 + e)
+    assert logits.grad.tolist()[0] == pytest.approx([-0.7310586, 0.0, 0.7310586])
+
+
 def test_nothing_to_learn_is_a_loss_of_zero_with_a_gradient():
     logits = torch.zeros(0, 9, requires_grad=True)
     loss, _ = smoothed_nll(logits, torch.zeros(0, dtype=torch.long), 0.1)

@@ -33,6 +33,16 @@ def test_half_precision_logits_give_an_fp32_loss(dtype):
     assert torch.allclose(logits.grad.float(), exact.grad, atol=1e-2)
 
 
+def test_small_probabilities_reach_the_gradient_of_fp16_logits():
+    """A probability of 1e-8 is 0 in fp16; times the loss scale it is not."""
+    logits = torch.tensor([[0.0, -18.0]], dtype=torch.float16).requires_grad_()
+    expected = torch.tensor([[0.0, -30.0]], dtype=torch.float16)
+    (2.0**14 * soft_nll(logits, expected)).sum().backward()
+    wanted = 2.0**14 * torch.sigmoid(torch.tensor(-18.0, dtype=torch.float64))
+    assert logits.grad.dtype == torch.float16
+    assert float(logits.grad[0, 1]) == pytest.approx(float(wanted), rel=1e-2)
+
+
 def test_the_same_distribution_has_no_gradient():
     torch.manual_seed(0)
     expected = torch.randn(5, 20)

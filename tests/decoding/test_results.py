@@ -1,0 +1,42 @@
+"""The hypothesis that fairseq's tools are given."""
+
+import pytest
+import torch
+
+from fairseq_specdec.decoding.results import Iteration, hypothesis
+
+TOKENS, SCORES = torch.tensor([5, 6, 7, 2]), torch.tensor([-1.0, -2.0, -3.0, -2.0])
+TRACE = [
+    Iteration([5, 9], 1, [5, 6], [5, 6], 0, 0, 3, (0.3, 0.1, 0.2)),
+    Iteration([], 0, [7], [7], 2, 0, 3, (0.3, 0.1, 0.2)),
+]
+
+
+@pytest.mark.parametrize(
+    "normalize, penalty, score",
+    [(True, 1.0, -2.0), (True, 0.5, -4.0), (True, 0.0, -8.0), (False, 1.0, -8.0)],
+)
+def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
+    found = hypothesis(TOKENS, SCORES, 2, normalize, penalty, [])
+    assert found["score"].shape == () and float(found["score"]) == score
+    assert found["tokens"] is TOKENS and found["positional_scores"] is SCORES
+    assert found["steps"] == 2 and found["iterations"] == found["history"] == []
+    # Tools look at their number of elements.
+    assert found["attention"].numel() == found["alignment"].numel() == 0
+    assert set(found) == {
+        "tokens", "score", "attention", "alignment", "positional_scores", "steps", "history",
+        "iterations",
+    }  # fmt: skip
+
+
+def test_the_history_holds_two_lines_for_each_iteration():
+    found = hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)
+    lines = [dict(line, tokens=line["tokens"].tolist()) for line in found["history"]]
+    assert lines == [
+        {"iteration": 0, "accepted": 1, "kind": "draft", "tokens": [5, 9]},
+        {"iteration": 0, "accepted": 1, "kind": "emitted", "tokens": [5, 6]},
+        {"iteration": 1, "accepted": 0, "kind": "draft", "tokens": []},
+        {"iteration": 1, "accepted": 0, "kind": "emitted", "tokens": [7]},
+    ]
+    assert all(line["tokens"].dtype == torch.long for line in found["history"])
+    assert found["iterations"] is TRACE

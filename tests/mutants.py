@@ -1,0 +1,254 @@
+"""Mutation testing: changes of the code that no test notices. ``make mutants`` runs it.
+
+Each mutant has one small change (an operator, a number, an argument; mutmut makes them, messages
+stay) and is run against the tests that pyproject.toml names for its module. A process imports these
+and runs them once, so that toys are trained; each mutant is a fork of it. Survivors that are not in
+docs/mutants.md are printed, and the exit status is 1. What was killed is not run again while
+``--results`` is kept.
+"""
+
+import argparse
+import difflib
+import hashlib
+import inspect
+import itertools
+import json
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PYTEST = ["-x", "-q", "-p", "no:cacheprovider"]
+
+
+def mutants_of(source):
+    """{mutated source: whether the change is inside a function or class} of a module."""
+    import libcst as cst
+    import libcst.matchers as m
+    from libcst.metadata import MetadataWrapper, WhitespaceInclusivePositionProvider
+    from mutmut.mutation.mutators import mutation_operators
+
+    operators = [pair for pair in mutation_operators if pair[0] is not cst.BaseString]
+    nothing = m.Assign(value=m.Name("None")) | m.AnnAssign(value=m.Name("None"))
+    found, depth = [], 0
+
+    class Finder(cst.CSTVisitor):
+        def on_visit(self, node):
+            nonlocal depth
+            depth += isinstance(node, (cst.FunctionDef, cst.ClassDef))
+            # A message stays, and what is None and may be "" instead.
+            if isinstance(node, (cst.Annotation, cst.Decorator, cst.Raise)):
+                return False
+            if m.matches(node, nothing):
+                return False
+            for kind, operator in operators:
+                if isinstance(node, kind):
+                    found.extend((node, new, depth > 0) for new in operator(node))
+            return True
+
+        def on_leave(self, node):
+            nonlocal depth
+            depth -= isinstance(node, (cst.FunctionDef, cst.ClassDef))
+
+    wrapper = MetadataWrapper(cst.parse_module(source))
+    module = wrapper.module
+    module.visit(Finder())
+    places = wrapper.resolve(WhitespaceInclusivePositionProvider)
+    lines = list(itertools.accumulate(map(len, source.splitlines(keepends=True)), initial=0))
+    texts = {}
+    for old, new, inside in found:
+        start, end = (lines[at.line - 1] + at.column for at in (places[old].start, places[old].end))
+        texts[source[:start] + module.code_for_node(new) + source[end:]] = inside
+    return {text: inside for text, inside in texts.items() if text != source}
+
+
+def change(source, mutated):
+    """``old -> new`` of the lines that differ."""
+    lines = [x for x in difflib.ndiff(source.splitlines(), mutated.splitlines()) if x[0] in "-+"]
+    return " -> ".join(" ".join(x[2:].strip() for x in lines if x[0] == sign) for sign in "-+")
+
+
+def functions_of(value):
+    """The function inside of decorators, properties and the like: a list of one or none."""
+    value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if callable(value) else value
+    return [value] if isinstance(value, types.FunctionType) else []
+
+
+def replace(old, new):
+    """Give the functions of a module or class the code of a mutant's, wherever they are known."""
+    for name, value in vars(new).items():
+        present = vars(old).get(name)
+        if isinstance(value, type) and isinstance(present, type) and value is not present:
+            replace(present, value)
+        if isinstance(old, type) and isinstance(present, (bool, int, float)):
+            setattr(old, name, value)
+        for one, other in zip(functions_of(present), functions_of(value)):
+            one.__code__, one.__defaults__ = other.__code__, other.__defaults__
+            one.__kwdefaults__ = other.__kwdefaults__
+
+
+def run_mutant(path, text, inside, arguments):
+    """The exit status of the tests of a mutant, of which this process is a fork."""
+    import pytest
+
+    old = next(m for m in sys.modules.values() if getattr(m, "__file__", None) == str(path))
+    new = types.ModuleType(old.__name__)
+    new.__package__, new.__file__ = old.__package__, old.__file__
+    try:
+        exec(compile(text, str(old.__file__), "exec"), vars(new))
+        replace(old, new)
+    except Exception:  # it registers something, say
+        inside = False
+    if inside:
+        return pytest.main([*PYTEST, *arguments])
+    # Others may have imported a constant by its name: a fresh Python.
+    return subprocess.run([sys.executable, "-m", "pytest", *PYTEST, *arguments]).returncode
+
+
+def forked(limit, function, *arguments):
+    """Run a function in a fork; its result if that is a number below 256, None after the limit."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setsid()
+            status = function(*arguments)
+        finally:
+            os._exit(status)
+    end, done = time.monotonic() + limit, (0, 0)
+    while done[0] == 0 and time.monotonic() < end:
+        time.sleep(0.01)
+        done = os.waitpid(pid, os.WNOHANG)
+    try:
+        os.killpg(pid, signal.SIGKILL)  # with what it started
+    except ProcessLookupError:
+        pass
+    return None if done == (0, 0) and os.waitpid(pid, 0) else done[1] >> 8 | done[1] & 127
+
+
+def run_module(module, arguments, mutants, results):
+    """Run mutants ({source: inside}) of a module, adding a line of JSON for each to a file."""
+    import hypothesis
+    import pytest
+
+    # The first example that fails will do, and most faults show in a few.
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile(
+        "mutants", phases=phases, max_examples=30, deadline=None, database=None
+    )
+    hypothesis.settings.load_profile("mutants")
+    log = os.open(str(results.with_suffix(".log")), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1), os.dup2(log, 2)
+    path = pathlib.Path(module).resolve()
+    source, tests = path.read_text(encoding="utf-8"), key(*files(arguments))
+    begin = time.monotonic()
+    if pytest.main([*PYTEST, *arguments]) != 0:
+        return 1
+    limit = 10 + 4 * (time.monotonic() - begin)
+    for text, inside in mutants.items():
+        path.write_text(text, encoding="utf-8")  # for commands that tests start
+        # A fresh Python has to import everything.
+        status = forked(limit if inside else limit + 40, run_mutant, path, text, inside, arguments)
+        path.write_text(source, encoding="utf-8")
+        found = {
+            "key": key(module, text),
+            "change": change(source, text),
+            "survived": status == 0,
+            "tests": tests,
+        }
+        with open(results, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(found) + "\n")
+    return 0
+
+
+def key(*texts):
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def files(arguments):
+    """The tests' texts."""
+    paths = [pathlib.Path(word) for word in arguments if word.endswith(".py")]
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def read(results):
+    """The last result of every mutant."""
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return {found["key"]: found for found in map(json.loads, lines)}
+
+
+def report(tasks, results):
+    """Print the figures of every module, and survivors that are not known; their number."""
+    found, page = read(results), (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+    unknown = []
+    for module, (_, mutants) in tasks.items():
+        ran = [found[k] for k in (key(module, text) for text in mutants) if k in found]
+        survivors = [one["change"] for one in ran if one["survived"]]
+        unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
+        print(f"{module}: {len(ran)} mutants, {len(survivors)} survived")
+    for line in unknown:
+        print(line)
+    return len(unknown)
+
+
+def run(tasks, drawn, results):
+    """Run the drawn mutants ({(module, source)}) that no result is known of, in a copy of the tree.
+
+    Raises:
+        SystemExit: the tests of a module fail without a mutant.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder, "checkout")
+        names = shutil.ignore_patterns(".*", "build", "__pycache__", "*.egg-info")
+        shutil.copytree(ROOT, copy, ignore=names)
+        os.chdir(copy)
+        sys.path.insert(0, str(copy))
+        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
+        for module, (arguments, mutants) in tasks.items():
+            done, tests = read(results), key(*files(arguments))
+            todo = {}
+            for text, inside in mutants.items():
+                last = done.get(key(module, text))
+                new = last is None or (last["survived"] and last["tests"] != tests)
+                if new and (module, text) in drawn:
+                    todo[text] = inside
+            if todo and forked(10**6, run_module, module, arguments, todo, results) != 0:
+                sys.exit(f"{module}: its tests fail without a mutant; see {results.parent}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", help="parts of their paths; all")
+    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
+    options = parser.parse_args()
+    results = options.results.resolve()
+    results.parent.mkdir(parents=True, exist_ok=True)
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
+    tasks = {}
+    for module, words in table.items():
+        if any(part in module for part in options.modules or [""]):
+            source = (ROOT / module).read_text(encoding="utf-8")
+            tasks[module] = shlex.split(words), mutants_of(source)
+    if not tasks:
+        parser.error(f"no module of [tool.mutants] has {' or '.join(options.modules)} in its path")
+    every = [(module, text) for module, (_, mutants) in tasks.items() for text in mutants]
+    count = min(options.sample or len(every), len(every))
+    run(tasks, set(random.Random(options.seed).sample(every, count)), results)
+    return report(tasks, results)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -1,0 +1,79 @@
+"""The mutation tool: a mutant is what everyone gets, who imported the function or not."""
+
+import time
+import types
+
+import pytest
+
+pytest.importorskip("tomllib")  # Python 3.11
+import mutants  # noqa: E402
+
+SOURCE = '''
+import contextlib
+
+LIMIT = 5
+
+
+def plain(x, more=1):
+    return x + more
+
+
+class Holder:
+    best = True
+
+    @property
+    def three(self):
+        return 3
+
+    @staticmethod
+    def half(x):
+        return x / 2
+
+    @contextlib.contextmanager
+    def opened(self):
+        """Says nothing."""
+        yield self.three * 2
+
+    def wrong(self):
+        raise ValueError("a" + "b")
+'''
+
+
+def module_of(source):
+    made = types.ModuleType("made")
+    exec(source, vars(made))
+    return made
+
+
+def test_whoever_imported_a_function_gets_the_mutants():
+    old = module_of(SOURCE)
+    plain, holder = old.plain, old.Holder()
+    new = SOURCE.replace("x + more", "x - more").replace("more=1", "more=2")
+    new = new.replace("True", "False").replace("return 3", "return 4").replace("x / 2", "x * 2")
+    mutants.replace(old, module_of(new.replace("three * 2", "three / 2")))
+    assert plain(5) == 3 and holder.best is False and holder.three == 4 and holder.half(3) == 6
+    with holder.opened() as found:
+        assert found == 2
+
+
+def test_a_change_is_told_in_a_line():
+    other = SOURCE.replace("return 3", "return 4")
+    assert mutants.change(SOURCE, other) == "return 3 -> return 4"
+
+
+def test_operators_numbers_and_arguments_change_and_messages_do_not():
+    pytest.importorskip("libcst")
+    pytest.importorskip("mutmut")
+    found = {
+        mutants.change(SOURCE, text): inside for text, inside in mutants.mutants_of(SOURCE).items()
+    }
+    assert found["return x + more -> return x - more"]
+    assert found["return x / 2 -> return x * 2"] and found["best = True -> best = False"]
+    assert found["return 3 -> return 4"] and not found["LIMIT = 5 -> LIMIT = 6"]
+    assert not any("raise" in change or "Says" in change for change in found)
+
+
+def test_a_fork_gives_its_status_back_or_runs_out_of_time():
+    assert mutants.forked(60, int, 7) == 7
+    assert mutants.forked(60, int, "no number") == 1
+    assert mutants.forked(0.2, time.sleep, 60) is None
