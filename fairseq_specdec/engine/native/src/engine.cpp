@@ -1,0 +1,4 @@
+// The whole engine as one unit of translation: one compiler call for each variant, and every inline
+// decision in the compiler's sight.
+#include "product.cpp"
+#include "testing.cpp"
