@@ -1,4 +1,5 @@
 // The whole engine as one unit of translation: one compiler call for each variant, and every inline
 // decision in the compiler's sight.
+#include "abi.cpp"
 #include "product.cpp"
 #include "testing.cpp"

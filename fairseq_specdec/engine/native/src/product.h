@@ -42,21 +42,24 @@ class Matrix {
   int panels() const { return rounded_up(out_, kPanel) / kPanel; }
   int steps() const { return steps_; }  // words of an output
 
-  // Of a panel; outputs past the last one are zeros.
+  // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
   const uint32_t* words(int panel) const {
     return words_.data() + static_cast<size_t>(panel) * steps_ * kPanel;
   }
-  const float* bias(int panel) const { return bias_.data() + panel * kPanel; }
-  const float* scales(int panel) const { return scales_.data() + panel * kPanel; }
-  const int32_t* offsets(int panel) const { return offsets_.data() + panel * kPanel; }
+  const float* bias(int output) const { return bias_.data() + output; }
+  const float* scales(int output) const { return scales_.data() + output; }
+  const int32_t* offsets(int output) const { return offsets_.data() + output; }
 
  private:
+  template <typename Kernel>
+  void pack_row(int output, const float* weight);
+
   int out_ = 0, in_ = 0, steps_ = 0;
   Format format_ = Format::kFloat32;
   Buffer<uint32_t> words_;
   Buffer<float> bias_;
   Buffer<float> scales_;     // int8 alone
-  Buffer<int32_t> offsets_;  // int8 alone: what the instruction's sum holds too much
+  Buffer<int32_t> offsets_;  // int8 alone: where sums start
 };
 
 // y[rows][y_stride] from x[rows][x_stride]. y must not overlap x.

@@ -33,8 +33,9 @@ constexpr int columns_of_tile(int rows) {
 
 struct TileTask {
   const Matrix* matrix;
-  const uint32_t* x;  // the tile's rows, packed
-  float* y;           // the tile's first row
+  const uint32_t* x;    // the tile's rows, packed
+  const float* scales;  // one for each of them
+  float* y;             // the tile's first row
   int y_stride;
   After after;
 };
@@ -53,6 +54,28 @@ inline void emit(FloatRegister value, float* y, int left, After after) {
   store_floats(y, after == After::kAdd ? load_floats(y) + value : value);
 }
 
+// Adds one part of a word's products to the sums.
+template <typename Kernel, int rows, int columns, int part>
+inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
+                 typename Kernel::Sums (&sums)[rows][columns]) {
+  constexpr int kPanel = Matrix::kPanel;
+  typename Kernel::Factor weights[columns];
+#pragma GCC unroll 8
+  for (int c = 0; c < columns; c++) {
+    const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
+    weights[c] = Kernel::template read<part*(Kernel::kParts - 1)>(from);
+    if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kAhead * kPanel);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++) {
+    const typename Kernel::Factor word = Kernel::read_x(x + (i * Kernel::kParts + part) * kRun);
+#pragma GCC unroll 8
+    for (int c = 0; c < columns; c++) {
+      sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);
+    }
+  }
+}
+
 // `rows` rows by `columns` registers of outputs from `first` on, a multiple of columns x kWidth.
 template <typename Kernel, int rows, int columns>
 inline void tile(const TileTask& task, int first) {
@@ -67,29 +90,16 @@ inline void tile(const TileTask& task, int first) {
   for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
-      sums[i][c] = Kernel::start(matrix.bias(panel) + inside + c * kWidth);
+      sums[i][c] = Kernel::start(matrix, first + c * kWidth);
     }
   }
   for (int left = matrix.steps(); left > 0; left -= kRun) {
     const int run = left < kRun ? left : kRun;
     for (int k = 0; k < run; k++, w += kPanel) {
-      typename Kernel::W weights[columns];
-#pragma GCC unroll 8
-      for (int c = 0; c < columns; c++) {
-        const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
-        weights[c] = Kernel::read_w(from);
-        if (c * kWidth % kLine == 0) __builtin_prefetch(from + kAhead * kPanel);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < rows; i++) {
-        const typename Kernel::X word = Kernel::read_x(x + (i * kRun + k) * Kernel::kWordsOfX);
-#pragma GCC unroll 8
-        for (int c = 0; c < columns; c++) {
-          sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);
-        }
-      }
+      step<Kernel, rows, columns, 0>(w, panel_words, x + k, sums);
+      if (Kernel::kParts == 2) step<Kernel, rows, columns, 1>(w, panel_words, x + k, sums);
     }
-    x += rows * kRun * Kernel::kWordsOfX;
+    x += rows * kRun * Kernel::kParts;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
@@ -97,7 +107,9 @@ inline void tile(const TileTask& task, int first) {
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
       const int left = matrix.out() - first - c * kWidth;
-      if (left > 0) emit(Kernel::finish(sums[i][c]), y + c * kWidth, left, task.after);
+      if (left <= 0) continue;
+      emit(Kernel::finish(sums[i][c], matrix, first + c * kWidth, task.scales[i]), y + c * kWidth,
+           left, task.after);
     }
   }
 }

@@ -1,0 +1,15 @@
+// What Python asks before anything else: is this the object that belongs to these sources?
+#include "abi.h"
+
+#include "errors.h"
+
+extern "C" {
+
+SPECDEC_API int specdec_abi() { return SPECDEC_ABI; }
+
+// The package's version and the variant this was compiled for, "1.2.0 avx512".
+SPECDEC_API const char* specdec_stamp() { return SPECDEC_STAMP; }
+
+// What the last failed call of this thread said; valid until the thread's next failed call.
+SPECDEC_API const char* specdec_error() { return specdec::last_error().c_str(); }
+}
