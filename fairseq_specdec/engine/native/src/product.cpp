@@ -69,17 +69,17 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
     : out_(out), in_(in), format_(format) {
   require(out > 0 && in > 0, "a matrix needs at least one row and one column");
   const size_t outputs = static_cast<size_t>(panels()) * kPanel;
-  if (format == Format::kInt8) {
-    require(in <= Int8::kMaxColumns, "an int8 matrix has 65,536 columns at most");
-    scales_ = Buffer<float>(outputs);
-    offsets_ = Buffer<int32_t>(outputs);
-  }
-  bias_ = Buffer<float>(outputs);
-  if (bias) std::copy(bias, bias + out, bias_.data());
   with_kernel(format, [&](auto kernel) {
     typedef decltype(kernel) Kernel;
     steps_ = rounded_up(in, Kernel::kGroup) / Kernel::kGroup;
     words_ = Buffer<uint32_t>(outputs * steps_);
+    bias_ = Buffer<float>(outputs);
+    if (bias) std::copy(bias, bias + out, bias_.data());
+    if (format == Format::kInt8) {
+      require(in <= Int8::kMaxColumns, "an int8 matrix has 65,536 columns at most");
+      scales_ = Buffer<float>(outputs);
+      offsets_ = Buffer<int32_t>(outputs);
+    }
     for (int i = 0; i < out; i++) pack_row<Kernel>(i, weight + static_cast<size_t>(i) * in);
   });
 }

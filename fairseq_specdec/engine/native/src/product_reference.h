@@ -4,8 +4,10 @@
 // the same bits, but for bfloat16 numbers that are subnormal.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -14,50 +16,50 @@
 namespace specdec {
 namespace reference {
 
-// A row in int8: number i is scale * numbers[i].
-struct QuantizedRow {
-  std::vector<int> numbers;
-  float scale;
+// A row in a format's numbers, of which each stands for `scale` times itself.
+struct Row {
+  std::vector<float> numbers;
+  float scale = 1.0f;
 };
 
-inline QuantizedRow quantized(const float* row, int count) {
+inline Row row_in_int8(const float* from, int count) {
+  Row row = {std::vector<float>(count), 0.0f};
   float largest = 0.0f;
-  bool finite = true;
   for (int k = 0; k < count; k++) {
-    finite = finite && std::isfinite(row[k]);
-    if (std::fabs(row[k]) > largest) largest = std::fabs(row[k]);
+    largest = std::max(largest, std::fabs(from[k]));
+    if (!std::isfinite(from[k])) row.scale = std::numeric_limits<float>::quiet_NaN();
   }
-  QuantizedRow result = {std::vector<int>(count, 0), 0.0f};
-  if (!finite) {
-    result.scale = std::numeric_limits<float>::quiet_NaN();
-  } else if (largest >= std::ldexp(1.0f, -100)) {
-    result.scale = largest / 127.0f;
-    const float inverse = 1.0f / result.scale;
-    for (int k = 0; k < count; k++) {
-      // both factors have 24 bits: the product of doubles is exact
-      result.numbers[k] = static_cast<int>(
-          std::nearbyint(static_cast<double>(row[k]) * static_cast<double>(inverse)));
-    }
+  if (std::isnan(row.scale) || largest < std::ldexp(1.0f, -100)) return row;
+  row.scale = largest / 127.0f;
+  const double inverse = 1.0f / row.scale;  // with 24 bits, as any x: their product is exact
+  for (int k = 0; k < count; k++) {
+    row.numbers[k] = static_cast<float>(std::nearbyint(from[k] * inverse));
   }
-  return result;
+  return row;
 }
 
-inline float dot(const float* x, const float* w, int count, float bias, Format format) {
-  float sum = bias;
-  if (format == Format::kFloat32) {
-    for (int k = 0; k < count; k++) sum = std::fma(x[k], w[k], sum);
-  } else if (format == Format::kBfloat16) {
-    for (int k = 0; k < count; k += 2) {
-      const int last = k + 1 < count ? k + 1 : k;
-      for (int j = last; j >= k; j--) {
-        sum = std::fma(from_bf16(to_bf16(x[j])), from_bf16(to_bf16(w[j])), sum);
-      }
-    }
-  } else {
-    const QuantizedRow a = quantized(x, count), b = quantized(w, count);
+inline Row row_in(Format format, const float* from, int count) {
+  if (format == Format::kInt8) return row_in_int8(from, count);
+  Row row = {std::vector<float>(from, from + count), 1.0f};
+  if (format == Format::kBfloat16) {
+    for (float& number : row.numbers) number = from_bf16(to_bf16(number));
+  }
+  return row;
+}
+
+inline float dot(const Row& x, const Row& w, float bias, Format format) {
+  const int count = static_cast<int>(x.numbers.size());
+  if (format == Format::kInt8) {
     int64_t total = 0;
-    for (int k = 0; k < count; k++) total += a.numbers[k] * b.numbers[k];
-    sum = std::fma(static_cast<float>(total), b.scale * a.scale, bias);
+    for (int k = 0; k < count; k++) total += static_cast<int>(x.numbers[k] * w.numbers[k]);
+    return std::fma(static_cast<float>(total), w.scale * x.scale, bias);
+  }
+  float sum = bias;
+  const int group = format == Format::kBfloat16 ? 2 : 1;
+  for (int k = 0; k < count; k += group) {
+    for (int j = std::min(k + group, count) - 1; j >= k; j--) {
+      sum = std::fma(x.numbers[j], w.numbers[j], sum);
+    }
   }
   return sum;
 }
@@ -65,10 +67,14 @@ inline float dot(const float* x, const float* w, int count, float bias, Format f
 // multiply() of the matrix (weight [out][in], bias [out] or null).
 inline void multiply(int out, int in, const float* weight, const float* bias, Format format,
                      int rows, const float* x, int x_stride, float* y, int y_stride, After after) {
+  std::vector<Row> outputs;
+  for (int j = 0; j < out; j++) {
+    outputs.push_back(row_in(format, weight + static_cast<size_t>(j) * in, in));
+  }
   for (int i = 0; i < rows; i++) {
+    const Row row = row_in(format, x + static_cast<size_t>(i) * x_stride, in);
     for (int j = 0; j < out; j++) {
-      const float value = dot(x + static_cast<size_t>(i) * x_stride,
-                              weight + static_cast<size_t>(j) * in, in, bias ? bias[j] : 0, format);
+      const float value = dot(row, outputs[j], bias ? bias[j] : 0, format);
       float& result = y[static_cast<size_t>(i) * y_stride + j];
       if (after == After::kAdd) {
         result += value;
