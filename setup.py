@@ -4,6 +4,7 @@ import os
 import pathlib
 import platform
 import runpy
+import shutil
 import sys
 
 from setuptools import Extension, find_packages, setup
@@ -54,14 +55,12 @@ NATIVE_FLAGS = [
 
 def native_extension(name, source, flags=(), stamp=None):
     """One shared object, which ctypes loads: it knows nothing of Python."""
-    sources = NATIVE_FOLDER / "src"
     return Extension(
         f"{NATIVE}.{name}",
         [f"{NATIVE.replace('.', '/')}/src/{source}"],
         language="c++",
         extra_compile_args=[*NATIVE_FLAGS, *flags],
         define_macros=[("SPECDEC_STAMP", f'"{stamp}"')] if stamp else [],
-        depends=[str(path) for path in sources.iterdir()],
         optional=True,
     )
 
@@ -86,18 +85,17 @@ class BuildNative(build_ext):
         self.parallel = self.parallel or os.cpu_count()
         self.built = []
 
-    def run(self):
-        super().run()
+    def build_extensions(self):
+        if shutil.which(self.compiler.compiler_cxx[0]):
+            super().build_extensions()
         missing = sorted({each.name for each in self.extensions} - set(self.built))
         if missing and len(self.built) <= 1:
-            lost = (
+            self.warn(
                 "no C++17 compiler: --backend native is not built; "
                 "decoding runs on torch, 3 to 4 times slower on a CPU"
             )
-        else:
-            lost = f"not built, for want of a newer compiler: {', '.join(missing)}"
-        if missing:
-            self.warn(lost)
+        elif missing:
+            self.warn(f"not built, for want of a newer compiler: {', '.join(missing)}")
 
     def get_ext_filename(self, fullname):
         """Without the tag of a Python's ABI."""
