@@ -46,11 +46,6 @@ def omegaconf_for_old_python():
 NATIVE = "fairseq_specdec.engine.native"
 NATIVE_FOLDER = HERE / NATIVE.replace(".", "/")
 VARIANTS = runpy.run_path(str(NATIVE_FOLDER / "variants.py"))
-# Fused multiply-adds where a formula allows them, so that all compilers round alike.
-NATIVE_FLAGS = [
-    *["-std=c++17", "-O3", "-g0", "-ffp-contract=fast", "-fno-math-errno"],
-    *["-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi"],
-]
 
 
 def native_extension(name, source, flags=(), stamp=None):
@@ -59,7 +54,7 @@ def native_extension(name, source, flags=(), stamp=None):
         f"{NATIVE}.{name}",
         [f"{NATIVE.replace('.', '/')}/src/{source}"],
         language="c++",
-        extra_compile_args=[*NATIVE_FLAGS, *flags],
+        extra_compile_args=[*VARIANTS["FLAGS"], *flags],
         define_macros=[("SPECDEC_STAMP", f'"{stamp}"')] if stamp else [],
         optional=True,
     )
@@ -96,6 +91,8 @@ class BuildNative(build_ext):
             )
         elif missing:
             self.warn(f"not built, for want of a newer compiler: {', '.join(missing)}")
+        # setuptools 56 copies even optional ones in place, built or not
+        self.extensions = [each for each in self.extensions if each.name in self.built]
 
     def get_ext_filename(self, fullname):
         """Without the tag of a Python's ABI."""
