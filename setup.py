@@ -109,7 +109,9 @@ class BuildNative(build_ext):
             macros=ext.define_macros,
             extra_postargs=ext.extra_compile_args,
         )
-        self.compiler.link_shared_object(objects, str(part), target_lang="c++")
+        self.compiler.link_shared_object(
+            objects, str(part), extra_postargs=["-pthread"], target_lang="c++"
+        )
         VARIANTS["seal"](part)
         os.replace(part, path)
         self.built.append(ext.name)

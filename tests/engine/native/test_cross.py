@@ -24,7 +24,16 @@ needs_emulator = pytest.mark.skipif(
 def test_products_agree_with_plain_loops(variant, tmp_path):
     program = tmp_path / "products"
     include = f"-I{library.FOLDER / 'src'}"
-    command = [COMPILER, *FLAGS, "-Werror", *variant.flags, "-static", include, str(PROGRAM)]
+    command = [
+        COMPILER,
+        *FLAGS,
+        "-Werror",
+        *variant.flags,
+        "-static",
+        "-pthread",
+        include,
+        str(PROGRAM),
+    ]
     subprocess.run([*command, "-o", str(program)], check=True)
     done = subprocess.run([EMULATOR, str(program)], stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (0, b"360 products agree, 0 do not\n")

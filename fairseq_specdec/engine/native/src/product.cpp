@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "errors.h"
+#include "pool.h"
 #include "product_formats.h"
 #include "product_tile.h"
 
@@ -89,6 +90,10 @@ namespace {
 // Words of packed x at once, 512 KB: what the second-level cache holds beside a panel.
 constexpr int kBlockWords = 128 * 1024;
 
+// Multiplications from which on threads share a product: 300 microseconds of one core, where waking
+// another took up to 80.
+constexpr double kSharedWork = 3e7;
+
 // Rows of x as tiles read them. Rows are shared out evenly: 13 are 7 and 6, not 12 and 1.
 template <typename Kernel>
 class PackedRows {
@@ -153,18 +158,36 @@ class PackedRows {
 
 // Tiles of one panel behind each other, so that a panel is read from far away once.
 template <typename Kernel>
-void multiply_block(const Matrix& matrix, int rows, const float* x, int x_stride, float* y,
-                    int y_stride, After after) {
-  const PackedRows<Kernel> packed(rows, matrix.in(), x, x_stride);
-  const int together = packed.tiles() == 1 ? matrix.panels() : 1;
-  for (int panel = 0; panel < matrix.panels(); panel += together) {
+void multiply_panels(const Matrix& matrix, const PackedRows<Kernel>& packed, float* y, int y_stride,
+                     After after, int from, int to) {
+  const int together = packed.tiles() == 1 ? to - from : 1;
+  for (int panel = from; panel < to; panel += together) {
     for (int t = 0; t < packed.tiles(); t++) {
-      const TileTask task = {&matrix,          packed.words(t),
-                             packed.scales(t), y + static_cast<size_t>(packed.first(t)) * y_stride,
-                             y_stride,         after};
+      float* rows = y + static_cast<size_t>(packed.first(t)) * y_stride;
+      const TileTask task = {&matrix, packed.words(t), packed.scales(t), rows, y_stride, after};
       strip_of<Kernel>(packed.height(t))(task, panel, panel + together);
     }
   }
+}
+
+// In how many pieces a product is shared out: 4 for each thread, so that a late one costs little,
+// of 4 panels at least, and in one where threads would gain less than their waking costs. Fewer
+// than 4 rows take the time of 4, which is that of reading the weights.
+int pieces_of(const Matrix& matrix, int rows) {
+  const double work = static_cast<double>(std::max(rows, 4)) * matrix.out() * matrix.in();
+  if (Pool::threads() == 1 || work < kSharedWork) return 1;
+  return std::max(1, std::min(4 * Pool::threads(), matrix.panels() / 4));
+}
+
+template <typename Kernel>
+void multiply_block(const Matrix& matrix, int rows, const float* x, int x_stride, float* y,
+                    int y_stride, After after) {
+  const PackedRows<Kernel> packed(rows, matrix.in(), x, x_stride);
+  const int pieces = pieces_of(matrix, rows), panels = matrix.panels();
+  Pool::run(pieces, [&](int piece) {
+    multiply_panels(matrix, packed, y, y_stride, after, panels * piece / pieces,
+                    panels * (piece + 1) / pieces);
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "pool.cpp"
 #include "product.cpp"
 #include "product_reference.h"
 
