@@ -158,6 +158,23 @@ def test_what_is_not_finite_reaches_the_output(loaded, form, bad, rows):
     assert same_bits(result[:, others], clean[:, others])
 
 
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
+def test_int8_has_no_scale_for_what_is_not_finite(loaded, bad):
+    weight = numpy.ones((3, 5), numpy.float32)
+    assert numpy.isnan(Product(loaded, weight, None, "int8")(weight * numpy.float32(bad))).all()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_is_left_of_the_product_before(loaded, form):
+    """The rest of a word that a row does not fill: NaN from before must not be in it."""
+    weight = numpy.ones((5, 8), numpy.float32)
+    x = numpy.full((3, 8), numpy.nan, numpy.float32)
+    Product(loaded, weight, None, form)(x)
+    for columns in range(1, 8):
+        ones = numpy.ones((5, columns), numpy.float32)
+        assert numpy.allclose(Product(loaded, ones, None, form)(ones[:3]), columns)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_relu_keeps_nan(loaded, form):
     weight = numpy.ones((40, 8), numpy.float32)

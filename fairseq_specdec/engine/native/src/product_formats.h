@@ -111,13 +111,13 @@ struct Int8 {
   }
   static float inverse_of(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
 
+  // Bytes past the last column are left as they are: their weights are 0.
   static void pack(const float* x, int count, float scale, uint32_t* to) {
     const float inverse = inverse_of(scale);
     uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
     for (int k = 0; k < count; k++) {
       bytes[k] = static_cast<uint8_t>(quantized(x[k], inverse) + kShift);
     }
-    for (int k = count; k % kGroup; k++) bytes[k] = 0;
   }
 
   static Sums start(const Matrix& matrix, int output) { return load_ints(matrix.offsets(output)); }
