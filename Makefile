@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test sanitize docs matrix lock audit clean
+.PHONY: check test native sanitize docs matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -15,6 +15,10 @@ check:
 
 test:
 	$(PYTHON) -m pytest
+
+# Compile the native engine into the checkout.
+native:
+	$(PYTHON) setup.py -q build_ext --inplace
 
 # The native engine's tests with GCC's sanitizers; needs g++.
 sanitize:

@@ -7,7 +7,7 @@ import pytest
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.variants import VARIANTS
 
-BUILD = "the native engine is not built: python setup.py build_ext --inplace"
+BUILD = "the native engine is not built: make native"
 
 
 def variants_here():
