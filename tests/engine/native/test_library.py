@@ -162,8 +162,11 @@ def test_another_release_is_refused(folder, monkeypatch, name, value):
 
 
 def test_objects_older_than_their_sources_are_refused(folder, monkeypatch):
-    assert digest(library.FOLDER / "src") != "0" * 12
-    monkeypatch.setattr(library, "digest", lambda sources: "0" * 12)
+    """Where there are sources: a wheel has none."""
+    monkeypatch.setattr(library, "FOLDER", folder)
+    assert library._search("", folder).library is not None
+    (folder / "src").mkdir()
+    (folder / "src" / "engine.cpp").write_text("int changed;")
     found = library._search("", folder)
     assert found.library is None and "is older than its sources" in found.why_not
 
