@@ -94,7 +94,7 @@ constexpr int kBlockWords = 128 * 1024;
 // another took up to 80.
 constexpr double kSharedWork = 3e7;
 
-// Rows of x as tiles read them. Rows are shared out evenly: 13 are 7 and 6, not 12 and 1.
+// Rows of x as tiles read them. Rows are shared out evenly: 14 are two tiles of 7.
 template <typename Kernel>
 class PackedRows {
  public:
