@@ -12,7 +12,7 @@ import os
 import pathlib
 import platform
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
 from fairseq_specdec.version import __version__
@@ -91,6 +91,14 @@ class Library:
             message = self._handle.specdec_error().decode(errors="replace")
             raise _ERRORS.get(code, RuntimeError)(message)
 
+    def set_threads(self, count: int) -> None:
+        """Let so many threads share each large product, for all users of this library.
+
+        Raises:
+            ValueError: less than 1 or more than 1,024.
+        """
+        self.call("specdec_set_threads", count)
+
     def free(self, name: str, pointer: Any) -> None:
         """Call one of the entry points that only free."""
         self._functions[name](pointer)
@@ -149,7 +157,9 @@ def _search(wanted: str, folder: pathlib.Path) -> _Found:
             raise ValueError(f"{ENVIRONMENT}={wanted}: {reason}")
     for variant in reversed(candidates):
         try:
-            return _Found(_load_checked(folder / variant.file), "")
+            found = Library(_checked(folder / variant.file))
+            found.set_threads(threads_wanted(os.environ))
+            return _Found(found, "")
         except UnusableError as error:
             why_not = f"{folder / variant.file} {error}; {REMEDY}"
             logger.warning("the native engine is not used: %s", why_not)
@@ -170,8 +180,18 @@ def supported(folder: pathlib.Path = FOLDER) -> List[Variant]:
     return [each for i, each in enumerate(VARIANTS) if bits >> i & 1]
 
 
-def _load_checked(path: pathlib.Path) -> Library:
-    return Library(_checked(path))
+def threads_wanted(environment: Mapping[str, str]) -> int:
+    """OMP_NUM_THREADS, at most the cores of this process; 1 where it is not set.
+
+    torch takes all cores then. Here one is the better guess: a thread that has to be woken for a
+    product of a millisecond often comes too late, above all on virtual machines.
+    """
+    words = environment.get("OMP_NUM_THREADS", "").split(",")
+    if not words[0].strip().isdigit():
+        return 1
+    here = getattr(os, "sched_getaffinity", None)
+    cores = len(here(0)) if here else os.cpu_count() or 1
+    return min(max(int(words[0]), 1), cores)
 
 
 def _checked(path: pathlib.Path) -> pathlib.Path:

@@ -37,6 +37,14 @@ def test_the_best_supported_variant_is_loaded(folder):
     assert library._search("", folder).library.variant == expected
 
 
+def test_threads_are_set_when_it_is_loaded(folder, monkeypatch):
+    counts = []
+    monkeypatch.setattr(library, "threads_wanted", lambda environment: 5)
+    monkeypatch.setattr(library.Library, "set_threads", lambda self, count: counts.append(count))
+    library._search("", folder)
+    assert counts == [5]
+
+
 def test_one_library_for_all_threads(built, fresh):
     answers = []
     threads = [threading.Thread(target=lambda: answers.append(library.load())) for _ in range(8)]

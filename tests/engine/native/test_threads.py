@@ -7,6 +7,8 @@ import numpy
 import pytest
 from test_products import Product, same_bits
 
+from fairseq_specdec.engine.native.library import threads_wanted
+
 FORMATS = ("float32", "bfloat16", "int8")
 
 
@@ -74,3 +76,12 @@ def test_a_child_process_has_threads_of_its_own(loaded, threads):
 def test_impossible_numbers_of_threads_are_refused(threads, count):
     with pytest.raises(ValueError, match="threads: choose 1 to 1024"):
         threads(count)
+
+
+@pytest.mark.parametrize(
+    "value, expected", [("1", 1), ("2", 2), ("2,4", 2), ("99", 3), ("0", 1), ("many", 1), ("", 1)]
+)
+def test_the_environment_says_how_many(monkeypatch, value, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    assert threads_wanted({"OMP_NUM_THREADS": value}) == expected
+    assert threads_wanted({}) == 1
