@@ -1,0 +1,209 @@
+"""Finds, checks and loads the shared object of the native engine that suits this processor.
+
+An object is loaded only if it is whole (it ends with a digest of itself), if a probe compiled for
+the architecture's baseline says that processor and operating system have its instructions, and if
+its ABI and version are those of this package. What fails is reported in one line, and the next best
+variant is tried; without any, the engine runs on torch.
+"""
+
+import ctypes
+import logging
+import os
+import pathlib
+import platform
+import threading
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
+from fairseq_specdec.version import __version__
+
+logger = logging.getLogger(__name__)
+
+ABI = 1  # as SPECDEC_ABI in src/abi.h
+ENVIRONMENT = "FAIRSEQ_SPECDEC_NATIVE"
+FOLDER = pathlib.Path(__file__).resolve().parent
+REMEDY = "install fairseq_specdec again"
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int
+
+# Argument types of each entry point. Those that end in _free answer nothing, all others a code.
+SIGNATURES: Dict[str, List[Any]] = {
+    "specdec_set_threads": [_INT],
+    "specdec_matrix_new": [_INT, _INT, _POINTER, _POINTER, _INT, _POINTER],
+    "specdec_matrix_free": [_POINTER],
+    "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
+    "specdec_matrix_reference": [
+        *[_INT, _INT, _POINTER, _POINTER, _INT],
+        *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],
+    ],
+}
+
+# What a call raises, by its code (src/errors.h).
+_ERRORS = {1: ValueError, 2: MemoryError, 3: RuntimeError}
+
+
+class UnusableError(Exception):
+    """A shared object that must not be used; the message says why."""
+
+
+class Library:
+    """One loaded variant.
+
+    Args:
+        path: the object, which the caller has found whole and fit for this processor.
+
+    Raises:
+        UnusableError: it is no object of this package in this version.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        try:
+            self._handle = ctypes.CDLL(str(path))
+            abi = self._handle.specdec_abi()
+            self._handle.specdec_stamp.restype = ctypes.c_char_p
+            self._handle.specdec_error.restype = ctypes.c_char_p
+            version, self.variant, sources = self._handle.specdec_stamp().decode().split()
+            if abi == ABI:
+                self._functions = {name: self._function(name) for name in SIGNATURES}
+        except (OSError, AttributeError, ValueError) as error:
+            raise UnusableError(f"is no native engine: {error}") from None
+        if abi != ABI or version != __version__:
+            raise UnusableError(
+                f"belongs to version {version} (ABI {abi}), the package is {__version__} ({ABI})"
+            )
+        if (FOLDER / "src").is_dir() and sources != digest(FOLDER / "src"):
+            raise UnusableError("is older than its sources")
+
+    def _function(self, name: str) -> Any:
+        function = getattr(self._handle, name)
+        function.argtypes = SIGNATURES[name]
+        function.restype = None if name.endswith("_free") else _INT
+        return function
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call an entry point, without the GIL.
+
+        Raises:
+            ValueError, MemoryError, RuntimeError: as the engine says.
+        """
+        code = self._functions[name](*arguments)
+        if code:
+            message = self._handle.specdec_error().decode(errors="replace")
+            raise _ERRORS.get(code, RuntimeError)(message)
+
+    def set_threads(self, count: int) -> None:
+        """Let so many threads share each large product, for all users of this library.
+
+        Raises:
+            ValueError: less than 1 or more than 1,024.
+        """
+        self.call("specdec_set_threads", count)
+
+    def free(self, name: str, pointer: Any) -> None:
+        """Call one of the entry points that only free."""
+        self._functions[name](pointer)
+
+
+class _Found(NamedTuple):
+    library: Optional[Library]
+    why_not: str
+
+
+_lock = threading.Lock()
+_found: Dict[str, _Found] = {}
+
+
+def load() -> Optional[Library]:
+    """The best variant that this machine runs, or None (``why_not`` says why).
+
+    The environment variable FAIRSEQ_SPECDEC_NATIVE picks one by name, or none with ``off``.
+
+    Raises:
+        ValueError: it names one that is unknown, not built, or not for this processor.
+    """
+    return _find().library
+
+
+def why_not() -> str:
+    """Why ``load`` gives None, in a line; empty where it gives a library."""
+    return _find().why_not
+
+
+def _find() -> _Found:
+    wanted = os.environ.get(ENVIRONMENT, "")
+    with _lock:
+        if wanted not in _found:
+            _found[wanted] = _search(wanted, FOLDER)
+        return _found[wanted]
+
+
+def _search(wanted: str, folder: pathlib.Path) -> _Found:
+    if wanted == "off":
+        return _Found(None, f"{ENVIRONMENT} is off")
+    names = [each.name for each in VARIANTS]
+    if wanted and wanted not in names:
+        raise ValueError(f"{ENVIRONMENT}={wanted}: choose off or one of {', '.join(names)}")
+    built = [each for each in VARIANTS if (folder / each.file).exists()]
+    if not built:
+        why_not = "it was not built (a C++17 compiler is needed when the package is installed)"
+        candidates = []
+    else:
+        candidates = [each for each in supported(folder) if each in built]
+        why_not = f"none of {', '.join(each.name for each in built)} suits this {_processor()}"
+    if wanted:
+        candidates = [each for each in candidates if each.name == wanted]
+        if not candidates:
+            reason = why_not if not built else f"it is not built, or not for this {_processor()}"
+            raise ValueError(f"{ENVIRONMENT}={wanted}: {reason}")
+    for variant in reversed(candidates):
+        try:
+            found = Library(_checked(folder / variant.file))
+            found.set_threads(threads_wanted(os.environ))
+            return _Found(found, "")
+        except UnusableError as error:
+            why_not = f"{folder / variant.file} {error}; {REMEDY}"
+            logger.warning("the native engine is not used: %s", why_not)
+    return _Found(None, why_not)
+
+
+def supported(folder: pathlib.Path = FOLDER) -> List[Variant]:
+    """The variants that this processor and operating system can run, worst first."""
+    path = folder / PROBE
+    try:
+        probe = _checked(path)
+        handle = ctypes.CDLL(str(probe))
+        handle.specdec_variants.restype = ctypes.c_uint
+        bits = handle.specdec_variants()
+    except (OSError, AttributeError, UnusableError) as error:
+        logger.warning("the native engine is not used: %s: %s; %s", path, error, REMEDY)
+        return []
+    return [each for i, each in enumerate(VARIANTS) if bits >> i & 1]
+
+
+def threads_wanted(environment: Mapping[str, str]) -> int:
+    """OMP_NUM_THREADS, at most the cores of this process; 1 where it is not set.
+
+    torch takes all cores then. Here one is the better guess: a thread that has to be woken for a
+    product of a millisecond often comes too late, above all on virtual machines.
+    """
+    words = environment.get("OMP_NUM_THREADS", "").split(",")
+    if not words[0].strip().isdigit():
+        return 1
+    here = getattr(os, "sched_getaffinity", None)
+    cores = len(here(0)) if here else os.cpu_count() or 1
+    return min(max(int(words[0]), 1), cores)
+
+
+def _checked(path: pathlib.Path) -> pathlib.Path:
+    """The path of an object that is whole: one that was cut would crash the loader."""
+    try:
+        whole = is_sealed(path)
+    except OSError as error:
+        raise UnusableError(f"cannot be read: {error.strerror}") from None
+    if not whole:
+        raise UnusableError("is damaged, or was altered after it was built")
+    return path
+
+
+def _processor() -> str:
+    return f"processor ({platform.machine()})"

@@ -1,0 +1,6 @@
+// The whole engine as one unit of translation: one compiler call for each variant, and every inline
+// decision in the compiler's sight.
+#include "abi.cpp"
+#include "pool.cpp"
+#include "product.cpp"
+#include "testing.cpp"

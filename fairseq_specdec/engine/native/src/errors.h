@@ -1,0 +1,50 @@
+// Exceptions stop at the C ABI: a code goes out, and the message waits for the thread that asks.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace specdec {
+
+enum Code { kDone = 0, kBadArgument = 1, kNoMemory = 2, kFailed = 3 };
+
+// What the last failed call of this thread said.
+inline std::string& last_error() {
+  static thread_local std::string message;
+  return message;
+}
+
+inline int failed(Code code, const char* message) noexcept {
+  try {
+    last_error() = message;
+  } catch (...) {
+    last_error().clear();  // no memory even for the message: the code says it
+  }
+  return code;
+}
+
+// Runs `body`; 0, or the code of what it threw. Every entry point of the ABI that can fail is one.
+template <typename Body>
+int guarded(Body&& body) noexcept {
+  try {
+    body();
+    return kDone;
+  } catch (const std::bad_alloc&) {
+    return failed(kNoMemory, "out of memory");
+  } catch (const std::invalid_argument& error) {
+    return failed(kBadArgument, error.what());
+  } catch (const std::exception& error) {
+    return failed(kFailed, error.what());
+  } catch (...) {
+    return failed(kFailed, "unknown exception");
+  }
+}
+
+// std::invalid_argument with this message unless `held`.
+inline void require(bool held, const char* message) {
+  if (!held) throw std::invalid_argument(message);
+}
+
+}  // namespace specdec

@@ -1,0 +1,209 @@
+#include "product.h"
+
+#include <algorithm>
+
+#include "errors.h"
+#include "pool.h"
+#include "product_formats.h"
+#include "product_tile.h"
+
+namespace specdec {
+namespace {
+
+// Calls `body` with the kernel of a format as its argument's type.
+template <typename Body>
+void with_kernel(Format format, Body&& body) {
+  switch (format) {
+    case Format::kFloat32:
+      return body(Float32());
+    case Format::kBfloat16:
+      return body(Bfloat16());
+    case Format::kInt8:
+      return body(Int8());
+  }
+  require(false, "unknown number format");
+}
+
+// One word of the weights of an output.
+uint32_t word_of(Float32, const float* weight, int, float) { return bits_of(weight[0]); }
+
+uint32_t word_of(Bfloat16, const float* weight, int count, float) {
+  const uint32_t odd = count > 1 ? to_bf16(weight[1]) : 0;
+  return to_bf16(weight[0]) | odd << 16;
+}
+
+uint32_t word_of(Int8, const float* weight, int count, float scale) {
+  uint32_t word = 0;
+  for (int i = 0; i < std::min(count, Int8::kGroup); i++) {
+    word |= static_cast<uint32_t>(
+                static_cast<uint8_t>(Int8::quantized(weight[i], Int8::inverse_of(scale))))
+            << 8 * i;
+  }
+  return word;
+}
+
+int32_t sum_of_bytes(uint32_t word) {
+  int32_t sum = 0;
+  for (int i = 0; i < 4; i++) sum += static_cast<int8_t>(word >> 8 * i);
+  return sum;
+}
+
+}  // namespace
+
+template <typename Kernel>
+void Matrix::pack_row(int output, const float* weight) {
+  const float scale = Kernel::measure(weight, in_);
+  uint32_t* to = words_.data() + static_cast<size_t>(output / kPanel) * steps_ * kPanel;
+  int32_t total = 0;
+  for (int k = 0; k < steps_; k++) {
+    const int from = k * Kernel::kGroup;
+    const uint32_t word = word_of(Kernel(), weight + from, in_ - from, scale);
+    to[static_cast<size_t>(k) * kPanel + output % kPanel] = word;
+    total += sum_of_bytes(word);
+  }
+  if (format_ != Format::kInt8) return;
+  scales_.data()[output] = scale;
+  offsets_.data()[output] = -Int8::kShift * total;
+}
+
+Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format format)
+    : out_(out), in_(in), format_(format) {
+  require(out > 0 && in > 0, "a matrix needs at least one row and one column");
+  const size_t outputs = static_cast<size_t>(panels()) * kPanel;
+  with_kernel(format, [&](auto kernel) {
+    typedef decltype(kernel) Kernel;
+    steps_ = rounded_up(in, Kernel::kGroup) / Kernel::kGroup;
+    words_ = Buffer<uint32_t>(outputs * steps_);
+    bias_ = Buffer<float>(outputs);
+    if (bias) std::copy(bias, bias + out, bias_.data());
+    if (format == Format::kInt8) {
+      require(in <= Int8::kMaxColumns, "an int8 matrix has 65,536 columns at most");
+      scales_ = Buffer<float>(outputs);
+      offsets_ = Buffer<int32_t>(outputs);
+    }
+    for (int i = 0; i < out; i++) pack_row<Kernel>(i, weight + static_cast<size_t>(i) * in);
+  });
+}
+
+namespace {
+
+// Words of packed x at once, 512 KB: what the second-level cache holds beside a panel.
+constexpr int kBlockWords = 128 * 1024;
+
+// Multiplications from which on threads share a product: 300 microseconds of one core, where waking
+// another took up to 80.
+constexpr double kSharedWork = 3e7;
+
+// Rows of x as tiles read them. Rows are shared out evenly: 14 are two tiles of 7.
+template <typename Kernel>
+class PackedRows {
+ public:
+  PackedRows(int rows, int in, const float* x, int x_stride)
+      : rows_(rows),
+        in_(in),
+        row_words_(rounded_up(rounded_up(in, Kernel::kGroup) / Kernel::kGroup, kRun) *
+                   Kernel::kParts),
+        scales_(scratch().scales.reserve(rows)),
+        words_(scratch().words.reserve(static_cast<size_t>(rows) * row_words_)) {
+    for (int t = 0; t < tiles(); t++) pack(t, x, x_stride);
+  }
+
+  int tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }
+  int first(int tile) const { return rows_ * tile / tiles(); }
+  int height(int tile) const { return first(tile + 1) - first(tile); }
+  const float* scales(int tile) const { return scales_ + first(tile); }
+  const uint32_t* words(int tile) const {
+    return words_ + static_cast<size_t>(first(tile)) * row_words_;
+  }
+
+ private:
+  struct Scratch {
+    Buffer<float> scales;
+    Buffer<uint32_t> words;
+  };
+  static Scratch& scratch() {
+    static thread_local Scratch kept;
+    return kept;
+  }
+
+  void pack(int tile, const float* x, int x_stride) {
+    constexpr int kNumbers = kRun * Kernel::kGroup;
+    const int count = height(tile), row = first(tile);
+    for (int i = 0; i < count; i++) {
+      const float* from = x + static_cast<size_t>(row + i) * x_stride;
+      const float scale = scales_[row + i] = Kernel::measure(from, in_);
+      uint32_t* to = words_ + static_cast<size_t>(row) * row_words_ + i * kRun * Kernel::kParts;
+      for (int k = 0; k < in_; k += kNumbers, to += count * kRun * Kernel::kParts) {
+        Kernel::pack(from + k, std::min(kNumbers, in_ - k), scale, to);
+        if (Kernel::kParts == 2) split(to);
+      }
+    }
+  }
+
+  // A run of words as two runs, one for each part.
+  static void split(uint32_t* run) {
+    constexpr int kSecond = Kernel::kParts - 1;
+    for (int k = 0; k < kRun; k += kWidth) {
+      const auto first = Kernel::template read<0>(run + k);
+      const auto second = Kernel::template read<kSecond>(run + k);
+      std::memcpy(run + k, &first, sizeof first);
+      std::memcpy(run + kRun + k, &second, sizeof second);
+    }
+  }
+
+  int rows_, in_, row_words_;
+  float* scales_;
+  uint32_t* words_;
+};
+
+// Tiles of one panel behind each other, so that a panel is read from far away once.
+template <typename Kernel>
+void multiply_panels(const Matrix& matrix, const PackedRows<Kernel>& packed, float* y, int y_stride,
+                     After after, int from, int to) {
+  const int together = packed.tiles() == 1 ? to - from : 1;
+  for (int panel = from; panel < to; panel += together) {
+    for (int t = 0; t < packed.tiles(); t++) {
+      float* rows = y + static_cast<size_t>(packed.first(t)) * y_stride;
+      const TileTask task = {&matrix, packed.words(t), packed.scales(t), rows, y_stride, after};
+      strip_of<Kernel>(packed.height(t))(task, panel, panel + together);
+    }
+  }
+}
+
+// In how many pieces a product is shared out: 4 for each thread, so that a late one costs little,
+// of 4 panels at least, and in one where threads would gain less than their waking costs. Fewer
+// than 4 rows take the time of 4, which is that of reading the weights.
+int pieces_of(const Matrix& matrix, int rows) {
+  const double work = static_cast<double>(std::max(rows, 4)) * matrix.out() * matrix.in();
+  if (Pool::threads() == 1 || work < kSharedWork) return 1;
+  return std::max(1, std::min(4 * Pool::threads(), matrix.panels() / 4));
+}
+
+template <typename Kernel>
+void multiply_block(const Matrix& matrix, int rows, const float* x, int x_stride, float* y,
+                    int y_stride, After after) {
+  const PackedRows<Kernel> packed(rows, matrix.in(), x, x_stride);
+  const int pieces = pieces_of(matrix, rows), panels = matrix.panels();
+  Pool::run(pieces, [&](int piece) {
+    multiply_panels(matrix, packed, y, y_stride, after, panels * piece / pieces,
+                    panels * (piece + 1) / pieces);
+  });
+}
+
+}  // namespace
+
+void multiply(const Matrix& matrix, int rows, const float* x, int x_stride, float* y, int y_stride,
+              After after) {
+  with_kernel(matrix.format(), [&](auto kernel) {
+    typedef decltype(kernel) Kernel;
+    const int row_words = rounded_up(matrix.steps(), kRun) * Kernel::kParts;
+    const int block = std::max(1, kBlockWords / row_words / kTileRows) * kTileRows;
+    for (int row = 0; row < rows; row += block) {
+      multiply_block<Kernel>(matrix, std::min(block, rows - row),
+                             x + static_cast<size_t>(row) * x_stride, x_stride,
+                             y + static_cast<size_t>(row) * y_stride, y_stride, after);
+    }
+  });
+}
+
+}  // namespace specdec

@@ -1,0 +1,69 @@
+// y = x W^T + b for few rows x, with weights packed once.
+//
+// Contract: an entry of y depends on its row of x, its column's weights and its bias alone, and is
+// computed in the same order for every number of rows and of threads. So a row has the same bits in
+// every batch and every block width.
+//
+// The order, with w and x in the format's numbers and k ascending:
+//   float32   bias, then one fused multiply-add after the other
+//   bfloat16  the same, of w and x rounded to bfloat16, each odd k before the even one below it
+//             (the order of the processors' own instruction, which takes subnormal numbers for 0)
+//   int8      sum of w x, exact in int32, then fused(sum, scale of x times scale of w, bias), with
+//             w scaled to [-127, 127] for each output and x for each row
+#pragma once
+
+#include "memory.h"
+#include "register.h"
+#include "simd.h"
+
+namespace specdec {
+
+enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
+
+// What becomes of a result: stored, stored if positive (else 0), or added to what is there.
+enum class After { kStore, kRelu, kAdd };
+
+// A weight of `out` rows and `in` columns in panels of 32 outputs. A panel is [steps][32] words of
+// 32 bits, and a word holds 1, 2 or 4 neighbours of an output's weights, as the format says: all
+// that 32 outputs need lies in one run of memory, in the order of use.
+class Matrix {
+ public:
+  static constexpr int kPanel = 2 * kWidth < 16 ? 16 : 2 * kWidth;
+
+  Matrix() = default;
+  // weight: [out][in]; bias: [out] or null. Throws std::invalid_argument for sizes below 1, or an
+  // int8 matrix whose sums may leave int32; std::bad_alloc.
+  Matrix(int out, int in, const float* weight, const float* bias, Format format);
+
+  int out() const { return out_; }
+  int in() const { return in_; }
+  bool empty() const { return out_ == 0; }
+  Format format() const { return format_; }
+  int panels() const { return rounded_up(out_, kPanel) / kPanel; }
+  int steps() const { return steps_; }  // words of an output
+
+  // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
+  const uint32_t* words(int panel) const {
+    return words_.data() + static_cast<size_t>(panel) * steps_ * kPanel;
+  }
+  const float* bias(int output) const { return bias_.data() + output; }
+  const float* scales(int output) const { return scales_.data() + output; }
+  const int32_t* offsets(int output) const { return offsets_.data() + output; }
+
+ private:
+  template <typename Kernel>
+  void pack_row(int output, const float* weight);
+
+  int out_ = 0, in_ = 0, steps_ = 0;
+  Format format_ = Format::kFloat32;
+  Buffer<uint32_t> words_;
+  Buffer<float> bias_;
+  Buffer<float> scales_;     // int8 alone
+  Buffer<int32_t> offsets_;  // int8 alone: where sums start
+};
+
+// y[rows][y_stride] from x[rows][x_stride]. y must not overlap x.
+void multiply(const Matrix& matrix, int rows, const float* x, int x_stride, float* y, int y_stride,
+              After after);
+
+}  // namespace specdec

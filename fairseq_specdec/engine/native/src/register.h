@@ -1,0 +1,117 @@
+// One vector register of 32-bit lanes: all that the products need to know of an instruction set.
+//
+// simd.h's vectors of 16 floats may take several registers; a product's tile counts registers, so
+// that its sums never leave them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace specdec {
+
+// Beside loads, stores and splats of words, three for int8: even_bytes and odd_bytes give bytes 0
+// and 2 (1 and 3) of a word as two signed numbers of 16 bits, and dot_pairs multiplies two such
+// words and adds the two products. No step of them can overflow.
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+
+typedef __m512 FloatRegister;
+typedef __m512i WordRegister;
+constexpr int kRegisters = 32;
+
+inline FloatRegister load_floats(const float* from) { return _mm512_loadu_ps(from); }
+inline void store_floats(float* to, FloatRegister v) { _mm512_storeu_ps(to, v); }
+inline WordRegister load_words(const uint32_t* from) { return _mm512_loadu_si512(from); }
+inline FloatRegister as_floats(WordRegister v) { return _mm512_castsi512_ps(v); }
+inline FloatRegister splat_float(uint32_t bits) {
+  return as_floats(_mm512_set1_epi32(static_cast<int>(bits)));
+}
+inline WordRegister splat_word(uint32_t bits) { return _mm512_set1_epi32(static_cast<int>(bits)); }
+inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
+  return _mm512_fmadd_ps(a, b, sum);
+}
+inline WordRegister even_bytes(WordRegister v) {
+  return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
+}
+inline WordRegister odd_bytes(WordRegister v) { return _mm512_srai_epi16(v, 8); }
+inline WordRegister dot_pairs(WordRegister a, WordRegister b) { return _mm512_madd_epi16(a, b); }
+
+#elif defined(__AVX2__) && defined(__FMA__)
+
+typedef __m256 FloatRegister;
+typedef __m256i WordRegister;
+constexpr int kRegisters = 16;
+
+inline FloatRegister load_floats(const float* from) { return _mm256_loadu_ps(from); }
+inline void store_floats(float* to, FloatRegister v) { _mm256_storeu_ps(to, v); }
+inline WordRegister load_words(const uint32_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+inline FloatRegister as_floats(WordRegister v) { return _mm256_castsi256_ps(v); }
+inline FloatRegister splat_float(uint32_t bits) {
+  return as_floats(_mm256_set1_epi32(static_cast<int>(bits)));
+}
+inline WordRegister splat_word(uint32_t bits) { return _mm256_set1_epi32(static_cast<int>(bits)); }
+inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
+  return _mm256_fmadd_ps(a, b, sum);
+}
+inline WordRegister even_bytes(WordRegister v) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+}
+inline WordRegister odd_bytes(WordRegister v) { return _mm256_srai_epi16(v, 8); }
+inline WordRegister dot_pairs(WordRegister a, WordRegister b) { return _mm256_madd_epi16(a, b); }
+
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+
+typedef float32x4_t FloatRegister;
+typedef uint32x4_t WordRegister;
+constexpr int kRegisters = 32;
+
+inline FloatRegister load_floats(const float* from) { return vld1q_f32(from); }
+inline void store_floats(float* to, FloatRegister v) { vst1q_f32(to, v); }
+inline WordRegister load_words(const uint32_t* from) { return vld1q_u32(from); }
+inline FloatRegister as_floats(WordRegister v) { return vreinterpretq_f32_u32(v); }
+inline FloatRegister splat_float(uint32_t bits) { return as_floats(vdupq_n_u32(bits)); }
+inline WordRegister splat_word(uint32_t bits) { return vdupq_n_u32(bits); }
+inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
+  return vfmaq_f32(sum, a, b);
+}
+inline int16x8_t as_halves(WordRegister v) { return vreinterpretq_s16_u32(v); }
+inline WordRegister even_bytes(WordRegister v) {
+  return vreinterpretq_u32_s16(vshrq_n_s16(vshlq_n_s16(as_halves(v), 8), 8));
+}
+inline WordRegister odd_bytes(WordRegister v) {
+  return vreinterpretq_u32_s16(vshrq_n_s16(as_halves(v), 8));
+}
+inline WordRegister dot_pairs(WordRegister a, WordRegister b) {
+  const int32x4_t low = vmull_s16(vget_low_s16(as_halves(a)), vget_low_s16(as_halves(b)));
+  return vreinterpretq_u32_s32(vpaddq_s32(low, vmull_high_s16(as_halves(a), as_halves(b))));
+}
+
+#else
+#error "compile for x86-64-v3 or better, or for AArch64"
+#endif
+
+constexpr int kWidth = static_cast<int>(sizeof(FloatRegister) / 4);  // lanes of a register
+
+typedef int32_t IntRegister __attribute__((vector_size(4 * kWidth)));
+
+inline IntRegister as_ints(WordRegister v) { return reinterpret_cast<IntRegister>(v); }
+inline WordRegister as_words(IntRegister v) { return reinterpret_cast<WordRegister>(v); }
+inline IntRegister load_ints(const int32_t* from) {
+  return as_ints(load_words(reinterpret_cast<const uint32_t*>(from)));
+}
+inline FloatRegister rounded(IntRegister v) {
+  return reinterpret_cast<FloatRegister>(__builtin_convertvector(v, FloatRegister));
+}
+
+// 0 for negative lanes; NaN stays NaN.
+inline FloatRegister positive(FloatRegister v) { return v < 0.0f ? FloatRegister{} : v; }
+
+}  // namespace specdec

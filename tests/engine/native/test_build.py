@@ -1,0 +1,96 @@
+"""setup.py and the native engine: with a compiler, with an old one, without any."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, is_sealed
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LOST = "no C++17 compiler: --backend native is not built; decoding runs on torch"
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """What setup.py reads, apart from the checkout that it would write into."""
+    folder = tmp_path / "checkout"
+    native = folder / "fairseq_specdec" / "engine" / "native"
+    native.parent.mkdir(parents=True)
+    for name in (
+        "setup.py",
+        "MANIFEST.in",
+        "README.md",
+        "requirements",
+        "fairseq_specdec/version.py",
+    ):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(str(ROOT / name), str(folder / name))
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(str(library.FOLDER), str(native), ignore=ignored)
+    for package in (native.parents[1], native.parent):
+        (package / "__init__.py").write_text("")
+    return folder
+
+
+def run_setup(checkout, *arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "setup.py", *arguments],
+        cwd=str(checkout),
+        env=dict(os.environ, **environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def objects(checkout):
+    return sorted(path.name for path in checkout.glob("fairseq_specdec/engine/native/*.so"))
+
+
+def test_without_a_compiler_one_line_says_what_is_lost(checkout):
+    said = run_setup(checkout, "build_ext", "--inplace", CC="/no/cc", CXX="/no/c++")
+    assert said.count(LOST) == 1 and objects(checkout) == []
+
+
+def fake_compiler(folder, refused):
+    """A compiler that writes nothing of use, and does not know the flags ``refused``."""
+    path = folder / "c++"
+    path.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *{refused}*) echo "bad value" >&2; exit 1;; esac\n'
+        'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo object > "$2"; shift; done\n'
+    )
+    path.chmod(0o755)
+    return {"CC": str(path), "CXX": str(path)}
+
+
+@pytest.mark.skipif(VARIANTS[0] not in library.supported(), reason="flags of x86-64")
+def test_variants_that_the_compiler_does_not_know_are_left_out(checkout):
+    compiler = fake_compiler(checkout, "x86-64-v4")
+    said = run_setup(checkout, "build_ext", "--inplace", **compiler)
+    assert "not built, for want of a newer compiler: " in said and LOST not in said
+    assert objects(checkout) == [PROBE, VARIANTS[0].file]
+    for name in objects(checkout):
+        assert is_sealed(checkout / "fairseq_specdec" / "engine" / "native" / name)
+
+
+def test_a_compiler_that_fails_at_all_is_none(checkout):
+    said = run_setup(checkout, "build_ext", "--inplace", **fake_compiler(checkout, "std"))
+    assert LOST in said and objects(checkout) == []
+
+
+def test_the_source_distribution_has_every_source(checkout):
+    run_setup(checkout, "-q", "sdist", "--dist-dir", "out")
+    (path,) = (checkout / "out").iterdir()
+    with tarfile.open(str(path)) as archive:
+        packed = {pathlib.PurePath(name).name for name in archive.getnames()}
+    sources = {each.name for each in (library.FOLDER / "src").iterdir()}
+    assert len(sources) > 10 and sources <= packed

@@ -1,0 +1,205 @@
+"""Finding, checking and loading the native engine: what is wrong ends in a line, no crash."""
+
+import logging
+import shutil
+import threading
+
+import pytest
+
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.variants import PROBE, SEAL_SIZE, VARIANTS, digest, seal
+
+
+@pytest.fixture
+def folder(built, tmp_path):
+    """A copy of the probe and of all objects."""
+    for name in (PROBE, *(each.file for each in VARIANTS)):
+        if (library.FOLDER / name).exists():
+            shutil.copy(str(library.FOLDER / name), str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """load() as a new process would find it."""
+    monkeypatch.setattr(library, "_found", {})
+    monkeypatch.delenv(library.ENVIRONMENT, raising=False)
+
+
+def objects(folder):
+    return [folder / each.file for each in VARIANTS if (folder / each.file).exists()]
+
+
+def test_the_best_supported_variant_is_loaded(folder):
+    supported = [each.name for each in library.supported(folder)]
+    built = [each.name for each in VARIANTS if (folder / each.file).exists()]
+    expected = [name for name in supported if name in built][-1]
+    assert library._search("", folder).library.variant == expected
+
+
+def test_threads_are_set_when_it_is_loaded(folder, monkeypatch):
+    counts = []
+    monkeypatch.setattr(library, "threads_wanted", lambda environment: 5)
+    monkeypatch.setattr(library.Library, "set_threads", lambda self, count: counts.append(count))
+    library._search("", folder)
+    assert counts == [5]
+
+
+def test_one_library_for_all_threads(built, fresh):
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(library.load())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8 and answers[0] is not None and len(set(map(id, answers))) == 1
+    assert library.why_not() == ""
+
+
+def test_a_variant_by_name(loaded, fresh, monkeypatch):
+    monkeypatch.setenv(library.ENVIRONMENT, loaded.variant)
+    assert library.load().variant == loaded.variant
+
+
+def test_off(fresh, monkeypatch):
+    monkeypatch.setenv(library.ENVIRONMENT, "off")
+    assert library.load() is None and library.why_not() == "FAIRSEQ_SPECDEC_NATIVE is off"
+
+
+def test_an_unknown_name_is_refused(fresh, monkeypatch):
+    monkeypatch.setenv(library.ENVIRONMENT, "sse2")
+    with pytest.raises(ValueError, match=r"^FAIRSEQ_SPECDEC_NATIVE=sse2: choose off or one of x86"):
+        library.load()
+
+
+def test_a_variant_that_is_not_built_is_refused(folder):
+    (missing,) = [each for each in VARIANTS if each.name.startswith("aarch64_")]
+    if (folder / missing.file).exists():
+        missing = VARIANTS[0]
+        (folder / missing.file).unlink()
+    with pytest.raises(ValueError, match="is not built, or not for this processor"):
+        library._search(missing.name, folder)
+
+
+def test_nothing_built(tmp_path):
+    found = library._search("", tmp_path)
+    assert found.library is None and found.why_not.startswith("it was not built (a C++17 compiler")
+    with pytest.raises(ValueError, match="it was not built"):
+        library._search(VARIANTS[0].name, tmp_path)
+
+
+def test_a_processor_that_runs_none_loads_none(folder, monkeypatch):
+    monkeypatch.setattr(library, "supported", lambda folder: [])
+    monkeypatch.setattr(library, "Library", None)  # no object may be touched
+    found = library._search("", folder)
+    assert found.library is None and "suits this processor" in found.why_not
+
+
+def test_objects_that_the_probe_does_not_allow_are_left_alone(folder, monkeypatch):
+    """However good they are: their first instruction might be one that the processor lacks."""
+    first = library.supported(folder)[0]
+    monkeypatch.setattr(library, "supported", lambda folder: [first])
+    for path in objects(folder):
+        if path.name != first.file:
+            path.write_bytes(b"must not be opened")
+    assert library._search("", folder).library.variant == first.name
+
+
+def spoil(path, kind):
+    content = path.read_bytes()
+    if kind == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif kind == "one bit":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "stripped":
+        path.write_bytes(content[:-SEAL_SIZE])
+    elif kind == "text":
+        path.write_text("no object\n")
+        seal(path)
+    elif kind == "foreign":
+        shutil.copy(str(library.FOLDER / PROBE), str(path))
+    else:
+        path.unlink()
+        path.mkdir()
+
+
+KINDS = ("cut", "one bit", "empty", "stripped", "text", "foreign", "folder")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_spoiled_object_is_one_warning_and_the_next_is_taken(folder, kind, caplog):
+    supported = [each.file for each in library.supported(folder)]
+    names = [path.name for path in objects(folder) if path.name in supported]
+    spoil(folder / names[-1], kind)
+    with caplog.at_level(logging.WARNING):
+        found = library._search("", folder)
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert str(folder / names[-1]) in message and message.endswith(library.REMEDY)
+    assert "\n" not in message
+    if len(names) > 1:
+        assert found.library.variant == names[-2][1:-3]
+    else:
+        assert found.library is None and found.why_not in message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_spoiled_is_no_library_and_a_reason(folder, kind):
+    for path in objects(folder):
+        spoil(path, kind)
+    found = library._search("", folder)
+    assert found.library is None and found.why_not.endswith(library.REMEDY)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "foreign"])
+def test_a_spoiled_probe_allows_nothing(folder, kind, caplog):
+    spoil(folder / PROBE, kind)
+    with caplog.at_level(logging.WARNING):
+        found = library._search("", folder)
+    assert found.library is None and len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("name, value", [("ABI", 999), ("__version__", "99.1")])
+def test_another_release_is_refused(folder, monkeypatch, name, value):
+    monkeypatch.setattr(library, name, value)
+    found = library._search("", folder)
+    assert found.library is None and f"{value}" in found.why_not
+
+
+def test_objects_older_than_their_sources_are_refused(folder, monkeypatch):
+    """Where there are sources: a wheel has none."""
+    monkeypatch.setattr(library, "FOLDER", folder)
+    assert library._search("", folder).library is not None
+    (folder / "src").mkdir()
+    (folder / "src" / "engine.cpp").write_text("int changed;")
+    found = library._search("", folder)
+    assert found.library is None and "is older than its sources" in found.why_not
+
+
+def test_the_digest_heeds_names_and_contents(tmp_path):
+    (tmp_path / "a.h").write_text("1")
+    first = digest(tmp_path)
+    (tmp_path / "notes.txt").write_text("1")
+    assert digest(tmp_path) == first
+    (tmp_path / "a.h").write_text("2")
+    second = digest(tmp_path)
+    (tmp_path / "a.h").rename(tmp_path / "b.h")
+    assert len({first, second, digest(tmp_path)}) == 3
+
+
+def test_errors_are_those_of_the_calling_thread(loaded):
+    """What another thread's call says meanwhile is not heard here."""
+
+    def fail(columns, form):
+        with pytest.raises(ValueError) as raised:
+            loaded.call("specdec_matrix_new", 4, columns, bytes(16), None, form, b"")
+        return str(raised.value)
+
+    said = fail(0, 0)
+    other = threading.Thread(target=fail, args=[1, 9])
+    other.start()
+    other.join()
+    assert loaded._handle.specdec_error().decode() == said != fail(1, 9)

@@ -1,0 +1,244 @@
+"""Packed products against plain loops and float64, over random shapes, formats and strides."""
+
+import ctypes
+
+import numpy
+import pytest
+
+FORMATS = ("float32", "bfloat16", "int8")
+AFTER = ("store", "relu", "add")
+WIDTHS = (1, 2, 3, 7, 16, 31, 32, 33, 63, 64, 65, 100, 127, 128, 200, 257, 300)
+ROWS = (*range(1, 30), 47, 88, 131, 300)
+
+ALL_BITS = numpy.array(0x7FFFFFFF, numpy.int32).view(numpy.float32)  # the NaN that rounds to 0
+
+
+def pointer(array):
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+def unaligned(array):
+    """The same numbers, 4 bytes past a cache line."""
+    room = numpy.empty(array.size + 32, numpy.float32)
+    start = (-(room.ctypes.data // 4)) % 16 + 1
+    result = room[start : start + array.size].reshape(array.shape)
+    result[:] = array
+    return result
+
+
+class Product:
+    """One matrix, packed, with its own weights beside it."""
+
+    def __init__(self, library, weight, bias, form):
+        self.library, self.weight, self.bias, self.form = library, weight, bias, form
+        self.out, self.columns = weight.shape
+        self.handle = ctypes.c_void_p()
+        library.call(
+            "specdec_matrix_new",
+            *(self.out, self.columns, pointer(weight), self._bias, FORMATS.index(form)),
+            ctypes.byref(self.handle),
+        )
+
+    @property
+    def _bias(self):
+        return None if self.bias is None else pointer(self.bias)
+
+    def __del__(self):
+        self.library.free("specdec_matrix_free", self.handle)
+
+    def __call__(self, x, y=None, after="store"):
+        y = numpy.zeros((len(x), self.out), numpy.float32) if y is None else y
+        self.library.call(
+            "specdec_matrix_multiply",
+            *(self.handle, len(x), pointer(x), x.strides[0] // 4),
+            *(pointer(y), y.strides[0] // 4, AFTER.index(after)),
+        )
+        return y
+
+    def reference(self, x, y=None, after="store"):
+        y = numpy.zeros((len(x), self.out), numpy.float32) if y is None else y
+        self.library.call(
+            "specdec_matrix_reference",
+            *(self.out, self.columns, pointer(self.weight), self._bias, FORMATS.index(self.form)),
+            *(len(x), pointer(x), x.strides[0] // 4),
+            *(pointer(y), y.strides[0] // 4, AFTER.index(after)),
+        )
+        return y
+
+
+def random_product(random, library, form, out=None, columns=None):
+    out, columns = out or random.choice(WIDTHS), columns or random.choice(WIDTHS)
+    weight = unaligned(random.standard_normal((out, columns), numpy.float32))
+    bias = unaligned(random.standard_normal(out, numpy.float32)) if random.random() < 0.7 else None
+    return Product(library, weight, bias, form)
+
+
+def strided(random, rows, columns):
+    """Random rows, and up to 8 numbers behind each."""
+    room = int(random.integers(0, 9))
+    return unaligned(random.standard_normal((rows, columns + room), numpy.float32))
+
+
+def same_bits(a, b):
+    return numpy.array_equal(a.view(numpy.int32), b.view(numpy.int32))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("seed", range(40))
+def test_kernels_have_the_bits_of_plain_loops(loaded, form, seed):
+    random = numpy.random.default_rng(seed)
+    product = random_product(random, loaded, form)
+    x = strided(random, random.choice(ROWS), product.columns)
+    y = strided(random, len(x), product.out)
+    after = random.choice(AFTER)
+    expected = y.copy()
+    product.reference(x, expected, after)
+    assert not same_bits(y, expected)
+    product(x, y, after)
+    assert same_bits(y, expected)  # with what lies behind the rows
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("out, columns", [(257, 100), (64, 513), (8, 4096)])
+def test_a_row_has_the_same_bits_at_every_number_of_rows(loaded, form, out, columns):
+    random = numpy.random.default_rng(out)
+    product = random_product(random, loaded, form, out, columns)
+    x = random.standard_normal((300, columns), numpy.float32)
+    alone = numpy.concatenate([product(x[i : i + 1]) for i in range(len(x))])
+    for rows in ROWS:
+        first = int(random.integers(0, len(x) - rows + 1))
+        assert same_bits(product(x[first : first + rows]), alone[first : first + rows]), rows
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_float32_is_near_float64(loaded, seed):
+    random = numpy.random.default_rng(seed)
+    product = random_product(random, loaded, "float32")
+    x = random.standard_normal((int(random.choice(ROWS)), product.columns), numpy.float32)
+    w, bias = product.weight.astype(float), 0.0 if product.bias is None else product.bias
+    sizes = numpy.abs(x).astype(float) @ numpy.abs(w).T + numpy.abs(bias)
+    # every fused multiply-add rounds once (Higham 2002, section 3.1)
+    bound = product.columns * 2.0**-24 * 1.01 * sizes
+    assert (numpy.abs(product(x) - (x.astype(float) @ w.T + bias)) <= bound).all()
+
+
+@pytest.mark.parametrize("form, step", [("bfloat16", 2.0**-8), ("int8", 1 / 127)])
+def test_coarse_formats_are_as_near_as_their_steps(loaded, form, step):
+    """Each factor is off by half a step at most: of itself, or of the row's largest."""
+    random = numpy.random.default_rng(1)
+    product = random_product(random, loaded, form, 100, 300)
+    x = random.standard_normal((20, 300), numpy.float32)
+    w = product.weight.astype(float)
+    exact = x.astype(float) @ w.T + (0.0 if product.bias is None else product.bias)
+    size_x, size_w = numpy.abs(x), numpy.abs(w)
+    if form == "int8":
+        size_x = numpy.broadcast_to(size_x.max(1, keepdims=True), x.shape)
+        size_w = numpy.broadcast_to(size_w.max(1, keepdims=True), w.shape)
+    error_x, error_w = size_x * step / 2, size_w * step / 2
+    bound = error_x @ (numpy.abs(w) + error_w).T + numpy.abs(x) @ error_w.T
+    error = numpy.abs(product(x) - exact)
+    assert (error <= bound * 1.001 + 1e-4).all() and error.max() > 1e-4
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("bad", [numpy.nan, ALL_BITS, numpy.inf, -numpy.inf])
+@pytest.mark.parametrize("rows", [1, 5, 30])
+def test_what_is_not_finite_reaches_the_output(loaded, form, bad, rows):
+    random = numpy.random.default_rng(rows)
+    weight = random.standard_normal((50, 70), numpy.float32)
+    x = random.standard_normal((rows, 70), numpy.float32)
+    clean = Product(loaded, weight, None, form)(x)
+    x[-1, 13] = bad
+    result = Product(loaded, weight, None, form)(x)
+    assert not numpy.isfinite(result[-1]).any() and same_bits(result[:-1], clean[:-1])
+    x[-1, 13] = 1.0
+    clean = Product(loaded, weight, None, form)(x)
+    weight[17, 69] = bad
+    result = Product(loaded, weight, None, form)(x)
+    others = numpy.arange(50) != 17
+    assert not numpy.isfinite(result[:, 17]).any()
+    assert same_bits(result[:, others], clean[:, others])
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
+def test_int8_has_no_scale_for_what_is_not_finite(loaded, bad):
+    weight = numpy.ones((3, 5), numpy.float32)
+    assert numpy.isnan(Product(loaded, weight, None, "int8")(weight * numpy.float32(bad))).all()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_is_left_of_the_product_before(loaded, form):
+    """The rest of a word that a row does not fill: NaN from before must not be in it."""
+    weight = numpy.ones((5, 8), numpy.float32)
+    x = numpy.full((3, 8), numpy.nan, numpy.float32)
+    Product(loaded, weight, None, form)(x)
+    for columns in range(1, 8):
+        ones = numpy.ones((5, columns), numpy.float32)
+        assert numpy.allclose(Product(loaded, ones, None, form)(ones[:3]), columns)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_relu_keeps_nan(loaded, form):
+    weight = numpy.ones((40, 8), numpy.float32)
+    x = numpy.full((2, 8), numpy.nan, numpy.float32)
+    assert numpy.isnan(Product(loaded, weight, None, form)(x, after="relu")).all()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("size", [0.0, 1e-45, 1e-38, 1e-31, 1e30])
+def test_rows_and_weights_of_extreme_size(loaded, form, size):
+    random = numpy.random.default_rng(3)
+    weight = random.standard_normal((33, 65), numpy.float32)
+    weight[5] *= numpy.float32(size)
+    x = random.standard_normal((13, 65), numpy.float32)
+    x[4] *= numpy.float32(size)
+    product = Product(loaded, weight, None, form)
+    result, expected = product(x), product.reference(x)
+    assert numpy.isfinite(expected[0, :5]).all()
+    # bfloat16 instructions take subnormal numbers for zero
+    numpy.testing.assert_allclose(result, expected, rtol=0, atol=1e-36, equal_nan=True)
+
+
+def test_exact_halves_round_to_even(loaded):
+    """127 sets the scale to 1, so that these numbers lie between two of int8's."""
+    weight = numpy.zeros((6, 6), numpy.float32)
+    numpy.fill_diagonal(weight, 127)
+    x = numpy.array([[127, 0.5, 1.5, 2.5, -0.5, -1.5]], numpy.float32)
+    expected = numpy.array([[127, 0, 2, 2, 0, -2]], numpy.float32) * 127
+    assert numpy.array_equal(Product(loaded, weight, None, "int8")(x), expected)
+
+
+def test_int8_sums_do_not_saturate(loaded):
+    """The largest numbers everywhere, of either sign, at the largest width that is allowed."""
+    columns = 65536
+    for sign in (1, -1):
+        weight = numpy.full((3, columns), 127, numpy.float32)
+        x = numpy.full((2, columns), 127 * sign, numpy.float32)
+        result = Product(loaded, weight, None, "int8")(x)
+        assert (result == numpy.float32(127 * 127 * columns * sign)).all()
+
+
+@pytest.mark.parametrize(
+    "out, columns, form", [(0, 4, 0), (4, 0, 0), (-1, 4, 1), (4, 65537, 2), (4, 4, 3), (4, 4, -1)]
+)
+def test_impossible_matrices_are_refused(loaded, out, columns, form):
+    weight = numpy.zeros(4 * 65537, numpy.float32)
+    handle = ctypes.c_void_p()
+    with pytest.raises(ValueError, match=r"matrix|format"):
+        loaded.call(
+            "specdec_matrix_new",
+            *(out, columns, pointer(weight), None, form),
+            ctypes.byref(handle),
+        )
+    assert not handle
+
+
+def test_too_little_memory_is_an_exception(loaded):
+    handle = ctypes.c_void_p()
+    with pytest.raises(MemoryError):
+        loaded.call(
+            "specdec_matrix_new",
+            *(2**31 - 64, 2**31 - 64, None, None, 0),
+            ctypes.byref(handle),
+        )
+    assert not handle
