@@ -45,6 +45,21 @@ class TranslationSpecDecConfig(TranslationConfig):
             "fp16 or bf16; the verifier decides, so gad stays exact"
         },
     )
+    backend: str = field(
+        default="auto",
+        metadata={
+            "help": "what runs the models: torch (any device), native (C++, on a CPU, where "
+            "fairseq_specdec was built with a compiler) or auto (native where it can; the default)"
+        },
+    )
+    verifier_dtype: str = field(
+        default="fp32",
+        metadata={
+            "help": "number format of the verifier's weights on the native backend: fp32 (the "
+            "default), bf16 or int8, with which the output may differ from fairseq's; strategies "
+            "that are exact equal --strategy greedy in the same format"
+        },
+    )
     collapse_repeats: bool = field(
         default=False,
         metadata={

@@ -94,6 +94,12 @@ def write_reversal(folder, fairseq_command):
 
 
 @pytest.fixture
+def on_torch(monkeypatch):
+    """Without the native library: for tests that watch or break the torch backend."""
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
+
+
+@pytest.fixture
 def run_python(tmp_path):
     """Run code in a fresh Python, in an empty folder, with the package importable; its stdout."""
 

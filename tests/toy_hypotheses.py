@@ -5,8 +5,8 @@ from toy_translation import EOS, PAD, make_sample
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import Source
-from fairseq_specdec.engine.eager.transformer import TransformerSession
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.transformer import TransformerSession
 
 
 def hypotheses_of(outputs, columns=80):

@@ -22,6 +22,7 @@ from fairseq_specdec.drafting import (
     Source,
 )
 from fairseq_specdec.drafting.input_copy import InputCopySession
+from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
@@ -81,8 +82,8 @@ class ReplayedDrafter(Drafter):
         self.eos, self.filler = eos, filler
         self.read_layers = drafter.read_layers
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
-        return _Ready(self, self.drafter.prepare(verifier))
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
+        return _Ready(self, self.drafter.prepare(verifier, backend))
 
 
 class _Ready(NamedTuple):

@@ -10,9 +10,11 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.engine.backend import BACKENDS
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
+from fairseq_specdec.engine.native.stack import FORMATS
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
@@ -118,6 +120,12 @@ def check_settings(settings: Any) -> None:
         )
     if settings.block_size is not None and settings.block_size < 1:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
+    if settings.backend not in BACKENDS:
+        raise ValueError(f"--backend {settings.backend}: choose one of {', '.join(BACKENDS)}")
+    if settings.verifier_dtype not in FORMATS:
+        raise ValueError(
+            f"--verifier-dtype {settings.verifier_dtype}: choose one of {', '.join(FORMATS)}"
+        )
     STRATEGIES[settings.strategy].check(settings)
     if settings.trace_path is not None:
         check_path(settings.trace_path, "--trace-path")
@@ -286,4 +294,6 @@ def _options(
         inference=free_unpacked or all(map(only_decodes, models)),
         free_unpacked=free_unpacked,
         hidden=frozenset(hidden),
+        backend=settings.backend,
+        verifier_format=settings.verifier_dtype,
     )

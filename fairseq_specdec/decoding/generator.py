@@ -13,8 +13,10 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.verifier import Verifier
 
+from .fused_greedy import fused_greedy
 from .loop import Batch, Parts
 from .options import DecodingOptions
 from .policy import LogitsPolicy
@@ -123,7 +125,7 @@ class SpeculativeGenerator(SequenceGenerator):
             raise ValueError("--constraints: not supported by --task translation_specdec")
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
             while batch.live:
-                batch.iterate()
+                batch.iterate(batch.max_len + 1)
         return [[hypo] for hypo in batch.finished]
 
     @contextlib.contextmanager
@@ -200,9 +202,13 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
-        verifier = Verifier(models, options.temperature, drafter.read_layers, options.free_unpacked)
-        ready = drafter.prepare(verifier.models[0])
+        backend = choose_backend(options.backend, models, options.verifier_format)
+        verifier = Verifier(
+            models, options.temperature, drafter.read_layers, options.free_unpacked, backend
+        )
+        ready = drafter.prepare(verifier.models[0], backend)
         adaptive = self.rule.draft_independent and drafter.adaptive
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
-        return Parts(verifier, ready, reads, search, self.policy, options, adaptive)
+        fused = fused_greedy(verifier, self.rule, self.policy)
+        return Parts(verifier, ready, reads, search, self.policy, options, adaptive, fused)

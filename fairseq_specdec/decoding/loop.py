@@ -16,6 +16,7 @@ from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget
+from .fused_greedy import FusedGreedy, FusedSession, Verified
 from .options import DecodingOptions
 from .policy import LogitsPolicy
 from .results import Iteration, hypothesis
@@ -39,6 +40,7 @@ class Parts(NamedTuple):
         policy: decoding constraints.
         options: all other settings.
         adaptive: drafts may be shortened and left out: the output does not depend on them.
+        fused: verifies in one call where it can; None where there is no such way.
     """
 
     verifier: Verifier
@@ -48,6 +50,7 @@ class Parts(NamedTuple):
     policy: LogitsPolicy
     options: DecodingOptions
     adaptive: bool
+    fused: Optional[FusedGreedy] = None
 
     def budget(self) -> DraftBudget:
         """How much to draft, for one batch."""
@@ -57,7 +60,7 @@ class Parts(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What the host reads of one row's iteration; the last three only for a trace."""
+    """What the host learns of one row's iteration; the last two only for a trace."""
 
     size: int
     done: int
@@ -65,8 +68,14 @@ class _Facts(NamedTuple):
     broken: int
     proposed: int
     draft: Sequence[int] = ()
-    emitted: Sequence[int] = ()
     choices: Sequence[int] = ()
+
+
+class _Round(NamedTuple):
+    """An iteration that was done: of each row, and its seconds as in ``Iteration``."""
+
+    facts: List[_Facts]
+    seconds: Lap = (0.0, 0.0, 0.0)
 
 
 class Batch:
@@ -107,6 +116,10 @@ class Batch:
             self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
         self.drafts = parts.drafter.open(Source(net_input, encoder_outs[0], self.max_len, timer))
         self.budget = parts.budget()
+        self.fused: Optional[FusedSession] = None
+        if parts.fused is not None and prefix is None:
+            trace = parts.options.keep_trace
+            self.fused = parts.fused.open(self.session, self.max_len, trace)
         self.prefix = prefix
         start = policy.eos if bos_token is None else bos_token
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
@@ -120,21 +133,65 @@ class Batch:
         """Whether a row is left."""
         return bool(self.hypotheses.lengths_cpu)
 
-    def iterate(self) -> None:
-        """One iteration for every live row; one host-device synchronisation."""
+    def iterate(self, most: int = 1) -> None:
+        """One iteration for every live row; one host-device synchronisation.
+
+        Args:
+            most: where nothing is ever drafted, do up to so many iterations, until a row ends.
+        """
         timer = self.stats.stopwatch
         before = timer.lap() if self.parts.options.keep_trace else None
         with timer("drafter"):
             tree = self._propose()
         with timer("verifier"):
-            tokens, layout = self._lay_out(tree)
-            scores = self.session.score(tokens, layout)
-            self._constrain(tree, scores)
-            step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
+            rounds = self._verify_fused(tree, most) or [_Round(self._verify(tree))]
+        if before is not None and len(rounds) == 1:
+            rounds = [rounds[0]._replace(seconds=self._seconds_since(before))]
+        for done in rounds:
+            self._book(done, tree.passes)
+        self._commit(rounds[-1].facts)
+
+    def _verify_fused(self, tree: DraftTree, most: int) -> List[_Round]:
+        """Score the draft and add what is accepted, in one call; nothing where that is not done."""
+        fused, hypotheses = self.fused, self.hypotheses
+        if fused is None or not tree.is_chain:
+            return []
+        alone = tree.width == 0 and self.drafts.silent and not self.parts.read_hidden_states
+        most = min(most, self.max_len + 1 - hypotheses.longest) if alone else 1
+        rounds = [
+            _Round(self._fused_facts(one, tree), (one.seconds, 0.0, one.seconds))
+            for one in fused.verify(hypotheses, tree, most)
+        ]
+        if rounds:
+            by_row = zip(*([fact.size for fact in one.facts] for one in rounds))
+            sizes = torch.tensor([sum(row) for row in by_row])
+            hypotheses.lengths = hypotheses.lengths + sizes
             if self.parts.read_hidden_states:
-                self.drafts.commit(step.sizes, self.session.hidden_states())
-            facts = self._read_back(tree, scores, step)
-        self._commit(facts, tree.passes, before)
+                self.drafts.commit(sizes, fused.hidden_states)
+        return rounds
+
+    def _fused_facts(self, one: Verified, tree: DraftTree) -> List[_Facts]:
+        pairs = zip(one.facts, tree.sizes.tolist())
+        facts = [
+            _Facts(size, done, accepted, 0, proposed) for (size, done, accepted), proposed in pairs
+        ]
+        if not self.parts.options.keep_trace:
+            return facts
+        columns = zip(facts, tree.tokens.tolist(), one.choices)
+        return [
+            fact._replace(draft=draft[: fact.proposed], choices=choices[: fact.size])
+            for fact, draft, choices in columns
+        ]
+
+    def _verify(self, tree: DraftTree) -> List[_Facts]:
+        """Lay out, score, constrain and advance."""
+        tokens, layout = self._lay_out(tree)
+        scores = self.session.score(tokens, layout)
+        self._constrain(tree, scores)
+        step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
+        if self.parts.read_hidden_states:
+            self.drafts.commit(step.sizes, self.session.hidden_states())
+        return self._read_back(tree, scores, step)
 
     def _propose(self) -> DraftTree:
         """What the drafter proposes, within the budget and the length limit."""
@@ -145,7 +202,8 @@ class Batch:
         most = self.max_len - hypotheses.shortest
         if budget is not None:
             most = min(most, budget)
-        return tree.limited(most, self.max_len - hypotheses.lengths)
+        near = hypotheses.longest + tree.width > self.max_len
+        return tree.limited(most, self.max_len - hypotheses.lengths if near else None)
 
     def _lay_out(self, tree: DraftTree) -> Tuple[Tensor, Layout]:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
@@ -171,29 +229,29 @@ class Batch:
         facts = torch.stack(columns, 1)
         if not self.parts.options.keep_trace:
             return [_Facts(*row) for row in facts.tolist()]
-        width, first = tree.width, len(columns)
-        everything = [facts, tree.tokens, step.emitted, scores.best()]
+        first, second = len(columns), len(columns) + tree.width
         rows = []
-        for row in torch.cat(everything, 1).tolist():
-            size, proposed = row[0], row[4]
-            draft, emitted = row[first:][:proposed], row[first + width :][:size]
-            choices = row[first + 2 * width + 1 :][:size]
+        for row in torch.cat([facts, tree.tokens, scores.best()], 1).tolist():
             known = _Facts(*row[:first])
-            rows.append(known._replace(draft=draft, emitted=emitted, choices=choices))
+            draft, choices = row[first:][: known.proposed], row[second:][: known.size]
+            rows.append(known._replace(draft=draft, choices=choices))
         return rows
 
-    def _commit(self, facts: List[_Facts], passes: int, before: Optional[Lap]) -> None:
-        """Record the iteration, roll back what was rejected, and remove finished rows."""
-        hypotheses = self.hypotheses
-        seconds = self._seconds_since(before)
+    def _book(self, done: _Round, passes: int) -> None:
+        """Take note of an iteration that was done."""
+        facts = done.facts
         for row, fact in enumerate(facts):
             if fact.broken:
                 self._refuse(row, fact.size)
-            if before is not None:
-                self._trace(row, fact, passes, len(facts), seconds)
+            if self.parts.options.keep_trace:
+                self._trace(row, fact, passes, len(facts), done.seconds)
             self.rounds[row] += 1
-            hypotheses.lengths_cpu[row] += fact.size
+            self.hypotheses.lengths_cpu[row] += fact.size
         self._count(facts)
+
+    def _commit(self, facts: List[_Facts]) -> None:
+        """Roll back what was rejected in the last iteration, and let finished rows leave."""
+        hypotheses = self.hypotheses
         keep = [row for row, fact in enumerate(facts) if not fact.done]
         for row, fact in enumerate(facts):
             if fact.done:
@@ -218,18 +276,17 @@ class Batch:
         stats.rollbacks += cut
         self.budget.learn(sum(fact.proposed > 0 for fact in facts), accepted, cut)
 
-    def _seconds_since(self, before: Optional[Lap]) -> Lap:
+    def _seconds_since(self, before: Lap) -> Lap:
         """Seconds of an iteration: all of it, drafting, verification."""
-        if before is None:
-            return (0.0, 0.0, 0.0)
         now = self.stats.stopwatch.lap()
         return (now[0] - before[0], now[1] - before[1], now[2] - before[2])
 
     def _trace(self, row: int, fact: _Facts, passes: int, rows: int, seconds: Lap) -> None:
         position = self.hypotheses.lengths_cpu[row]
+        emitted = self.hypotheses.first[row, position + 1 : position + 1 + fact.size].tolist()
         self.traces[row].append(
             Iteration(
-                list(fact.draft), fact.accepted, list(fact.emitted), list(fact.choices),
+                list(fact.draft), fact.accepted, emitted, list(fact.choices),
                 position, passes, rows, seconds,
             )
         )  # fmt: skip

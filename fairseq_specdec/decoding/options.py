@@ -24,6 +24,8 @@ class DecodingOptions:
         pause_drafting: draft seldom where drafts keep failing.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
+        backend: ``--backend``, one of ``engine.backend.BACKENDS``.
+        verifier_format: ``--verifier-dtype``, a key of ``engine.native.stack.FORMATS``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -40,6 +42,8 @@ class DecodingOptions:
     inference: bool = False
     free_unpacked: bool = False
     hidden: FrozenSet[int] = frozenset()
+    backend: str = "auto"
+    verifier_format: str = "fp32"
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -8,12 +8,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
-from fairseq_specdec.engine.eager.transformer import TransformerSession, TransformerWeights
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.transformer import TransformerSession, TransformerWeights
 
-from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
+from .base import (
+    Drafter,
+    DraftOptions,
+    DraftSession,
+    ReadyDrafter,
+    SilentSession,
+    Source,
+    follow,
+)
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
@@ -38,10 +47,12 @@ class AutoregressiveDrafter(Drafter):
         self.model = model
         self.options = options
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
         free_unpacked = self.options.free_unpacked
-        weights = TransformerWeights(self.model, "--drafter-path", free_unpacked=free_unpacked)
+        weights = TransformerWeights(
+            self.model, "--drafter-path", free_unpacked=free_unpacked, backend=backend
+        )
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
 
 
@@ -73,13 +84,6 @@ class ReadyAutoregressiveDrafter(NamedTuple):
         with source.timer("drafter"):
             session = weights.open(encoder_out, last - 1, capacity)
         return AutoregressiveSession(session, self.options, last)
-
-
-class SilentSession(DraftSession):
-    """Drafts nothing, for a batch that is too long for the drafter's position table."""
-
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        return DraftTree.empty(hypotheses.lengths)
 
 
 class AutoregressiveSession(DraftSession):

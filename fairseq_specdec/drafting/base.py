@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
+from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
@@ -68,7 +69,13 @@ class DraftOptions:
 
 
 class DraftSession:
-    """Drafts for the live rows of one batch."""
+    """Drafts for the live rows of one batch.
+
+    Class attributes:
+        silent: it never drafts anything, so that it need not be asked.
+    """
+
+    silent = False
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         """Draft the tokens that follow the accepted ones.
@@ -119,13 +126,14 @@ class Drafter:
     read_layers: Sequence[int] = ()
     adaptive = True
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         """Read the weights: before the first batch, and when they have changed. Batches that were
         opened before keep the weights that were read before.
 
         Args:
             verifier: the (first) verifier's model; a drafter's own model is moved to its device and
                 number format.
+            backend: what runs a drafter that is a model.
 
         Returns:
             What opens batches; the drafter itself, unless it overrides ``prepare``.
@@ -137,7 +145,11 @@ class Drafter:
         raise NotImplementedError
 
 
-class _NoDraft(DraftSession):
+class SilentSession(DraftSession):
+    """Drafts nothing: for plain greedy decoding, and for a batch that a drafter cannot read."""
+
+    silent = True
+
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         return DraftTree.empty(hypotheses.lengths)
 
@@ -146,7 +158,7 @@ class NoDrafter(Drafter):
     """Drafts nothing: plain greedy decoding on this project's engine."""
 
     def open(self, source: Source) -> DraftSession:
-        return _NoDraft()
+        return SilentSession()
 
 
 def follow(model: Any, verifier: Any, dtype: Optional[torch.dtype]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.eager.packed_heads import PackedHeads
@@ -43,7 +44,7 @@ class BlockwiseHeadsDrafter(Drafter):
         self.pad = pad
         self.read_layers = (len(model.decoder.layers),)
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         weights = None
         if self.block_size > 1:
             decoder = verifier.decoder

@@ -9,6 +9,10 @@ from torch import Tensor, nn
 
 from fairseq_specdec.engine.eager.linear import Linear
 
+# Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
+# more candidates for all rows exceeds that of an iteration saved in one row.
+CHAIN_CANDIDATES = (64, 32)
+
 
 class ChainSearch:
     """Runs a ``ChainHead`` from the left over the best tokens of each mask, in fp32.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from fairseq_specdec.engine.eager.transformer import TransformerWeights
+from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.transformer import TransformerWeights
 
 from .autoregressive import ReadyAutoregressiveDrafter
 from .base import Drafter, DraftOptions, ReadyDrafter
@@ -47,9 +48,15 @@ class EarlyExitDrafter(Drafter):
         self.model = _first_layers(model)
         self.options = options
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         free_unpacked = self.options.free_unpacked
-        weights = TransformerWeights(_first_layers(verifier), "--path", free_unpacked=free_unpacked)
+        weights = TransformerWeights(
+            _first_layers(verifier),
+            "--path",
+            free_unpacked=free_unpacked,
+            backend=backend,
+            own_encoder=False,
+        )
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=False)
 
 

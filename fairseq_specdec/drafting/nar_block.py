@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
+from fairseq_specdec.engine.backend import (
+    TORCH,
+    AnyDecoder,
+    AnyDecoderSession,
+    AnyEncoder,
+    Backend,
+)
 from fairseq_specdec.engine.draft_tree import DraftTree
-from fairseq_specdec.engine.eager.decoder import DecoderSession, DecoderWeights
-from fairseq_specdec.engine.eager.encoder import EncoderWeights
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
 
-from .autoregressive import SilentSession
-from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, Source, follow
-from .chain_search import ChainSearch
+from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, SilentSession, Source, follow
+from .chain_search import CHAIN_CANDIDATES, ChainSearch
+from .hidden_state_queue import HiddenStateQueue
+from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts
 from .token_choice import likeliest, without_repeats
-
-# Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
-# more candidates for all rows exceeds that of an iteration saved in one row.
-CHAIN_CANDIDATES = (64, 32)
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
@@ -56,17 +58,21 @@ class NarBlockDrafter(Drafter):
         """k, most draft tokens of an iteration."""
         return self.options.block_size
 
-    def prepare(self, verifier: Any) -> ReadyDrafter:
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         follow(self.model, verifier, self.options.dtype)
         decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
+        layers = backend.decoder(decoder, "--drafter-path", free_unpacked=free_unpacked)
+        native = NativeBlockDrafter.find(decoder, layers, self.options)
+        reads = reads and native is None
         return ReadyNarBlockDrafter(
             self.model,
             self.options,
-            DecoderWeights(decoder, "--drafter-path", free_unpacked=free_unpacked),
-            None if reads else EncoderWeights(self.model.encoder, free_unpacked),
+            layers,
+            None if self.read_layers else backend.encoder(self.model.encoder, free_unpacked),
             StateProducts(decoder, free_unpacked) if reads else None,
-            ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain else None,
+            ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
+            native,
         )
 
 
@@ -81,14 +87,16 @@ class ReadyNarBlockDrafter(NamedTuple):
         states: its products of the verifier's hidden states; None for any but an
             ``AttachedDrafter``.
         chain: chooses among candidates of neighbouring masks; None without a chain head.
+        native: all of it in the native library; then ``states`` and ``chain`` are None.
     """
 
     model: Any
     options: DraftOptions
-    layers: DecoderWeights
-    encode: Optional[EncoderWeights]
+    layers: AnyDecoder
+    encode: Optional[AnyEncoder]
     states: Optional[StateProducts]
     chain: Optional[ChainSearch]
+    native: Optional[NativeBlockDrafter]
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -102,6 +110,8 @@ class ReadyNarBlockDrafter(NamedTuple):
             with source.timer("drafter_encoder"):
                 encoder_out = self.encode(source.net_input)
         with source.timer("drafter"):
+            if self.native is not None:
+                return NativeBlockSession(self.native, self.options, source, encoder_out)
             return NarBlockSession(self, source, encoder_out)
 
 
@@ -121,10 +131,6 @@ class _Columns(NamedTuple):
     layout: Layout
     mask: Optional[Tensor]
     known: Tensor
-
-
-# A verification, (hidden states [B, W, n C], sizes long [B]), or the rows kept after it.
-_Event = Union[Tensor, Tuple[Tensor, Tensor]]
 
 
 class NarBlockSession(DraftSession):
@@ -148,9 +154,9 @@ class NarBlockSession(DraftSession):
         self.first = int(decoder.start_symbol)  # position of the first token
         self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.spent = False
-        self.events: List[_Event] = []  # since the last draft
+        self.states = HiddenStateQueue(self.dtype)
         masks = encoder_out["encoder_padding_mask"]
-        self.layers: DecoderSession = drafter.layers.open(
+        self.layers: AnyDecoderSession = drafter.layers.open(
             encoder_out["encoder_out"][0].to(self.dtype),
             masks[0] if len(masks) > 0 else None,
             min(self.max_len + 1, _FIRST_SLOTS) + 2 * options.block_size + 2,
@@ -220,7 +226,7 @@ class NarBlockSession(DraftSession):
         """What the layers take: [B, W + K, C], and the bias of every layer but the first."""
         fresh = columns.tokens_at.size(1)
         read = last = None
-        observed = self._hidden_states()
+        observed = self.states.take()
         if observed is not None and self.weights.states is not None:
             states, sizes = observed
             read, last = self.weights.states(states[:, :fresh], sizes)
@@ -256,37 +262,11 @@ class NarBlockSession(DraftSession):
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         if hidden_states is not None:
-            self.events.append((hidden_states, sizes))
-
-    def _hidden_states(self) -> Optional[Tuple[Tensor, Tensor]]:
-        """All hidden states since the last draft: [B, W, n C], and how many count, long [B].
-
-        Iterations without a draft leave theirs unread; they are put side by side here.
-        """
-        found: List[Tuple[Tensor, Tensor]] = []
-        rows: Optional[Tensor] = None
-        for event in reversed(self.events):
-            if isinstance(event, Tensor):
-                rows = event if rows is None else event[rows]
-            else:
-                found.append(event if rows is None else (event[0][rows], event[1][rows]))
-        self.events = []
-        if not found:
-            return None
-        states, sizes = found.pop()
-        if found:
-            width = sum(more.size(1) for more, _ in found)
-            states = nn.functional.pad(states, (0, 0, 0, width))
-        for more, size in reversed(found):
-            columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
-            states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
-            sizes = sizes + size
-        return states.to(self.dtype), sizes
+            self.states.add(hidden_states, sizes)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.layers.select(rows, rows_cpu)
-        if self.events:
-            self.events.append(rows)
+        self.states.select(rows)
         if self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)
 

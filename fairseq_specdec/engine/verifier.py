@@ -6,10 +6,11 @@ from typing import Any, Dict, List, Sequence
 
 from torch import Tensor
 
+from .backend import TORCH, Backend
 from .eager.scores import LogitScores
-from .eager.transformer import TransformerSession, TransformerWeights
 from .layout import Layout
 from .scores import Scores
+from .transformer import TransformerSession, TransformerWeights
 
 # Slots prepared for every row before the cache grows, at most.
 _FIRST_SLOTS = 63
@@ -24,6 +25,7 @@ class Verifier:
         read_layers: decoder layers of the first model, counted from 1, whose hidden states a
             session gives.
         free_unpacked: free the models' weights that were packed, as ``Linear.of``.
+        backend: what runs their layers.
 
     Raises:
         ValueError: a model has a part that is not run here, named by its flag.
@@ -35,15 +37,18 @@ class Verifier:
         temperature: float = 1.0,
         read_layers: Sequence[int] = (),
         free_unpacked: bool = False,
+        backend: Backend = TORCH,
     ) -> None:
         self.models = list(models)
         self.temperature = temperature
+        self.backend = backend
         self.weights = [
             TransformerWeights(
                 model,
                 f"--path, model {i + 1} of {len(self.models)}",
                 read_layers if i == 0 else (),
                 free_unpacked,
+                backend,
             )
             for i, model in enumerate(self.models)
         ]

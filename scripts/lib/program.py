@@ -25,6 +25,8 @@ def command(
 ) -> Callable[[Callable[[Any], None]], Callable[..., int]]:
     """Make a program of ``main(options)``: ``main(words)`` returns its exit status.
 
+    ``main`` stands last in its file, so that running the file runs it.
+
     The help begins with the module's docstring. Log records go to stderr; an error ends the program
     with one line that starts with the module's name.
 
@@ -55,6 +57,8 @@ def command(
                 return 1
             return 0
 
+        if module["__name__"] == "__main__":  # the program's own file was run
+            sys.exit(wrapped())
         return wrapped
 
     return wrap

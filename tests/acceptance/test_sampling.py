@@ -465,8 +465,8 @@ class Flattened(Drafter):
     def __init__(self, inner):
         self.inner = inner
 
-    def prepare(self, verifier):
-        return Flattened(self.inner.prepare(verifier))
+    def prepare(self, verifier, backend):
+        return Flattened(self.inner.prepare(verifier, backend))
 
     def open(self, source):
         return FlattenedSession(self.inner.open(source))

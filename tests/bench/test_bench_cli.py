@@ -74,6 +74,7 @@ def test_provenance_names_commands_and_checkpoints(bench, pair):
     assert result["settings"]["sentences"] == 2
 
 
+@pytest.mark.usefixtures("on_torch")
 def test_a_broken_lossless_strategy_is_reported_loudly(bench, pair, monkeypatch, caplog):
     honest = ExactRule.accept
 

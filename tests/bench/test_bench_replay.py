@@ -134,7 +134,8 @@ def test_memory_of_each_system_alone(replay, monkeypatch):
     assert asked == [(i, function) for i in range(len(names))]
     assert names[:2] == ["fairseq beam 5", "fairseq beam 1"] and "gad (replay)" in names
     for row in rows_of(result).values():
-        assert row["memory_mb"] >= row["memory_before_mb"] > 50
+        # Linux counts a process' pages by batches of a few hundred kilobytes.
+        assert row["memory_mb"] + 1 >= row["memory_before_mb"] > 50
     assert result["memory"] == memory.NOTE_CPU and " MB |" in printed
 
 

@@ -9,9 +9,10 @@ from toy_translation import make_sample, sentences
 from fairseq_specdec.bench import figures, tables, timing
 from fairseq_specdec.decoding import loop, stats
 from fairseq_specdec.drafting import autoregressive, nar_block
+from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.decoder import DecoderWeights
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
-from fairseq_specdec.engine.eager.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import TransformerWeights
 from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
 # Seconds that each call takes by the clock of these tests.
@@ -40,7 +41,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch, on_torch):
     found = Clock()
     for module in (stats, loop, timing):
         monkeypatch.setattr(module, "time", found)
@@ -94,8 +95,19 @@ def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
             clock.now += OPEN
             return super().open(*args)
 
-    monkeypatch.setattr(nar_block, "EncoderWeights", Encoder)
-    monkeypatch.setattr(nar_block, "DecoderWeights", Decoder)
+    class Slow(Backend):
+        def encoder(self, *args, **more):
+            return Encoder(*args, **more)
+
+        def decoder(self, *args, **more):
+            return Decoder(*args, **more)
+
+    prepare = nar_block.NarBlockDrafter.prepare
+    monkeypatch.setattr(
+        nar_block.NarBlockDrafter,
+        "prepare",
+        lambda self, verifier, backend: prepare(self, verifier, Slow()),
+    )
     row, iterations = measured("gad")
     assert 1 < iterations < row["output_tokens"]
     check(row, expected(iterations, DRAFTER_ENCODE, OPEN))

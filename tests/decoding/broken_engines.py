@@ -1,18 +1,32 @@
 """Faults to put into the engine; a test of identity that passes under one proves nothing."""
 
+import functools
+
 import torch
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import search
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.decoding.search import GreedySearch
-from fairseq_specdec.engine import layout
-from fairseq_specdec.engine.eager import transformer
+from fairseq_specdec.engine import layout, transformer
 from fairseq_specdec.engine.eager.decoder import DecoderSession, DecoderWeights
 from fairseq_specdec.engine.eager.kv_cache import KVCache
+from fairseq_specdec.engine.native.library import ENVIRONMENT
 from fairseq_specdec.engine.verifier import VerifierSession
 
 
+def on_torch(mutant):
+    """A fault of the torch backend: the native library, which has none, stays out of the way."""
+
+    @functools.wraps(mutant)
+    def without_library(monkeypatch):
+        monkeypatch.setenv(ENVIRONMENT, "off")
+        mutant(monkeypatch)
+
+    return without_library
+
+
+@on_torch
 def drop_the_mask(monkeypatch):
     """A block's tokens see those after them, and slots that hold nothing yet."""
 
@@ -22,11 +36,13 @@ def drop_the_mask(monkeypatch):
     monkeypatch.setattr(layout, "horizon_mask", everything)
 
 
+@on_torch
 def shift_positions(monkeypatch):
     table = transformer.position_rows
     monkeypatch.setattr(transformer, "position_rows", lambda e, p, n: table(e, p, n + 1)[1:])
 
 
+@on_torch
 def lose_keys_and_values(monkeypatch):
     write = KVCache.write
 
@@ -36,6 +52,7 @@ def lose_keys_and_values(monkeypatch):
     monkeypatch.setattr(KVCache, "write", lost)
 
 
+@on_torch
 def leave_neighbours_sources(monkeypatch):
     """Rows that move up when others leave attend to the source of the row that stood there."""
 
@@ -48,6 +65,7 @@ def leave_neighbours_sources(monkeypatch):
     monkeypatch.setattr(DecoderSession, "select", select)
 
 
+@on_torch
 def commit_a_slot_less(monkeypatch):
     """The verifier's cache forgets the last slot of a row that moves up."""
     commit = VerifierSession.commit
@@ -78,6 +96,7 @@ def alter_verdicts(monkeypatch, change):
     monkeypatch.setattr(GreedySearch, "__init__", altered)
 
 
+@on_torch
 def accept_a_token_too_many(monkeypatch):
     """The first wrong token of a draft is kept, and what follows it."""
 
@@ -88,6 +107,7 @@ def accept_a_token_too_many(monkeypatch):
     alter_verdicts(monkeypatch, change)
 
 
+@on_torch
 def repeat_the_last_token(monkeypatch):
     """The bonus token is read one position early."""
 
@@ -98,6 +118,7 @@ def repeat_the_last_token(monkeypatch):
     alter_verdicts(monkeypatch, change)
 
 
+@on_torch
 def decode_past_the_end(monkeypatch):
     """</s> ends a sentence only as the bonus token, not as an accepted one."""
 
@@ -108,18 +129,20 @@ def decode_past_the_end(monkeypatch):
     monkeypatch.setattr(search, "emitted_sizes", sizes)
 
 
+@on_torch
 def write_finished_rows(monkeypatch):
     """A row that moves up finishes in the place of the one that stood there and had finished."""
     iterate = Batch.iterate
 
-    def stale(self):
+    def stale(self, *most):
         origin = self.origin
-        iterate(self)
+        iterate(self, *most)
         self.origin = origin[: len(self.origin)]
 
     monkeypatch.setattr(Batch, "iterate", stale)
 
 
+@on_torch
 def skip_the_bonus_token(monkeypatch):
     """After a draft that was right to its end, the bonus token is thrown away: no output changes,
     and every such iteration is worth a token less."""
@@ -136,6 +159,7 @@ def skip_the_bonus_token(monkeypatch):
     alter_verdicts(monkeypatch, change)
 
 
+@on_torch
 def share_one_cache(monkeypatch):
     """All batches of a decoder keep their keys and values in one place."""
     opened, caches = DecoderWeights.open, {}

@@ -66,7 +66,7 @@ CHANGED = {
     "alpha_rb": 0.0,
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
-OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
+OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path", "backend", "verifier_dtype"}
 
 
 def test_every_flag_has_its_readers_named():
@@ -178,3 +178,10 @@ def test_a_drafter_needs_a_file(path, load):
     words = make_task().tgt_dict
     with pytest.raises(ValueError, match="^--drafter-path: "):
         load(path, words, words)
+
+
+@pytest.mark.parametrize("flag, value", [("backend", "gpu"), ("verifier_dtype", "fp8")])
+def test_unknown_backends_and_number_formats_are_refused(flag, value):
+    name = flag.replace("_", "-")
+    with pytest.raises(ValueError, match=f"--{name} {value}: choose one of "):
+        builder.check_settings(decoding_settings(**{flag: value}))

@@ -174,8 +174,8 @@ class Recorder(Drafter):
         self.drafter, self.found = drafter, found
         self.read_layers = drafter.read_layers
 
-    def prepare(self, verifier):
-        return ReadyRecorder(self.drafter.prepare(verifier), self.found)
+    def prepare(self, verifier, backend):
+        return ReadyRecorder(self.drafter.prepare(verifier, backend), self.found)
 
 
 class ReadyRecorder(NamedTuple):

@@ -68,7 +68,7 @@ def block_drafter(verifier, kind):
     return NarBlockDrafter(model, options)
 
 
-def decode(models, sample, strategy, args, outputs=(), prefix=None, spare=None):
+def decode(models, sample, strategy, args, outputs=(), prefix=None, spare=None, backend="auto"):
     """Ours, in whole drafts unless a verification may have ``spare`` rejected tokens."""
     words = make_task().tgt_dict
     drafter = None
@@ -80,7 +80,12 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None, spare=None):
     overrides = Overrides(drafter, always_draft=spare is None)
     with mock.patch.object(builder, "CPU_SPARE", spare):
         generator = build_generator(
-            models, words, words, args, decoding_settings(strategy=name), overrides=overrides
+            models,
+            words,
+            words,
+            args,
+            decoding_settings(strategy=name, backend=backend),
+            overrides=overrides,
         )
     assert generator.options.spare_tokens == spare
     assert generator.options.pause_drafting == (spare is not None)
@@ -101,12 +106,18 @@ def check(ours, reference):
         assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
 
 
-def compare(models, strategy, args, left=True, prefix=None, chosen=SENTENCES, spare=None):
+BACKENDS = ["torch", "auto"]
+
+
+def compare(
+    models, strategy, args, left=True, prefix=None, chosen=SENTENCES, spare=None, backends=BACKENDS
+):
     sample = make_sample(chosen, left)
     reference = stock(models, sample, args, prefix)
     outputs = [h["tokens"].tolist() for h in reference]
-    ours, generator = decode(models, sample, strategy, args, outputs, prefix, spare)
-    check(ours, reference)
+    for backend in backends:
+        ours, generator = decode(models, sample, strategy, args, outputs, prefix, spare, backend)
+        check(ours, reference)
     return outputs, generator.stats
 
 
@@ -287,7 +298,7 @@ def test_a_broken_verifier_is_noticed_whatever_is_drafted(strategy, mutant, monk
         pytest.skip("there is no wrong token to accept")
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        compare([toy_model("pre_norm")], strategy, flags())
+        compare([toy_model("pre_norm")], strategy, flags(), backends=["torch"])
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "gad", "noisy"])

@@ -137,6 +137,7 @@ NO_CACHE = {
 }
 
 
+@pytest.mark.usefixtures("on_torch")
 @pytest.mark.parametrize("case", OWN_CACHE)
 def test_a_drafter_that_forgets_costs_tokens_and_changes_nothing(case, monkeypatch):
     lossless = OWN_CACHE[case]

@@ -260,9 +260,9 @@ def test_weights_are_read_once_for_threads_that_begin_together(impatient, monkey
     generator, reads = make_generator("gad"), []
     prepare = generator.drafter.prepare
 
-    def counted(verifier):
+    def counted(*arguments):
         reads.append(1)
-        return prepare(verifier)
+        return prepare(*arguments)
 
     monkeypatch.setattr(generator.drafter, "prepare", counted)
     all_at_once(lambda number: decode(generator, samples()[number]), 4)

@@ -18,7 +18,7 @@ from toy_translation import sentences
 
 from fairseq_specdec.demo.page import page_of
 from fairseq_specdec.demo.server import BODY, HEADERS, DemoServer
-from fairseq_specdec.drafting import NarBlockDrafter
+from fairseq_specdec.drafting.nar_block import ReadyNarBlockDrafter
 
 TEXT = text_of(sentences(1, seed=8)[0])
 
@@ -104,11 +104,11 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
         with opened(*arguments) as batch:
             iterate, count = batch.iterate, []
 
-            def wait_at_the_third():
+            def wait_at_the_third(*most):
                 count.append(1)
                 if len(count) == 3:
                     assert go_on.wait(60)
-                iterate()
+                iterate(*most)
 
             batch.iterate = wait_at_the_third
             yield batch
@@ -309,7 +309,7 @@ def test_a_failure_is_told(server, monkeypatch, caplog):
     def fail(*arguments):
         raise RuntimeError("out of <memory>\nand more")
 
-    monkeypatch.setattr(NarBlockDrafter, "open", fail)
+    monkeypatch.setattr(ReadyNarBlockDrafter, "open", fail)
     events = ask(server, {"text": TEXT, "strategies": ["greedy", "gad"]})[1]
     assert events[-1]["event"] == "error"
     assert events[-1]["message"].startswith("Decoding failed (out of <memory>)")

@@ -223,6 +223,7 @@ def fluent(folder):
     return teach(model, 120, make_batch(chosen)), chosen
 
 
+@pytest.mark.usefixtures("on_torch")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_perfect_heads_need_m_over_k_plus_one_invocations(fluent, monkeypatch, size):
     """Section 4: every model invocation is counted, the drafter's too if it had any."""

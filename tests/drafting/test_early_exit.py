@@ -15,7 +15,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.eager.encoder import EncoderWeights
 from fairseq_specdec.engine.eager.kv_cache import KVCache
-from fairseq_specdec.engine.eager.transformer import TransformerWeights
+from fairseq_specdec.engine.transformer import TransformerWeights
 
 SENTENCES = sentences(10, seed=7)
 LONG = max(SENTENCES, key=len)
@@ -82,6 +82,7 @@ def test_equals_algorithm_1_sentence_by_sentence(size):
         check(toy_early_exit(), 0.5, 1.0, size, [sentence])
 
 
+@pytest.mark.usefixtures("on_torch")
 def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
     model = toy_early_exit()
     encoded, opened = [], []
@@ -109,6 +110,7 @@ def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
     assert layers == 1
 
 
+@pytest.mark.usefixtures("on_torch")
 def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
     """Keys and values of accepted drafts come from a pass through all layers (7.2.2)."""
     model = toy_early_exit()
@@ -131,6 +133,7 @@ def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
     assert len(hypothesis["tokens"]) > 5
 
 
+@pytest.mark.usefixtures("on_torch")
 def test_notices_upper_layers_copied_from_a_lower_one(monkeypatch):
     """What CALM does, and the paper does not: the mutant must not pass."""
     write = KVCache.write

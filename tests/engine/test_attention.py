@@ -41,7 +41,7 @@ def test_every_way_gives_the_same(rows, width, monkeypatch):
             wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
             torch.testing.assert_close(found, wanted)
     few = rows >= 3 and 1 < width <= 16
-    assert ways == ({False} if few or attention._FUSED is None else {True, False})
+    assert ways == ({False} if few or attention.FUSED is None else {True, False})
 
 
 def test_half_precision_takes_its_softmax_in_fp32():
@@ -54,18 +54,21 @@ def test_half_precision_takes_its_softmax_in_fp32():
 def test_a_gpu_takes_the_fused_kernel_for_every_size():
     for rows, width in ((1, 5), (4, 1), (4, 5), (40, 16)):
         query = inputs(rows, width, 7, torch.bfloat16)[0]
-        assert attention._fused(on_gpu(query)) == (attention._FUSED is not None)
+        assert attention.prefers_fused(on_gpu(query)) == (attention.FUSED is not None)
 
 
 def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
-    monkeypatch.setattr(attention, "_FUSED", object())
+    monkeypatch.setattr(attention, "FUSED", object())
     limits = {torch.float32: 3, torch.float64: 3, torch.bfloat16: 16, torch.float16: 16}
     for dtype, most in limits.items():
         for width in (2, 16):
-            found = [attention._fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (1, 40)]
+            found = [
+                attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (1, 40)
+            ]
             found += [
-                attention._fused(torch.zeros(n, width, 2, 4, dtype=dtype)) for n in (most - 1, most)
+                attention.prefers_fused(torch.zeros(n, width, 2, 4, dtype=dtype))
+                for n in (most - 1, most)
             ]
             assert found == [True, False, True, False]
         for width in (1, 17):
-            assert attention._fused(torch.zeros(40, width, 2, 4, dtype=dtype))
+            assert attention.prefers_fused(torch.zeros(40, width, 2, 4, dtype=dtype))

@@ -24,7 +24,7 @@ from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.eager import decoder as engine_decoder
 from fairseq_specdec.engine.eager.parts import runs_encoder
 from fairseq_specdec.engine.eager.settings import FATES, REFUSED
-from fairseq_specdec.engine.eager.transformer import TransformerSession
+from fairseq_specdec.engine.transformer import TransformerSession
 
 FULL = dict(
     PRE_NORM,
@@ -113,12 +113,11 @@ def skip_quant_noise(monkeypatch, model):
     embed = TransformerSession.embed
 
     def without(self, tokens, positions):
-        decoder = self.weights.decoder
-        kept, decoder.quant_noise = decoder.quant_noise, None
+        kept, self.weights.products = self.weights.products, []
         try:
             return embed(self, tokens, positions)
         finally:
-            decoder.quant_noise = kept
+            self.weights.products = kept
 
     monkeypatch.setattr(TransformerSession, "embed", without)
 

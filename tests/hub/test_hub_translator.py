@@ -8,9 +8,9 @@ import torch
 from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.hub import Piece, SpeculativeTranslator, Translation
 from fairseq_specdec.hub.loading import Place, find
 
@@ -135,7 +135,7 @@ def test_an_abandoned_stream_gives_way(gad):
 
 
 def test_a_stream_tells_its_errors(gad, monkeypatch):
-    monkeypatch.setattr(ExactRule, "accept", None)
+    monkeypatch.setattr(Batch, "iterate", None)
     with pytest.raises(TypeError):
         list(gad.translate_stream(TEXTS[0]))
     monkeypatch.undo()

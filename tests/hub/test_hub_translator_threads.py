@@ -75,8 +75,8 @@ def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
     halfway, go_on, found = threading.Event(), threading.Event(), {}
     iterate = Batch.iterate
 
-    def stop_once(batch):
-        iterate(batch)
+    def stop_once(batch, *most):
+        iterate(batch, *most)
         if threading.current_thread().name == "first" and not halfway.is_set():
             halfway.set()
             assert go_on.wait(60)

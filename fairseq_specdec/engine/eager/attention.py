@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_FUSED = getattr(F, "scaled_dot_product_attention", None)
+FUSED = getattr(F, "scaled_dot_product_attention", None)
 
 
 # Up to so many queries a row, and from so many rows on, two batched products are faster on a
@@ -24,8 +24,8 @@ _ROWS_IN_HALF = 16
 def prefers_fused(query: Tensor) -> bool:
     """Whether torch's fused kernel is there and the best choice for queries [B, W, H, D]."""
     rows, width = query.shape[:2]
-    if _FUSED is None or query.is_cuda or width == 1 or width > _FEW_QUERIES:
-        return _FUSED is not None
+    if FUSED is None or query.is_cuda or width == 1 or width > _FEW_QUERIES:
+        return FUSED is not None
     return rows < (_ROWS if query.dtype in (torch.float32, torch.float64) else _ROWS_IN_HALF)
 
 
@@ -43,8 +43,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) ->
     """
     q = query.transpose(1, 2)
     if prefers_fused(query):
-        assert _FUSED is not None
-        out = _FUSED(q, key, value, attn_mask=mask)
+        assert FUSED is not None
+        out = FUSED(q, key, value, attn_mask=mask)
     else:
         scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), key.transpose(2, 3))
         if mask is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Optional
 
 from torch import Tensor
 
@@ -15,13 +15,25 @@ class PackedHeads:
     Args:
         heads: the module, whose weights are read now.
         first, last: numbers of learned heads.
+        linear: makes a product of a weight and a bias; None for ``Linear``.
     """
 
-    def __init__(self, heads: Any, first: int, last: int) -> None:
+    def __init__(
+        self,
+        heads: Any,
+        first: int,
+        last: int,
+        linear: Optional[Callable[[Tensor, Tensor], Callable[[Tensor], Tensor]]] = None,
+    ) -> None:
         self.activation = heads.activation
-        self.hidden = Linear.of(heads.hidden)
         rows = heads.rows(first, last)
-        self.output = Linear(heads.output.weight[rows], heads.output.bias[rows])
+        output = (heads.output.weight[rows], heads.output.bias[rows])
+        if linear is None:
+            self.hidden: Callable[[Tensor], Tensor] = Linear.of(heads.hidden)
+            self.output: Callable[[Tensor], Tensor] = Linear(*output)
+        else:
+            self.hidden = linear(heads.hidden.weight, heads.hidden.bias)
+            self.output = linear(*output)
         self.count = last - first + 1
 
     def __call__(self, features: Tensor) -> Tensor:

@@ -32,6 +32,25 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_matrix_new": [_INT, _INT, _POINTER, _POINTER, _INT, _POINTER],
     "specdec_matrix_free": [_POINTER],
     "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
+    "specdec_stack_new": [_POINTER, _POINTER],
+    "specdec_stack_free": [_POINTER],
+    "specdec_stack_matrix": [_POINTER, _INT, _INT, _INT, _INT, _POINTER, _POINTER, _INT],
+    "specdec_stack_unpack": [_POINTER, _INT, _INT, _POINTER],
+    "specdec_stack_norm": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER, ctypes.c_float],
+    "specdec_stack_finish": [_POINTER],
+    "specdec_encode": [_POINTER, _INT, _INT, _POINTER, _POINTER],
+    "specdec_logits": [_POINTER, _INT, _POINTER, _POINTER],
+    "specdec_session_new": [_POINTER, _POINTER],
+    "specdec_session_free": [_POINTER],
+    "specdec_session_open": [_POINTER, _INT, _INT, _POINTER, _POINTER, _INT],
+    "specdec_session_select": [_POINTER, _INT, _POINTER],
+    "specdec_session_run": [_POINTER, _POINTER],
+    "specdec_verify": [_POINTER, _POINTER],
+    "specdec_drafter_new": [_POINTER, _POINTER, _INT, _POINTER],
+    "specdec_drafter_free": [_POINTER],
+    "specdec_drafter_states": [_POINTER, _INT, _POINTER, _INT],
+    "specdec_drafter_chain": [_POINTER, _INT, *[_POINTER] * 5],
+    "specdec_draft": [_POINTER, _POINTER, _POINTER],
     "specdec_matrix_reference": [
         *[_INT, _INT, _POINTER, _POINTER, _INT],
         *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],
@@ -110,7 +129,7 @@ class _Found(NamedTuple):
 
 
 _lock = threading.Lock()
-_found: Dict[str, _Found] = {}
+found: Dict[str, _Found] = {}  # by the value of the environment variable
 
 
 def load() -> Optional[Library]:
@@ -132,9 +151,9 @@ def why_not() -> str:
 def _find() -> _Found:
     wanted = os.environ.get(ENVIRONMENT, "")
     with _lock:
-        if wanted not in _found:
-            _found[wanted] = _search(wanted, FOLDER)
-        return _found[wanted]
+        if wanted not in found:
+            found[wanted] = _search(wanted, FOLDER)
+        return found[wanted]
 
 
 def _search(wanted: str, folder: pathlib.Path) -> _Found:

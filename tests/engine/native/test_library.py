@@ -22,7 +22,7 @@ def folder(built, tmp_path):
 @pytest.fixture
 def fresh(monkeypatch):
     """load() as a new process would find it."""
-    monkeypatch.setattr(library, "_found", {})
+    monkeypatch.setattr(library, "found", {})
     monkeypatch.delenv(library.ENVIRONMENT, raising=False)
 
 

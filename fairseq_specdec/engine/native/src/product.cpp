@@ -1,6 +1,7 @@
 #include "product.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "errors.h"
 #include "pool.h"
@@ -83,6 +84,15 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
     }
     for (int i = 0; i < out; i++) pack_row<Kernel>(i, weight + static_cast<size_t>(i) * in);
   });
+}
+
+void Matrix::unpack(float* weight) const {
+  require(format_ == Format::kFloat32, "only float32 weights can be unpacked");
+  for (int i = 0; i < out_; i++) {
+    const uint32_t* from = words(i / kPanel) + i % kPanel;
+    float* row = weight + static_cast<size_t>(i) * in_;
+    for (int k = 0; k < in_; k++) std::memcpy(row + k, from + static_cast<size_t>(k) * kPanel, 4);
+  }
 }
 
 namespace {

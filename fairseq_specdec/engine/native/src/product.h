@@ -42,6 +42,9 @@ class Matrix {
   int panels() const { return rounded_up(out_, kPanel) / kPanel; }
   int steps() const { return steps_; }  // words of an output
 
+  // weight[out][in] as it was; of a float32 matrix alone, else std::invalid_argument.
+  void unpack(float* weight) const;
+
   // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
   const uint32_t* words(int panel) const {
     return words_.data() + static_cast<size_t>(panel) * steps_ * kPanel;

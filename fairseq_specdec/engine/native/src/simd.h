@@ -34,9 +34,9 @@ inline float largest(Floats v) {
 }
 
 // e^x for x <= 88 to within 2 units in the last place: 2^n times a polynomial in the rest (Cephes'
-// expf). Below -87, and for NaN, it is e^-87: whoever passes NaN finds it by other means.
+// expf). Below -87 it is e^-87; of NaN it is NaN.
 inline Floats exponential(Floats x) {
-  x = larger(x, splat(-87.0f));
+  x = x < -87.0f ? splat(-87.0f) : x;
   const Floats rounder = splat(12582912.0f);  // 1.5 x 2^23: adding it rounds to a whole number
   Floats n = x * 1.44269504088896341f + rounder;
   const Ints exponent = reinterpret_cast<Ints>(n) - reinterpret_cast<Ints>(rounder) + 127;

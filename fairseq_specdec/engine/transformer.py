@@ -7,11 +7,10 @@ from typing import Any, List, Optional, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import Layout
-from .decoder import DecoderSession, DecoderWeights
-from .encoder import EncoderWeights
-from .parts import check_decoder
-from .positions import position_rows
+from .backend import TORCH, AnyDecoderSession, Backend
+from .eager.parts import check_decoder
+from .eager.positions import position_rows
+from .layout import Layout
 
 
 class TransformerWeights:
@@ -22,20 +21,32 @@ class TransformerWeights:
         name: what to call the model in errors, e.g. ``--path``.
         read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
         free_unpacked: free the model's weights that were packed, as ``Linear.of``.
+        backend: what runs the layers.
+        own_encoder: read the encoder too; without, there is no ``encode``.
 
     Raises:
         ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
-        self, model: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+        self,
+        model: Any,
+        name: str,
+        read_layers: Sequence[int] = (),
+        free_unpacked: bool = False,
+        backend: Backend = TORCH,
+        own_encoder: bool = True,
     ) -> None:
         self.model = model
         self.decoder = model.decoder
         if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
             check_decoder(model.decoder, name)
-        self.layers = DecoderWeights(model.decoder, name, read_layers, free_unpacked)
-        self.encode = EncoderWeights(model.encoder, free_unpacked)
+        self.layers = backend.decoder(model.decoder, name, read_layers, free_unpacked)
+        if own_encoder:
+            self.encode = backend.encoder(model.encoder, free_unpacked)
+        # Between the embeddings and the layers.
+        products = (model.decoder.quant_noise, model.decoder.project_in_dim)
+        self.products = [backend.linear(x.weight, x.bias) for x in products if x is not None]
         self._positions: Optional[Tensor] = None
 
     def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
@@ -81,7 +92,7 @@ class TransformerSession:
     """
 
     def __init__(
-        self, weights: TransformerWeights, layers: DecoderSession, positions: Optional[Tensor]
+        self, weights: TransformerWeights, layers: AnyDecoderSession, positions: Optional[Tensor]
     ) -> None:
         self.weights = weights
         self.layers = layers
@@ -91,10 +102,8 @@ class TransformerSession:
         """[B, W, C], the decoder's input for tokens (long [B, W]) at positions (long [B, W])."""
         decoder = self.weights.decoder
         x: Tensor = decoder.embed_scale * decoder.embed_tokens(tokens)
-        if decoder.quant_noise is not None:
-            x = decoder.quant_noise(x)
-        if decoder.project_in_dim is not None:
-            x = decoder.project_in_dim(x)
+        for product in self.weights.products:
+            x = product(x)
         if self.positions is not None:
             x = x + F.embedding(positions.clamp(max=self.positions.size(0) - 1), self.positions)
         if decoder.layernorm_embedding is not None:

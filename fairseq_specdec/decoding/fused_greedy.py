@@ -1,0 +1,191 @@
+"""An iteration of greedy search in one call of the native library.
+
+What the torch code does in some thirty operators of a few microseconds each (embed, score,
+constrain, accept, emit) is one call here. It serves the usual case, one model with constraints that
+need no look at the hypotheses, and leaves every other one, and ties of the best tokens, to the
+general code, whose answers it must equal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeDecoderSession
+from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.structures import (
+    Drafts,
+    HypothesesView,
+    Rules,
+    Verdict,
+    VerifyCall,
+)
+from fairseq_specdec.engine.verifier import Verifier, VerifierSession
+
+from .policy import LogitsPolicy
+
+
+class Verified(NamedTuple):
+    """What one iteration added.
+
+    Attributes:
+        facts: of each row the tokens added, 1 if the sentence ended, and the accepted draft tokens.
+        choices: of each row the verifier's best tokens as far as they were looked at; empty if they
+            were not asked for.
+        seconds: what it took.
+    """
+
+    facts: List[List[int]]
+    choices: List[List[int]]
+    seconds: float
+
+
+def _rule(rule: AcceptanceRule) -> Optional[Any]:
+    """(top_beta, tau) of a rule that the library knows, else None."""
+    if type(rule) is ExactRule:
+        return (1, 0.0)
+    if type(rule) is TopBetaRule:
+        return (rule.top_beta, rule.tau)
+    return None
+
+
+class FusedGreedy:
+    """Verifies drafts natively; threads share it.
+
+    Args:
+        verifier: one model on the native backend.
+        rule: exact, or top-beta.
+        policy: without n-gram blocking.
+        tables: of the decoder's embeddings.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        rule: AcceptanceRule,
+        policy: LogitsPolicy,
+        tables: EmbeddingTables,
+    ) -> None:
+        self.weights = verifier.weights[0]
+        self.tables = tables
+        known = _rule(rule)
+        assert known is not None
+        self.rules = Rules(
+            policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
+            verifier.temperature, *known,
+        )  # fmt: skip
+
+    def open(self, session: VerifierSession, max_len: int, choices: bool) -> FusedSession:
+        """Begin a batch.
+
+        Args:
+            session: of the verifier.
+            max_len: the step at which only </s> may follow.
+            choices: tell the verifier's best tokens, for a trace.
+        """
+        return FusedSession(self, session, max_len, choices)
+
+
+class FusedSession:
+    """One batch; arguments as for ``FusedGreedy.open``.
+
+    Attributes:
+        hidden_states: [B, N + 1, n C], of the layers to read in the last iteration; None without.
+    """
+
+    def __init__(
+        self, greedy: FusedGreedy, session: VerifierSession, max_len: int, choices: bool
+    ) -> None:
+        layers = session.sessions[0].layers
+        assert isinstance(layers, NativeDecoderSession)
+        self.layers = layers
+        self.wants_choices = choices
+        self.hidden_states: Optional[Tensor] = None
+        self.table = session.sessions[0].positions  # the call points into it
+        self.call = VerifyCall(embedding=greedy.tables.of(self.table), rules=greedy.rules)
+        self.call.rules.max_len = max_len
+        self.call.read_count = len(layers.weights.read_layers)
+        self.call.read = layers.weights.read
+
+    def verify(self, hypotheses: Hypotheses, tree: DraftTree, most: int = 1) -> List[Verified]:
+        """Score a chain, accept, and add what follows to the hypotheses.
+
+        Args:
+            hypotheses: changed in place, but for ``lengths_cpu``.
+            tree: N draft tokens a row.
+            most: without drafts, do so many iterations, until a row ends.
+
+        Returns:
+            The iterations done; none where the library leaves the choice to the general code.
+        """
+        rows, width = tree.tokens.shape
+        hypotheses.reserve(width + most)
+        tokens = tree.tokens if tree.tokens.stride(1) == 1 else tree.tokens.contiguous()
+        sizes = tree.sizes.contiguous()
+        facts = (ctypes.c_int64 * (3 * rows * most))()
+        seconds = (ctypes.c_double * most)()
+        choices = (ctypes.c_int64 * (rows * most * (width + 1) if self.wants_choices else 0))()
+        call, view = self.call, self.call.hypotheses
+        self._point_to(hypotheses, view)
+        call.drafts = Drafts(rows, width, tokens.data_ptr(), tokens.stride(0), sizes.data_ptr())
+        states = self._states(rows, width)
+        call.verdict = Verdict(
+            ctypes.addressof(facts),
+            ctypes.addressof(choices) if self.wants_choices else None,
+            ctypes.addressof(seconds),
+            None if states is None else states.data_ptr(),
+        )
+        call.most = most
+        stack = self.layers.weights.stack
+        stack.library.call("specdec_verify", self.layers.buffers.pointer, ctypes.byref(call))
+        self.hidden_states = states
+        return self._read(call.done, facts, choices, seconds, rows, width)
+
+    @staticmethod
+    def _point_to(hypotheses: Hypotheses, view: HypothesesView) -> None:
+        tokens, scores = hypotheses.tokens, hypotheses.scores
+        view.tokens, view.token_stride = tokens.data_ptr(), tokens.stride(0)
+        view.scores, view.score_stride = scores.data_ptr(), scores.stride(0)
+        view.columns, view.lengths = tokens.size(2), hypotheses.lengths.data_ptr()
+
+    def _states(self, rows: int, width: int) -> Optional[Tensor]:
+        """Room for the hidden states of an iteration, which a drafter may keep."""
+        weights = self.layers.weights
+        if not weights.read_layers:
+            return None
+        return torch.empty(rows, width + 1, len(weights.read_layers) * weights.stack.width)
+
+    def _read(
+        self, done: int, facts: Any, choices: Any, seconds: Any, rows: int, width: int
+    ) -> List[Verified]:
+        found = []
+        for i in range(done):
+            mine = facts[3 * rows * i : 3 * rows * (i + 1)]
+            best = choices[rows * (width + 1) * i : rows * (width + 1) * (i + 1)]
+            found.append(
+                Verified(
+                    [mine[j : j + 3] for j in range(0, 3 * rows, 3)],
+                    [best[j : j + width + 1] for j in range(0, len(best), width + 1)],
+                    seconds[i],
+                )
+            )
+        return found
+
+
+def fused_greedy(
+    verifier: Verifier, rule: AcceptanceRule, policy: LogitsPolicy
+) -> Optional[FusedGreedy]:
+    """The native way to verify, or None where it does not serve."""
+    if len(verifier.weights) != 1 or _rule(rule) is None or policy.no_repeat_ngram_size > 0:
+        return None
+    weights = verifier.weights[0]
+    if not isinstance(weights.layers, NativeDecoder) or not weights.layers.plain:
+        return None
+    tables = EmbeddingTables.find(weights.decoder)
+    return None if tables is None else FusedGreedy(verifier, rule, policy, tables)

@@ -1,0 +1,57 @@
+"""The verifier's hidden states that a drafter has not read yet."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+# A verification, (hidden states [B, W, n C], sizes long [B]), or the rows kept after it.
+_Event = Union[Tensor, Tuple[Tensor, Tensor]]
+
+
+class HiddenStateQueue:
+    """Collects the hidden states of verifications until the next draft.
+
+    Args:
+        dtype: of what ``take`` gives.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.events: List[_Event] = []
+
+    def add(self, states: Tensor, sizes: Tensor) -> None:
+        """Those of a verification: [B, W, n C], of which so many of each row count (long [B])."""
+        self.events.append((states, sizes))
+
+    def select(self, rows: Tensor) -> None:
+        """Keep only these rows (long, ascending)."""
+        if self.events:
+            self.events.append(rows)
+
+    def take(self) -> Optional[Tuple[Tensor, Tensor]]:
+        """All that were added and not taken: [B, W, n C], and how many count, long [B]; or None.
+
+        Iterations without a draft leave theirs unread; they are put side by side here.
+        """
+        found: List[Tuple[Tensor, Tensor]] = []
+        rows: Optional[Tensor] = None
+        for event in reversed(self.events):
+            if isinstance(event, Tensor):
+                rows = event if rows is None else event[rows]
+            else:
+                found.append(event if rows is None else (event[0][rows], event[1][rows]))
+        self.events = []
+        if not found:
+            return None
+        states, sizes = found.pop()
+        if found:
+            width = sum(more.size(1) for more, _ in found)
+            states = nn.functional.pad(states, (0, 0, 0, width))
+        for more, size in reversed(found):
+            columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
+            states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
+            sizes = sizes + size
+        return states.to(self.dtype), sizes

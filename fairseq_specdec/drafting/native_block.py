@@ -1,0 +1,202 @@
+"""The block drafter of GAD and SpecDec with an iteration in one call of the native library."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.backend import AnyDecoder
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.native.decoder import NativeDecoder
+from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.stack import floats, side_by_side
+from fairseq_specdec.engine.native.structures import DraftCall
+
+from .base import DraftOptions, DraftSession, Source
+from .chain_search import CHAIN_CANDIDATES
+from .hidden_state_queue import HiddenStateQueue
+from .token_choice import without_repeats
+
+# Slots prepared for every row before the cache grows, at most.
+_FIRST_SLOTS = 63
+
+
+class NativeBlockDrafter:
+    """Weights of a ``BlockDecoder`` in the library; sessions share them.
+
+    Args:
+        decoder: a ``BlockDecoder`` for which ``find`` gives one.
+        layers: its packed layers.
+        tables: its embeddings.
+        pad: padding index, never drafted.
+    """
+
+    def __init__(
+        self, decoder: Any, layers: NativeDecoder, tables: EmbeddingTables, pad: int
+    ) -> None:
+        self.layers = layers
+        self.tables = tables
+        self.first = int(decoder.start_symbol)
+        self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
+        self.whole_blocks = bool(decoder.whole_blocks)
+        self.reads = decoder.prefix_states is not None
+        stack, library = layers.stack, layers.stack.library
+        mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
+        self.pointer = ctypes.c_void_p()
+        library.call(
+            "specdec_drafter_new", stack.pointer, mask.data_ptr(), pad, ctypes.byref(self.pointer)
+        )
+        weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
+        if self.reads:
+            products = decoder.prefix_states, decoder.mask_states
+            weight, _ = side_by_side(*(product.project for product in products))
+            library.call(
+                "specdec_drafter_states", self.pointer, products[0].layers, weight.data_ptr(),
+                stack.format,
+            )  # fmt: skip
+        if decoder.chain is not None:
+            self._read_chain(decoder)
+        self._positions: Optional[Tensor] = None
+        self._decoder = decoder
+
+    def _read_chain(self, decoder: Any) -> None:
+        """Products with the vocabulary are made once, and looked up, as in ``ChainSearch``."""
+        chain, dim = decoder.chain, decoder.embed_dim
+        of_past = floats(chain.of_past.weight)
+        of_token = decoder.embed_scale * floats(decoder.embed_tokens.weight) @ of_past[:, :dim].t()
+        for_token = floats(decoder.output_projection.weight) @ floats(chain.out.weight)
+        tensors = [
+            floats(chain.of_mask.weight),
+            floats(chain.of_mask.bias),
+            of_past[:, dim:].contiguous(),
+            of_token.contiguous(),
+            for_token.contiguous(),
+        ]
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        self.layers.stack.library.call(
+            "specdec_drafter_chain", self.pointer, chain.width, *pointers
+        )
+
+    @classmethod
+    def find(
+        cls, decoder: Any, layers: AnyDecoder, options: DraftOptions
+    ) -> Optional[NativeBlockDrafter]:
+        """For a drafter that the library runs as a whole; None for others."""
+        if not isinstance(layers, NativeDecoder) or not layers.plain:
+            return None
+        if decoder.bidirectional_prefix or options.sampler is not None:
+            return None
+        tables = EmbeddingTables.find(decoder)
+        return None if tables is None else cls(decoder, layers, tables, options.pad)
+
+    def positions(self, count: int) -> Optional[Tensor]:
+        """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
+        None for a model without."""
+        decoder, table = self._decoder, self._positions
+        if decoder.embed_positions is None:
+            return None
+        if self.limit is not None:
+            count = min(count, self.limit)
+        if table is None or table.size(0) < count:
+            rows = position_rows(decoder.embed_positions, decoder.padding_idx, count)
+            table = self._positions = floats(rows)  # any thread's is as good
+        return table
+
+
+class NativeBlockSession(DraftSession):
+    """The drafter's cache for one batch, and hidden states that it has not read yet.
+
+    Args:
+        drafter: weights.
+        options: how to draft.
+        source: the batch.
+        encoder_out: what the drafter attends to.
+    """
+
+    def __init__(
+        self,
+        drafter: NativeBlockDrafter,
+        options: DraftOptions,
+        source: Source,
+        encoder_out: Dict[str, Any],
+    ) -> None:
+        self.drafter = drafter
+        self.options = options
+        self.max_len = source.max_len
+        self.spent = False
+        self.states = HiddenStateQueue(torch.float32)
+        masks = encoder_out["encoder_padding_mask"]
+        size = options.block_size
+        self.layers = drafter.layers.open(
+            encoder_out["encoder_out"][0],
+            masks[0] if len(masks) > 0 else None,
+            min(self.max_len + 1, _FIRST_SLOTS) + 2 * size + 2,
+        )
+        self.table = drafter.positions(self.max_len + size + 1)
+        self.call = DraftCall(embedding=drafter.tables.of(self.table))
+        self.call.request.first = drafter.first
+        self.call.request.confidence = options.confidence
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        masks = 0 if budget == 0 else self._masks(hypotheses, budget)
+        if masks == 0:
+            return DraftTree.empty(hypotheses.lengths)
+        rows = len(hypotheses.lengths_cpu)
+        tokens = torch.zeros(rows, masks, dtype=torch.long)  # valid ones after each draft, too
+        sizes = torch.empty(rows, dtype=torch.long)
+        read = self.states.take()
+        states = kept = None
+        call = self.call
+        call.request.masks = masks
+        call.request.cached = self.layers.cache.lengths.data_ptr()
+        call.request.candidates = CHAIN_CANDIDATES[0 if rows == 1 else 1]
+        if read is None:
+            call.request.states = None
+        else:
+            states, kept = read[0].contiguous(), read[1].contiguous()
+            call.request.states, call.request.state_stride = states.data_ptr(), states.size(1)
+            call.request.sizes = kept.data_ptr()
+        written, view = hypotheses.tokens, call.hypotheses
+        view.tokens, view.token_stride = written.data_ptr(), written.stride(0)
+        view.columns, view.lengths = written.size(2), hypotheses.lengths.data_ptr()
+        call.tokens, call.sizes = tokens.data_ptr(), sizes.data_ptr()
+        self.layers.weights.stack.library.call(
+            "specdec_draft", self.drafter.pointer, self.layers.buffers.pointer, ctypes.byref(call)
+        )
+        known = [have + self.drafter.first for have in hypotheses.lengths_cpu]
+        self.layers.commit(hypotheses.lengths + self.drafter.first, known)
+        if self.options.collapse_repeats:
+            tokens, sizes = without_repeats(tokens, sizes)
+        return DraftTree(tokens[:, : int(sizes.max())], sizes)
+
+    def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
+        """K, the masks of this iteration."""
+        drafter = self.drafter
+        room = self.max_len - hypotheses.shortest
+        if drafter.limit is not None:
+            room = min(room, drafter.limit - hypotheses.longest - drafter.first)
+        masks = max(0, min(self.options.block_size, room))
+        if budget is not None:
+            masks = min(masks, budget)
+        if masks > 0 and drafter.whole_blocks:
+            masks = self.options.block_size
+        # Once without room, hidden states went by unread: a drafter that reads them is done.
+        self.spent = self.spent or (masks == 0 and drafter.reads)
+        return 0 if self.spent else masks
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        if hidden_states is not None:
+            self.states.add(hidden_states, sizes)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.layers.select(rows, rows_cpu)
+        self.states.select(rows)
+
+    def close(self) -> None:
+        self.layers.close()

@@ -1,0 +1,139 @@
+"""Which code runs a Transformer: torch operators on any device, or the native library on a CPU."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any, Callable, Optional, Sequence, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .eager.decoder import DecoderSession, DecoderWeights
+from .eager.encoder import EncoderWeights
+from .eager.parts import check_stack, runs_encoder
+from .native.decoder import NativeDecoder, NativeDecoderSession
+from .native.encoder import NativeEncoder
+from .native.library import Library, load, why_not
+from .native.linear import NativeLinear
+from .native.stack import NativeStack, refusal
+
+logger = logging.getLogger(__name__)
+
+AnyDecoder = Union[DecoderWeights, NativeDecoder]
+AnyDecoderSession = Union[DecoderSession, NativeDecoderSession]
+AnyEncoder = Union[EncoderWeights, NativeEncoder]
+
+
+class Backend:
+    """Runs encoders and decoders with torch operators, on any device."""
+
+    name = "torch"
+
+    def decoder(
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+    ) -> AnyDecoder:
+        """Read a decoder's weights; arguments as for ``DecoderWeights``."""
+        return DecoderWeights(decoder, name, read_layers, free_unpacked)
+
+    def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
+        """Read an encoder's weights; arguments as for ``EncoderWeights``."""
+        return EncoderWeights(encoder, free_unpacked)
+
+    def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
+        """A product of [out, in] and [out] or None."""
+        return functools.partial(F.linear, weight=weight.detach(), bias=bias)
+
+
+TORCH = Backend()
+
+
+class NativeBackend(Backend):
+    """Runs them in the native library. A stack that it does not run is run with torch as a whole,
+    which is logged.
+
+    Args:
+        library: the loaded library.
+        number_format: of the packed weights, a key of ``native.stack.FORMATS``. Models in bf16 are
+            packed in bf16.
+    """
+
+    name = "native"
+
+    def __init__(self, library: Library, number_format: str = "fp32") -> None:
+        self.library = library
+        self.number_format = number_format
+
+    def decoder(
+        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+    ) -> AnyDecoder:
+        check_stack(decoder, name)
+        if self._leaves_to_torch(decoder, f"{name}: the decoder"):
+            return super().decoder(decoder, name, read_layers, free_unpacked)
+        stack = self._pack(decoder, free_unpacked)
+        return NativeDecoder(decoder, stack, self.linear, read_layers)
+
+    def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
+        if not runs_encoder(encoder) or self._leaves_to_torch(encoder, "an encoder"):
+            return super().encoder(encoder, free_unpacked)
+        return NativeEncoder(encoder, self._pack(encoder, free_unpacked))
+
+    def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
+        return NativeLinear(self.library, weight, bias, self.number_format)
+
+    def _leaves_to_torch(self, stack: Any, name: str) -> bool:
+        reason = refusal(stack)
+        if reason is not None:
+            logger.info("%s runs on the torch backend: %s", name, reason)
+        return reason is not None
+
+    def _pack(self, stack: Any, free_unpacked: bool) -> NativeStack:
+        in_bf16 = stack.layers[0].final_layer_norm.weight.dtype == torch.bfloat16
+        number_format = "bf16" if in_bf16 else self.number_format
+        return NativeStack(self.library, stack, number_format, free_unpacked)
+
+
+BACKENDS = ("auto", "torch", "native")
+
+
+def choose_backend(asked: str, models: Sequence[Any], number_format: str = "fp32") -> Backend:
+    """The backend for models that are on their device and in their number format.
+
+    Args:
+        asked: one of ``BACKENDS``; "auto" takes the native one on a CPU where it is built.
+        models: the ensemble.
+        number_format: for the native one.
+
+    Raises:
+        ValueError: "native" cannot be had, or a number format without it.
+    """
+    reason = None if asked == "torch" else _why_not_native(models)
+    if asked != "torch" and reason is None:
+        library = load()
+        assert library is not None
+        return NativeBackend(library, number_format)
+    if number_format != "fp32":
+        why = f", and {reason}" if reason else "; leave out --backend torch"
+        raise ValueError(f"--verifier-dtype {number_format}: needs the native backend{why}")
+    if asked == "native":
+        raise ValueError(f"--backend native: {reason}; use --backend torch")
+    if reason is not None:
+        logger.info("--backend torch: %s", reason)
+    return TORCH
+
+
+def _why_not_native(models: Sequence[Any]) -> Optional[str]:
+    """Why models cannot run natively, in words."""
+    if load() is None:
+        return why_not()
+    for model in models:
+        parameter = next(model.parameters())
+        if parameter.device.type != "cpu":
+            return f"the models are on {parameter.device}"
+        if parameter.dtype != torch.float32:
+            return f"the models are in {str(parameter.dtype)[len('torch.') :]}"
+        reason = refusal(model.decoder)
+        if reason is not None:
+            return f"the native library does not run the model: {reason}"
+    return None

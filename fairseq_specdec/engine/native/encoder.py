@@ -1,0 +1,42 @@
+"""A fairseq Transformer encoder on the native library."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from torch import Tensor
+
+from .stack import NativeStack
+
+
+class NativeEncoder:
+    """Encodes batches, as ``engine.eager.EncoderWeights`` does.
+
+    Args:
+        encoder: a fairseq encoder that the engine runs, without a reason for ``refusal``.
+        stack: its packed layers.
+    """
+
+    def __init__(self, encoder: Any, stack: NativeStack) -> None:
+        self.encoder = encoder
+        self.stack = stack
+
+    def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
+        """fairseq's encoder output, as far as decoding reads it.
+
+        Args:
+            net_input: fairseq's ``sample["net_input"]``.
+        """
+        tokens: Tensor = net_input["src_tokens"]
+        padding = tokens.eq(self.encoder.padding_idx)
+        x, _ = self.encoder.forward_embedding(tokens)
+        hidden = None
+        if bool(padding.any()):
+            x = x.masked_fill(padding.unsqueeze(2), 0.0)
+            hidden = padding.data_ptr()
+        x = x.float().contiguous()
+        rows, width = tokens.shape
+        self.stack.library.call(
+            "specdec_encode", self.stack.pointer, rows, width, x.data_ptr(), hidden
+        )
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": [padding]}

@@ -1,0 +1,248 @@
+#include "block_drafter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <stdexcept>
+
+#include "vocabulary.h"
+
+namespace specdec {
+
+namespace {
+
+// Indices of the `count` largest logits, in no order: only groups whose largest may be among them
+// are looked at one by one. NaN is left out.
+void best_few(const float* logits, int words, int count, std::vector<int>& found) {
+  constexpr int kGroup = 2 * LANES;
+  const auto larger_logit = [&](int a, int b) { return logits[a] > logits[b]; };
+  found.clear();
+  const int groups = words / kGroup;
+  if (groups <= count) {
+    for (int i = 0; i < words; i++)
+      if (logits[i] > kMinusInfinity) found.push_back(i);  // neither what is banned nor NaN
+  } else {
+    static thread_local std::vector<float> tops, sorted;
+    tops.resize(groups);
+    for (int g = 0; g < groups; g++) {
+      const float* from = logits + g * kGroup;
+      const float top = largest(larger(load(from), load(from + LANES)));
+      tops[g] = top == top ? top : kMinusInfinity;  // NaN has no place in an order
+    }
+    sorted = tops;
+    std::nth_element(sorted.begin(), sorted.begin() + (count - 1), sorted.end(),
+                     std::greater<float>());
+    const float least = sorted[count - 1];
+    for (int g = 0; g < groups; g++) {
+      if (!(tops[g] >= least)) continue;
+      for (int i = g * kGroup; i < (g + 1) * kGroup; i++)
+        if (logits[i] >= least) found.push_back(i);
+    }
+    for (int i = groups * kGroup; i < words; i++)
+      if (logits[i] >= least) found.push_back(i);
+  }
+  if (static_cast<int>(found.size()) > count) {
+    std::nth_element(found.begin(), found.begin() + count, found.end(), larger_logit);
+    found.resize(count);
+  }
+}
+
+float dot_bf16(const uint16_t* row, const float* state, int width) {
+  Floats even{}, odd{};
+  int h = 0;
+  for (; h + 2 * LANES <= width; h += 2 * LANES) {
+    even += load_bf16(row + h) * load(state + h);
+    odd += load_bf16(row + h + LANES) * load(state + h + LANES);
+  }
+  float total = sum(even + odd);
+  for (; h < width; h++) total += from_bf16(row[h]) * state[h];
+  return total;
+}
+
+// A row's block with a chain, from the left. Returns how many tokens were chosen.
+int follow_chain(const Chain& chain, int masks, const float* of_mask, float* logits, int words,
+                 int64_t previous, const DraftRequest& request, int64_t* tokens) {
+  static thread_local std::vector<int> few;
+  static thread_local std::vector<float> totals;
+  static thread_local Buffer<float> states;
+  const int width = chain.width;
+  float* state = states.reserve(2 * static_cast<size_t>(width));
+  float* next = state + width;
+  float sure = 1.0f;
+  for (int j = 0; j < masks; j++, logits += words, of_mask += width) {
+    best_few(logits, words, std::min<int>(request.candidates, words), few);
+    for (int word : few) {
+      const auto* row = chain.for_token.data() + static_cast<size_t>(word) * width;
+      for (int h = 0; h < width; h += 32) __builtin_prefetch(row + h);
+    }
+    const float* past = chain.of_token.data() + static_cast<size_t>(previous) * width;
+    for (int h = 0; h < width; h++) next[h] = of_mask[h] + past[h];
+    if (j > 0) multiply(chain.of_state, 1, state, width, next, width, After::kAdd);
+    int h = 0;
+    for (; h + LANES <= width; h += LANES) store(state + h, hyperbolic_tangent(load(next + h)));
+    for (; h < width; h++) state[h] = std::tanh(next[h]);
+    totals.clear();
+    for (int word : few)
+      totals.push_back(logits[word] + dot_bf16(chain.for_token.data() +
+                                                   static_cast<size_t>(word) * width,
+                                               state, width));
+    if (few.empty()) return j;
+    const auto top = std::max_element(totals.begin(), totals.end());
+    if (request.confidence > 0) {
+      float total = 0;
+      for (float one : totals) total += std::exp(one - *top);
+      sure /= total;
+      if (!(sure >= request.confidence)) return j;
+    }
+    previous = tokens[j] = few[top - totals.begin()];
+  }
+  return masks;
+}
+
+// A row's block without one: the likeliest token of each mask.
+int likeliest(int masks, const float* logits, int words, float confidence, int64_t* tokens) {
+  float sure = 1.0f;
+  for (int j = 0; j < masks; j++, logits += words) {
+    const Peak peak = peak_of(logits, words);
+    if (peak.at < 0) return j;
+    if (confidence > 0) {
+      sure *= std::exp(-log_sum(logits, words, peak.top));
+      if (!(sure >= confidence)) return j;
+    }
+    tokens[j] = peak.at;
+  }
+  return masks;
+}
+
+}  // namespace
+
+BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
+    : stack(stack), mask(stack.shape.width), pad(pad) {
+  std::copy_n(embedding, stack.shape.width, mask.data());
+  if (pad < 0 || pad >= stack.vocabulary_size())
+    throw std::invalid_argument("the padding symbol is not in the vocabulary");
+}
+
+namespace {
+
+// Tokens accepted since the last draft and masks of all rows, in one list.
+struct Columns {
+  std::vector<int> row, slot, upto, fresh;  // fresh [B]: tokens of a row
+  std::vector<size_t> first;                // [B], where a row begins
+  std::vector<uint8_t> wanted;              // masks
+};
+
+Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int rows) {
+  Columns columns;
+  for (int row = 0; row < rows; row++) {
+    const int64_t known = hypotheses.lengths[row] + request.first, cached = request.cached[row];
+    if (cached < 0 || cached > known || known + request.masks >= (1 << 24) ||
+        hypotheses.lengths[row] >= hypotheses.columns)
+      throw std::invalid_argument("a hypothesis is larger than its buffer");
+    columns.first.push_back(columns.row.size());
+    columns.fresh.push_back(static_cast<int>(known - cached));
+    for (int64_t at = cached; at < known + request.masks; at++) {
+      columns.row.push_back(row);
+      columns.slot.push_back(static_cast<int>(at));
+      columns.upto.push_back(static_cast<int>(at < known ? at + 1 : known + request.masks));
+      columns.wanted.push_back(at >= known);
+    }
+  }
+  return columns;
+}
+
+void embed(const BlockDrafter& drafter, const Embedding& embedding, const Columns& columns,
+           const Hypotheses& hypotheses, const DraftRequest& request, float* x) {
+  const int64_t width = embedding.width;
+  for (size_t i = 0; i < columns.row.size(); i++, x += width) {
+    const int row = columns.row[i], at = columns.slot[i];
+    if (!columns.wanted[i]) {
+      const int64_t token =
+          hypotheses.tokens[row * hypotheses.token_stride + at + 1 - request.first];
+      if (token < 0 || token >= embedding.vocabulary)
+        throw std::invalid_argument("a token that is not in the vocabulary");
+      embedding.embed(token, at, x);
+      continue;
+    }
+    std::copy_n(drafter.mask.data(), width, x);
+    if (embedding.positions == nullptr) continue;
+    const float* place =
+        embedding.positions + std::min<int64_t>(at, embedding.places - 1) * width;
+    for (int64_t c = 0; c < width; c++) x[c] += place[c];
+  }
+}
+
+// Add what the verifier's hidden states say to x, of tokens and masks.
+void add_states(const BlockDrafter& drafter, const Columns& columns, const DraftRequest& request,
+                float* x) {
+  static thread_local Buffer<float> normed_states, said_states;
+  const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
+  const Norm plain{};
+  for (size_t row = 0; row < columns.first.size(); row++) {
+    const int size = static_cast<int>(request.sizes[row]), fresh = columns.fresh[row];
+    // Before the first draft nothing predicted the start symbol.
+    const int shift = request.cached[row] == 0 && request.first == 1 ? 1 : 0;
+    const int count = std::min(size, fresh - shift);
+    if (size < 1 || size > request.state_stride || count < 1)
+      throw std::invalid_argument("hidden states of another number than tokens");
+    float* normed = normed_states.reserve(static_cast<size_t>(size) * wide);
+    float* said = said_states.reserve(static_cast<size_t>(size) * 2 * width);
+    const float* states = request.states + row * request.state_stride * wide;
+    normalise(plain, size * drafter.read_layers, width, states, normed);
+    multiply(drafter.of_states, size, normed, wide, said, 2 * width, After::kStore);
+    float* mine = x + columns.first[row] * width;
+    for (int i = 0; i < count; i++)
+      for (int c = 0; c < width; c++) mine[(i + shift) * width + c] += said[i * 2 * width + c];
+    const float* last = said + (size - 1) * 2 * width + width;
+    for (int64_t k = 0; k < request.masks; k++)
+      for (int c = 0; c < width; c++) mine[(fresh + k) * width + c] += last[c];
+  }
+}
+
+}  // namespace
+
+void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
+           const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
+           int64_t* sizes) {
+  const Stack& stack = drafter.stack;
+  const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
+  const int masks = static_cast<int>(request.masks);
+  if (&session.stack != &stack || embedding.width != width || embedding.vocabulary != words ||
+      masks < 1)
+    throw std::invalid_argument("a session or a table of another size than the drafter's");
+  static thread_local Buffer<float> embedded, features, logits, of_mask;
+  const Columns columns = lay_out(request, hypotheses, rows);
+  const size_t total = columns.row.size(), drafted = static_cast<size_t>(rows) * masks;
+  session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
+  float* x = embedded.reserve(total * width);
+  embed(drafter, embedding, columns, hypotheses, request, x);
+  if (request.states != nullptr && drafter.read_layers > 0)
+    add_states(drafter, columns, request, x);
+  Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
+              Sight{columns.upto.data()}};
+  float* found = features.reserve(drafted * width);
+  session.run(block, x, nullptr, columns.wanted.data(), {}, found, nullptr);
+  float* rated = logits.reserve(drafted * words);
+  stack.logits(static_cast<int>(drafted), found, rated);
+  for (size_t i = 0; i < drafted; i++) rated[i * words + drafter.pad] = kMinusInfinity;
+  const Chain& chain = drafter.chain;
+  float* says = nullptr;
+  if (chain.width > 0) {
+    says = of_mask.reserve(drafted * chain.width);
+    multiply(chain.of_mask, static_cast<int>(drafted), found, width, says, chain.width,
+             After::kStore);
+  }
+  for (int row = 0; row < rows; row++) {
+    const size_t at = static_cast<size_t>(row) * masks;
+    const int64_t previous =
+        hypotheses.tokens[row * hypotheses.token_stride + hypotheses.lengths[row]];
+    if (previous < 0 || previous >= words)
+      throw std::invalid_argument("a token that is not in the vocabulary");
+    sizes[row] = chain.width > 0
+                     ? follow_chain(chain, masks, says + at * chain.width, rated + at * words,
+                                    words, previous, request, tokens + at)
+                     : likeliest(masks, rated + at * words, words, request.confidence, tokens + at);
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,51 @@
+// The non-autoregressive block drafter (Ge et al. 2022, equation 6), with the chain of ChainHead.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transformer.h"
+#include "verify.h"
+
+namespace specdec {
+
+// s_j = tanh(mask_j + token(y_(j-1)) + W s_(j-1)); a word's logit grows by word . s_j.
+struct Chain {
+  Matrix of_mask, of_state;
+  Buffer<float> of_token;     // [vocabulary][width]
+  Buffer<uint16_t> for_token;  // [vocabulary][width], bf16: many are looked up
+  int width = 0;              // 0: there is no chain
+};
+
+class BlockDrafter {
+ public:
+  BlockDrafter(const Stack& stack, const float* mask, int pad);
+
+  const Stack& stack;
+  Buffer<float> mask;  // [width], the embedding of [MASK], scaled
+  int pad;
+  // What the verifier's hidden states add to tokens and, after those, to masks; or nothing.
+  Matrix of_states;
+  int read_layers = 0;
+  Chain chain;
+};
+
+struct DraftRequest {
+  int64_t masks;          // K
+  int64_t first;          // position of the first token: 1 after a start symbol
+  const int64_t* cached;  // [B], slots that the drafter's cache holds
+  // Hidden states of the tokens accepted since the last draft, [B][stride][read_layers x width];
+  // null before the first verification. sizes [B]: so many count.
+  const float* states;
+  int64_t state_stride;
+  const int64_t* sizes;
+  int32_t candidates;  // of each mask that the chain chooses among
+  float confidence;    // end a draft before the first token that is less sure than this; 0: never
+};
+
+// tokens[B][K] and sizes[B] of what is drafted after the hypotheses.
+void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
+           const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
+           int64_t* sizes);
+
+}  // namespace specdec

@@ -1,0 +1,348 @@
+#include "transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace specdec {
+
+namespace {
+
+const char* const kPartNames[] = {"self-attention's input",  "self-attention's output",
+                                  "cross-attention's query", "cross-attention's key and value",
+                                  "cross-attention's output", "fc1", "fc2", "vocabulary"};
+
+void demand(bool holds, const std::string& what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+void activate(Activation activation, size_t count, float* x) {
+  if (activation == Activation::kRelu) return;  // done with the product
+  constexpr float kRootOfHalf = 0.70710678118654752f, kRootOfTwoOverPi = 0.79788456080286536f;
+  if (activation == Activation::kGelu) {
+    for (size_t i = 0; i < count; i++) x[i] *= 0.5f * (1.0f + std::erf(x[i] * kRootOfHalf));
+    return;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const float inside = kRootOfTwoOverPi * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
+    x[i] = 0.5f * x[i] * (1.0f + std::tanh(inside));
+  }
+}
+
+void add(size_t count, const float* more, float* x) {
+  for (size_t i = 0; i < count; i++) x[i] += more[i];
+}
+
+// One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
+template <typename Body>
+void sublayer(bool pre_norm, const Norm& norm, int tokens, int width, float* x, float* normed,
+              const Body& body) {
+  if (pre_norm) {
+    normalise(norm, tokens, width, x, normed);
+    body(normed, x);
+    return;
+  }
+  body(x, x);
+  normalise(norm, tokens, width, x, x);
+}
+
+void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, Scratch& scratch) {
+  const Shape& shape = stack.shape;
+  const auto activation = static_cast<Activation>(shape.activation);
+  float* normed = scratch.normed.reserve(static_cast<size_t>(tokens) * shape.width);
+  float* inner = scratch.inner.reserve(static_cast<size_t>(tokens) * shape.inner);
+  sublayer(shape.pre_norm, layer.norms[kInnerNorm], tokens, shape.width, x, normed,
+           [&](const float* input, float* sum) {
+             multiply(layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
+                      activation == Activation::kRelu ? After::kRelu : After::kStore);
+             activate(activation, static_cast<size_t>(tokens) * shape.inner, inner);
+             multiply(layer.parts[kOuter], tokens, inner, shape.inner, sum, shape.width,
+                      After::kAdd);
+           });
+}
+
+// Runs of equal numbers: calls body(first, count).
+template <typename Body>
+void for_each_run(int count, const int* numbers, const Body& body) {
+  for (int first = 0; first < count;) {
+    int end = first + 1;
+    while (end < count && numbers[end] == numbers[first]) end++;
+    body(first, end - first);
+    first = end;
+  }
+}
+
+Sight from(const Sight& sight, int first) {
+  Sight later = sight;
+  later.upto += first;
+  if (later.allowed != nullptr) later.allowed += first * sight.stride;
+  return later;
+}
+
+}  // namespace
+
+Stack::Stack(const Shape& shape) : shape(shape) {
+  demand(shape.layers > 0 && shape.width > 0 && shape.inner > 0 && shape.heads > 0,
+         "a Transformer without layers, width or heads");
+  demand(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
+  demand(shape.activation >= 0 && shape.activation <= static_cast<int>(Activation::kGeluTanh),
+         "an activation of unknown kind");
+  layers.resize(shape.layers);
+}
+
+void Stack::set_matrix(int layer, int part, Matrix matrix) {
+  const int w = shape.width;
+  const int outs[] = {3 * w, w, w, 2 * w, w, shape.inner, w};
+  demand(!finished, "the weights are complete");
+  demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
+  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  demand(part == kVocabulary || (matrix.out() == outs[part] &&
+                                 matrix.in() == (part == kOuter ? shape.inner : w)),
+         std::string("wrong size: ") + kPartNames[part]);
+  (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
+}
+
+const Matrix& Stack::matrix(int layer, int part) const {
+  demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
+  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  return part == kVocabulary ? vocabulary : layers[layer].parts[part];
+}
+
+void Stack::set_norm(int layer, int part, Norm norm) {
+  demand(!finished, "the weights are complete");
+  demand(part >= 0 && part <= kFinalNorm, "a norm of unknown kind");
+  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  demand(norm.width == shape.width, "wrong size: norm");
+  (part == kFinalNorm ? final_norm : layers[layer].norms[part]) = std::move(norm);
+}
+
+void Stack::finish() {
+  for (const Layer& layer : layers) {
+    for (int part = 0; part < kLayerParts; part++) {
+      const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
+      demand(layer.parts[part].empty() == (cross && !shape.decoder),
+             std::string("missing or unexpected: ") + kPartNames[part]);
+    }
+    for (int part = 0; part < kLayerNorms; part++)
+      demand((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.decoder),
+             "missing or unexpected: norm");
+  }
+  finished = true;
+}
+
+void Stack::logits(int count, const float* features, float* logits) const {
+  multiply(vocabulary, count, features, vocabulary.in(), logits, vocabulary.out(), After::kStore);
+}
+
+void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const {
+  static thread_local Scratch scratch;
+  const int width = shape.width, tokens = rows * source, head = head_width();
+  const size_t size = static_cast<size_t>(tokens) * width;
+  float* normed = scratch.normed.reserve(size);
+  float* attended = scratch.attended.reserve(size);
+  float* fused = scratch.fused.reserve(3 * size);
+  KeyValues cache(1, shape.heads, source, head);
+  scratch.upto.assign(source, source);
+  for (const Layer& layer : layers) {
+    sublayer(shape.pre_norm, layer.norms[kSelfNorm], tokens, width, x, normed,
+             [&](const float* input, float* sum) {
+               multiply(layer.parts[kSelfQueryKeyValue], tokens, input, width, fused, 3 * width,
+                        After::kStore);
+               for (int row = 0; row < rows; row++) {
+                 const size_t first = static_cast<size_t>(row) * source;
+                 const float* mine = fused + first * 3 * width;
+                 for (int t = 0; t < source; t++)
+                   cache.put(0, t, mine + (3 * t + 1) * width, mine + (3 * t + 2) * width);
+                 Sight sight{scratch.upto.data()};
+                 if (hidden != nullptr) sight.hidden = hidden + first;
+                 for (int h = 0; h < shape.heads; h++)
+                   attend(source, mine + h * head, 3 * width, head, cache, 0, h, sight,
+                          attended + first * width + h * head, width, scratch.attention);
+               }
+               multiply(layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
+             });
+    feed_forward(*this, layer, tokens, x, scratch);
+  }
+  if (final_norm.width > 0) normalise(final_norm, tokens, width, x, x);
+}
+
+void Session::open(int rows, int source, const float* states, const uint8_t* hidden,
+                   int capacity) {
+  const Shape& shape = stack.shape;
+  const int width = shape.width, head = stack.head_width();
+  demand(stack.finished && shape.decoder, "the weights are not complete");
+  demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
+  physical_.clear();
+  if (rows > cache_rows_ || capacity > capacity_) {
+    const int most = std::max(rows, cache_rows_), slots = std::max(capacity, capacity_);
+    std::vector<KeyValues> fresh;
+    for (int i = 0; i < shape.layers; i++) fresh.emplace_back(most, shape.heads, slots, head);
+    self_ = std::move(fresh);
+    cache_rows_ = most;
+    capacity_ = self_[0].capacity();
+  }
+  if (rows > source_rows_ || source > source_capacity_) {
+    const int most = std::max(rows, source_rows_), slots = std::max(source, source_capacity_);
+    std::vector<KeyValues> fresh;
+    for (int i = 0; i < shape.layers; i++) fresh.emplace_back(most, shape.heads, slots, head);
+    cross_ = std::move(fresh);
+    source_rows_ = most;
+    source_capacity_ = cross_[0].capacity();
+  }
+  source_ = source;
+  const size_t count = static_cast<size_t>(rows) * source;
+  hidden_.assign(count, 0);
+  if (hidden != nullptr) hidden_.assign(hidden, hidden + count);
+  any_hidden_ = std::find_if(hidden_.begin(), hidden_.end(), [](uint8_t h) { return h != 0; }) !=
+                hidden_.end();
+  float* fused = scratch_.fused.reserve(count * 2 * width);
+  for (int i = 0; i < shape.layers; i++) {
+    multiply(stack.layers[i].parts[kCrossKeyValue], rows * source, states, width, fused, 2 * width,
+             After::kStore);
+    for (int row = 0; row < rows; row++)
+      for (int t = 0; t < source; t++) {
+        const float* mine = fused + (static_cast<size_t>(row) * source + t) * 2 * width;
+        cross_[i].put(row, t, mine, mine + width);
+      }
+  }
+  physical_.resize(rows);
+  for (int row = 0; row < rows; row++) physical_[row] = row;
+}
+
+void Session::reserve(int capacity) {
+  if (capacity <= capacity_) return;
+  const Shape& shape = stack.shape;
+  const int slots = std::max(capacity, 2 * capacity_);
+  std::vector<KeyValues> grown;
+  for (int i = 0; i < shape.layers; i++) {
+    grown.emplace_back(cache_rows_, shape.heads, slots, stack.head_width());
+    grown.back().copy_from(self_[i], cache_rows_, capacity_);
+  }
+  self_ = std::move(grown);
+  capacity_ = self_[0].capacity();
+}
+
+void Session::select(int count, const int64_t* rows) {
+  std::vector<int> kept(count);
+  for (int i = 0; i < count; i++) {
+    demand(rows[i] >= 0 && rows[i] < this->rows() && (i == 0 || rows[i] > rows[i - 1]),
+           "rows to keep are not ascending row numbers");
+    kept[i] = physical_[rows[i]];
+  }
+  physical_ = std::move(kept);
+}
+
+void Session::write(int layer, const Block& block, const float* fused) {
+  const int width = stack.shape.width;
+  for (int i = 0; i < block.tokens; i++) {
+    const float* mine = fused + static_cast<size_t>(i) * 3 * width;
+    self_[layer].put(physical_[block.row[i]], block.slot[i], mine + width, mine + 2 * width);
+  }
+}
+
+void Session::attend_self(int layer, const Block& block, const float* queries, size_t stride,
+                          float* out) {
+  const int width = stack.shape.width, head = stack.head_width();
+  for_each_run(block.tokens, block.row, [&](int first, int count) {
+    const Sight sight = from(block.sight, first);
+    for (int h = 0; h < stack.shape.heads; h++)
+      attend(count, queries + first * stride + h * head, stride, head, self_[layer],
+             physical_[block.row[first]], h, sight,
+             out + static_cast<size_t>(first) * width + h * head, width, scratch_.attention);
+  });
+}
+
+void Session::attend_source(int layer, int tokens, const int* row, const float* queries,
+                            float* out) {
+  const int width = stack.shape.width, head = stack.head_width();
+  scratch_.upto.assign(tokens, source_);
+  for_each_run(tokens, row, [&](int first, int count) {
+    const int physical = physical_[row[first]];
+    Sight sight{scratch_.upto.data()};
+    if (any_hidden_) sight.hidden = hidden_.data() + static_cast<size_t>(physical) * source_;
+    const size_t at = static_cast<size_t>(first) * width;
+    for (int h = 0; h < stack.shape.heads; h++)
+      attend(count, queries + at + h * head, width, head, cross_[layer], physical, h, sight,
+             out + at + h * head, width, scratch_.attention);
+  });
+}
+
+void Session::run(const Block& whole, const float* embedded, const float* bias,
+                  const uint8_t* wanted, const std::vector<int>& read, float* features,
+                  float* states) {
+  const Shape& shape = stack.shape;
+  const int width = shape.width, final = shape.layers;
+  Block block = whole;
+  const size_t size = static_cast<size_t>(block.tokens) * width;
+  float* x = scratch_.x.reserve(size);
+  float* normed = scratch_.normed.reserve(size);
+  float* attended = scratch_.attended.reserve(size);
+  float* fused = scratch_.fused.reserve(3 * size);
+  std::copy_n(embedded, size, x);
+  std::vector<int> rows, upto;
+  std::vector<uint8_t> allowed;
+  // A read layer's outputs, the last one's after the final norm.
+  const auto keep = [&](int layer, const float* from) {
+    for (size_t n = 0; n < read.size(); n++)
+      if (read[n] == layer)
+        for (int i = 0; i < block.tokens; i++)
+          std::copy_n(from + static_cast<size_t>(i) * width, width,
+                      states + (i * read.size() + n) * width);
+  };
+  for (int i = 0; i < final; i++) {
+    const Layer& layer = stack.layers[i];
+    if (bias != nullptr && i > 0) add(size, bias, x);
+    const float* input = x;
+    if (shape.pre_norm) {
+      normalise(layer.norms[kSelfNorm], block.tokens, width, x, normed);
+      input = normed;
+    }
+    multiply(layer.parts[kSelfQueryKeyValue], block.tokens, input, width, fused, 3 * width,
+             After::kStore);
+    write(i, block, fused);
+    if (wanted != nullptr && i + 1 == final) {
+      // From here on only the wanted tokens matter: move them together.
+      int count = 0;
+      for (int t = 0; t < block.tokens; t++) {
+        if (!wanted[t]) continue;
+        std::copy_n(x + static_cast<size_t>(t) * width, width,
+                    x + static_cast<size_t>(count) * width);
+        std::copy_n(fused + static_cast<size_t>(t) * 3 * width, width,
+                    fused + static_cast<size_t>(count) * 3 * width);
+        rows.push_back(block.row[t]);
+        upto.push_back(block.sight.upto[t]);
+        if (block.sight.allowed != nullptr) {
+          const uint8_t* seen = block.sight.allowed + t * block.sight.stride;
+          allowed.insert(allowed.end(), seen, seen + block.sight.stride);
+        }
+        count++;
+      }
+      block.tokens = count;
+      block.row = rows.data();
+      block.sight.upto = upto.data();
+      if (block.sight.allowed != nullptr) block.sight.allowed = allowed.data();
+      if (count == 0) return;
+    }
+    attend_self(i, block, fused, 3 * static_cast<size_t>(width), attended);
+    multiply(layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
+    if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
+    sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
+             [&](const float* query_input, float* sum) {
+               multiply(layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
+                        After::kStore);
+               attend_source(i, block.tokens, block.row, fused, attended);
+               multiply(layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
+                        After::kAdd);
+             });
+    feed_forward(stack, layer, block.tokens, x, scratch_);
+    if (i + 1 < final) keep(i + 1, x);
+  }
+  if (stack.final_norm.width > 0)
+    normalise(stack.final_norm, block.tokens, width, x, features);
+  else
+    std::copy_n(x, static_cast<size_t>(block.tokens) * width, features);
+  keep(final, features);
+}
+
+}  // namespace specdec

@@ -1,0 +1,124 @@
+// Encoders and decoders of fairseq's Transformer (Vaswani et al. 2017), pre-norm and post-norm.
+//
+// A Stack holds weights, which never change after `finish`, so that threads share it. A Session is
+// one batch of a decoder: its cache. Sessions of one Stack run at once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention.h"
+#include "memory.h"
+#include "norm.h"
+#include "product.h"
+
+namespace specdec {
+
+enum class Activation { kRelu = 0, kGelu = 1, kGeluTanh = 2 };
+
+// The products of a stack, as the ABI numbers them. kVocabulary is the stack's, the others a
+// layer's; an encoder has no cross ones.
+enum Part {
+  kSelfQueryKeyValue,
+  kSelfOut,
+  kCrossQuery,
+  kCrossKeyValue,
+  kCrossOut,
+  kInner,
+  kOuter,
+  kLayerParts,
+  kVocabulary = kLayerParts
+};
+
+// Likewise its norms; kFinalNorm is the stack's and may be missing.
+enum NormPart { kSelfNorm, kCrossNorm, kInnerNorm, kLayerNorms, kFinalNorm = kLayerNorms };
+
+struct Layer {
+  Matrix parts[kLayerParts];
+  Norm norms[kLayerNorms];
+};
+
+struct Shape {
+  int layers, width, inner, heads;
+  int decoder;   // has cross-attention
+  int pre_norm;  // else norms come after the residual sum
+  int activation;
+};
+
+class Stack {
+ public:
+  explicit Stack(const Shape& shape);
+
+  // Throw std::invalid_argument where sizes are not those of the shape.
+  void set_matrix(int layer, int part, Matrix matrix);
+  void set_norm(int layer, int part, Norm norm);
+  const Matrix& matrix(int layer, int part) const;
+  void finish();  // throws where something is missing
+
+  // Encode x [rows][source][width] in place; hidden [rows][source] marks padding, or null.
+  void encode(int rows, int source, float* x, const uint8_t* hidden) const;
+
+  // logits[count][vocabulary] of features[count][width].
+  void logits(int count, const float* features, float* logits) const;
+
+  int head_width() const { return shape.width / shape.heads; }
+  int vocabulary_size() const { return vocabulary.out(); }
+
+  Shape shape;
+  std::vector<Layer> layers;
+  Norm final_norm;
+  Matrix vocabulary;
+  bool finished = false;
+};
+
+// What a stack computes with besides its weights; grows to what was needed most.
+struct Scratch {
+  Buffer<float> x, normed, attended, fused, inner, attention;
+  std::vector<int> upto;
+};
+
+// A block: tokens of several rows, those of a row one after the other.
+struct Block {
+  int tokens;
+  const int* row;   // [tokens], live row; ascending
+  const int* slot;  // [tokens], where its key and value go
+  Sight sight;      // over the self-attention's slots; [tokens] entries
+};
+
+class Session {
+ public:
+  explicit Session(const Stack& stack) : stack(stack) {}
+
+  // Begin a batch: rows of `source` encoder states [rows][source][width], of which `hidden` marks
+  // padding (or null), with room for `capacity` slots.
+  void open(int rows, int source, const float* states, const uint8_t* hidden, int capacity);
+  void reserve(int capacity);
+  // Keep these live rows, ascending. Nothing is copied.
+  void select(int count, const int64_t* rows);
+
+  // Run embedded tokens x [tokens][width]; features [wanted tokens][width] after the final norm.
+  //   bias:   [tokens][width], added before every layer but the first; or null
+  //   wanted: marks the tokens whose features are wanted, or null for all
+  //   read:   layers, counted from 1, whose outputs go side by side into states
+  void run(const Block& block, const float* x, const float* bias, const uint8_t* wanted,
+           const std::vector<int>& read, float* features, float* states);
+
+  int rows() const { return static_cast<int>(physical_.size()); }
+  int capacity() const { return capacity_; }
+
+  const Stack& stack;
+
+ private:
+  void write(int layer, const Block& block, const float* fused);
+  void attend_self(int layer, const Block& block, const float* queries, size_t stride, float* out);
+  void attend_source(int layer, int tokens, const int* row, const float* queries, float* out);
+
+  std::vector<KeyValues> self_, cross_;
+  std::vector<int> physical_;  // of live rows: where their caches lie
+  std::vector<uint8_t> hidden_;
+  int capacity_ = 0, cache_rows_ = 0, source_ = 0, source_capacity_ = 0, source_rows_ = 0;
+  bool any_hidden_ = false;
+  Scratch scratch_;
+};
+
+}  // namespace specdec

@@ -1,0 +1,227 @@
+// Entry points for stacks, sessions, verification and drafting. Structures mirror those of
+// library.py field by field; pointers are the caller's and are read during the call alone, but for
+// the tables of an Embedding, which are read in every later call that names them.
+#include "abi.h"
+#include "block_drafter.h"
+#include "errors.h"
+#include "transformer.h"
+#include "verify.h"
+
+namespace specdec {
+namespace {
+
+// A block of rows x width tokens, as the torch engine lays it out.
+struct RunCall {
+  int64_t rows, width, upto;  // upto: slots that attention looks at
+  const float* x;             // [rows][width][C]
+  const int64_t* slots;       // [rows][width]
+  const uint8_t* allowed;     // [rows][width][upto], or null where all of them are seen
+  const float* bias;          // [rows][width][C], or null
+  int64_t wanted;             // last columns whose features are wanted
+  int64_t read_count;
+  const int32_t* read;
+  float* features;  // [rows][wanted][C]
+  float* states;    // [rows][width][read_count][C], or null
+};
+
+void run(Session& session, const RunCall& call) {
+  const int rows = session.rows(), width = static_cast<int>(call.width);
+  require(call.rows == rows, "a block of another number of rows than the session's");
+  require(call.width > 0 && call.upto > 0 && call.upto < (1 << 24), "an empty or impossible block");
+  require(call.wanted > 0 && call.wanted <= call.width, "more tokens are wanted than there are");
+  require(call.read_count == 0 || call.wanted == call.width, "layers to read of some tokens only");
+  const int tokens = rows * width;
+  const int64_t highest = *std::max_element(call.slots, call.slots + tokens);
+  require(highest < (1 << 24), "a slot out of range");
+  session.reserve(static_cast<int>(std::max(call.upto, highest + 1)));
+  std::vector<int> row(tokens), slot(tokens), upto(tokens, static_cast<int>(call.upto));
+  std::vector<uint8_t> wanted(tokens);
+  for (int i = 0; i < tokens; i++) {
+    require(call.slots[i] >= 0, "a slot out of range");
+    row[i] = i / width;
+    slot[i] = static_cast<int>(call.slots[i]);
+    wanted[i] = i % width >= width - call.wanted;
+  }
+  Block block{tokens, row.data(), slot.data(), Sight{upto.data()}};
+  block.sight.allowed = call.allowed;
+  block.sight.stride = static_cast<size_t>(call.upto);
+  session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr,
+              std::vector<int>(call.read, call.read + call.read_count), call.features, call.states);
+}
+
+struct VerifyCall {
+  Embedding embedding;
+  Rules rules;
+  Drafts drafts;
+  Hypotheses hypotheses;
+  int64_t read_count;
+  const int32_t* read;
+  int64_t most;
+  Verdict verdict;
+  int64_t done;  // the answer: iterations
+};
+
+struct DraftCall {
+  Embedding embedding;
+  Hypotheses hypotheses;
+  DraftRequest request;
+  int64_t* tokens;
+  int64_t* sizes;
+};
+
+Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
+  Norm norm;
+  require(width > 0, "a norm without width");
+  norm.width = width;
+  norm.epsilon = epsilon;
+  norm.weight = Buffer<float>(width);
+  norm.bias = Buffer<float>(width);
+  std::copy_n(weight, width, norm.weight.data());
+  std::copy_n(bias, width, norm.bias.data());
+  return norm;
+}
+
+Matrix matrix_of(int out, int in, const float* weight, const float* bias, int format) {
+  return Matrix(out, in, weight, bias, static_cast<Format>(format));
+}
+
+}  // namespace
+}  // namespace specdec
+
+extern "C" {
+
+using specdec::guarded;
+
+SPECDEC_API int specdec_stack_new(const specdec::Shape* shape, void** stack) {
+  return guarded([&] { *stack = new specdec::Stack(*shape); });
+}
+
+SPECDEC_API void specdec_stack_free(void* stack) { delete static_cast<specdec::Stack*>(stack); }
+
+SPECDEC_API int specdec_stack_matrix(void* stack, int layer, int part, int out, int in,
+                                     const float* weight, const float* bias, int format) {
+  return guarded([&] {
+    static_cast<specdec::Stack*>(stack)->set_matrix(
+        layer, part, specdec::matrix_of(out, in, weight, bias, format));
+  });
+}
+
+SPECDEC_API int specdec_stack_unpack(const void* stack, int layer, int part, float* weight) {
+  return guarded(
+      [&] { static_cast<const specdec::Stack*>(stack)->matrix(layer, part).unpack(weight); });
+}
+
+SPECDEC_API int specdec_stack_norm(void* stack, int layer, int part, int width, const float* weight,
+                                   const float* bias, float epsilon) {
+  return guarded([&] {
+    static_cast<specdec::Stack*>(stack)->set_norm(layer, part,
+                                                  specdec::norm_of(width, weight, bias, epsilon));
+  });
+}
+
+SPECDEC_API int specdec_stack_finish(void* stack) {
+  return guarded([&] { static_cast<specdec::Stack*>(stack)->finish(); });
+}
+
+SPECDEC_API int specdec_encode(const void* stack, int rows, int source, float* x,
+                               const uint8_t* hidden) {
+  return guarded([&] {
+    specdec::require(rows > 0 && source > 0, "an empty batch");
+    static_cast<const specdec::Stack*>(stack)->encode(rows, source, x, hidden);
+  });
+}
+
+SPECDEC_API int specdec_logits(const void* stack, int count, const float* features, float* logits) {
+  return guarded([&] {
+    specdec::require(count > 0, "no features");
+    static_cast<const specdec::Stack*>(stack)->logits(count, features, logits);
+  });
+}
+
+SPECDEC_API int specdec_session_new(const void* stack, void** session) {
+  return guarded(
+      [&] { *session = new specdec::Session(*static_cast<const specdec::Stack*>(stack)); });
+}
+
+SPECDEC_API void specdec_session_free(void* session) {
+  delete static_cast<specdec::Session*>(session);
+}
+
+SPECDEC_API int specdec_session_open(void* session, int rows, int source, const float* states,
+                                     const uint8_t* hidden, int capacity) {
+  return guarded([&] {
+    static_cast<specdec::Session*>(session)->open(rows, source, states, hidden, capacity);
+  });
+}
+
+SPECDEC_API int specdec_session_select(void* session, int count, const int64_t* rows) {
+  return guarded([&] { static_cast<specdec::Session*>(session)->select(count, rows); });
+}
+
+SPECDEC_API int specdec_session_run(void* session, const specdec::RunCall* call) {
+  return guarded([&] { specdec::run(*static_cast<specdec::Session*>(session), *call); });
+}
+
+SPECDEC_API int specdec_verify(void* session, specdec::VerifyCall* call) {
+  return guarded([&] {
+    specdec::require(call->most < (1 << 20), "too many iterations");
+    call->done = specdec::verify(*static_cast<specdec::Session*>(session), call->embedding,
+                                 call->rules, call->drafts, call->hypotheses,
+                                 std::vector<int>(call->read, call->read + call->read_count),
+                                 static_cast<int>(call->most), call->verdict);
+  });
+}
+
+SPECDEC_API int specdec_drafter_new(const void* stack, const float* mask, int pad, void** drafter) {
+  return guarded([&] {
+    *drafter =
+        new specdec::BlockDrafter(*static_cast<const specdec::Stack*>(stack), mask, pad);
+  });
+}
+
+SPECDEC_API void specdec_drafter_free(void* drafter) {
+  delete static_cast<specdec::BlockDrafter*>(drafter);
+}
+
+// weight: [2 C][read_layers C], of tokens and of masks.
+SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const float* weight,
+                                       int format) {
+  return guarded([&] {
+    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
+    const int width = self.stack.shape.width;
+    specdec::require(read_layers > 0 && read_layers < 1024, "no layers to read");
+    self.of_states =
+        specdec::matrix_of(2 * width, read_layers * width, weight, nullptr, format);
+    self.read_layers = read_layers;
+  });
+}
+
+// of_mask: [width][C] and its bias; of_state: [width][width]; of_token, for_token: [words][width].
+SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_mask,
+                                      const float* of_mask_bias, const float* of_state,
+                                      const float* of_token, const float* for_token) {
+  return guarded([&] {
+    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
+    specdec::require(width > 0, "a chain without width");
+    specdec::Chain chain;
+    const size_t count = static_cast<size_t>(self.stack.vocabulary_size()) * width;
+    chain.of_mask = specdec::matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias, 0);
+    chain.of_state = specdec::matrix_of(width, width, of_state, nullptr, 0);
+    chain.of_token = specdec::Buffer<float>(count);
+    chain.for_token = specdec::Buffer<uint16_t>(count);
+    std::copy_n(of_token, count, chain.of_token.data());
+    for (size_t i = 0; i < count; i++) chain.for_token.data()[i] = specdec::to_bf16(for_token[i]);
+    chain.width = width;
+    self.chain = std::move(chain);
+  });
+}
+
+SPECDEC_API int specdec_draft(const void* drafter, void* session, const specdec::DraftCall* call) {
+  return guarded([&] {
+    specdec::draft(*static_cast<const specdec::BlockDrafter*>(drafter),
+                   *static_cast<specdec::Session*>(session), call->embedding, call->hypotheses,
+                   call->request, call->tokens, call->sizes);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,63 @@
+// One iteration of greedy search: score the drafts of all rows, accept, and emit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transformer.h"
+
+namespace specdec {
+
+// A table of token embeddings and one of positions; the caller keeps both.
+struct Embedding {
+  const float* tokens;     // [vocabulary][width]
+  const float* positions;  // [places][width], or null; later positions get the last row
+  int64_t vocabulary, places;
+  int64_t width;
+  float scale;  // of the tokens' embeddings
+
+  // out[width]; the token is in range.
+  void embed(int64_t token, int64_t position, float* out) const;
+};
+
+// The constraints of decoding that need no look at the hypothesis (LogitsPolicy), and the rule.
+struct Rules {
+  int32_t pad, unk, eos;
+  int32_t min_len, max_len;
+  float unk_penalty, temperature;
+  int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
+  float tau;
+};
+
+// Rows of int64 and float numbers; strides count numbers.
+struct Drafts {
+  int64_t rows, width;  // B, N
+  const int64_t* tokens;
+  int64_t token_stride;
+  const int64_t* sizes;  // [B]
+};
+
+struct Hypotheses {
+  int64_t* tokens;  // [B][..], column 0 the start symbol
+  int64_t token_stride;
+  float* scores;  // [B][..]
+  int64_t score_stride;
+  int64_t columns;       // that tokens and scores have
+  const int64_t* lengths;  // [B], tokens after the start symbol
+};
+
+struct Verdict {
+  int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
+  int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries that were reached; or null
+  double* seconds;   // [iterations]
+  float* states;     // [B][N + 1][read layers x width], of a lone iteration; or null
+};
+
+// Iterations until a row ends, at most `most` of them; more than one only without drafts, where the
+// next begins with what the last one emitted. Returns how many were done. It ends before one in
+// which an entry that decides has two best tokens or none: the caller decides that by other means.
+int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
+           const Hypotheses& hypotheses, const std::vector<int>& read, int most,
+           const Verdict& verdict);
+
+}  // namespace specdec

@@ -1,0 +1,195 @@
+"""The weights of a fairseq Transformer's encoder or decoder, packed in the native library."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from torch import Tensor, nn
+
+from ..eager.allocator import give_back_freed_memory
+from ..eager.packed_module import PackedModule
+from ..eager.packed_rows import PackedRows
+from .library import Library
+from .structures import Shape
+
+FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
+"""Number formats of packed weights, as ``specdec::Format`` (product.h)."""
+
+# specdec::Part and specdec::NormPart (transformer.h).
+_QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABULARY = range(8)
+_SELF_NORM, _CROSS_NORM, _INNER_NORM, _FINAL_NORM = range(4)
+
+
+def _activation(function: Any) -> Optional[int]:
+    """The number of an activation (``specdec::Activation``); None for one that is not known."""
+    numbers = {"relu": 0, "gelu": 1, "gelu_accurate": 2, "gelu_fast": 2}
+    for name, number in numbers.items():
+        if utils.get_activation_fn(name) is function:
+            return number
+    return None
+
+
+def refusal(stack: Any) -> Optional[str]:
+    """Why an encoder or decoder is not run natively, in words; None if it is.
+
+    Args:
+        stack: its layers have passed the checks of ``engine.eager.parts``.
+    """
+    layers = list(stack.layers)
+    if not layers:
+        return "it has no layers"
+    if any(type(layer) is not type(layers[0]) for layer in layers):
+        return "its layers are of several kinds"
+    if _activation(layers[0].activation_fn) is None:
+        return f"its activation {getattr(layers[0].activation_fn, '__name__', '')} is not run there"
+    same = {
+        (
+            layer.self_attn.num_heads,
+            layer.self_attn.embed_dim,
+            layer.fc1.out_features,
+            bool(layer.normalize_before),
+            layer.activation_fn,
+        )
+        for layer in layers
+    }
+    if len(same) > 1:
+        return "its layers differ in size"
+    return None
+
+
+def floats(tensor: Tensor) -> Tensor:
+    """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
+    return tensor.detach().float().cpu().contiguous()
+
+
+class NativeStack:
+    """Packed weights; threads share them.
+
+    Attributes:
+        pointer: of the library's ``Stack``.
+        width: C.
+        words: V, 0 without a vocabulary.
+
+    Args:
+        library: the loaded library.
+        stack: a fairseq encoder or decoder without a reason for ``refusal``.
+        number_format: a key of ``FORMATS``.
+        free_unpacked: free the weights of the stack's modules that are packed in fp32; reading one
+            then unpacks it.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        stack: Any,
+        number_format: str = "fp32",
+        free_unpacked: bool = False,
+    ) -> None:
+        self.library = library
+        self.frees = free_unpacked and number_format == "fp32"
+        self.format = FORMATS[number_format]
+        first = stack.layers[0]
+        decoder = getattr(first, "encoder_attn", None) is not None
+        activation = _activation(first.activation_fn)
+        assert activation is not None, "refusal() comes first"
+        self.width = int(first.self_attn.embed_dim)
+        shape = Shape(
+            len(stack.layers),
+            self.width,
+            first.fc1.out_features,
+            first.self_attn.num_heads,
+            int(decoder),
+            int(first.normalize_before),
+            activation,
+        )
+        self.pointer = ctypes.c_void_p()
+        library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
+        weakref.finalize(self, library.free, "specdec_stack_free", self.pointer)
+        for i, layer in enumerate(stack.layers):
+            self._read_layer(i, layer, decoder)
+        if stack.layer_norm is not None:
+            self._norm(0, _FINAL_NORM, stack.layer_norm)
+        projection = getattr(stack, "output_projection", None)
+        self.words = 0
+        if projection is not None:
+            self.words = int(projection.weight.size(0))
+            table = stack.embed_tokens
+            self._matrix(0, _VOCABULARY, projection, tied=table.weight is projection.weight)
+        library.call("specdec_stack_finish", self.pointer)
+        if self.frees:
+            give_back_freed_memory()
+
+    def _read_layer(self, i: int, layer: Any, decoder: bool) -> None:
+        attention = layer.self_attn
+        self._matrix(i, _QKV, attention.q_proj, attention.k_proj, attention.v_proj)
+        self._matrix(i, _OUT, attention.out_proj)
+        self._matrix(i, _INNER, layer.fc1)
+        self._matrix(i, _OUTER, layer.fc2)
+        self._norm(i, _SELF_NORM, layer.self_attn_layer_norm)
+        self._norm(i, _INNER_NORM, layer.final_layer_norm)
+        if decoder:
+            attention = layer.encoder_attn
+            self._matrix(i, _CROSS_QUERY, attention.q_proj)
+            self._matrix(i, _CROSS_KEY_VALUE, attention.k_proj, attention.v_proj)
+            self._matrix(i, _CROSS_OUT, attention.out_proj)
+            self._norm(i, _CROSS_NORM, layer.encoder_attn_layer_norm)
+
+    def _matrix(self, layer: int, part: int, *modules: Any, tied: bool = False) -> None:
+        weight, bias = side_by_side(*modules)
+        out, width = weight.shape
+        self.library.call(
+            "specdec_stack_matrix", self.pointer, layer, part, out, width, weight.data_ptr(),
+            None if bias is None else bias.data_ptr(), self.format,
+        )  # fmt: skip
+        if self.frees and not tied:
+            PackedModule.replace(modules, _Packed(self, layer, part, out, width))
+
+    def _norm(self, layer: int, part: int, norm: nn.LayerNorm) -> None:
+        weight, bias = floats(norm.weight), floats(norm.bias)
+        self.library.call(
+            "specdec_stack_norm", self.pointer, layer, part, weight.numel(), weight.data_ptr(),
+            bias.data_ptr(), norm.eps,
+        )  # fmt: skip
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[.., V] of features [.., C'], float32."""
+        features = features.contiguous()
+        shape = features.shape[:-1]
+        found = torch.empty(*shape, self.words)
+        self.library.call(
+            "specdec_logits", self.pointer, shape.numel(), features.data_ptr(), found.data_ptr()
+        )
+        return found
+
+
+class _Packed:
+    """The weights of one product, as ``PackedModule`` reads them."""
+
+    rows: Optional[PackedRows] = None  # single ones are not looked up
+
+    def __init__(self, stack: NativeStack, layer: int, part: int, size: int, width: int) -> None:
+        self.stack = stack
+        self.place = (layer, part)
+        self.size = size
+        self.width = width
+
+    def unpacked(self) -> Tensor:
+        """[size, width], the weights as they were."""
+        found = torch.empty(self.size, self.width)
+        stack = self.stack
+        stack.library.call("specdec_stack_unpack", stack.pointer, *self.place, found.data_ptr())
+        return found
+
+
+def side_by_side(*modules: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
+    weights: List[Tensor] = [floats(module.weight) for module in modules]
+    biases: List[Tensor] = [floats(module.bias) for module in modules if module.bias is not None]
+    if biases and len(biases) != len(modules):
+        raise ValueError("projections of one attention, some with and some without bias")
+    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+    return weight, torch.cat(biases) if biases else None

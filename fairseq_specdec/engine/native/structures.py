@@ -1,0 +1,150 @@
+"""The structures of the native library's C interface, field by field as in ``src``."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from typing import Any, ClassVar, List, Tuple
+
+Fields = List[Tuple[str, Any]]
+
+
+class Shape(Structure):
+    """``specdec::Shape`` (transformer.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("layers", ctypes.c_int),
+        ("width", ctypes.c_int),
+        ("inner", ctypes.c_int),
+        ("heads", ctypes.c_int),
+        ("decoder", ctypes.c_int),
+        ("pre_norm", ctypes.c_int),
+        ("activation", ctypes.c_int),
+    ]
+
+
+class RunCall(Structure):
+    """``specdec::RunCall`` (transformer_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("rows", c_int64),
+        ("width", c_int64),
+        ("upto", c_int64),
+        ("x", c_void_p),
+        ("slots", c_void_p),
+        ("allowed", c_void_p),
+        ("bias", c_void_p),
+        ("wanted", c_int64),
+        ("read_count", c_int64),
+        ("read", POINTER(c_int32)),
+        ("features", c_void_p),
+        ("states", c_void_p),
+    ]
+
+
+class Embedding(Structure):
+    """``specdec::Embedding`` (verify.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("tokens", c_void_p),
+        ("positions", c_void_p),
+        ("vocabulary", c_int64),
+        ("places", c_int64),
+        ("width", c_int64),
+        ("scale", c_float),
+    ]
+
+
+class Rules(Structure):
+    """``specdec::Rules`` (verify.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("pad", c_int32),
+        ("unk", c_int32),
+        ("eos", c_int32),
+        ("min_len", c_int32),
+        ("max_len", c_int32),
+        ("unk_penalty", c_float),
+        ("temperature", c_float),
+        ("top_beta", c_int32),
+        ("tau", c_float),
+    ]
+
+
+class Drafts(Structure):
+    """``specdec::Drafts`` (verify.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("rows", c_int64),
+        ("width", c_int64),
+        ("tokens", c_void_p),
+        ("token_stride", c_int64),
+        ("sizes", c_void_p),
+    ]
+
+
+class HypothesesView(Structure):
+    """``specdec::Hypotheses`` (verify.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("tokens", c_void_p),
+        ("token_stride", c_int64),
+        ("scores", c_void_p),
+        ("score_stride", c_int64),
+        ("columns", c_int64),
+        ("lengths", c_void_p),
+    ]
+
+
+class Verdict(Structure):
+    """``specdec::Verdict`` (verify.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("facts", c_void_p),
+        ("choices", c_void_p),
+        ("seconds", c_void_p),
+        ("states", c_void_p),
+    ]
+
+
+class VerifyCall(Structure):
+    """``specdec::VerifyCall`` (transformer_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("embedding", Embedding),
+        ("rules", Rules),
+        ("drafts", Drafts),
+        ("hypotheses", HypothesesView),
+        ("read_count", c_int64),
+        ("read", POINTER(c_int32)),
+        ("most", c_int64),
+        ("verdict", Verdict),
+        ("done", c_int64),
+    ]
+
+
+class DraftRequest(Structure):
+    """``specdec::DraftRequest`` (block_drafter.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("masks", c_int64),
+        ("first", c_int64),
+        ("cached", c_void_p),
+        ("states", c_void_p),
+        ("state_stride", c_int64),
+        ("sizes", c_void_p),
+        ("candidates", c_int32),
+        ("confidence", c_float),
+    ]
+
+
+class DraftCall(Structure):
+    """``specdec::DraftCall`` (transformer_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("embedding", Embedding),
+        ("hypotheses", HypothesesView),
+        ("request", DraftRequest),
+        ("tokens", c_void_p),
+        ("sizes", c_void_p),
+    ]

@@ -1,0 +1,172 @@
+"""Iterations in one call of the native library: as on torch, and the same bits for all drafts."""
+
+import pytest
+import torch
+from scripted_drafter import KINDS, ScriptedDrafter
+from test_exactness import PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
+from toy_translation import make_sample, make_task, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.fused_greedy import FusedSession
+from fairseq_specdec.engine.native import library
+
+FORMATS = ["fp32", "bf16", "int8"]
+
+
+@pytest.fixture(autouse=True)
+def with_library():
+    if library.load() is None:
+        pytest.skip(library.why_not())
+
+
+def generator_for(model, number_format="fp32", args=None, drafter=None, strategy="greedy", **more):
+    words = make_task().tgt_dict
+    settings = decoding_settings(
+        strategy=strategy, backend="native", verifier_dtype=number_format, **more
+    )
+    overrides = Overrides(drafter, always_draft=True, keep_trace=True)
+    return build_generator([model], words, words, args or flags(), settings, overrides=overrides)
+
+
+def said(generator, sources, left=True):
+    """(tokens, scores) of every sentence, to the bit."""
+    found = generator.generate(generator.models, make_sample(sources, left))
+    return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in found]
+
+
+def one_by_one(generator, sources):
+    return [said(generator, [source])[0] for source in sources]
+
+
+def iterations_of_calls(monkeypatch):
+    """A list that takes how many iterations each call does."""
+    verify, calls = FusedSession.verify, []
+
+    def counted(self, *arguments):
+        found = verify(self, *arguments)
+        calls.append(len(found))
+        return found
+
+    monkeypatch.setattr(FusedSession, "verify", counted)
+    return calls
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("shape", ["pre_norm", "layernorm_embedding", "narrow_output"])
+def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
+    """In every number format, however long the drafts, whatever else is in the batch."""
+    model = toy_model(shape)
+    wanted = one_by_one(generator_for(model, number_format), SENTENCES)
+    outputs = [tokens for tokens, _ in wanted]
+    assert len(set(map(tuple, outputs))) > len(outputs) / 2
+    assert said(generator_for(model, number_format), SENTENCES) == wanted
+    assert said(generator_for(model, number_format), SENTENCES, left=False) == wanted
+    for kind in KINDS:
+        for size in (1, 3, 8):
+            drafter = ScriptedDrafter(outputs, kind, WORDS, size)
+            drafted = generator_for(model, number_format, drafter=drafter)
+            assert said(drafted, SENTENCES) == wanted
+    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16"):
+        if shape == "narrow_output" and kind.startswith("gad-attached"):
+            continue
+        drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
+        assert said(drafted, SENTENCES) == wanted
+        assert one_by_one(drafted, SENTENCES[:6]) == wanted[:6]
+    assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
+
+
+def test_number_formats_differ_in_their_bits():
+    model = toy_model("pre_norm")
+    scores = [str(said(generator_for(model, each), SENTENCES)) for each in FORMATS]
+    assert len(set(scores)) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"min_len": 6},
+        {"max_len_a": 0.5, "max_len_b": 2},
+        {"unkpen": 2.5},
+        {"unkpen": -8.0},
+        {"temperature": 0.3},
+    ],
+    ids=str,
+)
+def test_constraints_apply_inside_the_call(changes, monkeypatch):
+    """The general code is not asked: each of these is part of the library's call."""
+    model, args = toy_model("pre_norm"), flags(**changes)
+    wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), args)]
+    for kind in ("noisy", "perfect", "empty"):
+        drafter = ScriptedDrafter(wanted, kind, WORDS)
+        generator = generator_for(model, args=args, drafter=drafter)
+        with monkeypatch.context() as patched:
+            calls = iterations_of_calls(patched)
+            assert [tokens for tokens, _ in said(generator, SENTENCES)] == wanted
+        assert calls and min(calls) == 1
+
+
+def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
+    generator, calls = generator_for(toy_model("pre_norm")), iterations_of_calls(monkeypatch)
+    said(generator, SENTENCES[:1])
+    assert len(calls) == 1 and calls[0] > 1
+    assert generator.stats.iterations == calls[0] == generator.stats.emitted
+
+
+def test_a_trace_tells_the_same_on_both_backends():
+    model = toy_model("pre_norm")
+    outputs = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
+    traces = []
+    for backend in ("native", "torch"):
+        drafter = ScriptedDrafter(outputs, "noisy", WORDS)
+        words = make_task().tgt_dict
+        generator = build_generator(
+            [model], words, words, flags(), decoding_settings(backend=backend),
+            overrides=Overrides(drafter, always_draft=True, keep_trace=True),
+        )  # fmt: skip
+        found = generator.generate([model], make_sample(SENTENCES))
+        traces.append([[one._replace(seconds=0) for one in h["iterations"]] for (h,) in found])
+        assert all(one.seconds[0] > 0 for (h,) in found for one in h["iterations"])
+    assert traces[0] == traces[1]
+
+
+def test_a_tie_is_left_to_the_general_code():
+    model = toy_model("separate_embeddings", seed=6)
+    half = WORDS // 2
+    with torch.no_grad():
+        weight = model.decoder.output_projection.weight
+        weight[4 : 4 + half] = weight[4 + half : 4 + 2 * half]
+    wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
+    for kind in ("noisy", "empty"):
+        ours, _ = decode([model], make_sample(SENTENCES), kind, flags(), wanted, backend="native")
+        assert [h["tokens"].tolist() for h in ours] == wanted
+
+
+def test_a_token_out_of_the_vocabulary_is_refused():
+    class Foreign(ScriptedDrafter):
+        def open(self, source):
+            session = super().open(source)
+            propose = session.propose
+
+            def foreign(hypotheses, budget=None):
+                tree = propose(hypotheses, budget)
+                return tree._replace(tokens=tree.tokens + 1000)
+
+            session.propose = foreign
+            return session
+
+    model = toy_model()
+    outputs = [[5, 6, 7]] * len(SENTENCES)
+    generator = generator_for(model, drafter=Foreign(outputs, "perfect", WORDS))
+    with pytest.raises(ValueError, match="a token that is not in the vocabulary"):
+        generator.generate([model], make_sample(SENTENCES))
+
+
+def test_the_padding_symbol_is_never_said():
+    model = toy_model("separate_embeddings", seed=9)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[PAD] = 3.0
+    sample = make_sample(SENTENCES)
+    wanted = [h["tokens"].tolist() for h in stock([model], sample, flags(max_len_b=20))]
+    ours, _ = decode([model], sample, "greedy", flags(max_len_b=20), backend="native")
+    assert [h["tokens"].tolist() for h in ours] == wanted

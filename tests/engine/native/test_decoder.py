@@ -1,0 +1,210 @@
+"""Decoders and encoders on the native library against those on torch, and their bits."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_translation import EOS, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.engine.backend import TORCH, NativeBackend
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.transformer import TransformerWeights
+
+SENTENCES = sentences(7, seed=3)
+# (embedding width, heads, feed-forward width): head widths 8 to 128, and what no vector divides.
+SIZES = [
+    *[(8, 1, 16), (24, 3, 40), (36, 3, 72), (50, 5, 33)],
+    *[(65, 1, 130), (128, 1, 64), (160, 2, 48)],
+]
+
+
+def random_model(width, heads, inner, **more):
+    torch.manual_seed(width)
+    sides = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (
+            ("embed_dim", width),
+            ("ffn_embed_dim", inner),
+            ("attention_heads", heads),
+            ("layers", 2),
+        )
+    }
+    args = argparse.Namespace(**sides, share_all_embeddings=True, dropout=0.0, **more)
+    base_architecture(args)
+    return TransformerModel.build_model(args, make_task()).eval()
+
+
+def opened(model, backend, sample, read_layers=(), capacity=4):
+    weights = TransformerWeights(model, "--path", read_layers, backend=backend)
+    return weights.open(weights.encode(sample["net_input"]), 60, capacity)
+
+
+@pytest.fixture
+def native(loaded):
+    return NativeBackend(loaded)
+
+
+def random_tokens(generator, rows, width):
+    return torch.randint(4, 4 + WORDS, (rows, width), generator=generator)
+
+
+def random_parents(generator, rows, count):
+    columns = [torch.randint(-1, i, (rows, 1), generator=generator) for i in range(count)]
+    return torch.cat(columns, 1) if columns else torch.zeros(rows, 0, dtype=torch.long)
+
+
+def scored(session, tokens, layout):
+    features = session.run(tokens, layout)
+    return session.logits(features), session.layers.hidden_states
+
+
+def agree(sessions, generator, seed):
+    """Run the same blocks through both sessions: chains and trees, ragged rows, rows that leave."""
+    lengths = [0] * len(SENTENCES)
+    for step in range(6):
+        rows, width = len(lengths), int(torch.randint(1, 9, (1,), generator=generator))
+        tokens = random_tokens(generator, rows, width)
+        committed = torch.tensor(lengths)
+        if step % 3 == 2:
+            parents = random_parents(generator, rows, width - 1)
+            layout = Layout.tree(committed, lengths, parents)
+        else:
+            layout = Layout.chain(committed, lengths, width)
+        (ours, states), (theirs, expected) = (scored(s, tokens, layout) for s in sessions)
+        torch.testing.assert_close(ours, theirs, atol=3e-5, rtol=1e-5)
+        torch.testing.assert_close(states, expected, atol=3e-5, rtol=1e-5)
+        kept = torch.randint(1, width + 1, (rows,), generator=generator).tolist()
+        if step % 3 == 2:
+            kept = [1] * rows  # of a tree only its root is a run of slots
+        lengths = [have + more for have, more in zip(lengths, kept)]
+        for session in sessions:
+            session.commit(torch.tensor(lengths), list(lengths))
+        if step in (1, 3):
+            stay = [row for row in range(rows) if (row + seed) % 3 != 0]
+            for session in sessions:
+                session.select(torch.tensor(stay), stay)
+            lengths = [lengths[row] for row in stay]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("left", [True, False])
+def test_trained_models_score_as_on_torch(shape, left, native):
+    model, sample = toy_model(shape), make_sample(SENTENCES, left)
+    layers = sorted({1, len(model.decoder.layers)})
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        agree([opened(model, b, sample, layers) for b in (native, TORCH)], generator, 0)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_any_width_scores_as_on_torch(size, pre_norm, native):
+    norms = {"encoder_normalize_before": pre_norm, "decoder_normalize_before": pre_norm}
+    for activation in ("relu", "gelu", "gelu_accurate"):
+        model = random_model(*size, activation_fn=activation, **norms)
+        sample = make_sample(SENTENCES)
+        generator = torch.Generator().manual_seed(size[0])
+        with torch.no_grad():
+            agree([opened(model, b, sample, (1, 2)) for b in (native, TORCH)], generator, 1)
+
+
+@pytest.mark.parametrize("wanted", [None, 1, 3])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_block_of_masks_runs_as_on_torch(wanted, biased, native):
+    """As block drafters run: masks see one another, and only their features are wanted."""
+    model, sample = toy_model("pre_norm"), make_sample(SENTENCES)
+    generator = torch.Generator().manual_seed(4)
+    rows, width, size = len(SENTENCES), 5, model.decoder.embed_dim
+    x = torch.randn(rows, width, size, generator=generator)
+    bias = torch.randn(rows, width, size, generator=generator) if biased else None
+    lengths = torch.arange(rows) % 3
+    slots = lengths.unsqueeze(1) + torch.arange(width)
+    mask = (torch.arange(9) < 4 + slots[:, :1]).view(rows, 1, 1, 9).expand(rows, 1, width, 9)
+    found = []
+    for backend in (native, TORCH):
+        with torch.no_grad():
+            session = opened(model, backend, sample, capacity=16)
+            prefix = torch.full((rows, 3), EOS)
+            session.run(prefix, Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, 3))
+            features = session.layers.run(x, Layout(slots, slots, 9), mask, bias, wanted)
+            assert features.shape == (rows, wanted or width, size)
+            found.append(features)
+    torch.testing.assert_close(*found, atol=3e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8"])
+def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_format):
+    """The contract that lossless strategies rest on in every number format."""
+    model, backend = toy_model("pre_norm"), NativeBackend(loaded, number_format)
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.cat([torch.full((1, 1), EOS), random_tokens(generator, 1, 29)], 1)
+    source = max(SENTENCES, key=len)
+    with torch.no_grad():
+        whole = None
+        for others, left in (((), True), (SENTENCES, True), (SENTENCES, False)):
+            sample = make_sample([source, *others], left)
+            rows = 1 + len(others)
+            for widths in ([30], [1] * 30, [7, 1, 13, 9], [12, 12, 6], [2] * 15):
+                session = opened(model, backend, sample)
+                found, at = [], 0
+                for width in widths:
+                    block = random_tokens(generator, rows, width)
+                    block[0] = tokens[0, at : at + width]
+                    layout = Layout.chain(torch.full((rows,), at), [at] * rows, width)
+                    logits, _ = scored(session, block, layout)
+                    found.append(logits[0])
+                    at += width
+                found = torch.cat(found)
+                whole = found if whole is None else whole
+                assert torch.equal(found, whole)
+
+
+def test_rejected_slots_leave_no_trace(native):
+    model, sample = toy_model("post_norm"), make_sample(SENTENCES)
+    generator = torch.Generator().manual_seed(2)
+    rows = len(SENTENCES)
+    first, second = random_tokens(generator, rows, 3), random_tokens(generator, rows, 4)
+    zero, three = torch.zeros(rows, dtype=torch.long), torch.full((rows,), 3)
+    with torch.no_grad():
+        found = []
+        for junk in (None, 9):
+            session = opened(model, native, sample)
+            session.run(first, Layout.chain(zero, [0] * rows, 3))
+            if junk:
+                tokens = random_tokens(generator, rows, junk)
+                session.run(tokens, Layout.chain(three, [3] * rows, junk))
+            layout = Layout.chain(three, [3] * rows, 4)
+            found.append(scored(session, second, layout)[0])
+    assert torch.equal(*found)
+
+
+def test_buffers_serve_the_next_batch(native):
+    model = toy_model()
+    weights = TransformerWeights(model, "--path", backend=native)
+    tokens = torch.full((1, 1), EOS)
+    layout = Layout.chain(torch.zeros(1, dtype=torch.long), [0], 1)
+    found = []
+    with torch.no_grad():
+        for source in (SENTENCES[0], SENTENCES[1], SENTENCES[0]):
+            out = weights.encode(make_sample([source])["net_input"])
+            session = weights.open(out, 20, 8)
+            found.append(session.logits(session.run(tokens, layout)))
+            session.close()
+    assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("slot", [-1, 1 << 40])
+def test_slots_out_of_range_are_refused(slot, native):
+    session = opened(toy_model(), native, make_sample(SENTENCES[:1]))
+    layout = Layout(torch.zeros(1, 1, dtype=torch.long), torch.tensor([[slot]]), 1)
+    with torch.no_grad(), pytest.raises(ValueError, match="slot"):
+        session.run(torch.full((1, 1), EOS), layout)
+
+
+def test_rows_to_keep_are_checked(native):
+    session = opened(toy_model(), native, make_sample(SENTENCES[:3]))
+    for rows in ([0, 3], [1, 0], [-1], [1, 1]):
+        with pytest.raises(ValueError, match="ascending row numbers"):
+            session.select(torch.tensor(rows), rows)

@@ -1,0 +1,64 @@
+"""Faults put into the C++ sources; the tests of bits and identity must fail under each.
+
+Each takes a compiler run and two test files, so they run nightly (``-m slow``).
+"""
+
+import os
+import pathlib
+import runpy
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
+TESTS = ["tests/engine/native/test_decoder.py", "tests/decoding/test_fused_greedy.py"]
+
+# (file, what it says, what it says instead)
+MUTANTS = [
+    ("transformer.cpp", "kept[i] = physical_[rows[i]];", "kept[i] = physical_[i];"),
+    ("transformer.cpp", "scratch_.upto.assign(tokens, source_)", "scratch_.upto.assign(tokens, 1)"),
+    ("transformer.cpp", "if (any_hidden_) sight.hidden", "if (false) sight.hidden"),
+    ("transformer.cpp", "if (bias != nullptr && i > 0)", "if (bias != nullptr)"),
+    ("transformer.cpp", "if (read[n] == layer)", "if (read[n] == layer + 1)"),
+    ("attention.h", "mine[t] = allowed[t] ? mine[t] : kHiddenScore;", "(void)allowed;"),
+    ("attention.h", "std::fill(mine + upto, mine + stride, kHiddenScore);", "(void)upto;"),
+    ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
+    ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
+    ("norm.h", "variance + norm.epsilon", "variance + 2 * norm.epsilon"),
+    ("verify.cpp", "entries.upto.push_back(at + 1);", "entries.upto.push_back(at + 2);"),
+    ("verify.cpp", "std::min(position, places - 1)", "std::min(position + 1, places - 1)"),
+    ("verify.cpp", "if (!accepted || facts[1]) break;", "if (!accepted) break;"),
+    ("verify.cpp", "if (!entry.decided()) return false;", ""),
+    ("verify.cpp", "forced_(step >= rules.max_len)", "forced_(step > rules.max_len)"),
+    ("verify.cpp", "const bool early = step < rules.min_len;", "const bool early = false;"),
+    ("verify.cpp", "logits[rules.pad] = kMinusInfinity;", ""),
+    ("verify.cpp", "facts[2] = w + (accepted ? 1 : 0);", "facts[2] = w;"),
+    ("verify.cpp", "lengths[row] += now.facts[3 * row];", "lengths[row] += 1 + row % 2;"),
+    ("vocabulary.h", "peak.tied = found > 1;", "peak.tied = false;"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, before, after", MUTANTS, ids=lambda text: text[:40])
+def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
+    shutil.copytree(
+        str(ROOT), str(tmp_path / "copy"),
+        ignore=shutil.ignore_patterns(".git", "build", "*.so", "data-bin", "docs"),
+    )  # fmt: skip
+    copy = tmp_path / "copy"
+    source = copy / NATIVE / "src" / name
+    text = source.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    source.write_text(text.replace(before, after), encoding="utf-8")
+    variants = runpy.run_path(str(copy / NATIVE / "variants.py"))
+    assert variants["VARIANTS"]
+    toys = str(ROOT / ".pytest_cache" / "toys")
+    environment = dict(os.environ, PYTHONPATH=str(copy), SPECDEC_TOYS=toys)
+    build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(build, cwd=str(copy), check=True, env=environment)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
+    done = subprocess.run(command, cwd=str(copy), env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout[-2000:]

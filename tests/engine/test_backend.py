@@ -1,0 +1,83 @@
+"""Which backend is chosen, and what is left to torch."""
+
+import logging
+
+import pytest
+import torch
+from toy_translation import toy_model
+
+from fairseq_specdec.engine import backend
+from fairseq_specdec.engine.backend import TORCH, NativeBackend, choose_backend
+from fairseq_specdec.engine.eager.decoder import DecoderWeights
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.decoder import NativeDecoder
+
+
+@pytest.fixture
+def without_library(monkeypatch):
+    monkeypatch.setenv(library.ENVIRONMENT, "off")
+
+
+@pytest.fixture
+def with_library():
+    if library.load() is None:
+        pytest.skip(library.why_not())
+
+
+def test_auto_is_native_on_a_processor(with_library):
+    chosen = choose_backend("auto", [toy_model()])
+    assert isinstance(chosen, NativeBackend) and chosen.number_format == "fp32"
+    assert choose_backend("torch", [toy_model()]) is TORCH
+
+
+@pytest.mark.parametrize("kind", ["double", "bfloat16"])
+def test_models_in_other_formats_run_on_torch(kind, with_library, caplog):
+    model = getattr(toy_model("pre_norm", seed=3, updates=1), kind)()
+    with caplog.at_level(logging.INFO):
+        assert choose_backend("auto", [model]) is TORCH
+    assert "the models are in" in caplog.text
+    with pytest.raises(ValueError, match=r"--backend native: the models are in .*--backend torch"):
+        choose_backend("native", [model])
+
+
+def test_an_activation_that_is_not_known_runs_on_torch(with_library, caplog):
+    model = toy_model("post_norm", seed=5, updates=1)
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.activation_fn = torch.tanh
+    with caplog.at_level(logging.INFO):
+        assert choose_backend("auto", [model]) is TORCH
+    assert caplog.text.count("tanh") == 1
+
+
+def test_without_the_library(without_library, caplog):
+    with caplog.at_level(logging.INFO):
+        assert choose_backend("auto", [toy_model()]) is TORCH
+    assert "off" in caplog.text
+    with pytest.raises(ValueError, match="--backend native"):
+        choose_backend("native", [toy_model()])
+    with pytest.raises(ValueError, match="--verifier-dtype int8: needs the native backend, and"):
+        choose_backend("auto", [toy_model()], "int8")
+
+
+def test_number_formats_need_the_native_backend():
+    with pytest.raises(ValueError, match="--verifier-dtype bf16.*leave out --backend torch"):
+        choose_backend("torch", [toy_model()], "bf16")
+
+
+def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatch, caplog):
+    model = toy_model()
+    native = choose_backend("auto", [model])
+    assert isinstance(native.decoder(model.decoder, "--path"), NativeDecoder)
+    monkeypatch.setattr(backend, "refusal", lambda stack: "it is of no known make")
+    with caplog.at_level(logging.INFO):
+        assert isinstance(native.decoder(model.decoder, "--path"), DecoderWeights)
+    assert "--path: the decoder runs on the torch backend: it is of no known make" in caplog.text
+
+
+def test_parts_that_are_not_run_are_refused_on_every_backend(with_library):
+    model = toy_model("post_norm", seed=7, updates=1)
+    model.decoder.layers[0].w_resid = torch.nn.Parameter(torch.ones(1))
+    native = choose_backend("auto", [toy_model()])
+    for one in (native, TORCH):
+        with pytest.raises(ValueError, match="--scale-resids"):
+            one.decoder(model.decoder, "--path")
