@@ -3,7 +3,7 @@
 import pytest
 import torch
 from scripted_drafter import KINDS, ScriptedDrafter
-from test_exactness import PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
+from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
 from toy_translation import make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -136,6 +136,9 @@ def test_a_tie_is_left_to_the_general_code():
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[4 : 4 + half] = weight[4 + half : 4 + 2 * half]
+        logits = torch.nn.functional.linear(torch.randn(8, weight.size(1)), weight)
+    if not torch.equal(logits[:, 4 : 4 + half], logits[:, 4 + half : 4 + 2 * half]):
+        pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
     for kind in ("noisy", "empty"):
         ours, _ = decode([model], make_sample(SENTENCES), kind, flags(), wanted, backend="native")
@@ -165,7 +168,8 @@ def test_a_token_out_of_the_vocabulary_is_refused():
 def test_the_padding_symbol_is_never_said():
     model = toy_model("separate_embeddings", seed=9)
     with torch.no_grad():
-        model.decoder.output_projection.weight[PAD] = 3.0
+        weight = model.decoder.output_projection.weight
+        weight[PAD] = 2 * weight[EOS]  # likelier than </s> where that is likely
     sample = make_sample(SENTENCES)
     wanted = [h["tokens"].tolist() for h in stock([model], sample, flags(max_len_b=20))]
     ours, _ = decode([model], sample, "greedy", flags(max_len_b=20), backend="native")
