@@ -3,7 +3,8 @@
 What the torch code does in some thirty operators of a few microseconds each (embed, score,
 constrain, accept, emit) is one call here. It serves the usual case, one model with constraints that
 need no look at the hypotheses, and leaves every other one, and ties of the best tokens, to the
-general code, whose answers it must equal.
+general code, whose answers it must equal. The rules are those of Ge et al. 2022: exact (equations 5
+and 7), or top-beta and tau (equations 8 and 9).
 """
 
 from __future__ import annotations

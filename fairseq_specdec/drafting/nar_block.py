@@ -22,6 +22,7 @@ from fairseq_specdec.engine.layout import Layout, horizon_mask
 from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, SilentSession, Source, follow
 from .chain_search import CHAIN_CANDIDATES, ChainSearch
 from .hidden_state_queue import HiddenStateQueue
+from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .state_products import StateProducts
 from .token_choice import likeliest, without_repeats
@@ -153,6 +154,9 @@ class NarBlockSession(DraftSession):
         self.dtype = decoder.layers[0].fc1.bias.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
         self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
+        self.limits = MaskLimits(
+            options.block_size, self.max_len, self.first, self.limit, decoder.whole_blocks
+        )
         self.spent = False
         self.states = HiddenStateQueue(self.dtype)
         masks = encoder_out["encoder_padding_mask"]
@@ -178,14 +182,7 @@ class NarBlockSession(DraftSession):
 
     def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
         """K, the masks of this iteration."""
-        room = self.max_len - hypotheses.shortest
-        if self.limit is not None:
-            room = min(room, self.limit - hypotheses.longest - self.first)
-        masks = max(0, min(self.options.block_size, room))
-        if budget is not None:
-            masks = min(masks, budget)
-        if masks > 0 and self.decoder.whole_blocks:
-            masks = self.options.block_size
+        masks = self.limits.masks(hypotheses, budget)
         # Once without room, hidden states went by unread: a drafter that reads them is done.
         self.spent = self.spent or (masks == 0 and self.weights.states is not None)
         return 0 if self.spent else masks

@@ -1,4 +1,5 @@
-"""The block drafter of GAD and SpecDec with an iteration in one call of the native library."""
+"""The block drafter of GAD and SpecDec (Ge et al. 2022, equation 6; Xia et al. 2023, equations 5 to
+7), with a draft in one call of the native library."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from fairseq_specdec.engine.native.structures import DraftCall
 from .base import DraftOptions, DraftSession, Source
 from .chain_search import CHAIN_CANDIDATES
 from .hidden_state_queue import HiddenStateQueue
+from .mask_count import MaskLimits
 from .token_choice import without_repeats
 
 # Slots prepared for every row before the cache grows, at most.
@@ -130,6 +132,13 @@ class NativeBlockSession(DraftSession):
         self.options = options
         self.max_len = source.max_len
         self.spent = False
+        self.limits = MaskLimits(
+            options.block_size,
+            source.max_len,
+            drafter.first,
+            drafter.limit,
+            drafter.whole_blocks,
+        )
         self.states = HiddenStateQueue(torch.float32)
         masks = encoder_out["encoder_padding_mask"]
         size = options.block_size
@@ -177,17 +186,9 @@ class NativeBlockSession(DraftSession):
 
     def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
         """K, the masks of this iteration."""
-        drafter = self.drafter
-        room = self.max_len - hypotheses.shortest
-        if drafter.limit is not None:
-            room = min(room, drafter.limit - hypotheses.longest - drafter.first)
-        masks = max(0, min(self.options.block_size, room))
-        if budget is not None:
-            masks = min(masks, budget)
-        if masks > 0 and drafter.whole_blocks:
-            masks = self.options.block_size
+        masks = self.limits.masks(hypotheses, budget)
         # Once without room, hidden states went by unread: a drafter that reads them is done.
-        self.spent = self.spent or (masks == 0 and drafter.reads)
+        self.spent = self.spent or (masks == 0 and self.drafter.reads)
         return 0 if self.spent else masks
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:

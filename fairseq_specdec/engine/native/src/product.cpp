@@ -166,7 +166,7 @@ class PackedRows {
   uint32_t* words_;
 };
 
-// Tiles of one panel behind each other, so that a panel is read from far away once.
+// All tiles of one panel in turn, so that a panel is fetched from memory once.
 template <typename Kernel>
 void multiply_panels(const Matrix& matrix, const PackedRows<Kernel>& packed, float* y, int y_stride,
                      After after, int from, int to) {

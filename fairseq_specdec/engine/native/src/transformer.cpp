@@ -174,22 +174,19 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   demand(stack.finished && shape.decoder, "the weights are not complete");
   demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
-  if (rows > cache_rows_ || capacity > capacity_) {
-    const int most = std::max(rows, cache_rows_), slots = std::max(capacity, capacity_);
+  const auto make_room = [&](std::vector<KeyValues>& caches, int& most_rows, int& most_slots,
+                             int slots) {
+    if (rows <= most_rows && slots <= most_slots) return;
+    const int wanted = std::max(rows, most_rows);
     std::vector<KeyValues> fresh;
-    for (int i = 0; i < shape.layers; i++) fresh.emplace_back(most, shape.heads, slots, head);
-    self_ = std::move(fresh);
-    cache_rows_ = most;
-    capacity_ = self_[0].capacity();
-  }
-  if (rows > source_rows_ || source > source_capacity_) {
-    const int most = std::max(rows, source_rows_), slots = std::max(source, source_capacity_);
-    std::vector<KeyValues> fresh;
-    for (int i = 0; i < shape.layers; i++) fresh.emplace_back(most, shape.heads, slots, head);
-    cross_ = std::move(fresh);
-    source_rows_ = most;
-    source_capacity_ = cross_[0].capacity();
-  }
+    for (int i = 0; i < shape.layers; i++)
+      fresh.emplace_back(wanted, shape.heads, std::max(slots, most_slots), head);
+    caches = std::move(fresh);
+    most_rows = wanted;
+    most_slots = caches[0].capacity();
+  };
+  make_room(self_, cache_rows_, capacity_, capacity);
+  make_room(cross_, source_rows_, source_capacity_, source);
   source_ = source;
   const size_t count = static_cast<size_t>(rows) * source;
   hidden_.assign(count, 0);
