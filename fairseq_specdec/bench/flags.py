@@ -18,22 +18,13 @@ PEERS: Flags = {
     ),
     "--peers": dict(
         action="store_true",
-        help="also measure other engines on the same verifier, each in a process of its own: "
-        "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
-        "transformers (beam 5 and 1, prompt lookup); needs the extra peers (default: off)",
-    ),
-    "--peer-engines": dict(
-        metavar="NAME[,NAME]",
-        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
+        help="also measure CTranslate2 on the same verifier, in processes of its own (float32 and "
+        "int8, beam 5 and 1; with --fp16 float16 and int8_float16); needs the extra peers "
+        "(default: off)",
     ),
     "--no-memory": dict(
         action="store_true",
         help="do not measure memory, for which each system is loaded in a process of its own "
-        "(default: off)",
-    ),
-    "--no-energy": dict(
-        action="store_true",
-        help="do not measure energy, for which each system decodes all sentences once more "
         "(default: off)",
     ),
 }  # fmt: skip

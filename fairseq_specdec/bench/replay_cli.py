@@ -110,7 +110,7 @@ class ReplayedSystems:
 
     def peers(self) -> List[System]:
         """Other engines on the same verifier."""
-        if not self.asked.engines:
+        if not self.asked.args.peers:
             return []
         words = self.models.task.target_dictionary
         for side in ("src", "tgt"):
@@ -119,7 +119,7 @@ class ReplayedSystems:
         self.models.save(path)
         length = self.asked.args.length  # of its steps: the engine does not count </s> apart
         plan = Plan("", (path,), {"min_len": length, "max_len_b": length})
-        made = peers.makers(plan, self.asked.args.fp16, self.asked.engines)
+        made = peers.makers(plan, self.asked.args.fp16)
         found: List[System] = [make(self.models) for _, make in made]
         os.remove(path)
         return found

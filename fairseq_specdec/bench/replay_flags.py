@@ -90,7 +90,6 @@ class Asked(NamedTuple):
         strategies: rows beside stock.
         weights: for every strategy, of the sizes of its iterations from 1.
         shapes: where each came from, in words.
-        engines: of ``--peers``.
     """
 
     args: argparse.Namespace
@@ -98,7 +97,6 @@ class Asked(NamedTuple):
     strategies: List[str]
     weights: Dict[str, List[float]]
     shapes: Dict[str, str]
-    engines: List[str]
 
     @property
     def cuda(self) -> bool:
@@ -196,11 +194,12 @@ def read(words: Sequence[str]) -> Asked:
     """
     args = get_parser().parse_args(list(words))
     _check(args)
-    engines = peers.asked(args, Plan("", ("",), {}))
+    if args.peers:
+        peers.check(Plan("", ("",), {}))
     size = paper_sizes.SIZES[args.replay]
     strategies = _strategies(args, size)
     _check_rows(args, strategies, size)
     weights, shapes = {}, {}
     for name in strategies:
         weights[name], shapes[name] = _acceptance(args, name)
-    return Asked(args, size, strategies, weights, shapes, engines)
+    return Asked(args, size, strategies, weights, shapes)

@@ -11,7 +11,7 @@ from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
 
-from . import energy, figures, machine, memory, peers, plots, tables, threads
+from . import figures, machine, memory, peers, plots, tables, threads
 from .page import page
 from .timing import System, run_paired
 
@@ -44,7 +44,6 @@ class Run:
         self.words = list(words)
         self.systems = systems
         self.cuda = cuda
-        self.meter = None if args.no_energy else energy.find(cuda)
         engines = peers.versions(systems)
         self.results: Dict[str, Any] = {
             "provenance": machine.record(words, checkpoints, cuda, engines),
@@ -52,7 +51,6 @@ class Run:
             "systems": [],
             "quality": None,
             "memory": None,
-            "energy": None,
             "warnings": [],
             "runs": [],
         }
@@ -76,14 +74,9 @@ class Run:
         """
         args = self.args
         run_paired(self.systems, batches, args.warmup, args.repeats, title, args.seed)
-        joules: Dict[str, float] = {}
-        measured = rows()
-        if self.meter is not None:
-            self.results["energy"] = self.meter.what
-            joules = energy.a_sentence(self.systems, batches, self.meter, args.seed)
         part: Dict[str, Any] = {
             "batch_size": size,
-            "rows": [dict(row, energy_j=joules.get(row["system"])) for row in measured],
+            "rows": rows(),
             "load_average": provenance.load(),
             "thread_warnings": threads.warnings(self.systems, self.cuda, size),
             **figures.passes(self.systems),

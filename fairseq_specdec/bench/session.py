@@ -129,7 +129,6 @@ class Session(NamedTuple):
         beams: widths of stock beam search.
         main: stock decoding of ``--path``.
         plans: the systems asked for.
-        engines: of ``--peers``.
     """
 
     args: argparse.Namespace
@@ -138,7 +137,6 @@ class Session(NamedTuple):
     beams: List[int]
     main: Plan
     plans: List[Plan]
-    engines: List[str]
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
@@ -150,7 +148,8 @@ class Session(NamedTuple):
         rows: List[Any] = [
             (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
         ]
-        rows += peers.makers(self.main, self.config.common.fp16, self.engines)
+        if self.args.peers:
+            rows += peers.makers(self.main, self.config.common.fp16)
         return rows + [(plan, functools.partial(build, plan)) for plan in self.plans]
 
     def systems(self, workload: Workload) -> List[System]:
@@ -173,11 +172,12 @@ def read(words: Sequence[str]) -> Session:
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
     main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
-    engines = peers.asked(args, main)
+    if args.peers:
+        peers.check(main)
     plans = make_plans(args.system, args.sweep, args)
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(args, config, sizes, beams, main, plans, engines)
+    return Session(args, config, sizes, beams, main, plans)

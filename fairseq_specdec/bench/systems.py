@@ -131,7 +131,7 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
             raise BenchError(
                 f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'"
             )
-        if name in systems or name.startswith(("fairseq beam", "CTranslate2", "transformers")):
+        if name in systems or name.startswith(("fairseq beam", "CTranslate2")):
             raise BenchError(
                 f"--system {name!r}: there is another row of this name; choose another"
             )

@@ -62,7 +62,6 @@ SPEED = [
     figure("vs beam 5", "speed_beam5", "{:.2f}x"),
     figure("vs beam 1", "speed_beam1", "{:.2f}x"),
     figure("tokens/s", "tokens_per_second", "{:.0f}"),
-    figure("J", "energy_j", "{:.2f}"),
     figure("MB", "memory_mb", "{:.0f}"),
 ]
 TIME = [
@@ -182,11 +181,6 @@ def legend(run: Dict[str, Any]) -> List[str]:
     if run["quality"]:
         lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
     lines += threads.notes(run)
-    if run["energy"]:
-        lines.append(
-            f"J: energy of {run['energy']} a sentence, over passes of this system alone; what the "
-            "device takes when idle, and for whatever else runs, is in it."
-        )
     if run["memory"]:
         lines.append(f"MB: {run['memory']}.")
     return lines

@@ -6,12 +6,11 @@ from typing import Any, Dict, List, Sequence
 
 import torch
 
+from .peers import TITLE
 from .timing import System
 
 # CPU time and wall time of one thread on a core of its own differ by less than this share.
 MARGIN = 0.15
-
-OTHER_ENGINES = ("CTranslate2", "transformers")
 
 
 def warnings(systems: Sequence[System], cuda: bool, batch_size: int) -> List[str]:
@@ -49,9 +48,9 @@ def notes(run: Dict[str, Any]) -> List[str]:
         )
     lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
     names = [row["system"] for part in run["runs"] for row in part["rows"]]
-    if count > 1 and any(name.startswith(OTHER_ENGINES) for name in names):
+    if count > 1 and any(name.startswith(TITLE) for name in names):
         lines.append(
-            f"Other engines ran with {count} threads inside a sentence, which can take them "
+            f"{TITLE} ran with {count} threads inside a sentence, which can take it "
             "several times as long as one where waking a thread is slow, as on virtual machines: "
             "measure with --threads 1 too."
         )

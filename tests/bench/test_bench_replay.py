@@ -226,7 +226,7 @@ def test_error_correction_has_no_drafter(replay):
 
 @pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers")
 def test_peers_decode_the_same_verifier(replay):
-    words = ["--peers", "--peer-engines", "ctranslate2", "--strategies", "gad"]
+    words = ["--peers", "--strategies", "gad"]
     result, _ = replay(*MEAN, *words)
     rows = rows_of(result)
     assert len(rows) == 7 and result["warnings"] == []

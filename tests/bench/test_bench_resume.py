@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_specdec.bench import cli, energy, replay_cli
+from fairseq_specdec.bench import cli, replay_cli
 from fairseq_specdec.bench.workload import BenchError
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
@@ -73,26 +73,3 @@ def test_names_that_cannot_be_written_to_are_refused_beforehand(bench, tmp_path,
 def test_a_run_with_nothing_before_it_begins(bench, tmp_path):
     result, _ = bench(*WORDS, "--json", tmp_path / "x.json", "--resume")
     assert len(result["runs"]) == 2 and "resumed" not in result["provenance"]
-
-
-def test_energy_has_its_column_where_there_is_a_meter(bench, monkeypatch):
-    monkeypatch.setattr(energy, "find", lambda cuda: None)
-    result, printed = bench(*WORDS)
-    assert result["energy"] is None and result["runs"][0]["rows"][0]["energy_j"] is None
-    spent = []
-    meter = energy.Meter("a made-up device", lambda: float(len(spent)))
-    monkeypatch.setattr(energy, "find", lambda cuda: meter)
-    monkeypatch.setattr(energy, "SHORTEST", 0.0)
-    honest = cli.System.decode
-
-    def decode(self, *args):
-        spent.append(0)
-        return honest(self, *args)
-
-    monkeypatch.setattr(cli.System, "decode", decode)
-    result, printed = bench(*WORDS)
-    for part, batches in zip(result["runs"], (3, 2)):
-        assert [row["energy_j"] for row in part["rows"]] == pytest.approx([batches / 3] * 3)
-    assert "J: energy of a made-up device" in printed
-    result, _ = bench(*WORDS, "--no-energy")
-    assert result["energy"] is None

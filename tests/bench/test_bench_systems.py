@@ -112,7 +112,6 @@ def results(name="gad", **row):
         "warnings": [],
         "quality": None,
         "memory": None,
-        "energy": None,
         "runs": [dict(part, batch_size=1, **one), dict(part, batch_size=8)],
     }
 
