@@ -1,12 +1,12 @@
-"""Flags that ``specdec-bench`` has with and without ``--replay``, and their checks."""
+"""Flags that every run of ``specdec-bench`` has, and their checks."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 from typing import Any, Dict, Mapping
 
-from . import canvas
 from .workload import BenchError
 
 Flags = Dict[str, Dict[str, Any]]
@@ -28,6 +28,17 @@ PEERS: Flags = {
         "(default: off)",
     ),
 }  # fmt: skip
+PASSES: Flags = {
+    "--repeats": dict(
+        type=int, default=1, metavar="R",
+        help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
+        "(default: 1)",
+    ),
+    "--warmup": dict(
+        type=int, default=3, metavar="N",
+        help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
+    ),
+}  # fmt: skip
 FILES: Flags = {
     "--json": dict(metavar="FILE", help="write all figures here (default: do not)"),
     "--markdown": dict(metavar="FILE", help="write the tables here (default: do not)"),
@@ -40,22 +51,6 @@ FILES: Flags = {
         metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots (default: do not)"
     ),
 }
-
-
-def passes(repeats: int, warmup: int) -> Flags:
-    """``--repeats`` and ``--warmup`` with these defaults."""
-    return {
-        "--repeats": dict(
-            type=int, default=repeats, metavar="R",
-            help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
-            f"(default: {repeats})",
-        ),
-        "--warmup": dict(
-            type=int, default=warmup, metavar="N",
-            help="batches that every system decodes beforehand, not counted; 0 or more "
-            f"(default: {warmup})",
-        ),
-    }  # fmt: skip
 
 
 def add(group: Any, *tables: Flags) -> None:
@@ -91,7 +86,11 @@ def check_common(args: argparse.Namespace) -> None:
             _check_writable(flag, path)
     for flag in ("--plots", "--html"):
         if getattr(args, flag.strip("-")):
-            canvas.require(flag)
+            if importlib.util.find_spec("matplotlib") is None:
+                raise BenchError(
+                    f"{flag}: needs matplotlib; install it with pip install "
+                    "fairseq_specdec[plots], or leave the flag out"
+                )
 
 
 def _check_writable(flag: str, path: str) -> None:

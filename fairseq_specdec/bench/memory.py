@@ -34,13 +34,18 @@ def peak_of(system: System, batches: Iterable[Dict[str, Any]], cuda: bool) -> Op
     return system.peak if isinstance(system, PeerSystem) else peak(cuda)
 
 
-def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
+def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str, Any]:
     """Load row ``index`` of a command line and decode.
+
+    Args:
+        index: of a row, from 0.
+        words: the command line.
+        folder: with the models of a replay.
 
     Returns:
         ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
     """
-    asked = session.read(words)
+    asked = session.read(words, folder)
     before = peak_resident()
     plan, make = asked.makers()[index]
     workload = asked.workload(plan.paths)
@@ -57,16 +62,15 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(
-    index: int, words: Sequence[str], function: str = f"{__name__}:measure_here"
-) -> Optional[Dict[str, Any]]:
-    """Call :func:`measure_here`, or a function like it, in a new process.
+def measure(index: int, words: Sequence[str], folder: str = "") -> Optional[Dict[str, Any]]:
+    """Call :func:`measure_here` in a new process.
 
     Returns:
         its result; None, and a warning, where it fails.
     """
+    order = {"index": index, "words": list(words), "folder": folder}
     try:
-        return dict(call_once(f"memory of row {index}", function, index=index, words=list(words)))
+        return dict(call_once(f"memory of row {index}", f"{__name__}:measure_here", **order))
     except BenchError as error:
         logger.warning("%s", error)
         return None

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Dict, List, Sequence
 
 from . import tables
-from .canvas import Picture
+from .plots import Picture
 
 STYLE = """
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222 }

@@ -1,15 +1,18 @@
-"""Pictures of the results of ``specdec-bench``, as the papers draw them."""
+"""Pictures of the results of ``specdec-bench``, as the papers draw them, by matplotlib (the extra
+``plots``)."""
 
 from __future__ import annotations
 
+import io
 import math
 import statistics
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from .canvas import Picture, figure_of, line_of, look, picture, plain, write_at
 from .tables import section_title
+
+WIDTH, HEIGHT = 7.0, 4.2  # inches
 
 BINS = 30
 MOST = 15  # lines that one picture bears
@@ -21,6 +24,57 @@ OVER_A_FLAG = {
 }  # fmt: skip
 
 Rows = List[Dict[str, Any]]
+
+
+class Picture(NamedTuple):
+    """A picture: its file's name without the ending, what it shows in words, the file's content."""
+
+    name: str
+    caption: str
+    png: bytes
+
+
+def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
+    """A figure of one panel a row, of so many inches, and the list of their axes."""
+    from matplotlib.figure import Figure
+
+    # No pyplot: nothing global is set and no window system is asked for.
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
+
+
+def picture(name: str, caption: str, figure: Any) -> Picture:
+    """The figure as a picture, with a legend beside axes that it would hide."""
+    for axes in figure.axes:
+        names = [name for name in axes.get_legend_handles_labels()[1] if name]
+        many = len(names) > 6
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+        if names:
+            axes.legend(fontsize=6 if many else 7, **(beside if many else {}))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return Picture(name, caption, buffer.getvalue())
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def look(line: int) -> Dict[str, Any]:
+    """Colour and stroke of a line, different for the first forty."""
+    return {"color": f"C{line % 10}", "linestyle": ("-", "--", ":", "-.")[line // 10 % 4]}
+
+
+def line_of(axes: Any, number: int, name: str, xs: Sequence[Any], ys: Sequence[float]) -> None:
+    """A named line through points."""
+    axes.plot(xs, ys, marker="o", markersize=4, label=plain(name), **look(number))
+
+
+def write_at(axes: Any, texts: Sequence[Any], xs: Sequence[float], ys: Sequence[float]) -> None:
+    """Small texts beside points."""
+    for text, *place in zip(map(str, texts), xs, ys):
+        axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
 
 
 def _shown(run: Dict[str, Any]) -> Rows:

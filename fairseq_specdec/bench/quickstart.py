@@ -21,8 +21,9 @@ from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io.atomic import write_json
 
-from . import figures, flags, machine, session, tables
-from .timing import System, run_paired
+from . import flags, machine, session, tables
+from .run import Bench
+from .timing import System
 from .workload import BenchError
 
 # On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for
@@ -104,21 +105,6 @@ def quality(pair: Pair, system: System, dictionary: Any) -> float:
     return 100.0 * same / len(wanted)
 
 
-def row_of(system: System, context: figures.Context) -> Dict[str, Any]:
-    """The figures of ``specdec-bench`` that the quickstart shows, and two of its own."""
-    row = figures.row(system, None, context)
-    names = ("system", "identical_percent", "tok", "iter", "accepted_percent", "ms_median")
-    return {
-        **{name: row[name] for name in names},
-        "quality": row["bleu"],
-        "ms_per_sentence": row["ms_mean"],
-        "ms_per_iteration": 1000 * sum(system.seconds) / system.steps,
-        "speed_beam5": row["speed_beam5"],
-        "speed_beam1": row["speed_beam1"],
-        "seconds": system.stats.times() if system.stats else None,
-    }
-
-
 def columns(pair: Pair) -> List[tables.Column]:
     """Of the table."""
     return [
@@ -127,7 +113,7 @@ def columns(pair: Pair) -> List[tables.Column]:
         tables.figure("identical to beam 1", "identical_percent", "{:.1f}%"),
         tables.figure("Tok.", "tok", "{:.2f}"),
         tables.figure("Iter.", "iter", "{:.2f}"),
-        tables.figure("ms a sentence", "ms_per_sentence", "{:.1f}"),
+        tables.figure("ms a sentence", "ms_mean", "{:.1f}"),
         tables.figure("ms an iteration", "ms_per_iteration", "{:.2f}"),
         tables.figure("speed vs beam 5", "speed_beam5", "{:.2f}x"),
         tables.figure("speed vs beam 1", "speed_beam1", "{:.2f}x"),
@@ -161,29 +147,27 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int, shown: int) -> Di
     """Run one pair and print its table, and ``shown`` sentences by iteration.
 
     Returns:
-        rows and settings, ready for JSON.
+        what ``specdec-bench --json`` writes, its rows with ``quality`` and ``ms_per_iteration``.
 
     Raises:
         BenchError: the pair is not there, or a flag cannot be honoured.
     """
-    asked = session.read(command_line(pair, limit, batch_size))
-    workload = asked.workload()
-    systems = asked.systems(workload)
-    run_paired(systems, workload.batches(batch_size), title=pair.title)
-    dictionary = workload.task.target_dictionary
-    scores = {system.name: quality(pair, system, dictionary) for system in systems}
-    beam, greedy = systems[:2]
-    context = figures.Context(beam, greedy, greedy, scores)
-    rows = [row_of(system, context) for system in systems]
-    count = len(greedy.tokens)
+    words = command_line(pair, limit, batch_size)
+    bench = Bench(session.read(words), words)
+    bench.measure_size(batch_size)
+    dictionary = bench.workload.task.target_dictionary
+    rows = bench.results["runs"][0]["rows"]
+    for row, system in zip(rows, bench.systems):
+        row["quality"] = quality(pair, system, dictionary)
+        row["ms_per_iteration"] = 1000 * sum(system.seconds) / system.steps
+    count, last = len(bench.workload.order), bench.systems[-1]
     say(f"\n{pair.title}: {count} held-out sentences, batch {batch_size}\n")
     say(tables.markdown(columns(pair), rows))
     if shown:
-        last = systems[-1]
         say(f"\n{last.name}, iteration by iteration (accepted tokens | the verifier's own)")
         for number in sorted(last.tokens)[:: max(1, count // shown)][:shown]:
             say("\n" + trace(last, number, dictionary))
-    return {"pair": pair.title, "sentences": count, "batch_size": batch_size, "rows": rows}
+    return bench.results
 
 
 FLAGS: flags.Flags = {
@@ -233,10 +217,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
         ]
     except BenchError as error:
         raise SystemExit(str(error)) from error
-    facts = dict(machine.settings(), drafter_dtype=dtype)
-    say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
+    say(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {dtype}")
     if options.json:
-        write_json(options.json, {"settings": facts, "results": results}, make_folder=True)
+        write_json(options.json, dict(zip(names, results)), make_folder=True)
 
 
 if __name__ == "__main__":

@@ -223,8 +223,8 @@ def reference_key(plan: Plan) -> Tuple[Any, ...]:
     return plan.paths, tuple(sorted(flags.items()))
 
 
-def build(plan: Plan, workload: Workload) -> System:
-    """The system, its models loaded.
+def build(plan: Plan, workload: Workload, **parts: Any) -> System:
+    """The system, its models loaded; ``parts`` as ``overrides`` of ``build_generator``.
 
     Raises:
         BenchError: naming the system and the flag or file that cannot be honoured.
@@ -238,6 +238,7 @@ def build(plan: Plan, workload: Workload) -> System:
             name=plan.name,
             flags=plan.generation,
             free_unpacked=workload.one_system,
+            **parts,
             **settings,
         )
     except (ValueError, BenchError) as error:

@@ -119,29 +119,17 @@ def title(run: Dict[str, Any]) -> str:
         f"specdec-bench REPLAY: {run['replay']['verifier']}, "
         + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
         + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
-        f"{settings['length']} tokens, batch {settings['batch_size']}, median of "
-        f"{settings['repeats']}"
-    )
-
-
-def _heading(run: Dict[str, Any], part: Dict[str, Any]) -> str:
-    """What stands over the tables of a batch size."""
-    if "replay" in run:
-        return f"{title(run)}\n\n{run['replay']['notice']}"
-    settings = run["settings"]
-    return (
-        f"{settings['source_lang']}-{settings['target_lang']}, {settings['subset']}: "
-        f"{settings['sentences']} sentences, batch {part['batch_size']}, median of "
-        f"{settings['repeats']}"
+        f"{settings['length']} tokens"
     )
 
 
 def document(run: Dict[str, Any]) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
-    parts = []
+    parts = [run["replay"]["notice"]] if "replay" in run else []
     for part in run["runs"]:
-        parts += [_heading(run, part), markdown(speed(run), part["rows"])]
-        parts.append(markdown(TIME, part["rows"]))
+        measured = f"batch {part['batch_size']}, median of {run['settings']['repeats']}"
+        parts.append(f"{title(run)}, {measured}")
+        parts += [markdown(speed(run), part["rows"]), markdown(TIME, part["rows"])]
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]

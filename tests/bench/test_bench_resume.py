@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_specdec.bench import cli, replay_cli
+from fairseq_specdec.bench import cli, run
 from fairseq_specdec.bench.workload import BenchError
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
     path = tmp_path / "x.json"
-    honest, measured = cli.Bench.measure_size, []
+    honest, measured = run.Bench.measure_size, []
 
     def measure(self, size):
         measured.append(size)
@@ -24,7 +24,7 @@ def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
             raise Killed
         honest(self, size)
 
-    monkeypatch.setattr(cli.Bench, "measure_size", measure)
+    monkeypatch.setattr(run.Bench, "measure_size", measure)
     with pytest.raises(Killed):
         bench(*WORDS, "--json", path)
     first = json.loads(path.read_text())
@@ -64,10 +64,6 @@ def test_names_that_cannot_be_written_to_are_refused_beforehand(bench, tmp_path,
     ):
         with pytest.raises(BenchError, match=message):
             bench(*words)
-    with pytest.raises(BenchError, match="--markdown .*: is a folder"):
-        replay_cli.main(
-            ["--replay", "base", "--mean-accepted", "3", "--markdown", str(tmp_path)], None
-        )
 
 
 def test_a_run_with_nothing_before_it_begins(bench, tmp_path):

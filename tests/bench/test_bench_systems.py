@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fairseq_specdec.bench import figures, page, plots, tables
-from fairseq_specdec.bench.canvas import Picture
+from fairseq_specdec.bench.plots import Picture
 from fairseq_specdec.bench.workload import BenchError, every_nth
 
 needs_matplotlib = pytest.mark.skipif(
