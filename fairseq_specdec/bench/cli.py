@@ -13,7 +13,7 @@ import sys
 import tempfile
 from typing import Any, Dict, Optional, Sequence
 
-from . import peers, session
+from . import peers, session, tables
 from .replay import NOTICE
 from .run import Bench, logger
 from .workload import BenchError
@@ -49,7 +49,7 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
             bench.write()
         elif not left:
             bench.write()  # the kill may have come between one file and the next
-    say(bench.text())
+    say(tables.document(bench.results))
     return bench.results
 
 

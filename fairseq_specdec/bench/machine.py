@@ -15,11 +15,6 @@ from fairseq_specdec.io import provenance
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 
 
-def short(commit: str) -> str:
-    """A commit's first 12 digits, and the mark of uncommitted changes."""
-    return re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", commit)
-
-
 def machine(cuda: bool) -> Dict[str, Any]:
     """What the figures were measured on: the GPU, or the processor."""
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
@@ -67,5 +62,6 @@ def record(
 def line(facts: Dict[str, Any]) -> str:
     """The most telling facts of :func:`record` in one line, to stand under a table."""
     telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
-    telling.update(facts["versions"], commit=short(facts["commit"]))
+    commit = re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", facts["commit"])  # and whether it is dirty
+    telling.update(facts["versions"], commit=commit)
     return "; ".join(f"{key} {value}" for key, value in telling.items())

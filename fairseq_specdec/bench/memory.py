@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import torch
 
 from . import session
 from .child import call_once
 from .peers import PeerSystem
-from .timing import System
-from .usage import peak, peak_resident
+from .usage import peak_resident
 from .workload import BenchError
 
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
@@ -25,13 +26,6 @@ NOTE_GPU = (
 )
 
 logger = logging.getLogger(__name__)
-
-
-def peak_of(system: System, batches: Iterable[Dict[str, Any]], cuda: bool) -> Optional[int]:
-    """Bytes used at most so far, after decoding; None where nobody knows."""
-    for sample in batches:
-        system.decode(sample)
-    return system.peak if isinstance(system, PeerSystem) else peak(cuda)
 
 
 def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str, Any]:
@@ -52,10 +46,13 @@ def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str
     workload.one_system = True
     system = make(workload)
     # Ascending: the peak so far is that of the largest batches so far.
-    peaks = {
-        str(size): peak_of(system, workload.batches(size)[-LONGEST:], workload.cuda)
-        for size in sorted(asked.sizes)
-    }
+    peaks: Dict[str, Optional[int]] = {}
+    for size in sorted(asked.sizes):
+        for sample in workload.batches(size)[-LONGEST:]:
+            system.decode(sample)
+        peaks[str(size)] = torch.cuda.max_memory_allocated() if workload.cuda else peak_resident()
+        if isinstance(system, PeerSystem):
+            peaks[str(size)] = system.peak
     if isinstance(system, PeerSystem):
         before = system.worker.before
         system.worker.close()

@@ -44,28 +44,29 @@ class Pair(NamedTuple):
 
 
 def pairs(options: argparse.Namespace, dtype: str) -> Dict[str, Pair]:
-    """The demo pairs by name; the last system of each can be shown by iteration."""
+    """The demo pairs by name."""
     ende, edit = (os.path.join(options.data_bin, f"demo_{name}") for name in ("ende", "edit"))
-    block = f"--block-size {options.block_size}" if options.block_size else ""
     path = shlex.quote(os.path.join(ende, "drafter.pt"))
-    drafter = f"--drafter-path {path} --drafter-dtype {dtype} {block}"
-    shown = "--retain-iter-history"
-    translating = [
-        "greedy: --strategy greedy",
-        f"iad: --strategy iad {block}",
-        f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {drafter}",
-        f"gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter} {shown}",
-    ]
-    editing = [
-        "greedy: --strategy greedy",
-        "iad: --strategy iad",
-        f"iad --realign: --strategy iad --realign {shown}",
-    ]
-    title = "English with errors, corrected"
+    drafter = f"--drafter-path {path} --drafter-dtype {dtype}"
     return {
-        "ende": Pair(ende, "en", "de", "de", "English-German", "BLEU", translating),
-        "edit": Pair(edit, "src", "tgt", "en", title, "exact %", editing),
-    }
+        "ende": Pair(
+            ende, "en", "de", "de", "English-German", "BLEU",
+            [
+                "greedy: --strategy greedy",
+                "iad: --strategy iad",
+                f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {drafter}",
+                f"gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter}",
+            ],
+        ),
+        "edit": Pair(
+            edit, "src", "tgt", "en", "English with errors, corrected", "exact %",
+            [
+                "greedy: --strategy greedy",
+                "iad: --strategy iad",
+                "iad --realign: --strategy iad --realign",
+            ],
+        ),
+    }  # fmt: skip
 
 
 def command_line(pair: Pair, limit: Optional[int], batch_size: int) -> List[str]:
@@ -120,31 +121,14 @@ def columns(pair: Pair) -> List[tables.Column]:
     ]
 
 
-def trace(system: System, number: int, dictionary: Any) -> str:
-    """A sentence iteration by iteration: the draft, and what the verifier made of it.
-
-    Accepted draft tokens stand before the bar; after it the verifier's own token.
-    """
-    lines = []
-    parts = system.history[number]
-    for draft, emitted in zip(parts[::2], parts[1::2]):
-        kept = draft["accepted"]
-        words = [dictionary[t] for t in emitted["tokens"].tolist()]
-        proposed = " ".join(dictionary[t] for t in draft["tokens"].tolist()) or "(nothing)"
-        shown = " ".join(words[:kept] + ["|"] + words[kept:])
-        lines.append(f"{draft['iteration'] + 1:3d}  draft    {proposed}")
-        lines.append(f"     emitted  {shown}   ({kept} accepted)")
-    return "\n".join(lines)
-
-
 def say(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def measure(pair: Pair, limit: Optional[int], batch_size: int, shown: int) -> Dict[str, Any]:
-    """Run one pair and print its table, and ``shown`` sentences by iteration.
+def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]:
+    """Run one pair and print its table.
 
     Returns:
         what ``specdec-bench --json`` writes, its rows with ``quality`` and ``ms_per_iteration``.
@@ -160,13 +144,9 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int, shown: int) -> Di
     for row, system in zip(rows, bench.systems):
         row["quality"] = quality(pair, system, dictionary)
         row["ms_per_iteration"] = 1000 * sum(system.seconds) / system.steps
-    count, last = len(bench.workload.order), bench.systems[-1]
+    count = len(bench.workload.order)
     say(f"\n{pair.title}: {count} held-out sentences, batch {batch_size}\n")
     say(tables.markdown(columns(pair), rows))
-    if shown:
-        say(f"\n{last.name}, iteration by iteration (accepted tokens | the verifier's own)")
-        for number in sorted(last.tokens)[:: max(1, count // shown)][:shown]:
-            say("\n" + trace(last, number, dictionary))
     return bench.results
 
 
@@ -178,15 +158,9 @@ FLAGS: flags.Flags = {
         type=int, help="decode about so many sentences of each pair, 1 or more (default: all)"
     ),
     "--batch-size": dict(type=int, default=1, help="sentences at a time, 1 or more (default: 1)"),
-    "--block-size": dict(
-        type=int, help="k, 1 or more (default: what the drafter was made for)"
-    ),
     "--drafter-dtype": dict(
         default="auto", choices=("auto", *DRAFTER_DTYPES),
         help="number format of the drafter (default: bf16 where the processor computes in it)",
-    ),
-    "--show": dict(
-        type=int, default=3, help="sentences shown by iteration, 0 or more (default: 3)"
     ),
     "--pairs": dict(default="ende,edit", help="which pairs, by commas (default: %(default)s)"),
     "--json": dict(metavar="FILE", help="also write all figures here (default: do not)"),
@@ -212,9 +186,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     if unknown:
         raise SystemExit(f"--pairs: no pair {unknown[0]!r}; choose from ende, edit")
     try:
-        results = [
-            measure(known[name], options.limit, options.batch_size, options.show) for name in names
-        ]
+        results = [measure(known[name], options.limit, options.batch_size) for name in names]
     except BenchError as error:
         raise SystemExit(str(error)) from error
     say(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {dtype}")

@@ -61,7 +61,7 @@ def _model(flags: argparse.Namespace, task: Any, seed: int) -> Any:
         return ARCH_MODEL_REGISTRY[flags.arch].build_model(flags, task).eval()
 
 
-def verifier(size: Size, task: Any, seed: int) -> Any:
+def verifier(size: Size, seed: int, task: Any) -> Any:
     """A verifier with random weights."""
     return _model(training_flags(size.arch, **size.settings), task, seed)
 
@@ -76,7 +76,7 @@ def save_verifier(size: Size, task: Any, seed: int, path: str) -> None:
     past = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
         "args": training_flags(size.arch, **size.settings),
-        "model": verifier(size, task, seed).state_dict(),
+        "model": verifier(size, seed, task).state_dict(),
         "optimizer_history": [past],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }

@@ -182,11 +182,6 @@ class Replay:
         return found
 
 
-def verifier(asked: Asked, task: Any) -> Any:
-    """The verifier of a replay."""
-    return random_pair.verifier(asked.size, task, asked.seed)
-
-
 def build(plan: Plan, asked: Asked, workload: Workload) -> System:
     """``systems.build`` for a replay: the strategy's drafter and rule, and its script."""
 

@@ -32,13 +32,8 @@ FLAGS: flags.Flags = {
         type=float, metavar="TOK",
         help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
-        "drawn as if every draft token were right with one probability, unless another flag gives "
-        "their distribution; these rows of a replay require it or --accepted-from (default: none)",
-    ),
-    "--accepted-from": dict(
-        metavar="TRACE",
-        help="take the distribution from a trace of --trace-path, tilted to --mean-accepted, by "
-        "default to the trace's own mean",
+        "drawn as if every draft token were right with one probability; required by these rows of "
+        "a replay (default: none)",
     ),
     "--mean-copied": dict(
         type=float, metavar="TOK",
@@ -113,33 +108,10 @@ def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
         copied = ["iad"] if args.mean_copied is not None else []
         return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
     names: List[str] = args.strategies.split(",")
-    for name in names:
-        if name not in STRATEGY_ROWS or names.count(name) > 1:
-            raise BenchError(
-                f"--strategies {args.strategies}: choose different ones of "
-                f"{', '.join(STRATEGY_ROWS)}"
-            )
+    if not set(names) <= set(STRATEGY_ROWS) or len(set(names)) < len(names):
+        rows = ", ".join(STRATEGY_ROWS)
+        raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
     return names
-
-
-def _block_weights(args: argparse.Namespace) -> Tuple[List[float], str]:
-    """Weights of the sizes of a block drafter's iterations, and their origin in words."""
-    mean, flag = args.mean_accepted, "--mean-accepted"
-    if args.accepted_from is None:
-        if mean is None:
-            raise BenchError(
-                "--mean-accepted: gad and gad++ need it, or --accepted-from; 8.23 is what Xia et "
-                "al. 2023, Table 2 has for a block size of 25"
-            )
-        largest = min(args.block_size + 1, args.length)
-        weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
-        return weights, f"every draft token right alike, {mean:g} tokens an iteration asked"
-    flag_from = "--accepted-from"
-    weights = accepted_sizes.recorded(args.accepted_from, args.block_size + 1, flag_from)
-    if mean is None:
-        mean, flag = accepted_sizes.mean_size(weights), f"{flag_from}: mean"
-    weights = accepted_sizes.tilted_to(weights, mean, args.length, flag)
-    return weights, f"recorded: {args.accepted_from}; tilted to {mean:g} tokens an iteration"
 
 
 def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
@@ -168,11 +140,11 @@ def _check_rows(args: argparse.Namespace, strategies: List[str], size: random_pa
             f"--strategies {drafting[0]}: the paper has no drafter for {args.replay}; "
             "choose another size"
         )
-    for name in ("mean_accepted", "accepted_from"):
-        if not drafting and getattr(args, name) is not None:
-            raise BenchError(
-                f"--{name.replace('_', '-')}: is for gad and gad++, and neither is measured"
-            )
+    if bool(drafting) != (args.mean_accepted is not None):
+        raise BenchError(
+            "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither "
+            "(Xia et al. 2023, Table 2: 8.23 for a block size of 25)"
+        )
     if ("iad" in strategies) != (args.mean_copied is not None):
         raise BenchError(
             "--mean-copied: the iad row needs it, and no other does; give both or neither"
@@ -183,15 +155,12 @@ def _acceptance(args: argparse.Namespace, strategy: str) -> Tuple[List[float], s
     """Weights of the sizes of a strategy's iterations from 1, and their origin in words."""
     if strategy == "greedy":
         return [1.0], "nothing is drafted"
+    largest, mean, flag, what = args.length, args.mean_copied, "--mean-copied", "copied"
     if strategy in BLOCK_ROWS:
-        return _block_weights(args)
-    weights = accepted_sizes.constant_acceptance(
-        args.length, args.mean_copied, args.length, "--mean-copied"
-    )
-    return (
-        weights,
-        f"every copied token right alike, {args.mean_copied:g} tokens an iteration asked",
-    )
+        largest = min(args.block_size + 1, args.length)
+        mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
+    weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
+    return weights, f"every {what} token right alike, {mean:g} tokens an iteration asked"
 
 
 def read(args: argparse.Namespace, words: Sequence[str]) -> Replay:

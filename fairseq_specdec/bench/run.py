@@ -11,11 +11,11 @@ from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
 
-from . import figures, machine, memory, peers, plots, replay, tables, threads
+from . import figures, machine, memory, peers, plots, replay, tables, usage
 from .page import page
 from .resume import continued
 from .session import Session
-from .systems import Plan, build_stock, lossless, reference_key
+from .systems import Plan, build_stock, reference_key
 from .text import Texts
 from .timing import System, run_paired
 from .workload import Workload
@@ -96,7 +96,7 @@ class Bench:
         }
         if self.replay is not None:
             names = ("replay", "vocabulary", "length", "block_size", "seed", "strategies")
-            names += ("mean_accepted", "accepted_from", "mean_copied")
+            names += ("mean_accepted", "mean_copied")
             found.update(data=None, **{name: getattr(args, name) for name in names})
         return found
 
@@ -135,19 +135,15 @@ class Bench:
         references = self._references(batches, size)
         title = f"batch {size}"
         run_paired(self.systems, batches, args.warmup, args.repeats, title, args.seed)
-        alone, copying = size == 1, self.replay is None and size == 1
         part: Dict[str, Any] = {
             "batch_size": size,
             "rows": self._rows(references, size),
             "sentences": self.greedy.sentences,
             "load_average": provenance.load(),
-            "thread_warnings": threads.warnings(self.systems, self.workload.cuda, size),
+            "thread_warnings": usage.thread_warnings(self.systems, self.workload.cuda, size),
             **figures.passes(self.systems),
-            "speed_ups": {s.name: figures.speed_ups(s, self.beam) for s in self.systems if alone},
-            "by_edit_ratio": {
-                s.name: figures.by_edit_ratio(s, self.greedy, data)
-                for s, plan in zip(self.systems, self.plans)
-                if copying and plan.settings.get("strategy") == "iad"
+            "speed_ups": {
+                s.name: figures.speed_ups(s, self.beam) for s in self.systems if size == 1
             },
         }
         if args.by_sentence:
@@ -170,7 +166,8 @@ class Bench:
                 row = {key: value for key, value in row.items() if key not in OUTPUT_FIGURES}
             rows.append(row)
             for text in self._faults(system, plan, reference):
-                self.warn(f"{text}, batch size {size}")
+                self.results["warnings"].append(f"{text}, batch size {size}")
+                logger.warning("WARNING: %s, batch size %d", text, size)
         return rows
 
     def _row(self, system: System, plan: Plan, context: figures.Context) -> Dict[str, Any]:
@@ -216,22 +213,13 @@ class Bench:
                 memory.add(row, found[row["system"]], str(part["batch_size"]))
         self.results["memory"] = memory.NOTE_GPU if self.workload.cuda else memory.NOTE_CPU
 
-    def warn(self, text: str) -> None:
-        """Say loudly, and keep in the results, what is not as it must be."""
-        self.results["warnings"].append(text)
-        logger.warning("WARNING: %s", text)
-
-    def text(self) -> str:
-        """The tables, as ``--markdown`` has them."""
-        return tables.document(self.results)
-
     def write(self) -> None:
         """Write the files asked for, with what is known so far; each is whole or absent."""
         args, results = self.args, self.results
         if args.json:
             write_json(args.json, results, make_folder=True)
         if args.markdown:
-            write_text(args.markdown, self.text(), make_folder=True)
+            write_text(args.markdown, tables.document(results), make_folder=True)
         pictures = plots.draw(results) if args.plots or args.html else []
         for each in pictures if args.plots else []:
             path = os.path.join(args.plots, each.name + ".png")
@@ -241,8 +229,10 @@ class Bench:
 
 
 def _promised(system: System) -> Optional[bool]:
-    """Whether one of our systems is lossless; None for others, which promise nothing."""
-    return lossless(system) if system.stats is not None else None
+    """Whether one of our systems is lossless under its settings; None for others, which promise
+    nothing."""
+    rule = getattr(system.generator, "rule", None)
+    return bool(getattr(rule, "lossless", False)) if system.stats is not None else None
 
 
 def _base(system: System, plan: Plan) -> str:

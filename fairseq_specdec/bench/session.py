@@ -14,7 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 
-from . import flags, peers, replay, replay_flags
+from . import flags, peers, random_pair, replay, replay_flags
 from .replay_flags import Replay
 from .systems import GENERATION, Plan, build, build_stock, make_plans
 from .timing import System
@@ -145,7 +145,9 @@ class Session(NamedTuple):
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         torch.set_num_threads(self.args.threads)
-        make = None if self.replay is None else functools.partial(replay.verifier, self.replay)
+        make = None
+        if self.replay is not None:
+            make = functools.partial(random_pair.verifier, self.replay.size, self.replay.seed)
         return Workload(self.config, self.args.limit, paths or self.main.paths, make)
 
     def makers(self) -> List[Any]:

@@ -6,7 +6,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from . import machine, threads
+from . import machine
+from .peers import TITLE
 
 NOTHING = "-"
 
@@ -168,7 +169,29 @@ def legend(run: Dict[str, Any]) -> List[str]:
         lines = [IDENTICAL + TOKENS, *TIMES]
     if run["quality"]:
         lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
-    lines += threads.notes(run)
+    lines += _on_the_machine(run)
     if run["memory"]:
         lines.append(f"MB: {run['memory']}.")
+    return lines
+
+
+def _on_the_machine(run: Dict[str, Any]) -> List[str]:
+    """What threads and load mean for a run's times, a line each."""
+    lines = []
+    count = run["provenance"].get("threads") or 1
+    loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
+    if loads and max(loads) > count + 1:
+        lines.append(
+            f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
+            "when, and on how the system shares its processors among processes. With one thread, "
+            "CPU depends less on that. Measure again on a quiet machine."
+        )
+    lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
+    names = [row["system"] for part in run["runs"] for row in part["rows"]]
+    if count > 1 and any(name.startswith(TITLE) for name in names):
+        lines.append(
+            f"{TITLE} ran with {count} threads inside a sentence, which can take it "
+            "several times as long as one where waking a thread is slow, as on virtual machines: "
+            "measure with --threads 1 too."
+        )
     return lines

@@ -8,19 +8,15 @@ import json
 import pytest
 import torch
 
-from fairseq_specdec.bench import accepted_sizes, cli, memory, random_pair, replay, run, session
+from fairseq_specdec.bench import cli, memory, random_pair, replay, run, session
 from fairseq_specdec.bench.accepted_sizes import (
     constant_acceptance,
     draw,
     mean_emitted,
-    mean_size,
-    tilted_to,
 )
 from fairseq_specdec.bench.replay import NOTICE
 from fairseq_specdec.bench.workload import BenchError
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.trace.files import write_traces
-from fairseq_specdec.trace.record import OWN, REJECTED, Trace, TracedIteration
 
 TINY = ["--vocabulary", 40, "--sentences", 6, "--length", 12, "--block-size", 5, "--warmup", 1]
 MEAN = ["--mean-accepted", 3]
@@ -51,16 +47,13 @@ def rows_of(result):
     return {row["system"]: row for row in result["runs"][0]["rows"]}
 
 
-def test_both_families_have_the_mean_that_was_asked_for():
+def test_sizes_have_the_mean_that_was_asked_for():
     for mean, largest, length in ((8.23, 26, 27), (1.5, 26, 60), (4, 4, 40), (1, 26, 27)):
         shares = constant_acceptance(largest, mean, length, "--x")
         assert mean_emitted(shares, length) == pytest.approx(mean, abs=1e-3)
         assert sum(shares) == pytest.approx(1)
-        weights = tilted_to([1.0] * largest, mean, length, "--x")
-        assert mean_emitted(weights, length) == pytest.approx(mean, abs=1e-3)
-    for reach in (constant_acceptance, lambda largest, *more: tilted_to([1.0] * largest, *more)):
-        with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
-            reach(26, 14, 27, "--x")
+    with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
+        constant_acceptance(26, 14, 27, "--x")
 
 
 def test_alike_means_that_one_probability_holds_at_every_draft_token():
@@ -71,7 +64,6 @@ def test_alike_means_that_one_probability_holds_at_every_draft_token():
 
 
 def test_sentences_ends_cut_the_mean():
-    assert mean_size([1, 0, 3]) == 2.5
     assert mean_emitted([0, 0, 0, 1], 8) == 4
     assert mean_emitted([0, 0, 0, 1], 9) == 3
     assert mean_emitted([1, 1], 2) == pytest.approx(2 / 1.5)
@@ -203,27 +195,6 @@ def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(play, t
         assert "BLEU" not in text and "identical" not in text
 
 
-def trace(sizes):
-    """A sentence whose iterations emitted so many tokens."""
-    rounds = [
-        TracedIteration(0, ["a"] * 5, [OWN] * (n - 1) + [REJECTED] * (6 - n), ["a"] * n, "b")
-        for n in sizes
-    ]
-    return Trace(0, "gad", {}, ["s"], ["a"] * sum(sizes), 0.0, rounds)
-
-
-def test_a_recorded_trace_gives_distribution_and_mean(play, tmp_path):
-    path = str(tmp_path / "t.jsonl")
-    write_traces(path, [trace([1, 3, 3]), trace([3, 5])])
-    assert accepted_sizes.recorded(path, 6, "--accepted-from") == [1, 0, 3, 0, 1, 0]
-    result, _ = play("--accepted-from", path, "--strategies", "gad")
-    played = result["replay"]["acceptance"]["gad"]
-    assert played["tok"] == pytest.approx(3, rel=0.05) and path in played["distribution"]
-    assert rows_of(result)["gad (replay)"]["tok"] == played["tok"]
-    with pytest.raises(BenchError, match="has an iteration of 5 tokens.*--block-size"):
-        play("--accepted-from", path, "--block-size", 3)
-
-
 def test_error_correction_has_no_drafter(play):
     result, _ = play("--mean-copied", 6, size="gec")
     assert list(rows_of(result))[2:] == ["greedy (replay)", "iad (replay)"]
@@ -246,10 +217,9 @@ def test_peers_decode_the_same_verifier(play):
         (["--mean-accepted", 7], "--mean-accepted 7: .* from 1.00 to 6.00"),
         (["--mean-accepted", 0.5], "--mean-accepted 0.5"),
         (["--mean-copied", 13, *MEAN], "--mean-copied 13: "),
-        (["--accepted-from", "no.jsonl"], "--accepted-from no.jsonl"),
         (["--strategies", "bild", *MEAN], "--strategies bild: choose"),
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
-        (["--strategies", "greedy", *MEAN], "--mean-accepted: is for gad and gad"),
+        (["--strategies", "greedy", *MEAN], "--mean-accepted: gad and gad++ need it, and"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
         (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
         (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
