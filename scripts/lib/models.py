@@ -1,12 +1,15 @@
 """Train, distil and decode with fairseq's commands, as the recipes around one verifier do."""
 
 import pathlib
+import re
 from typing import Any, List, Sequence
 
 import mend_checkpoint
 from launch import Devices
 from recipe import StepError
 from step import USER_DIR, Step, flags
+
+SAID = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
 
 
 def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
@@ -175,8 +178,8 @@ def decode(
         device: flags.
 
     Returns:
-        ``folder/name.out``, whose last line may hold BLEU; the last line of ``name.log`` holds the
-        times, Tok. and Iter.
+        ``folder/name.out``, whose last lines may hold BLEU; times, Tok. and Iter. are at the end of
+        it or of ``name.log``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
@@ -187,15 +190,15 @@ def decode(
         "-t", pair[1], "--path", model, *words, *lengths, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    step.log(f"{name}: {_last_said(log)}")
+    step.log(f"{name}: {_last_said(out, log)}")
     return out
 
 
-def _last_said(log: pathlib.Path) -> str:
-    """The last times and counts in a log of decoding."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    said = [line[line.index("strategy ") :] for line in lines if "strategy " in line]
-    return said[-1] if said else ""
+def _last_said(*files: pathlib.Path) -> str:
+    """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
+    package began to log before it."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
+    return ["", *(said for text in texts for said in SAID.findall(text))][-1]
 
 
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
