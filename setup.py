@@ -168,7 +168,7 @@ setup(
             "jellyfish",
             "symspellpy",
         ],
-        "peers": ["ctranslate2", "transformers"],
+        "peers": ["ctranslate2"],
         "rouge": ["rouge-score"],
         "comet": ["unbabel-comet"],
         "superres": ["scikit-image"],

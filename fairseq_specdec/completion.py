@@ -49,13 +49,7 @@ def _distill() -> argparse.ArgumentParser:
 
 
 def _bench() -> argparse.ArgumentParser:
-    """Of both kinds of benchmark: which one it is shows only when ``--replay`` has been typed."""
-    parser = _add_task_flags(_module_parser("bench.session")())
-    known = set(parser._option_string_actions)
-    for action in _module_parser("bench.replay_flags")()._actions:
-        if not known & set(action.option_strings):
-            parser._add_action(action)
-    return parser
+    return _add_task_flags(_module_parser("bench.session")())
 
 
 def _fairseq(interactive: bool) -> Callable[[], argparse.ArgumentParser]:
@@ -114,9 +108,11 @@ def _actions(parser: argparse.ArgumentParser) -> Iterable[Any]:
 
 def _say_kinds(parser: argparse.ArgumentParser, shtab: Any) -> None:
     """Say which words have a known set of values, and which name files or folders."""
+    from .bench.random_pair import SIZES
     from .decoding.strategies import DRAFTER_DTYPES, STRATEGIES
 
     values = {
+        "replay": list(SIZES),
         "strategy": list(STRATEGIES),
         "strategies": list(STRATEGIES),
         "drafter_dtype": list(DRAFTER_DTYPES),

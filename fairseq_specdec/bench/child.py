@@ -1,7 +1,7 @@
 """A Python process of its own that calls functions when asked: one way to start every helper.
 
-Other engines, their converters and the systems whose memory is measured run in such processes. In
-one process engines would slow each other: CTranslate2 and torch both use GNU's OpenMP, which stops
+CTranslate2, its converter and the systems whose memory is measured run in such processes. In one
+process the engines would slow each other: CTranslate2 and torch both use GNU's OpenMP, which stops
 spinning between two regions of work once it manages more threads than there are cores.
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+import numpy
+
 from fairseq_specdec.decoding.stats import SECTIONS
 
 from .text import Texts
@@ -28,15 +30,6 @@ class Context(NamedTuple):
     reference: System
     quality: Optional[Dict[str, float]]
     compound: Optional[Dict[str, float]] = None
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value that ``share`` (0 to 1) of the values stay below, interpolated linearly."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def section_times(system: System) -> Optional[Dict[str, float]]:
@@ -92,13 +85,12 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
     decoded = len(system.times[0]) * sentences  # in all passes
     # A sentence waits until its batch is done.
     waits = [1000 * s for s, batch in zip(system.seconds, system.sentences) for _ in batch]
+    percentiles = numpy.percentile(waits, (50, 95, 99)).tolist()
     seconds = section_times(system)
     return {
         "ms_mean": 1000 * total / sentences,
         "cpu_ms_mean": 1000 * system.cpu / decoded,
-        "ms_median": percentile(waits, 0.5),
-        "ms_p95": percentile(waits, 0.95),
-        "ms_p99": percentile(waits, 0.99),
+        **dict(zip(("ms_median", "ms_p95", "ms_p99"), percentiles)),
         "speed_beam5": sum(context.beam.seconds) / total,
         "speed_beam1": sum(context.greedy.seconds) / total,
         "tokens_per_second": tokens / total,
@@ -141,31 +133,6 @@ def passes(systems: Sequence[System]) -> Dict[str, Any]:
 def speed_ups(system: System, base: System) -> List[float]:
     """How many times faster each batch is than with ``base``, in the order of decoding."""
     return [round(theirs / mine, 4) for mine, theirs in zip(system.seconds, base.seconds)]
-
-
-def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """Levenshtein's: fewest insertions, deletions and substitutions from one to the other."""
-    before = list(range(len(other) + 1))
-    for i, left in enumerate(one, 1):
-        now = [i]
-        for j, right in enumerate(other, 1):
-            now.append(min(before[j] + 1, now[-1] + 1, before[j - 1] + (left != right)))
-        before = now
-    return before[-1]
-
-
-def by_edit_ratio(system: System, greedy: System, data: Any) -> Dict[str, List[float]]:
-    """Edit distance of each sentence's source and output over the source's length, </s> left out
-    (Ge et al. 2022, Figure 5), and its speed-up over stock beam 1, at batch size 1.
-
-    Source and target must share a dictionary.
-    """
-    ratios = []
-    for (number,) in system.sentences:
-        source = [int(t) for t in data.src[number]][:-1]
-        edits = edit_distance(source, system.tokens[number][:-1])
-        ratios.append(round(edits / max(1, len(source)), 4))
-    return {"edit_ratio": ratios, "speed_up": speed_ups(system, greedy)}
 
 
 def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str, Any]:

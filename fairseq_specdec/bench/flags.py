@@ -1,12 +1,12 @@
-"""Flags that ``specdec-bench`` has with and without ``--replay``, and their checks."""
+"""Flags that every run of ``specdec-bench`` has, and their checks."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 from typing import Any, Dict, Mapping
 
-from . import canvas
 from .workload import BenchError
 
 Flags = Dict[str, Dict[str, Any]]
@@ -18,23 +18,25 @@ PEERS: Flags = {
     ),
     "--peers": dict(
         action="store_true",
-        help="also measure other engines on the same verifier, each in a process of its own: "
-        "CTranslate2 (float32 and int8, beam 5 and 1; with --fp16 float16 and int8_float16) and "
-        "transformers (beam 5 and 1, prompt lookup); needs the extra peers (default: off)",
-    ),
-    "--peer-engines": dict(
-        metavar="NAME[,NAME]",
-        help="which of ctranslate2 and transformers --peers measures (default: those installed)",
+        help="also measure CTranslate2 on the same verifier, in processes of its own (float32 and "
+        "int8, beam 5 and 1; with --fp16 float16 and int8_float16); needs the extra peers "
+        "(default: off)",
     ),
     "--no-memory": dict(
         action="store_true",
         help="do not measure memory, for which each system is loaded in a process of its own "
         "(default: off)",
     ),
-    "--no-energy": dict(
-        action="store_true",
-        help="do not measure energy, for which each system decodes all sentences once more "
-        "(default: off)",
+}  # fmt: skip
+PASSES: Flags = {
+    "--repeats": dict(
+        type=int, default=1, metavar="R",
+        help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
+        "(default: 1)",
+    ),
+    "--warmup": dict(
+        type=int, default=3, metavar="N",
+        help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
     ),
 }  # fmt: skip
 FILES: Flags = {
@@ -49,22 +51,6 @@ FILES: Flags = {
         metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots (default: do not)"
     ),
 }
-
-
-def passes(repeats: int, warmup: int) -> Flags:
-    """``--repeats`` and ``--warmup`` with these defaults."""
-    return {
-        "--repeats": dict(
-            type=int, default=repeats, metavar="R",
-            help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
-            f"(default: {repeats})",
-        ),
-        "--warmup": dict(
-            type=int, default=warmup, metavar="N",
-            help="batches that every system decodes beforehand, not counted; 0 or more "
-            f"(default: {warmup})",
-        ),
-    }  # fmt: skip
 
 
 def add(group: Any, *tables: Flags) -> None:
@@ -100,7 +86,11 @@ def check_common(args: argparse.Namespace) -> None:
             _check_writable(flag, path)
     for flag in ("--plots", "--html"):
         if getattr(args, flag.strip("-")):
-            canvas.require(flag)
+            if importlib.util.find_spec("matplotlib") is None:
+                raise BenchError(
+                    f"{flag}: needs matplotlib; install it with pip install "
+                    "fairseq_specdec[plots], or leave the flag out"
+                )
 
 
 def _check_writable(flag: str, path: str) -> None:

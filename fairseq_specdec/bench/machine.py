@@ -5,45 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import re
-import sys
 from typing import Any, Dict, Sequence
 
 import torch
 
-import fairseq_specdec
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io import provenance
 
 PACKAGES = ("fairseq_specdec", "torch", "fairseq", "numpy", "sacrebleu")
 
 
-def processor() -> str:
-    """The CPU's or GPU's name."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else provenance.cpu()
-
-
-def short(commit: str) -> str:
-    """A commit's first 12 digits, and the mark of uncommitted changes."""
-    return re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", commit)
-
-
-def settings() -> Dict[str, str]:
-    """Versions, commit, device and threads, to stand beside every figure."""
-    found = provenance.versions(PACKAGES)
-    found["fairseq_specdec"] = f"{fairseq_specdec.__version__} ({short(provenance.commit())})"
-    return {
-        **found,
-        "device": processor(),
-        "threads": str(torch.get_num_threads()),
-        "command": " ".join(sys.argv),
-    }
-
-
 def machine(cuda: bool) -> Dict[str, Any]:
     """What the figures were measured on: the GPU, or the processor."""
     capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
     return {
-        "device": processor() if cuda else provenance.cpu(),
+        "device": torch.cuda.get_device_name() if cuda else provenance.cpu(),
         "cpu": provenance.cpu(),
         "platform": platform.platform(),
         "cores": provenance.cores(),
@@ -86,5 +62,6 @@ def record(
 def line(facts: Dict[str, Any]) -> str:
     """The most telling facts of :func:`record` in one line, to stand under a table."""
     telling = {"device": facts["machine"]["device"], "threads": facts["threads"]}
-    telling.update(facts["versions"], commit=short(facts["commit"]))
+    commit = re.sub(r"^([0-9a-f]{12})[0-9a-f]*", r"\1", facts["commit"])  # and whether it is dirty
+    telling.update(facts["versions"], commit=commit)
     return "; ".join(f"{key} {value}" for key, value in telling.items())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import torch
 
 from . import session
 from .child import call_once
 from .peers import PeerSystem
-from .timing import System
-from .usage import peak, peak_resident
+from .usage import peak_resident
 from .workload import BenchError
 
 # Decoding needs most memory for the longest sentences; a few, since outputs differ in length.
@@ -27,46 +28,46 @@ NOTE_GPU = (
 logger = logging.getLogger(__name__)
 
 
-def peak_of(system: System, batches: Iterable[Dict[str, Any]], cuda: bool) -> Optional[int]:
-    """Bytes used at most so far, after decoding; None where nobody knows."""
-    for sample in batches:
-        system.decode(sample)
-    return system.peak if isinstance(system, PeerSystem) else peak(cuda)
-
-
-def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
+def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str, Any]:
     """Load row ``index`` of a command line and decode.
+
+    Args:
+        index: of a row, from 0.
+        words: the command line.
+        folder: with the models of a replay.
 
     Returns:
         ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
     """
-    asked = session.read(words)
+    asked = session.read(words, folder)
     before = peak_resident()
     plan, make = asked.makers()[index]
     workload = asked.workload(plan.paths)
     workload.one_system = True
     system = make(workload)
     # Ascending: the peak so far is that of the largest batches so far.
-    peaks = {
-        str(size): peak_of(system, workload.batches(size)[-LONGEST:], workload.cuda)
-        for size in sorted(asked.sizes)
-    }
+    peaks: Dict[str, Optional[int]] = {}
+    for size in sorted(asked.sizes):
+        for sample in workload.batches(size)[-LONGEST:]:
+            system.decode(sample)
+        peaks[str(size)] = torch.cuda.max_memory_allocated() if workload.cuda else peak_resident()
+        if isinstance(system, PeerSystem):
+            peaks[str(size)] = system.peak
     if isinstance(system, PeerSystem):
         before = system.worker.before
         system.worker.close()
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(
-    index: int, words: Sequence[str], function: str = f"{__name__}:measure_here"
-) -> Optional[Dict[str, Any]]:
-    """Call :func:`measure_here`, or a function like it, in a new process.
+def measure(index: int, words: Sequence[str], folder: str = "") -> Optional[Dict[str, Any]]:
+    """Call :func:`measure_here` in a new process.
 
     Returns:
         its result; None, and a warning, where it fails.
     """
+    order = {"index": index, "words": list(words), "folder": folder}
     try:
-        return dict(call_once(f"memory of row {index}", function, index=index, words=list(words)))
+        return dict(call_once(f"memory of row {index}", f"{__name__}:measure_here", **order))
     except BenchError as error:
         logger.warning("%s", error)
         return None

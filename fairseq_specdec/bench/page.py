@@ -8,38 +8,29 @@ from html import escape
 from typing import Any, Dict, List, Sequence
 
 from . import tables
-from .canvas import Picture
+from .plots import Picture
 
 STYLE = """
-body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222 }
+body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0 }
-th, td { padding: .25em .6em; text-align: right; border-bottom: 1px solid #ddd }
-th, td { white-space: nowrap }
+th, td { padding: .25em .6em; text-align: right; white-space: nowrap }
+tr { border-bottom: 1px solid #ddd }
 th:first-child, td:first-child { text-align: left }
-.wide { overflow-x: auto }
+div { overflow-x: auto } img { max-width: 100% } figcaption { color: #555 }
 .warning { background: #fdd; border: 1px solid #c00; padding: .5em .8em }
-figure { margin: 1.5em 0 } img { max-width: 100% } figcaption { color: #555 }
-pre { background: #f5f5f5; padding: .8em; overflow-x: auto; white-space: pre-wrap }
+pre { background: #f5f5f5; padding: .8em; white-space: pre-wrap }
 """
+
+
+def _in(tag: str, text: str) -> str:
+    """Text, escaped, in an element."""
+    return f"<{tag}>{escape(text)}</{tag.split()[0]}>"
 
 
 def _table(columns: Sequence[tables.Column], rows: Sequence[Dict[str, Any]]) -> str:
     head, *body = tables.cells(columns, rows)
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-    lines = [line(head, "th"), *(line(cells, "td") for cells in body)]
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
-
-
-def _image(picture: Picture) -> str:
-    data = base64.b64encode(picture.png).decode("ascii")
-    caption = escape(picture.caption)
-    return (
-        f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    lines = [[_in("th", cell) for cell in head], *([_in("td", c) for c in line] for line in body)]
+    return f"<div><table>{''.join('<tr>' + ''.join(line) for line in lines)}</table></div>"
 
 
 def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
@@ -49,22 +40,21 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
         run: what ``--json`` writes.
         pictures: of it.
     """
-    title = escape(tables.title(run))
-    parts: List[str] = [f"<h1>{title}</h1>"]
-    if "replay" in run:
-        parts.append(f'<p class="warning">{escape(run["replay"]["notice"])}</p>')
-    parts += [f'<p class="warning">{escape(text)}</p>' for text in run["warnings"]]
+    title, notice = tables.title(run), [run["replay"]["notice"]] if "replay" in run else []
+    parts: List[str] = [_in("h1", title)]
+    parts += [_in('p class="warning"', text) for text in [*notice, *run["warnings"]]]
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")
-        parts.append(_table(tables.speed(run), part["rows"]))
-        parts.append(_table(tables.TIME, part["rows"]))
-    parts.append("<ul>" + "".join(f"<li>{escape(x)}</li>" for x in tables.legend(run)) + "</ul>")
-    parts += [_image(picture) for picture in pictures]
+        parts += [_table(tables.speed(run), part["rows"]), _table(tables.TIME, part["rows"])]
+    parts.append(f"<ul>{''.join(_in('li', line) for line in tables.legend(run))}</ul>")
+    for picture in pictures:
+        data, caption = base64.b64encode(picture.png).decode("ascii"), escape(picture.caption)
+        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">')
+        parts.append(f"<figcaption>{caption}</figcaption></figure>")
     kept = ("replay", "settings", "provenance", "systems")
-    facts = {key: run[key] for key in kept if key in run}
-    parts.append("<h2>How it was measured</h2>")
-    parts.append(f"<pre>{escape(run['provenance']['command'])}</pre>")
-    parts.append(f"<pre>{escape(json.dumps(facts, indent=1, ensure_ascii=False))}</pre>")
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    facts = json.dumps({key: run[key] for key in kept if key in run}, indent=1, ensure_ascii=False)
+    parts += ["<h2>How it was measured</h2>", _in("pre", run["provenance"]["command"])]
+    parts.append(_in("pre", facts))
+    head = f'<meta charset="utf-8">{_in("title", title)}<style>{STYLE}</style>'
     body = "\n".join(parts)
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'

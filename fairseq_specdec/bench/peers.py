@@ -1,91 +1,64 @@
-"""Other engines on the same checkpoint (the extra ``peers``), each in a process of its own."""
+"""CTranslate2 on the same checkpoint (the extra ``peers``), a process for each number format."""
 
 from __future__ import annotations
 
+import argparse
 import functools
-import importlib
 import importlib.util
+import os
 import tempfile
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
+from fairseq import checkpoint_utils
 
-from .child import Child
+from .child import Child, call_once
 from .systems import Plan
 from .timing import System
 from .usage import until_at_rest
 from .workload import BenchError
 
-# Modules with TITLE, kinds, rows, version, convert and Engine, by the engine's Python package.
-ENGINES = {name: f"fairseq_specdec.bench.peer_{name}" for name in ("ctranslate2", "transformers")}
-INSTALL = "with pip install fairseq_specdec[peers]"
+TITLE = "CTranslate2"
+BEAMS = (5, 1)
 NO_COUNTERPART = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
 WORKER = "fairseq_specdec.bench.peer_worker"
 
-Maker = Callable[[Any], System]  # of a Workload, or of what has its task, models and cuda
+Maker = Callable[[Any], System]  # of a Workload
 
 
-def _module(engine: str) -> Any:
-    return importlib.import_module(ENGINES[engine])
-
-
-def _engines(chosen: Optional[str]) -> List[str]:
-    """The engines named, joined by commas, or all that are installed."""
-    installed = [name for name in ENGINES if importlib.util.find_spec(name) is not None]
-    names = installed if chosen is None else chosen.split(",")
-    if not set(names) <= set(ENGINES) or len(names) > len(set(names)):
-        raise BenchError(f"--peer-engines {chosen}: choose different ones of {', '.join(ENGINES)}")
-    for name in names:
-        if name not in installed:
-            raise BenchError(
-                f"--peer-engines {chosen}: {name} is not installed; install it {INSTALL}, or leave "
-                "it out"
-            )
-    if not names:
-        raise BenchError(
-            f"--peers: needs {' or '.join(ENGINES)}; install them {INSTALL}, or leave the flag out"
-        )
-    return names
-
-
-def asked(args: Any, plan: Plan) -> List[str]:
-    """The engines that ``--peers`` and ``--peer-engines`` ask for; no model is loaded.
+def check(plan: Plan) -> None:
+    """Refuse ``--peers``, before any model is loaded, where the engine cannot do the same.
 
     Args:
-        args: the command line.
         plan: stock decoding of ``--path``.
 
     Raises:
-        BenchError: none is installed, or a flag has no counterpart there.
+        BenchError: it is not installed, or a flag has no counterpart there.
     """
-    if not args.peers:
-        if args.peer_engines is not None:
-            raise BenchError(f"--peer-engines {args.peer_engines}: belongs to --peers; give both")
-        return []
-    names = _engines(args.peer_engines)
-    titles = " and ".join(_module(name).TITLE for name in names)
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise BenchError(
+            "--peers: needs ctranslate2; install it with pip install fairseq_specdec[peers], or "
+            "leave the flag out"
+        )
     if len(plan.paths) > 1:
-        raise BenchError(f"--peers: {titles} decode no ensembles; give one checkpoint to --path")
+        raise BenchError(f"--peers: {TITLE} decodes no ensembles; give one checkpoint to --path")
     for name, value in NO_COUNTERPART.items():
         if plan.generation.get(name, value) != value:
             flag = "--" + name.replace("_", "-")
-            raise BenchError(f"--peers: {flag} has no counterpart in {titles}; leave one out")
-    return names
+            raise BenchError(f"--peers: {flag} has no counterpart in {TITLE}; leave one out")
 
 
 class Worker(NamedTuple):
-    """A process with an engine and a model.
+    """A process with the engine and a model.
 
     Attributes:
         child: the process.
-        engine: name of its Python package.
-        version: of that package.
+        version: of the engine.
         before: bytes that the process had used before the model was loaded.
         folder: temporary, with the converted model.
     """
 
     child: Child
-    engine: str
     version: str
     before: int
     folder: Any
@@ -96,31 +69,46 @@ class Worker(NamedTuple):
         self.folder.cleanup()
 
 
-def _converted(engine: str, workload: Any, path: str) -> Any:
-    """A temporary folder with the checkpoint as the engine takes it."""
-    module = _module(engine)
+def _legible(path: str, folder: str) -> str:
+    """A copy of a checkpoint's weights and settings, as fairseq 0.9 laid them out.
+
+    The converter asks for the name of the task, and for the settings as a Namespace; neither is in
+    every checkpoint.
+    """
+    state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    settings = state.get("args") or state["cfg"]["model"]
+    given = dict(vars(settings) if isinstance(settings, argparse.Namespace) else settings)
+    given.update(task="translation", arch=given.get("arch") or given["_name"])
+    copy = os.path.join(folder, "checkpoint.pt")
+    torch.save({"args": argparse.Namespace(**given), "model": state["model"]}, copy)
+    return copy
+
+
+def _converted(workload: Any, path: str) -> Any:
+    """A temporary folder with the checkpoint, converted, and the dictionaries."""
     folder = tempfile.TemporaryDirectory(prefix="specdec-bench-")
+    cfg = workload.task.cfg
     try:
-        module.convert(workload, path, folder.name)
+        copy = _legible(path, folder.name)
+        call_once(
+            "the converter",
+            f"{WORKER}:convert",
+            checkpoint=copy,
+            data=cfg.data.split(os.pathsep)[0],
+            source=cfg.source_lang,
+            target=cfg.target_lang,
+            folder=os.path.join(folder.name, "model"),
+        )
+        os.remove(copy)
+        workload.task.source_dictionary.save(os.path.join(folder.name, "source.txt"))
+        workload.task.target_dictionary.save(os.path.join(folder.name, "target.txt"))
     except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
         folder.cleanup()
-        others = ",".join(name for name in ENGINES if name != engine)
         raise BenchError(
-            f"--peers: {module.TITLE} cannot represent {path} ({type(error).__name__}: "
-            f"{str(error)[:300]}); leave the flag out, or choose --peer-engines {others}"
+            f"--peers: {TITLE} cannot represent {path} ({type(error).__name__}: "
+            f"{str(error)[:300]}); leave the flag out"
         ) from error
     return folder
-
-
-def start(engine: str, kind: str, settings: Dict[str, Any], folder: Any) -> Worker:
-    """Start a process that loads a converted model in a number format.
-
-    Raises:
-        BenchError: the engine cannot load it.
-    """
-    child = Child(f"--peers: {_module(engine).TITLE} {kind}")
-    ready = child.call(f"{WORKER}:load", engine=ENGINES[engine], settings=settings)
-    return Worker(child, engine, ready["version"], ready["before"], folder)
 
 
 class PeerSystem(System):
@@ -129,8 +117,8 @@ class PeerSystem(System):
     Args:
         name: row of the table.
         worker: decodes.
-        row: the engine's settings for this row.
-        task: holds the dictionaries.
+        beam: its width.
+        pad: token id.
         generation: fairseq's generation flags by field name.
 
     Attributes:
@@ -138,12 +126,12 @@ class PeerSystem(System):
     """
 
     def __init__(
-        self, name: str, worker: Worker, row: Dict[str, Any], task: Any, generation: Dict[str, Any]
+        self, name: str, worker: Worker, beam: int, pad: int, generation: Dict[str, Any]
     ) -> None:
         super().__init__(name, None, ())
         self.worker = worker
-        self.row = row
-        self.pad = task.source_dictionary.pad()
+        self.beam = beam
+        self.pad = pad
         self.generation = generation
         self.peak: Optional[int] = None
 
@@ -154,53 +142,55 @@ class PeerSystem(System):
         flags = self.generation
         limit = int(flags.get("max_len_a", 0) * tokens.size(1) + flags.get("max_len_b", 200))
         until_at_rest()  # the threads of what was decoded here before
-        answer = self.worker.child.call(f"{WORKER}:decode", rows=rows, limit=limit, row=self.row)
+        answer = self.worker.child.call(f"{WORKER}:decode", rows=rows, limit=limit, beam=self.beam)
         self.peak = answer["peak"]
         found = [[{"tokens": torch.tensor(out)}] for out in answer["tokens"]]
         return found, answer["seconds"], answer["cpu"]
 
 
-def makers(plan: Plan, fp16: bool, names: Sequence[str]) -> List[Tuple[Plan, Maker]]:
+def makers(plan: Plan, fp16: bool) -> List[Tuple[Plan, Maker]]:
     """A (plan, function) for every row, as ``Session.makers`` gives them.
 
     Args:
         plan: stock decoding of ``--path``.
         fp16: measure the half-precision formats instead.
-        names: the engines, from ``asked``.
     """
-    # One process for all rows of an engine's format and a workload.
-    workers: Dict[Tuple[str, str, int], Worker] = {}
+    workers: Dict[Tuple[str, int], Worker] = {}  # one for all rows of a format and a workload
 
-    def make(engine: str, kind: str, name: str, row: Dict[str, Any], workload: Any) -> System:
-        key = (engine, kind, id(workload))
+    def make(kind: str, name: str, beam: int, workload: Any) -> System:
+        key = (kind, id(workload))
         if key not in workers:
-            folder = _converted(engine, workload, plan.paths[0])
-            settings = {
-                "folder": folder.name,
-                "kind": kind,
-                "cuda": workload.cuda,
-                "threads": torch.get_num_threads(),
-                "generation": plan.generation,
-            }
-            workers[key] = start(engine, kind, settings, folder)
-        return PeerSystem(name, workers[key], row, workload.task, plan.generation)
+            folder = _converted(workload, plan.paths[0])
+            child = Child(f"--peers: {TITLE} {kind}")
+            ready = child.call(
+                f"{WORKER}:load",
+                folder=folder.name,
+                kind=kind,
+                cuda=workload.cuda,
+                threads=torch.get_num_threads(),
+                generation=plan.generation,
+            )
+            workers[key] = Worker(child, ready["version"], ready["before"], folder)
+        pad = workload.task.source_dictionary.pad()
+        return PeerSystem(name, workers[key], beam, pad, plan.generation)
 
-    return [
-        (plan._replace(name=name, base=name), functools.partial(make, engine, kind, name, row))
-        for engine in names
-        for kind in _module(engine).kinds(fp16)
-        for name, row in _module(engine).rows(kind).items()
-    ]
+    found: List[Tuple[Plan, Maker]] = []
+    for kind in ("float16", "int8_float16") if fp16 else ("float32", "int8"):
+        for beam in BEAMS:
+            name = f"{TITLE} {kind} beam {beam}"
+            row = plan._replace(name=name, base=name)
+            found.append((row, functools.partial(make, kind, name, beam)))
+    return found
 
 
 def versions(systems: Sequence[System]) -> Dict[str, str]:
-    """Releases of the engines among the systems."""
-    found = [system.worker for system in systems if isinstance(system, PeerSystem)]
-    return {worker.engine: worker.version for worker in found}
+    """Release of the engine, if it is among the systems."""
+    found = [system.worker.version for system in systems if isinstance(system, PeerSystem)]
+    return {"ctranslate2": found[0]} if found else {}
 
 
 def close(systems: Sequence[System]) -> None:
-    """End the engines' processes."""
+    """End the engine's processes."""
     for system in systems:
         if isinstance(system, PeerSystem):
             system.worker.close()

@@ -1,17 +1,18 @@
-"""Pictures of the results of ``specdec-bench``, as the papers draw them."""
+"""Pictures of the results of ``specdec-bench``, as the papers draw them, by matplotlib (the extra
+``plots``)."""
 
 from __future__ import annotations
 
+import io
 import math
-import statistics
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from .canvas import Picture, figure_of, line_of, look, picture, plain, write_at
 from .tables import section_title
 
-BINS = 30
+WIDTH, HEIGHT = 7.0, 4.2  # inches
+
 MOST = 15  # lines that one picture bears
 SYMBOLS = {
     "block_size": "k", "top_beta": "β", "tau": "τ", "alpha_fb": "α_FB", "alpha_rb": "α_RB",
@@ -21,6 +22,57 @@ OVER_A_FLAG = {
 }  # fmt: skip
 
 Rows = List[Dict[str, Any]]
+
+
+class Picture(NamedTuple):
+    """A picture: its file's name without the ending, what it shows in words, the file's content."""
+
+    name: str
+    caption: str
+    png: bytes
+
+
+def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
+    """A figure of one panel a row, of so many inches, and the list of their axes."""
+    from matplotlib.figure import Figure
+
+    # No pyplot: nothing global is set and no window system is asked for.
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
+
+
+def picture(name: str, caption: str, figure: Any) -> Picture:
+    """The figure as a picture, with a legend beside axes that it would hide."""
+    for axes in figure.axes:
+        names = [name for name in axes.get_legend_handles_labels()[1] if name]
+        many = len(names) > 6
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+        if names:
+            axes.legend(fontsize=6 if many else 7, **(beside if many else {}))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return Picture(name, caption, buffer.getvalue())
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib does not read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def look(line: int) -> Dict[str, Any]:
+    """Colour and stroke of a line, different for the first forty."""
+    return {"color": f"C{line % 10}", "linestyle": ("-", "--", ":", "-.")[line // 10 % 4]}
+
+
+def line_of(axes: Any, number: int, name: str, xs: Sequence[Any], ys: Sequence[float]) -> None:
+    """A named line through points."""
+    axes.plot(xs, ys, marker="o", markersize=4, label=plain(name), **look(number))
+
+
+def write_at(axes: Any, texts: Sequence[Any], xs: Sequence[float], ys: Sequence[float]) -> None:
+    """Small texts beside points."""
+    for text, *place in zip(map(str, texts), xs, ys):
+        axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
 
 
 def _shown(run: Dict[str, Any]) -> Rows:
@@ -65,57 +117,21 @@ def speed_by_batch(run: Dict[str, Any]) -> Picture:
 
 
 def speed_up_distribution(run: Dict[str, Any], speed_ups: Dict[str, List[float]]) -> Picture:
-    """How many sentences are how many times faster than with beam 5 (Ge et al. 2022, Figure 8; Xia
+    """How many times faster than with beam 5 single sentences are (Ge et al. 2022, Figure 8; Xia
     et al. 2023, Figure 6)."""
     names = [row["system"] for row in _shown(run) if row["system"] in speed_ups]
     names.remove("fairseq beam 5")
-    figure, panels = figure_of(rows=len(names), height=1.05)
-    most = max(max(speed_ups[name]) for name in names)
-    for number, (axes, name) in enumerate(zip(panels, names)):
-        axes.hist(speed_ups[name], BINS, (0, most), color=look(number)["color"], alpha=0.6)
-        axes.axvline(statistics.median(speed_ups[name]), color="0.2", linewidth=1.2)
-        axes.axvline(1, color="0.7", linewidth=0.8, zorder=0)
-        axes.set_title(plain(name), fontsize=8, loc="left", pad=2)
-        axes.set_xlim(0, most)
-        axes.tick_params(labelsize=7)
-        axes.tick_params(axis="x", labelbottom=axes is panels[-1])
-    panels[-1].set_xlabel("speed-up over stock beam 5, sentence by sentence")
-    figure.supylabel("sentences", fontsize=9)
+    figure, (axes,) = figure_of()
+    places = range(len(names))
+    axes.violinplot([speed_ups[name] for name in names], places, widths=0.9, showmedians=True)
+    axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+    axes.set_xticks(places, labels=list(map(plain, names)), fontsize=7, rotation=30)
+    axes.set(ylabel="speed-up over stock beam 5")
     caption = (
-        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1; the "
-        "dark line is a system's median."
+        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1, with "
+        "its range and median."
     )
     return picture("speed_up_distribution", caption, figure)
-
-
-def _medians(xs: List[float], ys: List[float]) -> Tuple[List[float], List[float]]:
-    """Median of each tenth of the points, by ascending x."""
-    points = sorted(zip(xs, ys))
-    size = max(1, -(-len(points) // 10))
-    parts = [points[i : i + size] for i in range(0, len(points), size)]
-    return (
-        [statistics.median(x for x, _ in part) for part in parts],
-        [statistics.median(y for _, y in part) for part in parts],
-    )
-
-
-def speed_up_by_edits(found: Dict[str, Dict[str, List[float]]]) -> Picture:
-    """A point a sentence for input copying (Ge et al. 2022, Figure 5)."""
-    figure, (axes,) = figure_of()
-    for number, (name, points) in enumerate(found.items()):
-        ratios, speeds = points["edit_ratio"], points["speed_up"]
-        colour = look(number)["color"]
-        axes.scatter(ratios, speeds, s=10, alpha=0.5, color=colour, label=plain(name))
-        axes.plot(*_medians(ratios, speeds), color=colour, marker="_", markersize=12)
-    axes.set(
-        xlabel="edit distance of source and output over the source's length",
-        ylabel="speed-up over stock beam 1",
-    )
-    caption = (
-        "Speed-up of input copying over stock beam 1 against the edit ratio, batch size 1; the "
-        "line joins the medians of tenths of the sentences."
-    )
-    return picture("speed_up_by_edits", caption, figure)
 
 
 def time_split(run: Dict[str, Any]) -> Picture:
@@ -216,9 +232,6 @@ def draw(run: Dict[str, Any]) -> List[Picture]:
     speed_ups = next((part["speed_ups"] for part in run["runs"] if part["speed_ups"]), None)
     if speed_ups:
         pictures.append(speed_up_distribution(run, speed_ups))
-    by_edits = {k: v for part in run["runs"] for k, v in part["by_edit_ratio"].items()}
-    if by_edits:
-        pictures.append(speed_up_by_edits(by_edits))
     pictures += [time_split(run), *sweeps(run)]
     if "replay" in run:
         return [

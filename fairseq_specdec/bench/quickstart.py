@@ -21,8 +21,9 @@ from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io.atomic import write_json
 
-from . import figures, flags, machine, session, tables
-from .timing import System, run_paired
+from . import flags, machine, session, tables
+from .run import Bench
+from .timing import System
 from .workload import BenchError
 
 # On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for
@@ -43,28 +44,29 @@ class Pair(NamedTuple):
 
 
 def pairs(options: argparse.Namespace, dtype: str) -> Dict[str, Pair]:
-    """The demo pairs by name; the last system of each can be shown by iteration."""
+    """The demo pairs by name."""
     ende, edit = (os.path.join(options.data_bin, f"demo_{name}") for name in ("ende", "edit"))
-    block = f"--block-size {options.block_size}" if options.block_size else ""
     path = shlex.quote(os.path.join(ende, "drafter.pt"))
-    drafter = f"--drafter-path {path} --drafter-dtype {dtype} {block}"
-    shown = "--retain-iter-history"
-    translating = [
-        "greedy: --strategy greedy",
-        f"iad: --strategy iad {block}",
-        f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {drafter}",
-        f"gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter} {shown}",
-    ]
-    editing = [
-        "greedy: --strategy greedy",
-        "iad: --strategy iad",
-        f"iad --realign: --strategy iad --realign {shown}",
-    ]
-    title = "English with errors, corrected"
+    drafter = f"--drafter-path {path} --drafter-dtype {dtype}"
     return {
-        "ende": Pair(ende, "en", "de", "de", "English-German", "BLEU", translating),
-        "edit": Pair(edit, "src", "tgt", "en", title, "exact %", editing),
-    }
+        "ende": Pair(
+            ende, "en", "de", "de", "English-German", "BLEU",
+            [
+                "greedy: --strategy greedy",
+                "iad: --strategy iad",
+                f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {drafter}",
+                f"gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter}",
+            ],
+        ),
+        "edit": Pair(
+            edit, "src", "tgt", "en", "English with errors, corrected", "exact %",
+            [
+                "greedy: --strategy greedy",
+                "iad: --strategy iad",
+                "iad --realign: --strategy iad --realign",
+            ],
+        ),
+    }  # fmt: skip
 
 
 def command_line(pair: Pair, limit: Optional[int], batch_size: int) -> List[str]:
@@ -104,21 +106,6 @@ def quality(pair: Pair, system: System, dictionary: Any) -> float:
     return 100.0 * same / len(wanted)
 
 
-def row_of(system: System, context: figures.Context) -> Dict[str, Any]:
-    """The figures of ``specdec-bench`` that the quickstart shows, and two of its own."""
-    row = figures.row(system, None, context)
-    names = ("system", "identical_percent", "tok", "iter", "accepted_percent", "ms_median")
-    return {
-        **{name: row[name] for name in names},
-        "quality": row["bleu"],
-        "ms_per_sentence": row["ms_mean"],
-        "ms_per_iteration": 1000 * sum(system.seconds) / system.steps,
-        "speed_beam5": row["speed_beam5"],
-        "speed_beam1": row["speed_beam1"],
-        "seconds": system.stats.times() if system.stats else None,
-    }
-
-
 def columns(pair: Pair) -> List[tables.Column]:
     """Of the table."""
     return [
@@ -127,28 +114,11 @@ def columns(pair: Pair) -> List[tables.Column]:
         tables.figure("identical to beam 1", "identical_percent", "{:.1f}%"),
         tables.figure("Tok.", "tok", "{:.2f}"),
         tables.figure("Iter.", "iter", "{:.2f}"),
-        tables.figure("ms a sentence", "ms_per_sentence", "{:.1f}"),
+        tables.figure("ms a sentence", "ms_mean", "{:.1f}"),
         tables.figure("ms an iteration", "ms_per_iteration", "{:.2f}"),
         tables.figure("speed vs beam 5", "speed_beam5", "{:.2f}x"),
         tables.figure("speed vs beam 1", "speed_beam1", "{:.2f}x"),
     ]
-
-
-def trace(system: System, number: int, dictionary: Any) -> str:
-    """A sentence iteration by iteration: the draft, and what the verifier made of it.
-
-    Accepted draft tokens stand before the bar; after it the verifier's own token.
-    """
-    lines = []
-    parts = system.history[number]
-    for draft, emitted in zip(parts[::2], parts[1::2]):
-        kept = draft["accepted"]
-        words = [dictionary[t] for t in emitted["tokens"].tolist()]
-        proposed = " ".join(dictionary[t] for t in draft["tokens"].tolist()) or "(nothing)"
-        shown = " ".join(words[:kept] + ["|"] + words[kept:])
-        lines.append(f"{draft['iteration'] + 1:3d}  draft    {proposed}")
-        lines.append(f"     emitted  {shown}   ({kept} accepted)")
-    return "\n".join(lines)
 
 
 def say(line: str) -> None:
@@ -157,33 +127,27 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def measure(pair: Pair, limit: Optional[int], batch_size: int, shown: int) -> Dict[str, Any]:
-    """Run one pair and print its table, and ``shown`` sentences by iteration.
+def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]:
+    """Run one pair and print its table.
 
     Returns:
-        rows and settings, ready for JSON.
+        what ``specdec-bench --json`` writes, its rows with ``quality`` and ``ms_per_iteration``.
 
     Raises:
         BenchError: the pair is not there, or a flag cannot be honoured.
     """
-    asked = session.read(command_line(pair, limit, batch_size))
-    workload = asked.workload()
-    systems = asked.systems(workload)
-    run_paired(systems, workload.batches(batch_size), title=pair.title)
-    dictionary = workload.task.target_dictionary
-    scores = {system.name: quality(pair, system, dictionary) for system in systems}
-    beam, greedy = systems[:2]
-    context = figures.Context(beam, greedy, greedy, scores)
-    rows = [row_of(system, context) for system in systems]
-    count = len(greedy.tokens)
+    words = command_line(pair, limit, batch_size)
+    bench = Bench(session.read(words), words)
+    bench.measure_size(batch_size)
+    dictionary = bench.workload.task.target_dictionary
+    rows = bench.results["runs"][0]["rows"]
+    for row, system in zip(rows, bench.systems):
+        row["quality"] = quality(pair, system, dictionary)
+        row["ms_per_iteration"] = 1000 * sum(system.seconds) / system.steps
+    count = len(bench.workload.order)
     say(f"\n{pair.title}: {count} held-out sentences, batch {batch_size}\n")
     say(tables.markdown(columns(pair), rows))
-    if shown:
-        last = systems[-1]
-        say(f"\n{last.name}, iteration by iteration (accepted tokens | the verifier's own)")
-        for number in sorted(last.tokens)[:: max(1, count // shown)][:shown]:
-            say("\n" + trace(last, number, dictionary))
-    return {"pair": pair.title, "sentences": count, "batch_size": batch_size, "rows": rows}
+    return bench.results
 
 
 FLAGS: flags.Flags = {
@@ -194,15 +158,9 @@ FLAGS: flags.Flags = {
         type=int, help="decode about so many sentences of each pair, 1 or more (default: all)"
     ),
     "--batch-size": dict(type=int, default=1, help="sentences at a time, 1 or more (default: 1)"),
-    "--block-size": dict(
-        type=int, help="k, 1 or more (default: what the drafter was made for)"
-    ),
     "--drafter-dtype": dict(
         default="auto", choices=("auto", *DRAFTER_DTYPES),
         help="number format of the drafter (default: bf16 where the processor computes in it)",
-    ),
-    "--show": dict(
-        type=int, default=3, help="sentences shown by iteration, 0 or more (default: 3)"
     ),
     "--pairs": dict(default="ende,edit", help="which pairs, by commas (default: %(default)s)"),
     "--json": dict(metavar="FILE", help="also write all figures here (default: do not)"),
@@ -228,15 +186,12 @@ def main(arguments: Optional[List[str]] = None) -> None:
     if unknown:
         raise SystemExit(f"--pairs: no pair {unknown[0]!r}; choose from ende, edit")
     try:
-        results = [
-            measure(known[name], options.limit, options.batch_size, options.show) for name in names
-        ]
+        results = [measure(known[name], options.limit, options.batch_size) for name in names]
     except BenchError as error:
         raise SystemExit(str(error)) from error
-    facts = dict(machine.settings(), drafter_dtype=dtype)
-    say("\n" + "; ".join(f"{key} {value}" for key, value in facts.items()))
+    say(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {dtype}")
     if options.json:
-        write_json(options.json, {"settings": facts, "results": results}, make_folder=True)
+        write_json(options.json, dict(zip(names, results)), make_folder=True)
 
 
 if __name__ == "__main__":

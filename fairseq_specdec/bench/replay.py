@@ -7,6 +7,7 @@ verification of k+1 positions, the rule's own arithmetic, rollback of the caches
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.acceptance.base import Acceptance
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.strategies import STRATEGIES, Setup
 from fairseq_specdec.drafting import (
     Drafter,
     DraftSession,
@@ -26,6 +30,12 @@ from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
+
+from . import random_pair, systems
+from .replay_flags import Replay as Asked
+from .systems import Plan
+from .timing import System
+from .workload import Workload
 
 NOTICE = (
     "REPLAY: the models have random weights, and how many tokens each iteration keeps is drawn "
@@ -170,3 +180,44 @@ class Replay:
         self.script.begin(sample["id"].tolist())
         found: List[List[Dict[str, Any]]] = self.generator.generate(models, sample, prefix_tokens)
         return found
+
+
+def build(plan: Plan, asked: Asked, workload: Workload) -> System:
+    """``systems.build`` for a replay: the strategy's drafter and rule, and its script."""
+
+    def load(path: str, *more: Any) -> Any:
+        return random_pair.drafter(asked.size, workload.task, asked.seed, asked.block_size)
+
+    settings = decoding_settings(**plan.settings)
+    words, models = workload.task.target_dictionary, workload.models(plan.paths)
+    strategy, eos = STRATEGIES[settings.strategy], words.eos()
+    setup = Setup(settings, models, words, words, load, eos, free_unpacked=workload.one_system)
+    copies = settings.strategy == "iad"
+    drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
+    script = Script(dict(enumerate(asked.sizes[settings.strategy])), asked.length)
+    scripted = (script, eos, words.nspecial)
+    overrides = Overrides(
+        ReplayedDrafter(drafter, *scripted), ReplayedRule(strategy.rule(settings), *scripted)
+    )
+    # Drafts are not cut at the end, as where it is not known beforehand.
+    free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
+    system = systems.build(free, workload, overrides=overrides)
+    return dataclasses.replace(system, generator=Replay(system.generator, script))
+
+
+def faults(system: System, length: int, tok: Optional[float]) -> List[str]:
+    """What a row of a replay did not do that it was to.
+
+    Args:
+        system: measured.
+        length: tokens of every sentence.
+        tok: tokens an iteration, for rows that have a script.
+    """
+    found = []
+    wrong = [n for n, out in system.tokens.items() if len(out) != length]
+    if wrong:
+        found.append(f"{system.name}: {len(wrong)} outputs are of another length")
+    got = system.stats.mean_accepted_tokens if system.stats is not None else tok
+    if tok is not None and got is not None and abs(got - tok) > 0.005 * tok:
+        found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
+    return found

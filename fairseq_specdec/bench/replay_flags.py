@@ -1,160 +1,138 @@
-"""The command line of ``specdec-bench --replay``: read and checked; nothing is built."""
+"""``specdec-bench --replay``: its own flags, and the command line that they stand for."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Dict, List, NamedTuple, NoReturn, Sequence, Tuple
+import os
+import shlex
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-import torch
-
-import fairseq_specdec.tasks  # noqa: F401  (registers the drafters' architectures)
 from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 
-from . import accepted_sizes, flags, paper_sizes, peers
-from .replay import NOTICE
-from .systems import Plan
+from . import accepted_sizes, flags, random_pair
 from .workload import BenchError
 
 BLOCK_ROWS = ("gad", "gad++")
 STRATEGY_ROWS = ("greedy", *BLOCK_ROWS, "iad")
-TITLES = "; ".join(f"{name}: {size.title}" for name, size in paper_sizes.SIZES.items())
+BLOCK_SIZE = 25
+TITLES = "; ".join(f"{name}: {size.title}" for name, size in random_pair.SIZES.items())
 
 FLAGS: flags.Flags = {
     "--replay": dict(
-        required=True, choices=paper_sizes.SIZES, metavar="SIZE", help=f"required; {TITLES}"
+        metavar="SIZE",
+        help="measure the engine at a paper's size: models and sentences are random, and how many "
+        f"tokens an iteration keeps is drawn; instead of data and --path; {TITLES} (default: off)",
     ),
     "--strategies": dict(
         metavar="NAME[,NAME]",
-        help="rows beside stock: greedy, gad, gad++, iad (default: greedy, gad and gad++ where "
-        "the size has a drafter, iad where --mean-copied is given)",
-    ),
-    "--block-size": dict(
-        type=int, default=25, help="k, tokens drafted at once, 1 or more (default: 25)"
+        help="rows of a replay beside stock: greedy, gad, gad++, iad (default: greedy, gad and "
+        "gad++ where the size has a drafter, iad where --mean-copied is given)",
     ),
     "--mean-accepted": dict(
         type=float, metavar="TOK",
         help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
-        "drawn as if every draft token were right with one probability, unless another flag gives "
-        "their distribution; these rows require it or --accepted-from (default: none)",
-    ),
-    "--accepted-from": dict(
-        metavar="TRACE",
-        help="take the distribution from a trace of --trace-path, tilted to --mean-accepted, by "
-        "default to the trace's own mean",
+        "drawn as if every draft token were right with one probability; required by these rows of "
+        "a replay (default: none)",
     ),
     "--mean-copied": dict(
         type=float, metavar="TOK",
         help="tokens an iteration of iad emits on average, from 1 to --length; required by "
-        "that row (default: none)",
+        "that row of a replay (default: none)",
     ),
-    "--drafter-dtype": dict(
-        default="same", help="as for decoding: same (the default), fp32, fp16 or bf16"
+    "--vocabulary": dict(
+        type=int, default=32000, help="tokens in a replay, 16 or more (default: 32000)"
     ),
-    "--vocabulary": dict(type=int, default=32000, help="tokens, 16 or more (default: 32000)"),
     "--sentences": dict(
-        type=int, default=8, help="how many are decoded, 1 or more (default: 8)"
+        type=int, default=8, help="how many a replay decodes, 1 or more (default: 8)"
     ),
     "--length": dict(
         type=int, default=27,
         help="tokens of each, </s> included, from 2 to 200 (default: 27)",
     ),
-    "--batch-size": dict(
-        type=int, default=1, help="sentences at a time, 1 or more (default: 1)"
-    ),
-    "--seed": dict(type=int, default=1, help="of weights, sentences and sizes (default: 1)"),
-    "--cpu": dict(action="store_true", help="stay off the GPU (default: off)"),
-    "--fp16": dict(action="store_true", help="half precision, on a GPU (default: off)"),
 }  # fmt: skip
-LEAST = {"block_size": 1, "vocabulary": 16, "sentences": 1, "length": 2, "batch_size": 1}
+LEAST = {"vocabulary": 16, "sentences": 1, "length": 2}
+# Other flags that a replay honours.
+SHARED = (
+    "--backend", "--batch-size", "--block-size", "--cpu", "--drafter-dtype", "--fp16",
+    "--max-sentences", "--resume", "--seed", "--stock-beams", "--verifier-dtype",
+    *flags.PASSES, *flags.PEERS, *flags.FILES,
+)  # fmt: skip
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise BenchError(f"--replay: {message}")
-
-
-def get_parser() -> argparse.ArgumentParser:
-    """The command's flags."""
-    parser = _Parser(prog="specdec-bench", description=NOTICE, allow_abbrev=False)
-    flags.add(parser, FLAGS, flags.passes(repeats=3, warmup=1), flags.PEERS, flags.FILES)
-    return parser
-
-
-class Asked(NamedTuple):
-    """The command line, checked.
+class Replay(NamedTuple):
+    """What a replay replays.
 
     Attributes:
-        args: as parsed.
         size: of the models.
-        strategies: rows beside stock.
-        weights: for every strategy, of the sizes of its iterations from 1.
-        shapes: where each came from, in words.
-        engines: of ``--peers``.
+        sizes: for each strategy, of each sentence, the tokens that each iteration emits.
+        shapes: where each strategy's came from, in words.
+        length: tokens of every sentence.
+        block_size: of the drafter.
+        seed: of the weights.
     """
 
-    args: argparse.Namespace
-    size: paper_sizes.Size
-    strategies: List[str]
-    weights: Dict[str, List[float]]
+    size: random_pair.Size
+    sizes: Dict[str, List[List[int]]]
     shapes: Dict[str, str]
-    engines: List[str]
+    length: int
+    block_size: int
+    seed: int
 
-    @property
-    def cuda(self) -> bool:
-        """Whether a GPU does the work."""
-        return torch.cuda.is_available() and not self.args.cpu
+    def tok(self, strategy: str) -> float:
+        """Tokens an iteration of a strategy."""
+        flat = [size for each in self.sizes[strategy] for size in each]
+        return sum(flat) / len(flat)
+
+    def described(self) -> Dict[str, Any]:
+        """For the results; histograms count the iterations of one pass by their tokens."""
+        found = {}
+        for name, sizes in self.sizes.items():
+            flat = [size for each in sizes for size in each]
+            found[name] = {
+                "distribution": self.shapes[name],
+                "tok": self.tok(name),
+                "histogram": {str(size): flat.count(size) for size in sorted(set(flat))},
+            }
+        drafter = self.size.drafter if set(self.sizes) & set(BLOCK_ROWS) else None
+        return {"verifier": self.size.title, "drafter": drafter, "acceptance": found}
 
 
-def _strategies(args: argparse.Namespace, size: paper_sizes.Size) -> List[str]:
+def asked(words: Sequence[str]) -> bool:
+    """Whether a command line is one of a replay."""
+    return any(word.partition("=")[0] == "--replay" for word in words)
+
+
+def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
     if args.strategies is None:
         copied = ["iad"] if args.mean_copied is not None else []
         return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
     names: List[str] = args.strategies.split(",")
-    for name in names:
-        if name not in STRATEGY_ROWS or names.count(name) > 1:
-            raise BenchError(
-                f"--strategies {args.strategies}: choose different ones of "
-                f"{', '.join(STRATEGY_ROWS)}"
-            )
+    if not set(names) <= set(STRATEGY_ROWS) or len(set(names)) < len(names):
+        rows = ", ".join(STRATEGY_ROWS)
+        raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
     return names
 
 
-def _block_weights(args: argparse.Namespace) -> Tuple[List[float], str]:
-    """Weights of the sizes of a block drafter's iterations, and their origin in words."""
-    mean, flag = args.mean_accepted, "--mean-accepted"
-    if args.accepted_from is None:
-        if mean is None:
-            raise BenchError(
-                "--mean-accepted: gad and gad++ need it, or --accepted-from; 8.23 is what Xia et "
-                "al. 2023, Table 2 has for a block size of 25"
-            )
-        largest = min(args.block_size + 1, args.length)
-        weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
-        return weights, f"every draft token right alike, {mean:g} tokens an iteration asked"
-    flag_from = "--accepted-from"
-    weights = accepted_sizes.recorded(args.accepted_from, args.block_size + 1, flag_from)
-    if mean is None:
-        mean, flag = accepted_sizes.mean_size(weights), f"{flag_from}: mean"
-    weights = accepted_sizes.tilted_to(weights, mean, args.length, flag)
-    return weights, f"recorded: {args.accepted_from}; tilted to {mean:g} tokens an iteration"
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Refuse values that no replay can have."""
-    flags.check_least(args, LEAST)
-    flags.check_common(args)
+def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Refuse values that no replay can have, and flags that it does not honour."""
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag.startswith("-") and flag[1:2].isalpha() or flag.startswith("--"):
+            if flag not in FLAGS and flag not in SHARED:
+                raise BenchError(f"{flag}: has no meaning with --replay; leave it out")
+    if args.replay not in random_pair.SIZES:
+        raise BenchError(f"--replay {args.replay}: choose one of {', '.join(random_pair.SIZES)}")
+    flags.check_least(args, {**LEAST, "block_size": 1})
     if args.length > 200:
         raise BenchError(f"--length {args.length}: at most 200, fairseq's default limit")
     if args.drafter_dtype not in DRAFTER_DTYPES:
         raise BenchError(
             f"--drafter-dtype {args.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
         )
-    if args.fp16 and (args.cpu or not torch.cuda.is_available()):
-        raise BenchError("--fp16: needs a GPU; leave it out")
 
 
-def _check_rows(args: argparse.Namespace, strategies: List[str], size: paper_sizes.Size) -> None:
+def _check_rows(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:
     """Refuse rows that lack something, and flags of rows that are not measured."""
     drafting = [name for name in strategies if name in BLOCK_ROWS]
     if drafting and size.drafter is None:
@@ -162,11 +140,11 @@ def _check_rows(args: argparse.Namespace, strategies: List[str], size: paper_siz
             f"--strategies {drafting[0]}: the paper has no drafter for {args.replay}; "
             "choose another size"
         )
-    for name in ("mean_accepted", "accepted_from"):
-        if not drafting and getattr(args, name) is not None:
-            raise BenchError(
-                f"--{name.replace('_', '-')}: is for gad and gad++, and neither is measured"
-            )
+    if bool(drafting) != (args.mean_accepted is not None):
+        raise BenchError(
+            "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither "
+            "(Xia et al. 2023, Table 2: 8.23 for a block size of 25)"
+        )
     if ("iad" in strategies) != (args.mean_copied is not None):
         raise BenchError(
             "--mean-copied: the iad row needs it, and no other does; give both or neither"
@@ -177,30 +155,54 @@ def _acceptance(args: argparse.Namespace, strategy: str) -> Tuple[List[float], s
     """Weights of the sizes of a strategy's iterations from 1, and their origin in words."""
     if strategy == "greedy":
         return [1.0], "nothing is drafted"
+    largest, mean, flag, what = args.length, args.mean_copied, "--mean-copied", "copied"
     if strategy in BLOCK_ROWS:
-        return _block_weights(args)
-    weights = accepted_sizes.constant_acceptance(
-        args.length, args.mean_copied, args.length, "--mean-copied"
-    )
-    return (
-        weights,
-        f"every copied token right alike, {args.mean_copied:g} tokens an iteration asked",
-    )
+        largest = min(args.block_size + 1, args.length)
+        mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
+    weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
+    return weights, f"every {what} token right alike, {mean:g} tokens an iteration asked"
 
 
-def read(words: Sequence[str]) -> Asked:
-    """Parse and check a command line; nothing is built.
+def read(args: argparse.Namespace, words: Sequence[str]) -> Replay:
+    """Check the flags of a replay, and draw what it replays; nothing is built.
+
+    Args:
+        args: the command line as parsed.
+        words: the same as words.
 
     Raises:
         BenchError: naming the flag.
     """
-    args = get_parser().parse_args(list(words))
-    _check(args)
-    engines = peers.asked(args, Plan("", ("",), {}))
-    size = paper_sizes.SIZES[args.replay]
+    args.block_size = BLOCK_SIZE if args.block_size is None else args.block_size
+    _check(args, words)
+    size = random_pair.SIZES[args.replay]
     strategies = _strategies(args, size)
     _check_rows(args, strategies, size)
-    weights, shapes = {}, {}
+    sizes, shapes = {}, {}
     for name in strategies:
-        weights[name], shapes[name] = _acceptance(args, name)
-    return Asked(args, size, strategies, weights, shapes, engines)
+        weights, shapes[name] = _acceptance(args, name)
+        sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)
+    return Replay(size, sizes, shapes, args.length, args.block_size, args.seed)
+
+
+def fill(args: argparse.Namespace, replay: Replay, folder: str) -> None:
+    """Write data, and what other engines read, unless they are there; let ``args`` name them."""
+    verifier, drafter = (
+        os.path.join(folder, f) for f in (random_pair.VERIFIER, random_pair.DRAFTER)
+    )
+    if not os.path.exists(drafter):
+        task = random_pair.write(args, folder)
+        if args.peers:
+            random_pair.save_verifier(replay.size, task, args.seed, verifier)
+        for path in (verifier, drafter):  # so that they exist; the models are made where needed
+            open(path, "ab").close()
+    last = args.length - 1  # </s> comes after these
+    args.data, args.path, args.gen_subset = folder, verifier, random_pair.SPLIT
+    args.source_lang, args.target_lang = random_pair.SOURCE, random_pair.TARGET
+    args.min_len, args.max_len_a, args.max_len_b = last, 0, last
+    own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {args.drafter_dtype}"
+    args.drafter_dtype = "same"  # of rows that have no drafter
+    args.system = [
+        f"{name} (replay): --strategy {name}" + (own if name in BLOCK_ROWS else "")
+        for name in replay.sizes
+    ]

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from .workload import BenchError
 
 FLAG = "--resume"
 # What must be the same for two halves to be one run.
 SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
-
-
-def _words(command: str) -> List[str]:
-    return [word for word in shlex.split(command) if word != FLAG]
 
 
 def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
@@ -35,7 +31,9 @@ def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
             before: Dict[str, Any] = json.load(stream)
         facts = before["provenance"]
         unlike = [name for name in SAME if facts[name] != run["provenance"][name]]
-        if _words(facts["command"]) != _words(run["provenance"]["command"]):
+        commands = [shlex.split(each["command"]) for each in (facts, run["provenance"])]
+        one, other = ([word for word in words if word != FLAG] for words in commands)
+        if one != other:
             unlike.insert(0, "command")
     except (ValueError, KeyError, TypeError) as error:
         raise BenchError(f"{FLAG}: {path} is no result of specdec-bench") from error

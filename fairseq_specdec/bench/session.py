@@ -6,7 +6,7 @@ import argparse
 import functools
 import os
 import warnings
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import options
@@ -14,7 +14,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 
-from . import flags, peers
+from . import flags, peers, random_pair, replay, replay_flags
+from .replay_flags import Replay
 from .systems import GENERATION, Plan, build, build_stock, make_plans
 from .timing import System
 from .workload import BenchError, Workload, split_paths
@@ -73,7 +74,8 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N[,N]",
         help="sentences at a time, 1 or more; several numbers give a table each (default: 1)",
     )
-    flags.add(group, FLAGS, flags.passes(repeats=1, warmup=3), flags.PEERS, flags.FILES)
+    flags.add(group, FLAGS, flags.PASSES, flags.PEERS, flags.FILES)
+    flags.add(parser.add_argument_group("Replay"), replay_flags.FLAGS)
     return parser
 
 
@@ -95,7 +97,7 @@ def _check(args: argparse.Namespace) -> None:
         raise BenchError("--by-sentence: goes into what --json writes; give it too")
     if args.resume and not args.json:
         raise BenchError("--resume: goes on from what --json holds; give it too")
-    if not os.path.isdir(args.data or ""):
+    if args.replay is None and not os.path.isdir(args.data or ""):
         raise BenchError(
             f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
         )
@@ -129,7 +131,7 @@ class Session(NamedTuple):
         beams: widths of stock beam search.
         main: stock decoding of ``--path``.
         plans: the systems asked for.
-        engines: of ``--peers``.
+        replay: what is replayed, if anything is.
     """
 
     args: argparse.Namespace
@@ -138,46 +140,64 @@ class Session(NamedTuple):
     beams: List[int]
     main: Plan
     plans: List[Plan]
-    engines: List[str]
+    replay: Optional[Replay]
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         torch.set_num_threads(self.args.threads)
-        return Workload(self.config, self.args.limit, paths or self.main.paths)
+        make = None
+        if self.replay is not None:
+            make = functools.partial(random_pair.verifier, self.replay.size, self.replay.seed)
+        return Workload(self.config, self.args.limit, paths or self.main.paths, make)
 
     def makers(self) -> List[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
         rows: List[Any] = [
             (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
         ]
-        rows += peers.makers(self.main, self.config.common.fp16, self.engines)
-        return rows + [(plan, functools.partial(build, plan)) for plan in self.plans]
+        if self.args.peers:
+            main, played = self.main, self.replay
+            if played is not None:  # the engine counts </s> among its steps
+                length = {"min_len": played.length, "max_len_b": played.length}
+                main = main._replace(generation={**main.generation, **length})
+            rows += peers.makers(main, self.config.common.fp16)
+        return rows + [(plan, self._maker(plan)) for plan in self.plans]
 
-    def systems(self, workload: Workload) -> List[System]:
-        """Every row's system, stock first."""
-        return [make(workload) for _, make in self.makers()]
+    def _maker(self, plan: Plan) -> Callable[[Workload], System]:
+        if self.replay is None:
+            return functools.partial(build, plan)
+        return functools.partial(replay.build, plan, self.replay)
 
 
-def read(words: Sequence[str]) -> Session:
+def read(words: Sequence[str], folder: str = "") -> Session:
     """Parse and check a command line; no model is loaded.
+
+    Args:
+        words: the command line.
+        folder: where the models of a replay are, or will be written.
 
     Raises:
         BenchError: naming the flag or the system.
     """
-    args = options.parse_args_and_arch(get_parser(), input_args=list(words))
+    replayed = replay_flags.asked(words)
+    args = options.parse_args_and_arch(get_parser(), input_args=[*[folder] * replayed, *words])
     _check(args)
+    played = replay_flags.read(args, words) if replayed else None
     sizes = _numbers(args.batch_sizes, "--batch-size")
     beams = _numbers(args.stock_beams, "--stock-beams")
     if not {1, 5} <= set(beams):
         raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
+    if played is not None:
+        replay_flags.fill(args, played, folder)
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
     main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
-    engines = peers.asked(args, main)
+    if args.peers:
+        peers.check(main)
     plans = make_plans(args.system, args.sweep, args)
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(args, config, sizes, beams, main, plans, engines)
+    return Session(args, config, sizes, beams, main, plans, played)

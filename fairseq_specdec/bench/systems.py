@@ -131,7 +131,7 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
             raise BenchError(
                 f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'"
             )
-        if name in systems or name.startswith(("fairseq beam", "CTranslate2", "transformers")):
+        if name in systems or name.startswith(("fairseq beam", "CTranslate2")):
             raise BenchError(
                 f"--system {name!r}: there is another row of this name; choose another"
             )
@@ -142,40 +142,34 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     return systems
 
 
-def _swept(text: str, systems: Sequence[str]) -> Tuple[str, str, List[str]]:
-    """System, field name and values of ``[NAME:]FLAG=V,V``."""
-    left, equals, values = text.partition("=")
-    name, colon, flag = left.rpartition(":")
-    name, field = name.strip(), flag.strip().lstrip("-").replace("-", "_")
-    if not equals or not all(values.split(",")):
-        raise BenchError(f"--sweep {text!r}: expected FLAG=VALUE,VALUE as in block_size=5,10")
-    if not colon and len(systems) != 1:
-        raise BenchError(
-            f"--sweep {text!r}: there are {len(systems)} systems; say which as in "
-            f"'NAME: {left.strip()}={values}'"
-        )
-    if field not in {field.name for field in DECODING} | set(GENERATION):
-        raise BenchError(f"--sweep {text!r}: no decoding flag {flag.strip()!r}")
-    return name if colon else systems[0], field, values.split(",")
-
-
 def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str, List[str]]]:
-    """Values to try, by system and field name."""
+    """Values to try, by system and field name, of ``[NAME:]FLAG=V,V`` each."""
     found: Dict[str, Dict[str, List[str]]] = {}
     for text in texts:
-        name, field, values = _swept(text, systems)
-        if name not in systems:
-            raise BenchError(f"--sweep {text!r}: no --system {name!r}")
-        if field == "beam":
-            raise BenchError(
-                f"--sweep {text!r}: strategies decode with beam 1; wider stock beams are measured "
-                "by --stock-beams"
+        left, _, listed = text.partition("=")
+        name, colon, flag = left.rpartition(":")
+        name, field, values = name.strip(), flag.strip().lstrip("-"), listed.split(",")
+        field = field.replace("-", "_")
+        fault = None
+        if not all(values):
+            fault = "expected FLAG=VALUE,VALUE as in block_size=5,10"
+        elif not colon and len(systems) != 1:
+            fault = (
+                f"there are {len(systems)} systems; say which as in 'NAME: {left.strip()}={listed}'"
             )
-        if len(set(values)) < len(values):
-            raise BenchError(f"--sweep {text!r}: a value stands there twice")
-        if field in found.setdefault(name, {}):
-            raise BenchError(f"--sweep {text!r}: {field} is swept already")
-        found[name][field] = values
+        elif field not in {field.name for field in DECODING} | set(GENERATION):
+            fault = f"no decoding flag {flag.strip()!r}"
+        elif colon and name not in systems:
+            fault = f"no --system {name!r}"
+        elif field == "beam":
+            fault = "strategies decode with beam 1; wider stock beams are measured by --stock-beams"
+        elif len(set(values)) < len(values):
+            fault = "a value stands there twice"
+        elif field in found.setdefault(name if colon else systems[0], {}):
+            fault = f"{field} is swept already"
+        if fault is not None:
+            raise BenchError(f"--sweep {text!r}: {fault}")
+        found[name if colon else systems[0]][field] = values
     return found
 
 
@@ -223,8 +217,8 @@ def reference_key(plan: Plan) -> Tuple[Any, ...]:
     return plan.paths, tuple(sorted(flags.items()))
 
 
-def build(plan: Plan, workload: Workload) -> System:
-    """The system, its models loaded.
+def build(plan: Plan, workload: Workload, **parts: Any) -> System:
+    """The system, its models loaded; ``parts`` as ``overrides`` of ``build_generator``.
 
     Raises:
         BenchError: naming the system and the flag or file that cannot be honoured.
@@ -238,6 +232,7 @@ def build(plan: Plan, workload: Workload) -> System:
             name=plan.name,
             flags=plan.generation,
             free_unpacked=workload.one_system,
+            **parts,
             **settings,
         )
     except (ValueError, BenchError) as error:
@@ -248,9 +243,3 @@ def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
     """Stock beam search over a plan's models, under its constraints."""
     flags = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
     return stock(workload.task, workload.models(plan.paths), **dict(flags, beam=beam))
-
-
-def lossless(system: System) -> bool:
-    """Whether its output ought to equal stock beam 1, under its settings."""
-    rule = getattr(system.generator, "rule", None)
-    return bool(getattr(rule, "lossless", False))

@@ -6,7 +6,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from . import machine, threads
+from . import machine
+from .peers import TITLE
 
 NOTHING = "-"
 
@@ -62,7 +63,6 @@ SPEED = [
     figure("vs beam 5", "speed_beam5", "{:.2f}x"),
     figure("vs beam 1", "speed_beam1", "{:.2f}x"),
     figure("tokens/s", "tokens_per_second", "{:.0f}"),
-    figure("J", "energy_j", "{:.2f}"),
     figure("MB", "memory_mb", "{:.0f}"),
 ]
 TIME = [
@@ -120,29 +120,17 @@ def title(run: Dict[str, Any]) -> str:
         f"specdec-bench REPLAY: {run['replay']['verifier']}, "
         + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
         + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
-        f"{settings['length']} tokens, batch {settings['batch_size']}, median of "
-        f"{settings['repeats']}"
-    )
-
-
-def _heading(run: Dict[str, Any], part: Dict[str, Any]) -> str:
-    """What stands over the tables of a batch size."""
-    if "replay" in run:
-        return f"{title(run)}\n\n{run['replay']['notice']}"
-    settings = run["settings"]
-    return (
-        f"{settings['source_lang']}-{settings['target_lang']}, {settings['subset']}: "
-        f"{settings['sentences']} sentences, batch {part['batch_size']}, median of "
-        f"{settings['repeats']}"
+        f"{settings['length']} tokens"
     )
 
 
 def document(run: Dict[str, Any]) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
-    parts = []
+    parts = [run["replay"]["notice"]] if "replay" in run else []
     for part in run["runs"]:
-        parts += [_heading(run, part), markdown(speed(run), part["rows"])]
-        parts.append(markdown(TIME, part["rows"]))
+        measured = f"batch {part['batch_size']}, median of {run['settings']['repeats']}"
+        parts.append(f"{title(run)}, {measured}")
+        parts += [markdown(speed(run), part["rows"]), markdown(TIME, part["rows"])]
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]
@@ -181,12 +169,29 @@ def legend(run: Dict[str, Any]) -> List[str]:
         lines = [IDENTICAL + TOKENS, *TIMES]
     if run["quality"]:
         lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
-    lines += threads.notes(run)
-    if run["energy"]:
-        lines.append(
-            f"J: energy of {run['energy']} a sentence, over passes of this system alone; what the "
-            "device takes when idle, and for whatever else runs, is in it."
-        )
+    lines += _on_the_machine(run)
     if run["memory"]:
         lines.append(f"MB: {run['memory']}.")
+    return lines
+
+
+def _on_the_machine(run: Dict[str, Any]) -> List[str]:
+    """What threads and load mean for a run's times, a line each."""
+    lines = []
+    count = run["provenance"].get("threads") or 1
+    loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
+    if loads and max(loads) > count + 1:
+        lines.append(
+            f"The machine was busy (load average {max(loads):.0f}): times depend on what else ran "
+            "when, and on how the system shares its processors among processes. With one thread, "
+            "CPU depends less on that. Measure again on a quiet machine."
+        )
+    lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
+    names = [row["system"] for part in run["runs"] for row in part["rows"]]
+    if count > 1 and any(name.startswith(TITLE) for name in names):
+        lines.append(
+            f"{TITLE} ran with {count} threads inside a sentence, which can take it "
+            "several times as long as one where waking a thread is slow, as on virtual machines: "
+            "measure with --threads 1 too."
+        )
     return lines

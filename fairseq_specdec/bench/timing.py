@@ -41,7 +41,6 @@ class System:
     Attributes:
         times: for each batch, in their order, the wall time in seconds of every pass over it.
         tokens: output token ids of each sentence, </s> included, by sentence id (first pass).
-        history: what ``--retain-iter-history`` gives, by sentence id (first pass).
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
@@ -65,7 +64,6 @@ class System:
         """Forget everything measured."""
         self.times: List[List[float]] = []
         self.tokens: Dict[int, List[int]] = {}
-        self.history: Dict[int, List[Any]] = {}
         self.sentences: List[List[int]] = []
         self.steps = 0
         self.iterations: Dict[int, int] = {}
@@ -118,8 +116,6 @@ class System:
             self.steps += max(steps)
             self.iterations.update(zip(numbers, steps))
             self.tokens.update(zip(numbers, outputs))
-            histories = (hypothesis[0].get("history", []) for hypothesis in hypotheses)
-            self.history.update(zip(numbers, histories))
         self.times[batch].append(spent)
         self.unsteady.update(n for n, out in zip(numbers, outputs) if self.tokens[n] != out)
 

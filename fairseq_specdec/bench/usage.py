@@ -1,4 +1,4 @@
-"""What this process uses: its peak memory, and whether its threads are at rest."""
+"""What a process uses: its peak memory, whether its threads are at rest, whether it had a core."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 import resource
 import sys
 import time
+from typing import Any, List, Sequence
 
 import torch
 
 WINDOW = 0.002  # seconds looked at
 QUIET = 0.15  # share of a window that a process at rest may use
 WINDOWS = 2  # quiet ones in a row: a spinning thread may be off the core for a while
+# CPU time and wall time of one thread on a core of its own differ by less than this share.
+MARGIN = 0.15
 
 
 def peak_resident() -> int:
@@ -24,11 +27,6 @@ def peak_resident() -> int:
                     return int(line.split()[1]) * 1024
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-def peak(cuda: bool) -> int:
-    """Bytes: the most that torch has had on the GPU, or the process in memory."""
-    return torch.cuda.max_memory_allocated() if cuda else peak_resident()
 
 
 def until_at_rest(longest: float = 1.0) -> bool:
@@ -50,3 +48,23 @@ def until_at_rest(longest: float = 1.0) -> bool:
         share = (time.process_time() - used) / (time.perf_counter() - at)
         quiet = quiet + 1 if share < QUIET else 0
     return True
+
+
+def thread_warnings(systems: Sequence[Any], cuda: bool, batch_size: int) -> List[str]:
+    """A line for each system whose CPU time is not the wall time of one thread.
+
+    None on a GPU, where the two need not agree, nor where more than one thread was allowed.
+    """
+    lines = []
+    for system in systems if not cuda and torch.get_num_threads() == 1 else ():
+        wall = sum(sum(passes) for passes in system.times)
+        if abs(system.cpu - wall) > MARGIN * wall:
+            why = "other programs took the core, or it waited"
+            if system.cpu > wall:
+                why = "it ran more than one thread"
+            lines.append(
+                f"WARNING: {system.name} used {system.cpu:.2f} s of CPU in {wall:.2f} s of wall "
+                f"time: {why}. At batch size {batch_size} its times are no measurement of one "
+                "thread."
+            )
+    return lines

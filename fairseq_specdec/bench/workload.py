@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -50,6 +50,7 @@ class Workload:
         config: fairseq's configuration, as ``convert_namespace_to_omegaconf`` gives it.
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
+        make: makes the one model of a task, instead of loading the checkpoints.
 
     Attributes:
         task: a plain translation task: dictionaries, tokenizer, stock generators.
@@ -62,8 +63,15 @@ class Workload:
         BenchError: no such data, or a sentence longer than the models take.
     """
 
-    def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        config: Any,
+        limit: Optional[int],
+        paths: Tuple[str, ...],
+        make: Optional[Callable[[Any], Any]] = None,
+    ) -> None:
         self.config = config
+        self.make = make
         self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
         try:
@@ -76,7 +84,7 @@ class Workload:
         models = self.models(paths)
         split = config.dataset.gen_subset
         try:
-            self.task.load_dataset(split, task_cfg=self._saved.task)
+            self.task.load_dataset(split)
         except FileNotFoundError as error:
             raise BenchError(f"--gen-subset {split}: {error}") from error
         self.data = self.task.dataset(split)
@@ -102,6 +110,19 @@ class Workload:
             raise BenchError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
         return [int(index) for index in order]
 
+    def _load(self, paths: Tuple[str, ...]) -> List[Any]:
+        overrides = ast.literal_eval(self.config.common_eval.model_overrides)
+        try:
+            models, _ = checkpoint_utils.load_model_ensemble(
+                list(paths), arg_overrides=overrides, task=self.task
+            )
+        except Exception as error:  # whatever a file that is no checkpoint leads to
+            raise BenchError(
+                f"--path {':'.join(paths)}: cannot be loaded as a fairseq model "
+                f"({type(error).__name__}: {str(error)[:300]})"
+            ) from error
+        return list(models)
+
     def models(self, paths: Tuple[str, ...]) -> List[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode.
 
@@ -110,18 +131,7 @@ class Workload:
         """
         if paths not in self._models:
             config = self.config
-            overrides = ast.literal_eval(config.common_eval.model_overrides)
-            try:
-                models, saved = checkpoint_utils.load_model_ensemble(
-                    list(paths), arg_overrides=overrides, task=self.task
-                )
-            except Exception as error:  # whatever a file that is no checkpoint leads to
-                raise BenchError(
-                    f"--path {':'.join(paths)}: cannot be loaded as a fairseq model "
-                    f"({type(error).__name__}: {str(error)[:300]})"
-                ) from error
-            if not self._models:
-                self._saved = saved
+            models = self._load(paths) if self.make is None else [self.make(self.task)]
             for model in models:
                 if config.common.fp16:
                     model.half()

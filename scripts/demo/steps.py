@@ -4,7 +4,7 @@ import json
 import pathlib
 import shutil
 import tempfile
-from typing import List
+from typing import List, NamedTuple
 
 from models import train
 from prepare import apply_codes, binarise, tokenise
@@ -169,47 +169,49 @@ class Pack:
             )
 
 
-def pack(
-    step: Step,
-    *,
-    dest: str,
-    licence: str,
-    pair: str,
-    languages: str,
-    codes: str,
-    bin: str,
-    heldout: str,
-    models: str,
-    history: str,
-) -> None:
-    """An action: pack a pair for the repository.
+class Parts(NamedTuple):
+    """What a pack is made of; several are separated by commas.
 
-    Args:
-        step: at work.
+    Attributes:
         dest: folder to make.
         licence: file of demo/licences.
-        pair: source and target suffix, a comma between.
+        pair: source and target suffix.
         languages: of the two, for the tokeniser.
         codes: BPE codes.
         bin: binarised corpus, for the dictionaries.
         heldout: folder of held-out sentences.
-        models: checkpoints, separated by commas.
-        history: records of the steps before, below WORK, separated by commas.
+        models: checkpoints.
+        history: records of the steps before, below WORK.
     """
+
+    dest: str
+    licence: str
+    pair: str
+    languages: str
+    codes: str
+    bin: str
+    heldout: str
+    models: str
+    history: str
+
+
+def pack(step: Step, **named: str) -> None:
+    """An action: pack a pair for the repository; its parameters are ``Parts``."""
     step.need("fairseq-preprocess", "subword-nmt")
-    out, work = pathlib.Path(dest), step.path("WORK")
-    sides, checkpoints = pair.split(","), [pathlib.Path(path) for path in models.split(",")]
-    dictionaries = [pathlib.Path(bin) / f"dict.{side}.txt" for side in sides]
-    inputs = [*checkpoints, pathlib.Path(codes), *dictionaries, pathlib.Path(heldout)]
+    parts, sides = Parts(**named), named["pair"].split(",")
+    codes, heldout = pathlib.Path(parts.codes), pathlib.Path(parts.heldout)
+    checkpoints = [pathlib.Path(path) for path in parts.models.split(",")]
+    dictionaries = [pathlib.Path(parts.bin) / f"dict.{side}.txt" for side in sides]
+    out, inputs = pathlib.Path(parts.dest), [*checkpoints, codes, *dictionaries, heldout]
     if step.finished(out / "provenance.json", inputs):
         return
     new = Pack(step, out)
-    new.copy(pathlib.Path(codes), "codes")
+    new.copy(codes, "codes")
     for path in dictionaries:
         new.copy(path)
     for path in checkpoints:
         new.checkpoint(path)
-    new.heldout(pathlib.Path(heldout), sides, languages.split(","))
-    new.copy(step.recipe.folder / "licences" / licence, "LICENSE.md")
-    new.history([work / name for name in history.split(",")])
+    new.heldout(heldout, sides, parts.languages.split(","))
+    new.copy(step.recipe.folder / "licences" / parts.licence, "LICENSE.md")
+    new.history([step.path("WORK") / name for name in parts.history.split(",")])
     new.publish(inputs)

@@ -84,6 +84,16 @@ def machine_overrides(
     return overrides + ["common.bf16=true"] * (devices.precision == "bf16")
 
 
+def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> List[str]:
+    """Overrides that say where the data are, and where hydra writes."""
+    bench = Benchmark(step)
+    return [
+        f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",
+        f"task.source_lang={bench.src}", f"task.target_lang={bench.tgt}",
+        f"hydra.run.dir='{folder}/hydra'",
+    ]  # fmt: skip
+
+
 def train_config(
     step: Step,
     devices: Devices,
@@ -109,16 +119,13 @@ def train_config(
         average: of so many checkpoints (default: AVERAGE).
     """
     folder.mkdir(parents=True, exist_ok=True)
-    bench = Benchmark(step)
-    overrides = machine_overrides(step, devices, config, updates)
     checkpoints = folder / "checkpoints"
     mend(step, checkpoints)
     devices.launch(
         LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
-        f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",
-        f"task.source_lang={bench.src}", f"task.target_lang={bench.tgt}",
-        f"checkpoint.save_dir='{checkpoints}'", f"hydra.run.dir='{folder}/hydra'", *overrides,
-        *own, *step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS"),
+        *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
+        *machine_overrides(step, devices, config, updates), *own,
+        *step.settings.words("hydra_flags"), *step.settings.words("HYDRA_FLAGS"),
         log=folder / "train.log",
     )  # fmt: skip
     if devices.first:

@@ -1,12 +1,15 @@
 """Train, distil and decode with fairseq's commands, as the recipes around one verifier do."""
 
 import pathlib
+import re
 from typing import Any, List, Sequence
 
 import mend_checkpoint
 from launch import Devices
 from recipe import StepError
 from step import USER_DIR, Step, flags
+
+SAID = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
 
 
 def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
@@ -25,6 +28,17 @@ def mend(step: Step, folder: pathlib.Path) -> None:
     found = mend_checkpoint.mend(folder)
     if found is not None:
         step.log(f"{mend_checkpoint.LAST} was cut off: going on from {found.name}")
+
+
+def training_flags(own: Sequence[Any], folder: pathlib.Path, updates: int) -> List[str]:
+    """Flags of every training; those in ``own`` come first and replace their like."""
+    return flags(
+        own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
+        lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
+        max_update=updates, save_dir=folder, save_interval_updates=(updates + 9) // 10,
+        keep_interval_updates="1", validate_interval_updates=updates, log_format="simple",
+        log_interval="20", num_workers="0",
+    )  # fmt: skip
 
 
 def train_model(
@@ -46,26 +60,19 @@ def train_model(
         pair: source and target suffix.
         output: checkpoint to write; those of the training lie beside it.
         updates: how many.
-        own: flags of the model, and those that differ from what follows.
+        own: flags of the model, and those that differ from ``training_flags``.
         average: how many checkpoints.
     """
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
     mend(step, folder)
-    log = folder.with_name(folder.name + ".log")
     # bf16 halves the memory traffic that bounds training on a CPU.
     device = ["--cpu", "--bf16"] if devices.cpu else ["--fp16"]
-    words = flags(
-        own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
-        lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
-        max_update=updates, save_dir=folder, save_interval_updates=(updates + 9) // 10,
-        keep_interval_updates="1", validate_interval_updates=updates, log_format="simple",
-        log_interval="20", num_workers="0",
-    )  # fmt: skip
     step.run(
         "fairseq-train", corpus, *device, "--user-dir", USER_DIR, "--seed", step["SEED"],
-        "--task", "translation", "-s", pair[0], "-t", pair[1], *words, "--no-epoch-checkpoints",
-        "--no-progress-bar", log=log,
+        "--task", "translation", "-s", pair[0], "-t", pair[1],
+        *training_flags(own, folder, updates), "--no-epoch-checkpoints", "--no-progress-bar",
+        log=folder.with_name(folder.name + ".log"),
     )  # fmt: skip
     step.program("average_checkpoints", folder, "--last", average, "--output", output)
 
@@ -171,8 +178,8 @@ def decode(
         device: flags.
 
     Returns:
-        ``folder/name.out``, whose last line may hold BLEU; the last line of ``name.log`` holds the
-        times, Tok. and Iter.
+        ``folder/name.out``, whose last lines may hold BLEU; times, Tok. and Iter. are at the end of
+        it or of ``name.log``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
@@ -183,10 +190,15 @@ def decode(
         "-t", pair[1], "--path", model, *words, *lengths, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    said = [line[line.index("strategy ") :] for line in lines if "strategy " in line]
-    step.log(f"{name}: {said[-1] if said else ''}")
+    step.log(f"{name}: {_last_said(out, log)}")
     return out
+
+
+def _last_said(*files: pathlib.Path) -> str:
+    """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
+    package began to log before it."""
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
+    return ["", *(said for text in texts for said in SAID.findall(text))][-1]
 
 
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")

@@ -20,6 +20,14 @@ def argument(*names: str, **settings: Any) -> Argument:
     return names, settings
 
 
+def _parser(name: str, description: str, own: Sequence[Argument]) -> argparse.ArgumentParser:
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=name, description=description, formatter_class=kind)
+    for names, settings in own:
+        parser.add_argument(*names, **settings)
+    return parser
+
+
 def command(
     *own: Argument, errors: Sequence[Type[Exception]] = ()
 ) -> Callable[[Callable[[Any], None]], Callable[..., int]]:
@@ -42,14 +50,7 @@ def command(
         @functools.wraps(main)
         def wrapped(words: Optional[Sequence[str]] = None) -> int:
             logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-            parser = argparse.ArgumentParser(
-                prog=name,
-                description=module["__doc__"],
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-            for names, settings in own:
-                parser.add_argument(*names, **settings)
-            options = parser.parse_args(words)
+            options = _parser(name, module["__doc__"], own).parse_args(words)
             try:
                 main(options)
             except (OSError, ValueError, *errors) as error:

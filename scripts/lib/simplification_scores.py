@@ -5,20 +5,15 @@ sentences' (fairseq_specdec.scoring.sari); its parts are there too. BLEU is sacr
 tokeniser.
 """
 
-import json
-import logging
 import pathlib
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Sequence
 
 from program import Options, argument, command
 from sacrebleu.metrics import BLEU
-from specdec_io.atomic import write_json
 from text_files import read_lines
-from translation_scores import Output, read_output
+from translation_scores import Output, lines_of, score_each
 
 from fairseq_specdec.scoring.sari import corpus_sari
-
-logger = logging.getLogger("simplification_scores")
 
 
 def scores(
@@ -35,15 +30,11 @@ def scores(
         ValueError: the test set has fewer sentences than the output.
     """
     numbers = sorted(output.hypotheses)
-    for name, lines in (("source", sources), *(("reference", lines) for lines in references)):
-        if len(lines) <= numbers[-1]:
-            raise ValueError(f"the {name} has no line {numbers[-1]}: not this test set's")
+    wanted = [lines_of(lines, numbers, "the reference") for lines in references]
     texts = [output.hypotheses[n].lower() for n in numbers]
-    sari = corpus_sari(
-        [sources[n] for n in numbers], texts, [[lines[n] for lines in references] for n in numbers]
-    )
+    chosen = lines_of(sources, numbers, "the source")
+    sari = corpus_sari(chosen, texts, list(map(list, zip(*wanted))))
     bleu = BLEU(lowercase=True, tokenize="none", force=True)
-    wanted: List[List[str]] = [[lines[n] for n in numbers] for lines in references]
     return {
         "sentences": len(numbers),
         "sari": 100 * sari.score,
@@ -65,10 +56,6 @@ def scores(
 )
 def main(options: Options) -> None:
     """Run the command."""
-    found = {}
     sources = read_lines(options.source)
     references = [read_lines(path) for path in options.reference]
-    for path in options.outputs:
-        found[path.stem] = scores(read_output(path), sources, references)
-        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found, make_folder=True)
+    score_each(options, lambda path, output: scores(output, sources, references))

@@ -35,9 +35,8 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
         step.program("summary_corpus", kind, step["SOURCES"], downloads, raw, failure=failure)
         return raw
     step.log(f"a small sample in place of the corpus: SAMPLE={sample}")
-    if sample in ("apt", "python"):
-        work, failure = step.path("WORK") / "descriptions", "the sample cannot be made: see above"
-        step.program("summary_sample", sample, raw, "--work", work, failure=failure)
+    if sample == "python":
+        step.program("summary_sample", raw, failure="the sample cannot be made: see above")
     else:
         for side in SIDES:
             split_sample(step, pathlib.Path(f"{sample}.{side}"), raw, side)

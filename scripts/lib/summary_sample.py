@@ -1,9 +1,7 @@
 """A small real summarisation corpus: {train,valid,test}.{source,target}, a text a line.
 
-- ``apt``: Debian's package descriptions; the long one is summarised by the synopsis. Read from the
-  package index by a private apt, or from --index.
-- ``python``: docstrings of Python's own library; what follows the first line is summarised by it.
-  Nothing is fetched.
+Docstrings of Python's own library; what follows the first line is summarised by it. Nothing is
+fetched.
 """
 
 import ast
@@ -14,30 +12,17 @@ import re
 import sysconfig
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from corpus import apt, descriptions
 from corpus.text import normalise
 from program import Options, argument, command
 from text_files import write_lines
 
 logger = logging.getLogger("summary_sample")
-SUITES = "bookworm"
-# Packages without text of their own.
-EMPTY = re.compile(r"transitional|dummy|meta-?package|debug(ging)? symbols", re.I)
 LEFT_OUT = ("test", "tests", "idlelib", "site-packages", "dist-packages", "lib2to3")
 SUMMARY_WORDS = (3, 25)
 MIN_WORDS = 15
 OPENING = 25  # words: texts that begin alike are near copies
 
 Pair = Tuple[str, str]
-
-
-def description_pairs(found: Iterable[descriptions.Description]) -> Iterator[Pair]:
-    """Running text of the long description, and the synopsis."""
-    for synopsis, lines in found:
-        if EMPTY.search(" ".join([synopsis, *lines[:3]])):
-            continue
-        kept = (text for kind, text in descriptions.paragraphs(lines) if kind != "verb")
-        yield normalise(" ".join(kept)), normalise(synopsis)
 
 
 def docstring_pairs(source: str) -> Iterator[Pair]:
@@ -96,44 +81,14 @@ def split(pairs: Sequence[Pair], count: int) -> Dict[str, List[Pair]]:
     }  # fmt: skip
 
 
-def read_index(options: Options) -> List[descriptions.Description]:
-    """Descriptions of --index, or of Debian's index.
-
-    Raises:
-        apt.FetchError: the index cannot be fetched.
-    """
-    if options.index:
-        text = options.index.read_text(encoding="utf-8", errors="replace")
-        return list(descriptions.parse_index(text, "en").values())
-    try:
-        options.work.mkdir(parents=True, exist_ok=True)
-        private = apt.PrivateApt(options.work, options.suites, ("en",))
-    except apt.FetchError as error:
-        raise apt.FetchError(
-            f"{str(error).split(apt.OWN_TEXT)[0].rstrip(' ;')}; SAMPLE=python needs neither apt "
-            "nor a network"
-        ) from error
-    return list(descriptions.load(private.lists, "en", private.read_index).values())
-
-
 @command(
-    argument("kind", choices=("apt", "python")),
     argument("out", type=pathlib.Path, help="folder to write"),
-    argument("--work", type=pathlib.Path, help="apt: where the index is kept"),
-    argument("--suites", default=SUITES, help=f"apt: Debian suites ({SUITES})"),
-    argument("--index", type=pathlib.Path, help="apt: a Translation-en file instead"),
     argument("--pairs", type=int, default=1000, help="how many in all (default: 1000)"),
     argument("--max-words", type=int, default=120, help="longer texts are left out (default: 120)"),
-    errors=(apt.FetchError,),
 )
 def main(options: Options) -> None:
     """Run the command."""
-    if options.kind == "apt" and not (options.index or options.work):
-        raise ValueError("apt needs --work or --index")
-    if options.kind == "apt":
-        found: Iterable[Pair] = description_pairs(read_index(options))
-    else:
-        found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
+    found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
     parts = split(clean(found, options.max_words), options.pairs)
     for name, pairs in parts.items():
         for side, suffix in enumerate(("source", "target")):

@@ -6,8 +6,6 @@ ROUGE-1.5.5, over sentences, which here end at a full stop, exclamation or quest
 blank. Papers on CNN-DM report the latter as R-L.
 """
 
-import json
-import logging
 import pathlib
 import re
 from importlib import metadata
@@ -15,12 +13,10 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from program import Options, argument, command
 from sacremoses import MosesDetokenizer
-from specdec_io.atomic import write_json
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
-from translation_scores import Output, read_output
+from translation_scores import Output, lines_of, score_each
 
-logger = logging.getLogger("summary_scores")
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")
 
@@ -68,16 +64,16 @@ def scores(
         ValueError: the test set has fewer summaries than the output.
     """
     numbers = sorted(output.hypotheses)
-    if len(wanted) <= numbers[-1]:
-        raise ValueError(f"the references have no line {numbers[-1]}: not this test set's")
+    chosen = dict(zip(numbers, lines_of(wanted, numbers, "the reference")))
     sums = dict.fromkeys(KINDS, 0.0)
     for number in bar(numbers, "ROUGE", unit="summary"):
         found = scorer.score(
-            by_sentence(wanted[number]), by_sentence(to_text(output.hypotheses[number]))
+            by_sentence(chosen[number]), by_sentence(to_text(output.hypotheses[number]))
         )
         for kind in KINDS:
             sums[kind] += found[kind].fmeasure
-    return {"sentences": len(numbers), **{k: 100 * sums[k] / len(numbers) for k in KINDS}}
+    means = {kind: 100 * sums[kind] / len(numbers) for kind in KINDS}
+    return {"sentences": len(numbers), **means, "rouge_variant": variant()}
 
 
 def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]:
@@ -103,15 +99,10 @@ def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]
 )
 def main(options: Options) -> None:
     """Run the command."""
-    found: Dict[str, Any] = {}
     scorer = make_scorer()
     if options.check:
         return
     if not (options.outputs and options.raw and options.json):
         raise ValueError("give outputs, --raw and --json")
     wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
-    for path in options.outputs:
-        found[path.stem] = scores(read_output(path), wanted, to_text, scorer)
-        found[path.stem]["rouge_variant"] = variant()
-        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found, make_folder=True)
+    score_each(options, lambda path, output: scores(output, wanted, to_text, scorer))

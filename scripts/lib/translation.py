@@ -7,7 +7,7 @@ from typing import Any, List
 from benchmark import Benchmark
 from prepare import SPLITS, fetch, prepare, split_sample
 from recipe import REPO
-from step import Step, run_recipe
+from step import Step
 
 
 def sample_corpus(step: Step, bench: Benchmark, sample: pathlib.Path, raw: pathlib.Path) -> None:
@@ -29,11 +29,6 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
     if step["RAW"]:
         return step.path("RAW")
     raw = bench.home / "raw"
-    if bench.smoke and step["SAMPLE"] == "apt":
-        environment = dict(step.recipe.environment)
-        environment["TIER"] = environment.get("TIER") or "mini"
-        run_recipe("demo", environment, "01_corpus")
-        return step.path("WORK") / "ende"
     if bench.smoke:
         sample = step["SAMPLE"] or REPO / "data-bin/demo_ende/heldout"
         sample_corpus(step, bench, pathlib.Path(sample), raw)

@@ -11,7 +11,7 @@
 import json
 import logging
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from program import Options, argument, command
 from sacrebleu.metrics import BLEU
@@ -49,6 +49,26 @@ def read_output(path: pathlib.Path) -> Output:
     if not found.hypotheses or set(found.hypotheses) - set(found.references):
         raise ValueError(f"{path}: holds no sentence, or one without its reference; decode again")
     return found
+
+
+def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[str]:
+    """The lines of these sentences, in ascending order.
+
+    Raises:
+        ValueError: there are fewer lines, of a file that ``name`` says.
+    """
+    if len(lines) <= numbers[-1]:
+        raise ValueError(f"{name} has no line {numbers[-1]}: it is not this test set's")
+    return [lines[n] for n in numbers]
+
+
+def score_each(options: Any, score: Callable[[pathlib.Path, Output], Dict[str, Any]]) -> None:
+    """Score each of ``options.outputs``, and write all to ``options.json`` by name."""
+    found = {}
+    for path in options.outputs:
+        found[path.stem] = score(path, read_output(path))
+        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
+    write_json(options.json, found, make_folder=True)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -113,10 +133,7 @@ def scores(
             also :func:`comet`.
     """
     numbers = sorted(output.hypotheses)
-    lines = [read_lines(path) for path in raw]
-    if min(map(len, lines)) <= numbers[-1]:
-        raise ValueError(f"{raw[1]}: has no sentence {numbers[-1]}; it is not this test set")
-    sources, wanted = ([side[n] for n in numbers] for side in lines)
+    sources, wanted = (lines_of(read_lines(path), numbers, str(path)) for path in raw)
     detokenizer = MosesDetokenizer(language)
     plain = [detokenizer.detokenize(output.hypotheses[n].split()) for n in numbers]
     sacre = BLEU()
@@ -138,11 +155,10 @@ def scores(
 )
 def main(options: Options) -> None:
     """Run the command."""
-    found = {}
-    for path in options.outputs:
-        output = read_output(path)
+
+    def score(path: pathlib.Path, output: Output) -> Dict[str, Any]:
         beside = path.with_name(path.stem.split(".")[0] + GREEDY)
         greedy = read_output(beside) if beside in options.outputs else None
-        found[path.stem] = scores(output, options.raw, options.lang, options.comet, greedy)
-        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found, make_folder=True)
+        return scores(output, options.raw, options.lang, options.comet, greedy)
+
+    score_each(options, score)

@@ -2,12 +2,13 @@
 
 import importlib.util
 import os
-import tempfile
 import threading
 
 import pytest
+import torch
 
-from fairseq_specdec.bench import memory, peers
+from fairseq_specdec.bench import memory, peers, session
+from fairseq_specdec.bench.child import Child
 from fairseq_specdec.bench.usage import until_at_rest
 from fairseq_specdec.bench.workload import BenchError
 
@@ -15,15 +16,11 @@ needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers"
 )
 
-needs_transformers = pytest.mark.skipif(
-    importlib.util.find_spec("transformers") is None, reason="needs the extra peers"
-)
-
 
 @needs_ctranslate2
 @pytest.mark.parametrize("sizes", ["1,5"])
 def test_the_converted_checkpoint_decodes_alike(bench, sizes):
-    words = ["--peers", "--peer-engines", "ctranslate2", "--warmup", 0, "--batch-size", sizes]
+    words = ["--peers", "--warmup", 0, "--batch-size", sizes]
     result, _ = bench(*words)
     for run in result["runs"]:
         rows = {row["system"]: row for row in run["rows"]}
@@ -41,21 +38,9 @@ def test_the_converted_checkpoint_decodes_alike(bench, sizes):
 @needs_ctranslate2
 def test_the_memory_of_an_engine_is_its_own_process(pair):
     words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
-    words += ["--peers", "--peer-engines", "ctranslate2"]
+    words += ["--peers"]
     found = memory.measure(3, words)
     assert 2**20 < found["before"] < found["peaks"]["1"]
-
-
-@needs_transformers
-def test_transformers_decodes_alike(bench):
-    words = ["--peers", "--peer-engines", "transformers", "--warmup", 0, "--batch-size", "5"]
-    result, _ = bench(*words)
-    rows = {row["system"]: row for row in result["runs"][0]["rows"]}
-    for name in ("beam 1", "prompt lookup"):
-        assert rows[f"transformers float32 {name}"]["identical_percent"] == 100
-    wide = rows["transformers float32 beam 5"]["bleu"]
-    assert wide == pytest.approx(rows["fairseq beam 5"]["bleu"], abs=3)
-    assert "transformers" in result["provenance"]["versions"]
 
 
 @needs_ctranslate2
@@ -79,69 +64,66 @@ def test_ensembles_are_refused(bench, pair):
 
 def test_peers_that_are_not_installed_are_an_error(bench, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    with pytest.raises(BenchError, match="--peers: needs ctranslate2 or transformers; install"):
+    with pytest.raises(BenchError, match="--peers: needs ctranslate2; install"):
         bench("--peers")
 
 
+def test_a_checkpoint_that_the_engine_cannot_represent_is_named(bench, monkeypatch):
+    def call_once(title, function, **arguments):
+        raise BenchError(f"{title}: no such architecture")
+
+    monkeypatch.setattr(peers, "call_once", call_once)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: name)
+    with pytest.raises(BenchError, match="--peers: CTranslate2 cannot .* no such architecture"):
+        bench("--peers")
+
+
+def test_peers_run_on_the_threads_and_processors_of_this_process(pair, monkeypatch):
+    orders, threads = [], torch.get_num_threads()
+    ready = {"version": "1", "before": 1}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: name)
+    monkeypatch.setattr(peers, "call_once", lambda *a, **more: None)
+    monkeypatch.setattr(Child, "call", lambda self, *a, **order: orders.append(order) or ready)
+    here = os.sched_getaffinity(0)
+    line = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--peers"]
+    os.sched_setaffinity(0, {min(here)})
+    try:
+        asked = session.read([*line, "--threads", "2"])
+        workload = asked.workload()
+        systems = [make(workload) for _, make in asked.makers()]
+        found = [s.worker.child for s in systems if isinstance(s, peers.PeerSystem)]
+        on = [os.sched_getaffinity(child.process.pid) for child in found]
+    finally:
+        os.sched_setaffinity(0, here)
+        torch.set_num_threads(threads)
+        peers.close(systems)
+    assert on == [{min(here)}] * 4
+    assert [order["threads"] for order in orders] == [2, 2], "a process for each number format"
+
+
+def fail():
+    raise RuntimeError("too long")
+
+
+def die():
+    os.write(2, b"out of memory")
+    os._exit(3)
+
+
 @pytest.mark.parametrize(
-    "words, message",
+    "function, message",
     [
-        (["--peers", "--peer-engines", "marian"], "--peer-engines marian: choose"),
-        (["--peers", "--peer-engines", "ctranslate2,"], "--peer-engines ctranslate2,: choose"),
-        (["--peer-engines", "ctranslate2"], "--peer-engines ctranslate2: belongs to --peers"),
+        ("fail", "a peer: RuntimeError: too long"),
+        ("die", r"a peer: its process ended: (.|\n)*out of memory"),
     ],
 )
-def test_mistaken_engines_are_named(bench, words, message):
-    with pytest.raises(BenchError, match=message):
-        bench(*words)
-
-
-TITLE = "X"  # this file is an engine's module
-
-
-class Failing:
-    """An engine that cannot go on."""
-
-    def __init__(self, how):
-        self.how = how
-        if how == "at the start":
-            raise ValueError("no such format")
-
-    def prepare(self, rows):
-        if self.how == "dying":
-            os.write(2, b"out of memory")
-            os._exit(3)
-        raise RuntimeError("too long")
-
-
-def version():
-    return "1.0"
-
-
-Engine = Failing
-
-
-@pytest.mark.parametrize(
-    "how, message",
-    [
-        ("at the start", "--peers: X toy: ValueError: no such format"),
-        ("in between", "--peers: X toy: RuntimeError: too long"),
-        ("dying", r"--peers: X toy: its process ended: (.|\n)*out of memory"),
-    ],
-)
-def test_an_engine_that_fails_is_named_and_its_process_ends(how, message, monkeypatch, tmp_path):
+def test_a_process_that_fails_is_named_and_ends(function, message, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.abspath(__file__)))
-    monkeypatch.setitem(peers.ENGINES, "toy", "test_bench_peers")
-    folder = tempfile.TemporaryDirectory(dir=str(tmp_path))
-    workers = []
+    child = Child("a peer")
     with pytest.raises(BenchError, match=message):
-        workers.append(peers.start("toy", "toy", {"how": how}, folder))
-        assert workers[0].version == "1.0" and workers[0].before > 2**20
-        workers[0].child.call(f"{peers.WORKER}:decode", rows=[[4, 2]], limit=9, row={})
-    for worker in workers:
-        worker.close()
-        assert worker.child.process.returncode is not None
-        assert os.listdir(tmp_path) == []
+        child.call(f"test_bench_peers:{function}")
+    child.close()
+    assert child.process.returncode is not None
 
 
 def test_a_spinning_thread_is_waited_for():

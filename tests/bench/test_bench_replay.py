@@ -8,47 +8,38 @@ import json
 import pytest
 import torch
 
-from fairseq_specdec.bench import (
-    accepted_sizes,
-    cli,
-    memory,
-    paper_sizes,
-    replay_cli,
-    replay_flags,
-)
+from fairseq_specdec.bench import cli, memory, random_pair, replay, run, session
 from fairseq_specdec.bench.accepted_sizes import (
     constant_acceptance,
     draw,
     mean_emitted,
-    mean_size,
-    tilted_to,
 )
 from fairseq_specdec.bench.replay import NOTICE
 from fairseq_specdec.bench.workload import BenchError
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.trace.files import write_traces
-from fairseq_specdec.trace.record import OWN, REJECTED, Trace, TracedIteration
 
 TINY = ["--vocabulary", 40, "--sentences", 6, "--length", 12, "--block-size", 5, "--warmup", 1]
 MEAN = ["--mean-accepted", 3]
 
 
 @pytest.fixture
-def replay(monkeypatch):
+def play(monkeypatch):
     """Run the command on tiny models: (its results, what it printed)."""
     threads = torch.get_num_threads()
-    tiny = paper_sizes.Size("tiny, 1+1 layers", (1, 1), 64, 64, 2, "spec_drafter_tiny")
-    monkeypatch.setitem(paper_sizes.SIZES, "base", tiny)
-    monkeypatch.setitem(paper_sizes.SIZES, "gec", tiny._replace(drafter=None))
+    widths = {"embed_dim": 64, "ffn_embed_dim": 64, "attention_heads": 2, "layers": 1}
+    both = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in widths.items()}
+    tiny = random_pair.Size("tiny, 1+1 layers", random_pair.BASE, both, "spec_drafter_tiny")
+    monkeypatch.setitem(random_pair.SIZES, "base", tiny)
+    monkeypatch.setitem(random_pair.SIZES, "gec", tiny._replace(drafter=None))
 
-    def run(*words, size="base", memory=False):
+    def measured(*words, size="base", memory=False):
         printed = []
         line = ["--replay", size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
         line += [] if memory else ["--no-memory"]
-        result = replay_cli.main([str(word) for word in line], printed.append)
+        result = cli.main([str(word) for word in line], printed.append)
         return result, "".join(printed)
 
-    yield run
+    yield measured
     torch.set_num_threads(threads)
 
 
@@ -56,16 +47,13 @@ def rows_of(result):
     return {row["system"]: row for row in result["runs"][0]["rows"]}
 
 
-def test_both_families_have_the_mean_that_was_asked_for():
+def test_sizes_have_the_mean_that_was_asked_for():
     for mean, largest, length in ((8.23, 26, 27), (1.5, 26, 60), (4, 4, 40), (1, 26, 27)):
         shares = constant_acceptance(largest, mean, length, "--x")
         assert mean_emitted(shares, length) == pytest.approx(mean, abs=1e-3)
         assert sum(shares) == pytest.approx(1)
-        weights = tilted_to([1.0] * largest, mean, length, "--x")
-        assert mean_emitted(weights, length) == pytest.approx(mean, abs=1e-3)
-    for reach in (constant_acceptance, lambda largest, *more: tilted_to([1.0] * largest, *more)):
-        with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
-            reach(26, 14, 27, "--x")
+    with pytest.raises(BenchError, match=r"--x 14: .* from 1\.00 to 13\.50"):
+        constant_acceptance(26, 14, 27, "--x")
 
 
 def test_alike_means_that_one_probability_holds_at_every_draft_token():
@@ -76,7 +64,6 @@ def test_alike_means_that_one_probability_holds_at_every_draft_token():
 
 
 def test_sentences_ends_cut_the_mean():
-    assert mean_size([1, 0, 3]) == 2.5
     assert mean_emitted([0, 0, 0, 1], 8) == 4
     assert mean_emitted([0, 0, 0, 1], 9) == 3
     assert mean_emitted([1, 1], 2) == pytest.approx(2 / 1.5)
@@ -98,8 +85,8 @@ def test_a_given_distribution_is_drawn_as_it_is():
     assert drawn[5] / sum(drawn.values()) == pytest.approx(0.75, abs=0.05)
 
 
-def test_every_row_emits_what_was_drawn(replay):
-    result, printed = replay(*MEAN, "--mean-copied", 4, "--repeats", 2)
+def test_every_row_emits_what_was_drawn(play):
+    result, printed = play(*MEAN, "--mean-copied", 4, "--repeats", 2)
     rows = rows_of(result)
     names = ["greedy", "gad", "gad++", "iad"]
     ours = [f"{name} (replay)" for name in names]
@@ -120,18 +107,17 @@ def test_every_row_emits_what_was_drawn(replay):
     assert sum(rows["gad (replay)"]["ms_by_section"].values()) > 0
 
 
-def test_memory_of_each_system_alone(replay, monkeypatch):
+def test_memory_of_each_system_alone(play, monkeypatch):
     asked = []
 
-    def here(index, words, function):
-        asked.append((index, function))
-        return replay_cli.measure_here(index, words)
+    def here(index, words, folder):
+        asked.append(index)
+        return memory.measure_here(index, words, folder)
 
     monkeypatch.setattr(memory, "measure", here)
-    result, printed = replay(*MEAN, "--mean-copied", 2, memory=True)
+    result, printed = play(*MEAN, "--mean-copied", 2, memory=True)
     names = list(rows_of(result))
-    function = "fairseq_specdec.bench.replay_cli:measure_here"
-    assert asked == [(i, function) for i in range(len(names))]
+    assert asked == list(range(len(names)))
     assert names[:2] == ["fairseq beam 5", "fairseq beam 1"] and "gad (replay)" in names
     for row in rows_of(result).values():
         # Linux counts a process' pages by batches of a few hundred kilobytes.
@@ -140,15 +126,24 @@ def test_memory_of_each_system_alone(replay, monkeypatch):
 
 
 @pytest.mark.slow
-def test_packed_weights_do_not_lie_beside_the_models_own():
+def test_packed_weights_do_not_lie_beside_the_models_own(tmp_path):
     """At a paper's size: the tied embeddings are the only weights that are there twice."""
-    words = ["--replay", "base", "--cpu", "--threads", "1", "--vocabulary", "2000"]
+    words = [
+        "--replay",
+        "base",
+        "--backend",
+        "torch",
+        "--cpu",
+        "--threads",
+        "1",
+        "--vocabulary",
+        "2000",
+    ]
     words += ["--mean-accepted", "3", "--sentences", "1", "--length", "27"]
-    function = "fairseq_specdec.bench.replay_cli:measure_here"
-    stock, _, _, gad = (memory.measure(row, words, function) for row in range(4))
-    models = paper_sizes.RandomModels(paper_sizes.SIZES["base"], 2000, 1, False, False, "")
-    arch = str(replay_flags.read(words).size.drafter)
-    drafter = sum(p.numel() for p in models.drafter(arch, 25).parameters())
+    asked = session.read(words, str(tmp_path))
+    stock, _, _, gad = (memory.measure(row, words, str(tmp_path)) for row in range(4))
+    size, task = random_pair.SIZES["base"], asked.workload().task
+    drafter = sum(p.numel() for p in random_pair.drafter(size, task, 1, 25).parameters())
     assert gad["peaks"]["1"] - stock["peaks"]["1"] < 1.2 * 4 * drafter
 
 
@@ -156,34 +151,37 @@ def counters_of(rows, name):
     return rows[f"{name} (replay)"]["counters"]["iterations"]
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_each_sentence_follows_its_own_list_at_any_batch_size(replay, size, monkeypatch):
+def test_each_sentence_follows_its_own_list_at_any_batch_size(play, monkeypatch):
     kept = []
-    monkeypatch.setattr(replay_cli.ReplayBench, "write", lambda self: kept.append(self))
-    monkeypatch.setattr(replay_cli, "Overrides", functools.partial(Overrides, keep_trace=True))
-    replay(*MEAN, "--batch-size", size, "--strategies", "gad")
-    (bench,) = kept
-    system = bench.systems[-1]
-    batches = bench.replayed.batches()
-    for batch in batches:
-        found = system.generator.generate(system.models, batch)
-        for sentence, (hypothesis,) in zip(batch["id"].tolist(), found):
-            emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
-            assert emitted == bench.replayed.sizes["gad"][sentence]
-            tokens = hypothesis["tokens"].tolist()
-            assert tokens[-1] == 2 and 2 not in tokens[:-1] and 1 not in tokens
+
+    def write(bench):
+        systems = bench.systems[-1], bench.workload.batches(bench.results["runs"][-1]["batch_size"])
+        found = [systems[0].generator.generate(systems[0].models, batch) for batch in systems[1]]
+        kept.append((bench.replay.sizes["gad"], systems[1], found))
+
+    monkeypatch.setattr(run.Bench, "write", write)
+    monkeypatch.setattr(replay, "Overrides", functools.partial(Overrides, keep_trace=True))
+    play(*MEAN, "--batch-size", "1,4", "--strategies", "gad")
+    assert [len(batches) for _, batches, _ in kept] == [6, 2]
+    for sizes, batches, found in kept:
+        for batch, hypotheses in zip(batches, found):
+            for sentence, (hypothesis,) in zip(batch["id"].tolist(), hypotheses):
+                emitted = [len(part["tokens"]) for part in hypothesis["history"][1::2]]
+                assert emitted == sizes[sentence]
+                tokens = hypothesis["tokens"].tolist()
+                assert tokens[-1] == 2 and 2 not in tokens[:-1] and 1 not in tokens
 
 
-def test_same_seed_same_replay(replay):
-    first, again, other = (replay(*MEAN, "--seed", seed)[0] for seed in (3, 3, 4))
+def test_same_seed_same_replay(play):
+    first, again, other = (play(*MEAN, "--seed", seed)[0] for seed in (3, 3, 4))
     assert first["replay"] == again["replay"] != other["replay"]
 
 
-def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(replay, tmp_path, caplog):
+def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(play, tmp_path, caplog):
     files = {"--json": tmp_path / "x.json", "--markdown": tmp_path / "x.md"}
     if importlib.util.find_spec("matplotlib") is not None:
         files["--html"] = tmp_path / "x.html"
-    result, printed = replay(*MEAN, *(word for item in files.items() for word in item))
+    result, printed = play(*MEAN, *(word for item in files.items() for word in item))
     assert NOTICE.startswith("REPLAY") and "random weights" in NOTICE
     assert NOTICE in caplog.text and NOTICE in printed and "REPLAY: tiny" in printed
     assert files["--markdown"].read_text() == printed
@@ -197,37 +195,16 @@ def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(replay,
         assert "BLEU" not in text and "identical" not in text
 
 
-def trace(sizes):
-    """A sentence whose iterations emitted so many tokens."""
-    rounds = [
-        TracedIteration(0, ["a"] * 5, [OWN] * (n - 1) + [REJECTED] * (6 - n), ["a"] * n, "b")
-        for n in sizes
-    ]
-    return Trace(0, "gad", {}, ["s"], ["a"] * sum(sizes), 0.0, rounds)
-
-
-def test_a_recorded_trace_gives_distribution_and_mean(replay, tmp_path):
-    path = str(tmp_path / "t.jsonl")
-    write_traces(path, [trace([1, 3, 3]), trace([3, 5])])
-    assert accepted_sizes.recorded(path, 6, "--accepted-from") == [1, 0, 3, 0, 1, 0]
-    result, _ = replay("--accepted-from", path, "--strategies", "gad")
-    played = result["replay"]["acceptance"]["gad"]
-    assert played["tok"] == pytest.approx(3, rel=0.05) and path in played["distribution"]
-    assert rows_of(result)["gad (replay)"]["tok"] == played["tok"]
-    with pytest.raises(BenchError, match="has an iteration of 5 tokens.*--block-size"):
-        replay("--accepted-from", path, "--block-size", 3)
-
-
-def test_error_correction_has_no_drafter(replay):
-    result, _ = replay("--mean-copied", 6, size="gec")
+def test_error_correction_has_no_drafter(play):
+    result, _ = play("--mean-copied", 6, size="gec")
     assert list(rows_of(result))[2:] == ["greedy (replay)", "iad (replay)"]
     assert result["replay"]["drafter"] is None and result["warnings"] == []
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers")
-def test_peers_decode_the_same_verifier(replay):
-    words = ["--peers", "--peer-engines", "ctranslate2", "--strategies", "gad"]
-    result, _ = replay(*MEAN, *words)
+def test_peers_decode_the_same_verifier(play):
+    words = ["--peers", "--strategies", "gad"]
+    result, _ = play(*MEAN, *words)
     rows = rows_of(result)
     assert len(rows) == 7 and result["warnings"] == []
     assert rows["CTranslate2 int8 beam 1"]["output_tokens"] == 72
@@ -240,28 +217,31 @@ def test_peers_decode_the_same_verifier(replay):
         (["--mean-accepted", 7], "--mean-accepted 7: .* from 1.00 to 6.00"),
         (["--mean-accepted", 0.5], "--mean-accepted 0.5"),
         (["--mean-copied", 13, *MEAN], "--mean-copied 13: "),
-        (["--accepted-from", "no.jsonl"], "--accepted-from no.jsonl"),
         (["--strategies", "bild", *MEAN], "--strategies bild: choose"),
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
-        (["--strategies", "greedy", *MEAN], "--mean-accepted: is for gad and gad"),
+        (["--strategies", "greedy", *MEAN], "--mean-accepted: gad and gad++ need it, and"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
         (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
         (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
         (["--length", 1, *MEAN], "--length 1: expected 2 or more"),
         (["--length", 500, *MEAN], "--length 500: at most 200"),
-        (["--system", "a: --strategy iad", *MEAN], "unrecognized arguments: --system"),
-        (["--replay", "huge", *MEAN], "--replay: argument --replay: invalid choice: 'huge'"),
+        (["--system", "a: --strategy iad", *MEAN], "--system: has no meaning with --replay"),
+        (["--min-len=3", *MEAN], "--min-len: has no meaning with --replay"),
+        (["-s", "de", *MEAN], "-s: has no meaning with --replay"),
+        (["--replay", "huge", *MEAN], "--replay huge: choose one of base, 12"),
+        (["--repeats", 0, *MEAN], "--repeats 0: expected 1 or more"),
+        (["--markdown", ".", *MEAN], "--markdown .: is a folder"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_built(replay, words, message, monkeypatch):
-    monkeypatch.setattr(paper_sizes, "RandomModels", None)
+def test_mistakes_are_named_before_anything_is_built(play, words, message, monkeypatch):
+    monkeypatch.setattr(random_pair, "write", None)
     with pytest.raises(BenchError, match=message.replace("++", r"\+\+")):
-        replay(*words)
+        play(*words)
 
 
-def test_no_drafter_is_asked_for_by_name(replay):
+def test_no_drafter_is_asked_for_by_name(play):
     with pytest.raises(BenchError, match="--strategies gad: .* no drafter for gec; choose"):
-        replay("--strategies", "gad", *MEAN, size="gec")
+        play("--strategies", "gad", *MEAN, size="gec")
 
 
 def test_the_console_script_knows_the_mode(monkeypatch):
@@ -270,10 +250,19 @@ def test_the_console_script_knows_the_mode(monkeypatch):
 
 
 def test_the_papers_sizes_are_theirs():
-    flags = paper_sizes.verifier_flags(paper_sizes.SIZES["big"])
-    assert (flags.encoder_layers, flags.decoder_layers, flags.decoder_embed_dim) == (6, 6, 1024)
-    assert (flags.decoder_ffn_embed_dim, flags.encoder_attention_heads) == (4096, 16)
-    flags = paper_sizes.verifier_flags(paper_sizes.SIZES["12+2"])
-    assert (flags.encoder_layers, flags.decoder_layers, flags.encoder_embed_dim) == (12, 2, 512)
-    read = replay_flags.read(["--replay", "base", "--mean-accepted", "8.23"])
-    assert read.size.drafter == "spec_drafter_base"
+    flags = {
+        name: random_pair.training_flags(size.arch, **size.settings)
+        for name, size in random_pair.SIZES.items()
+    }
+    for name, layers, width, inner, heads in (
+        ("base", (6, 6), 512, 2048, 8), ("12+2", (12, 2), 512, 2048, 8),
+        ("big", (6, 6), 1024, 4096, 16), ("gec", (6, 6), 1024, 4096, 16),
+    ):  # fmt: skip
+        found = flags[name]
+        assert (found.encoder_layers, found.decoder_layers) == layers
+        for side in ("encoder", "decoder"):
+            assert getattr(found, f"{side}_embed_dim") == width
+            assert getattr(found, f"{side}_ffn_embed_dim") == inner
+            assert getattr(found, f"{side}_attention_heads") == heads
+        assert not found.encoder_normalize_before and found.max_target_positions == 1024
+    assert random_pair.SIZES["12+2"].drafter == "spec_drafter_base"

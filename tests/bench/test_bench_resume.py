@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_specdec.bench import cli, energy, replay_cli
+from fairseq_specdec.bench import cli, run
 from fairseq_specdec.bench.workload import BenchError
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size", "1,2"]
@@ -16,7 +16,7 @@ class Killed(BaseException):
 
 def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
     path = tmp_path / "x.json"
-    honest, measured = cli.Bench.measure_size, []
+    honest, measured = run.Bench.measure_size, []
 
     def measure(self, size):
         measured.append(size)
@@ -24,7 +24,7 @@ def test_a_stopped_run_goes_on_where_it_was(bench, tmp_path, monkeypatch):
             raise Killed
         honest(self, size)
 
-    monkeypatch.setattr(cli.Bench, "measure_size", measure)
+    monkeypatch.setattr(run.Bench, "measure_size", measure)
     with pytest.raises(Killed):
         bench(*WORDS, "--json", path)
     first = json.loads(path.read_text())
@@ -64,35 +64,8 @@ def test_names_that_cannot_be_written_to_are_refused_beforehand(bench, tmp_path,
     ):
         with pytest.raises(BenchError, match=message):
             bench(*words)
-    with pytest.raises(BenchError, match="--markdown .*: is a folder"):
-        replay_cli.main(
-            ["--replay", "base", "--mean-accepted", "3", "--markdown", str(tmp_path)], None
-        )
 
 
 def test_a_run_with_nothing_before_it_begins(bench, tmp_path):
     result, _ = bench(*WORDS, "--json", tmp_path / "x.json", "--resume")
     assert len(result["runs"]) == 2 and "resumed" not in result["provenance"]
-
-
-def test_energy_has_its_column_where_there_is_a_meter(bench, monkeypatch):
-    monkeypatch.setattr(energy, "find", lambda cuda: None)
-    result, printed = bench(*WORDS)
-    assert result["energy"] is None and result["runs"][0]["rows"][0]["energy_j"] is None
-    spent = []
-    meter = energy.Meter("a made-up device", lambda: float(len(spent)))
-    monkeypatch.setattr(energy, "find", lambda cuda: meter)
-    monkeypatch.setattr(energy, "SHORTEST", 0.0)
-    honest = cli.System.decode
-
-    def decode(self, *args):
-        spent.append(0)
-        return honest(self, *args)
-
-    monkeypatch.setattr(cli.System, "decode", decode)
-    result, printed = bench(*WORDS)
-    for part, batches in zip(result["runs"], (3, 2)):
-        assert [row["energy_j"] for row in part["rows"]] == pytest.approx([batches / 3] * 3)
-    assert "J: energy of a made-up device" in printed
-    result, _ = bench(*WORDS, "--no-energy")
-    assert result["energy"] is None

@@ -7,28 +7,13 @@ import math
 
 import pytest
 
-from fairseq_specdec.bench import figures, page, plots, tables
-from fairseq_specdec.bench.canvas import Picture
+from fairseq_specdec.bench import page, plots, tables
+from fairseq_specdec.bench.plots import Picture
 from fairseq_specdec.bench.workload import BenchError, every_nth
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="needs the extra plots"
 )
-
-
-def test_percentiles_are_interpolated():
-    assert figures.percentile([3.0, 1.0, 2.0], 0.5) == 2
-    assert figures.percentile([1.0, 2.0], 0.95) == pytest.approx(1.95)
-    assert figures.percentile([7.0], 0.99) == 7
-
-
-@pytest.mark.parametrize(
-    "one, other, distance",
-    [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("ab", "ba", 2), ("abc", "axbc", 1)],
-)
-def test_edit_distance(one, other, distance):
-    assert figures.edit_distance([*map(ord, one)], [*map(ord, other)]) == distance
-    assert figures.edit_distance([*map(ord, other)], [*map(ord, one)]) == distance
 
 
 def test_a_limit_spreads_over_the_lengths():
@@ -99,10 +84,9 @@ def results(name="gad", **row):
         "sweep": {}, "base": name,
     }  # fmt: skip
     rows = [dict(base, system="fairseq beam 5"), dict(base, system=name, **row)]
-    part = {"rows": rows, "speed_ups": {}, "by_edit_ratio": {}}
+    part = {"rows": rows, "speed_ups": {}}
     one = {
         "speed_ups": {"fairseq beam 5": [1.0, 1.0], name: [2.0, 3.0]},
-        "by_edit_ratio": {name: {"edit_ratio": [0.0, 0.5], "speed_up": [9.0, 4.0]}},
     }
     settings = {"source_lang": "s", "target_lang": "t", "subset": "test", "sentences": 2}
     return {
@@ -112,7 +96,6 @@ def results(name="gad", **row):
         "warnings": [],
         "quality": None,
         "memory": None,
-        "energy": None,
         "runs": [dict(part, batch_size=1, **one), dict(part, batch_size=8)],
     }
 
@@ -165,8 +148,8 @@ def test_every_picture_is_a_png():
     run["runs"][1]["rows"] = rows
     found = {picture.name: picture for picture in plots.draw(run)}
     assert list(found) == [
-        "latency_throughput", "speed_by_batch", "speed_up_distribution", "speed_up_by_edits",
-        "time_split", "sweep_1_block_size", "sweep_1_tau", "trade_off_1", "sweep_2",
+        "latency_throughput", "speed_by_batch", "speed_up_distribution", "time_split",
+        "sweep_1_block_size", "sweep_1_tau", "trade_off_1", "sweep_2",
     ]  # fmt: skip
     assert "(k)" in found["sweep_1_block_size"].caption
     for picture in found.values():
@@ -181,14 +164,13 @@ def test_plots_and_page_are_written(bench, pair, tmp_path):
     )  # fmt: skip
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
         "latency_throughput.png", "speed_by_batch.png", "speed_up_distribution.png",
-        "speed_up_by_edits.png", "time_split.png",
+        "time_split.png",
     }  # fmt: skip
     text = (tmp_path / "x.html").read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 5
-    points = json.loads((tmp_path / "x.json").read_text())["runs"][0]["by_edit_ratio"]["copy"]
-    assert len(points["edit_ratio"]) == len(points["speed_up"]) == 4
-    assert all(0 <= x and math.isfinite(x) for x in points["edit_ratio"])
-    assert result["runs"][1]["speed_ups"] == {} and result["runs"][1]["by_edit_ratio"] == {}
+    assert text.count("data:image/png;base64,") == 4
+    found = json.loads((tmp_path / "x.json").read_text())["runs"][0]["speed_ups"]
+    assert len(found["copy"]) == 4 and all(0 < x and math.isfinite(x) for x in found["copy"])
+    assert set(found["fairseq beam 5"]) == {1.0} and result["runs"][1]["speed_ups"] == {}
 
 
 def test_pictures_without_matplotlib_are_refused_before_anything_is_loaded(bench, monkeypatch):

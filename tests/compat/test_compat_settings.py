@@ -128,7 +128,7 @@ def selecting(files, path):
 
 
 def benching(files, path):
-    words = ["--system", "greedy: --strategy greedy", "--limit", "1", "--cpu", "--no-energy"]
+    words = ["--system", "greedy: --strategy greedy", "--limit", "1", "--cpu"]
     bench.cli_main([files.data, "--path", path, "-s", "src", "-t", "tgt", *words])
 
 

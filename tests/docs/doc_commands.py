@@ -103,12 +103,12 @@ def coverage(text):
 @functools.lru_cache(maxsize=None)
 def flags_of(words):
     """Parse a command (a tuple) as its program does; return all flags that it may have."""
-    replayed = "--replay" in words
-    parser = replay_flags.get_parser() if replayed else PARSERS[words[0]]()
-    if replayed or words[0] in PLAIN:
+    parser = PARSERS[words[0]]()
+    if words[0] in PLAIN:
         parser.parse_args(list(words[1:]))
     else:
-        options.parse_args_and_arch(parser, input_args=list(words[1:]))
+        data = ["."] if replay_flags.asked(words) else []
+        options.parse_args_and_arch(parser, input_args=[*data, *words[1:]])
     nested = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     parsers = [parser, *(command for choices in nested for command in choices.values())]
     return frozenset(flag for one in parsers for flag in one._option_string_actions)

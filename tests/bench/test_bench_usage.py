@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_specdec.bench import session, tables, threads
+from fairseq_specdec.bench import session, tables, usage
 from fairseq_specdec.bench.timing import System
 
 
@@ -24,11 +24,13 @@ def system(name, wall, cpu):
 
 def test_times_that_agree_are_not_spoken_of():
     calm = [system("a", 10.0, 8.6), system("b", 10.0, 11.4), system("c", 10.0, 10.0)]
-    assert threads.warnings(calm, False, 1) == []
+    assert usage.thread_warnings(calm, False, 1) == []
 
 
 def test_a_core_that_was_shared_and_a_second_thread_are_told_apart():
-    shared, more = threads.warnings([system("a", 10.0, 8.4), system("b", 10.0, 11.6)], False, 8)
+    shared, more = usage.thread_warnings(
+        [system("a", 10.0, 8.4), system("b", 10.0, 11.6)], False, 8
+    )
     assert shared.startswith("WARNING: a used 8.40 s of CPU in 10.00 s of wall time: other")
     assert "batch size 8" in shared
     assert "it ran more than one thread" in more
@@ -36,15 +38,15 @@ def test_a_core_that_was_shared_and_a_second_thread_are_told_apart():
 
 def test_more_threads_and_a_gpu_are_not_judged():
     odd = [system("a", 10.0, 1.0)]
-    assert threads.warnings(odd, True, 1) == []
+    assert usage.thread_warnings(odd, True, 1) == []
     torch.set_num_threads(2)
-    assert threads.warnings(odd, False, 1) == []
+    assert usage.thread_warnings(odd, False, 1) == []
 
 
 def results(name="gad", count=1, **part):
     row = {"system": name, "ms_by_section": None}
     facts = {"command": "x", "threads": count}
-    empty = dict.fromkeys(("quality", "energy", "memory"))
+    empty = dict.fromkeys(("quality", "memory"))
     return dict(empty, runs=[dict(part, rows=[row])], provenance=facts)
 
 
@@ -55,9 +57,12 @@ def test_the_warning_stands_under_the_tables():
 
 @pytest.mark.parametrize(
     "name, count, told",
-    [("CTranslate2 int8 beam 1", 2, True), ("transformers float32 beam 5", 4, True),
-     ("CTranslate2 int8 beam 1", 1, False), ("gad", 2, False)],
-)  # fmt: skip
+    [
+        ("CTranslate2 int8 beam 1", 2, True),
+        ("CTranslate2 int8 beam 1", 1, False),
+        ("gad", 2, False),
+    ],
+)
 def test_threads_inside_a_sentence_of_other_engines_are_spoken_of(name, count, told):
     said = [line for line in tables.legend(results(name, count)) if "threads inside" in line]
     assert bool(said) is told

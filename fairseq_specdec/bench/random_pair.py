@@ -1,0 +1,112 @@
+"""A replay's data and models: random ones of a paper's size."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, NamedTuple, Optional
+
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+SOURCE, TARGET, SPLIT = "src", "tgt", "test"
+VERIFIER, DRAFTER = "verifier.pt", "drafter.pt"  # what the flags name
+
+
+class Size(NamedTuple):
+    """A verifier's architecture and that of its drafter.
+
+    Attributes:
+        title: what it is, in words.
+        arch: ``--arch`` of the verifier.
+        settings: flags of its training that differ from the architecture's, by field name.
+        drafter: ``--arch`` of the drafter; None where the paper drafts with the source only.
+    """
+
+    title: str
+    arch: str
+    settings: Dict[str, int]
+    drafter: Optional[str]
+
+
+BASE, BIG = "transformer", "transformer_wmt_en_de_big"
+SIZES: Dict[str, Size] = {
+    "base": Size("Transformer-base, 6+6 layers (Xia et al., 4.1)", BASE, {}, "spec_drafter_base"),
+    "12+2": Size(
+        "12+2 layers, 512 wide (Xia et al., Table 1)", BASE,
+        {"encoder_layers": 12, "decoder_layers": 2}, "spec_drafter_base",
+    ),
+    "big": Size("Transformer-big, 6+6 layers (Ge et al., Table 8)", BIG, {}, "nar_drafter_big"),
+    "gec": Size(
+        "Transformer-big for error correction, 6+6 layers (Ge et al., 3.1)", BIG, {}, None
+    ),
+}  # fmt: skip
+
+
+def training_flags(arch: str, **settings: int) -> argparse.Namespace:
+    """The settings of a model, as fairseq-train would save them."""
+    flags = argparse.Namespace(
+        arch=arch, _name=arch, dropout=0.0, share_all_embeddings=True, **settings
+    )
+    ARCH_CONFIG_REGISTRY[arch](flags)
+    flags.max_source_positions = flags.max_target_positions = 1024
+    return flags
+
+
+def _model(flags: argparse.Namespace, task: Any, seed: int) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ARCH_MODEL_REGISTRY[flags.arch].build_model(flags, task).eval()
+
+
+def verifier(size: Size, seed: int, task: Any) -> Any:
+    """A verifier with random weights."""
+    return _model(training_flags(size.arch, **size.settings), task, seed)
+
+
+def drafter(size: Size, task: Any, seed: int, block_size: int) -> Any:
+    """A block drafter with random weights."""
+    return _model(training_flags(str(size.drafter), block_size=block_size), task, seed + 1)
+
+
+def save_verifier(size: Size, task: Any, seed: int, path: str) -> None:
+    """Write the verifier's checkpoint, for other engines, with what loading needs."""
+    past = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    state = {
+        "args": training_flags(size.arch, **size.settings),
+        "model": verifier(size, seed, task).state_dict(),
+        "optimizer_history": [past],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    torch.save(state, path)
+
+
+def write(settings: Any, folder: str) -> Any:
+    """Write dictionaries and sentences as fairseq-preprocess does.
+
+    Args:
+        settings: ``vocabulary`` (number of tokens, the special ones included), ``sentences``,
+            ``length`` (tokens of each, </s> included) and ``seed``.
+        folder: an empty one.
+
+    Returns:
+        the task.
+    """
+    words = Dictionary()
+    for number in range(settings.vocabulary - len(words)):
+        words.add_symbol(f"w{number}")
+    generator = torch.Generator().manual_seed(settings.seed)
+    shape = (settings.sentences, settings.length)
+    tokens = torch.randint(words.nspecial, len(words), shape, generator=generator)
+    tokens[:, -1] = words.eos()
+    stem = os.path.join(folder, f"{SPLIT}.{SOURCE}-{TARGET}.{SOURCE}")
+    builder = indexed_dataset.make_builder(f"{stem}.bin", "mmap", vocab_size=len(words))
+    for row in tokens:
+        builder.add_item(row)
+    builder.finalize(f"{stem}.idx")
+    for side in (SOURCE, TARGET):
+        words.save(os.path.join(folder, f"dict.{side}.txt"))
+    languages = TranslationConfig(data=folder, source_lang=SOURCE, target_lang=TARGET)
+    return TranslationTask(languages, words, words)
