@@ -121,8 +121,10 @@ class Drafter:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
             want; empty for a drafter that reads none.
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
+        for_beams: its sessions can draft for the hypotheses of a beam search.
     """
 
+    for_beams = False
     read_layers: Sequence[int] = ()
     adaptive = True
 
@@ -155,7 +157,9 @@ class SilentSession(DraftSession):
 
 
 class NoDrafter(Drafter):
-    """Drafts nothing: plain greedy decoding on this project's engine."""
+    """Drafts nothing: plain greedy decoding or beam search on this project's engine."""
+
+    for_beams = True
 
     def open(self, source: Source) -> DraftSession:
         return SilentSession()
