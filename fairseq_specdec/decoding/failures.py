@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List
 
+import torch
+
 
 def no_token(models: List[Any], broken: bool, position: int, sentence: int) -> ValueError:
     """The error for a sentence that no token continues.

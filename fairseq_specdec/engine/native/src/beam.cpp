@@ -1,0 +1,343 @@
+#include "beam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "errors.h"
+#include "vocabulary.h"
+
+namespace specdec {
+
+Sentence::Sentence(const Rules& rules, int beam, int32_t start)
+    : rules_(&rules), beam_(beam), count_(2 * beam) {
+  prefixes.push_back(Prefix{start, -1, 0});
+  live.push_back(0);
+  best_scores_.resize(count_);
+  best_tokens_.resize(count_);
+}
+
+int Sentence::child(int prefix, int32_t token) {
+  for (int at = prefixes[prefix].first_child; at >= 0; at = prefixes[at].next_sibling)
+    if (prefixes[at].token == token) return at;
+  const int made = static_cast<int>(prefixes.size());
+  Prefix fresh{token, prefix, prefixes[prefix].depth + 1};
+  fresh.next_sibling = prefixes[prefix].first_child;
+  prefixes[prefix].first_child = made;
+  prefixes.push_back(fresh);
+  best_scores_.resize(prefixes.size() * count_);
+  best_tokens_.resize(prefixes.size() * count_);
+  return made;
+}
+
+void Sentence::place(const std::vector<int>& chosen) {
+  for (int at : chosen) {
+    Prefix& prefix = prefixes[at];
+    if (free_.empty()) {
+      prefix.slot = slots_++;
+    } else {
+      prefix.slot = free_.top();
+      free_.pop();
+    }
+    if (slots_ > capacity_) {
+      const int larger = std::max(64, 2 * capacity_);
+      std::vector<uint8_t> grown(static_cast<size_t>(larger) * larger);
+      for (int slot = 0; slot < capacity_; slot++)
+        std::copy_n(&seen_[static_cast<size_t>(slot) * capacity_], capacity_,
+                    &grown[static_cast<size_t>(slot) * larger]);
+      seen_ = std::move(grown);
+      capacity_ = larger;
+    }
+    uint8_t* mine = &seen_[static_cast<size_t>(prefix.slot) * capacity_];
+    if (prefix.parent < 0)
+      std::fill_n(mine, capacity_, 0);
+    else
+      std::copy_n(seen(prefix.parent), capacity_, mine);
+    mine[prefix.slot] = 1;
+  }
+}
+
+int Sentence::advance() {
+  int count = 0;
+  while (!done && failure == Failure::kNone && one_step()) count++;
+  steps += count;
+  return count;
+}
+
+bool Sentence::one_step() {
+  struct Candidate {
+    float score;
+    int order;  // ties go to the better hypothesis, then to the better token
+    int from;
+    int32_t token;
+  };
+  std::vector<Candidate> candidates;
+  float unknown = kMinusInfinity;
+  bool all = true;
+  for (int from : live) {
+    const Prefix& prefix = prefixes[from];
+    if (!prefix.scored) {
+      unknown = std::max(unknown, prefix.score);
+      all = false;
+      continue;
+    }
+    for (int i = 0; i < count_; i++) {
+      const float score = best_scores(from)[i] + prefix.score;
+      if (std::isnan(score)) {
+        failure = Failure::kNoNumber;
+        return false;
+      }
+      if (score > kMinusInfinity)
+        candidates.push_back(
+            {score, static_cast<int>(candidates.size()), from, best_tokens(from)[i]});
+    }
+  }
+  const size_t kept = std::min<size_t>(count_, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(),
+                    [](const Candidate& a, const Candidate& b) {
+                      return a.score != b.score ? a.score > b.score : a.order < b.order;
+                    });
+  std::vector<Ended> ending;
+  std::vector<Candidate> growth;
+  for (size_t rank = 0; rank < kept; rank++) {
+    const Candidate& one = candidates[rank];
+    if (one.token == rules_->eos) {
+      if (rank < static_cast<size_t>(beam_)) ending.push_back({one.from, one.score});
+    } else if (growth.size() < static_cast<size_t>(beam_)) {
+      growth.push_back(one);
+    }
+  }
+  if (!all) {
+    // Those that are not scored cannot come among the first N: no token has a probability above 1,
+    // but for an unknown word that is rewarded.
+    const float reward = std::max(0.0f, -rules_->unk_penalty);
+    if (growth.size() < static_cast<size_t>(beam_) || !(growth.back().score > unknown + reward))
+      return false;
+  }
+  const int now = step();
+  for (const Ended& one : ending)
+    if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
+  done = ended.size() == static_cast<size_t>(beam_) || (!ending.empty() && now >= rules_->max_len);
+  if (done) return true;
+  if (growth.empty()) {
+    failure = Failure::kNoToken;
+    return false;
+  }
+  std::vector<int> chosen;
+  for (const Candidate& one : growth) {
+    chosen.push_back(child(one.from, one.token));
+    prefixes[chosen.back()].score = one.score;
+  }
+  follow(chosen);
+  live = std::move(chosen);
+  return true;
+}
+
+// Drop what does not lead to the chosen prefixes or follow them.
+void Sentence::follow(const std::vector<int>& chosen) {
+  for (int old : live) {
+    for (int at = prefixes[old].first_child; at >= 0;) {
+      const int next = prefixes[at].next_sibling;
+      if (std::find(chosen.begin(), chosen.end(), at) == chosen.end()) {
+        unlink(at);
+        drop(at);
+      }
+      at = next;
+    }
+    release(old);
+  }
+  // What was drafted after them is not wanted any more.
+  drafted.clear();
+}
+
+// Forget a prefix and all that follow it.
+void Sentence::drop(int prefix) {
+  std::vector<int> waiting{prefix};
+  while (!waiting.empty()) {
+    const int at = waiting.back();
+    waiting.pop_back();
+    give(at);
+    for (int c = prefixes[at].first_child; c >= 0; c = prefixes[c].next_sibling)
+      waiting.push_back(c);
+  }
+}
+
+// Forget a prefix that nothing follows, and those before it that then lead nowhere.
+void Sentence::release(int prefix) {
+  while (prefix > 0 && prefixes[prefix].first_child < 0) {
+    give(prefix);
+    unlink(prefix);
+    prefix = prefixes[prefix].parent;
+  }
+}
+
+void Sentence::unlink(int prefix) {
+  int* link = &prefixes[prefixes[prefix].parent].first_child;
+  while (*link != prefix) link = &prefixes[*link].next_sibling;
+  *link = prefixes[prefix].next_sibling;
+}
+
+void Sentence::give(int prefix) {
+  if (prefixes[prefix].slot >= 0) free_.push(prefixes[prefix].slot);
+  prefixes[prefix].slot = -1;
+}
+
+namespace {
+
+// The `count` largest of a row, falling; equal ones in the order of their places.
+void largest_of(const float* row, int size, int count, float* values, int32_t* places) {
+  int found = 0;
+  const auto insert = [&](float value, int place) {
+    int at = found < count ? found++ : count - 1;
+    for (; at > 0 && values[at - 1] < value; at--) {
+      values[at] = values[at - 1];
+      places[at] = places[at - 1];
+    }
+    values[at] = value;
+    places[at] = place;
+  };
+  int i = 0;
+  for (; i < size && found < count; i++) insert(row[i], i);
+  for (; i < size && i % (4 * LANES) != 0; i++)
+    if (row[i] > values[count - 1]) insert(row[i], i);
+  for (; i + 4 * LANES <= size; i += 4 * LANES) {
+    const Floats here = larger(larger(load(row + i), load(row + i + LANES)),
+                               larger(load(row + i + 2 * LANES), load(row + i + 3 * LANES)));
+    if (!(largest(here) > values[count - 1])) continue;
+    for (int j = i; j < i + 4 * LANES; j++)
+      if (row[j] > values[count - 1]) insert(row[j], j);
+  }
+  for (; i < size; i++)
+    if (row[i] > values[count - 1]) insert(row[i], i);
+  for (; found < count; found++) {
+    values[found] = kMinusInfinity;
+    places[found] = 0;
+  }
+}
+
+// The likeliest tokens after a prefix of `step` tokens, constraints applied (LogitsPolicy). NaN where
+// the logits are no distribution.
+void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
+          int32_t* tokens) {
+  if (rules.temperature != 1.0f)
+    for (int i = 0; i < words; i++) logits[i] /= rules.temperature;
+  const float top = peak_of(logits, words).top;
+  const float total = log_sum(logits, words, top);
+  if (!std::isfinite(total) || !std::isfinite(top)) {
+    std::fill_n(scores, count, std::nanf(""));
+    std::fill_n(tokens, count, 0);
+    return;
+  }
+  logits[rules.pad] = kMinusInfinity;
+  logits[rules.unk] -= rules.unk_penalty;
+  if (step < rules.min_len) logits[rules.eos] = kMinusInfinity;
+  if (step >= rules.max_len) {
+    std::fill_n(scores, count, kMinusInfinity);
+    std::fill_n(tokens, count, rules.eos);
+    scores[0] = logits[rules.eos] - top - total;
+    return;
+  }
+  largest_of(logits, words, count, scores, tokens);
+  for (int i = 0; i < count; i++) scores[i] = scores[i] - top - total;
+}
+
+}  // namespace
+
+Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, int beam,
+             int32_t start)
+    : session_(session), embedding_(embedding), rules_(rules), beam_(beam) {
+  const int words = session.stack.vocabulary_size();
+  require(embedding.width == session.stack.shape.width && embedding.vocabulary == words,
+          "a table of another size than the session's");
+  for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
+    require(symbol >= 0 && symbol < words, "a special symbol out of range");
+  require(beam > 0 && 2 * beam < words, "a beam wider than half the vocabulary");
+  require(rules.max_len < (1 << 24), "an impossible length");
+  for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
+}
+
+void Beams::draft(int row, int hypothesis, int count, const int64_t* tokens) {
+  require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence that there is not");
+  Sentence& sentence = sentences[row];
+  require(hypothesis >= 0 && hypothesis < static_cast<int>(sentence.live.size()),
+          "a hypothesis that there is not");
+  int at = sentence.live[hypothesis];
+  for (int i = 0; i < count; i++) {
+    require(tokens[i] >= 0 && tokens[i] < embedding_.vocabulary, "a token not in the vocabulary");
+    if (tokens[i] == rules_.eos || sentence.prefixes[at].depth >= rules_.max_len) break;
+    at = sentence.child(at, static_cast<int32_t>(tokens[i]));
+    const bool known = sentence.prefixes[at].scored ||
+                       std::find(sentence.drafted.begin(), sentence.drafted.end(), at) !=
+                           sentence.drafted.end();
+    if (!known) sentence.drafted.push_back(at);
+  }
+}
+
+int64_t Beams::run(int64_t most) {
+  int64_t done = 0;
+  while (done < most && pass()) done++;
+  return done;
+}
+
+// One pass of the model over what the live sentences wait for; false where nothing is left.
+bool Beams::pass() {
+  constexpr int kProjected = 48;  // logits of so many entries stay in the second-level cache
+  std::vector<int> rows, slots, uptos, nodes;
+  int widest = 0;
+  for (size_t row = 0; row < sentences.size(); row++) {
+    Sentence& sentence = sentences[row];
+    if (sentence.failure != Failure::kNone) return false;
+    if (sentence.done) continue;
+    std::vector<int> chosen;
+    for (int at : sentence.live)
+      if (!sentence.prefixes[at].scored) chosen.push_back(at);
+    chosen.insert(chosen.end(), sentence.drafted.begin(), sentence.drafted.end());
+    sentence.drafted.clear();
+    sentence.place(chosen);
+    for (int at : chosen) {
+      rows.push_back(static_cast<int>(row));
+      nodes.push_back(at);
+      slots.push_back(sentence.prefixes[at].slot);
+      uptos.push_back(sentence.slots());
+    }
+    widest = std::max(widest, sentence.slots());
+  }
+  const int total = static_cast<int>(nodes.size());
+  if (total == 0) return false;
+  session_.reserve(widest);
+  const int width = session_.stack.shape.width, words = session_.stack.vocabulary_size();
+  static thread_local Buffer<float> embedded, features, logits;
+  float* x = embedded.reserve(static_cast<size_t>(total) * width);
+  std::vector<uint8_t> allowed(static_cast<size_t>(total) * widest);
+  for (int i = 0; i < total; i++) {
+    const Sentence& sentence = sentences[rows[i]];
+    const Prefix& prefix = sentence.prefixes[nodes[i]];
+    embedding_.embed(prefix.token, prefix.depth, x + static_cast<size_t>(i) * width);
+    std::copy_n(sentence.seen(nodes[i]), sentence.slots(),
+                &allowed[static_cast<size_t>(i) * widest]);
+  }
+  Block block{total, rows.data(), slots.data(),
+              Sight{uptos.data(), allowed.data(), static_cast<size_t>(widest)}};
+  float* found = features.reserve(static_cast<size_t>(total) * width);
+  session_.run(block, x, nullptr, nullptr, {}, found, nullptr);
+  float* rated = logits.reserve(static_cast<size_t>(std::min(kProjected, total)) * words);
+  for (int first = 0; first < total; first += kProjected) {
+    const int some = std::min(kProjected, total - first);
+    session_.stack.logits(some, found + static_cast<size_t>(first) * width, rated);
+    for (int i = 0; i < some; i++) {
+      Sentence& sentence = sentences[rows[first + i]];
+      const int at = nodes[first + i];
+      rate(rated + static_cast<size_t>(i) * words, words, rules_, sentence.prefixes[at].depth,
+           2 * beam_, sentence.best_scores(at), sentence.best_tokens(at));
+      sentence.prefixes[at].scored = true;
+    }
+  }
+  for (Sentence& sentence : sentences) {
+    if (sentence.done) continue;
+    sentence.passes++;
+    sentence.advance();
+  }
+  return true;
+}
+
+}  // namespace specdec
