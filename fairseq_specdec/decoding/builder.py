@@ -88,7 +88,7 @@ def check_generation_flags(args: Any, strategy: str) -> None:
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
-    """Hypotheses of a sentence, from ``--beam``; 1 where the rule promises no output of the verifier.
+    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless.
 
     Args:
         args: generation flags.
@@ -108,7 +108,9 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
             "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
         )
     if nbest > asked:
-        raise ValueError(f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}")
+        raise ValueError(
+            f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
+        )
     if not rule.lossless:
         if asked > 1:
             logger.info(

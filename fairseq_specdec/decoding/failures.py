@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, NoReturn
 
 import torch
 
 
-def no_token(models: List[Any], broken: bool, position: int, sentence: int) -> ValueError:
-    """The error for a sentence that no token continues.
+def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: int) -> NoReturn:
+    """Raise for a sentence that no token continues.
 
     Args:
         models: the ensemble.
         broken: the verifier's output is NaN; else constraints leave no token.
         position: tokens of the output before it.
         sentence: its row in the batch.
+
+    Raises:
+        ValueError: always.
     """
     where = f"at position {position} of sentence {sentence} in the batch"
     if broken:
-        return ValueError(
+        raise ValueError(
             f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
             f"softmax); {unsound(models)}"
         )
-    return ValueError(
+    raise ValueError(
         f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
         "forbid them all, or --unkpen or it the one that --prefix-size demands?"
     )

@@ -14,7 +14,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
 
-from .failures import no_token
+from .failures import refuse_sentence
 from .fused_greedy import FusedSession, Verified
 from .parts import Parts
 from .results import Iteration, hypothesis
@@ -265,7 +265,7 @@ class Batch:
         scores = self.hypotheses.scores[row, 0, start : start + size].tolist()
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
         models, broken = self.parts.verifier.models, scores[at] != scores[at]
-        raise no_token(models, broken, start + at, self.origin[row])
+        refuse_sentence(models, broken, start + at, self.origin[row])
 
     def _finish(self, row: int) -> None:
         """Store the hypothesis of a row that has ended."""

@@ -20,10 +20,10 @@ from toy_translation import (
 )
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.beam import batch as batch_module
-from fairseq_specdec.decoding.beam import prefix_tree, replay
+from fairseq_specdec.decoding.beam import prefix_tree, replay, replayed
 from fairseq_specdec.decoding.beam.batch import BeamBatch
 from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.engine.verifier import VerifierSession
 
 SENTENCES = sentences(16, seed=7)
 
@@ -150,13 +150,14 @@ def test_slots_of_dropped_prefixes_are_used_again():
     """The row stays about as long as the hypotheses, not as all that was looked at."""
     models, args = [toy_model()], flags(5, min_len=30, max_len_b=30)
     words = make_task().tgt_dict
-    generator = build_generator(models, words, words, args, decoding_settings(strategy="greedy"))
+    settings = decoding_settings(strategy="greedy", backend="torch")
+    generator = build_generator(models, words, words, args, settings)
     sample = make_sample(SENTENCES)
     with generator.batch(models, sample) as batch:
         assert isinstance(batch, BeamBatch)
         while batch.live:
             batch.iterate()
-            assert max((s.tree.slots for s in batch.sentences), default=0) < 120  # of 151 prefixes
+            assert max(s.tree.slots for s in batch.beams.sentences) < 120  # of 151 prefixes
     assert batch.stats.iterations == 31 * len(SENTENCES)
 
 
@@ -220,7 +221,7 @@ def forget_ancestors(monkeypatch):
 
 def see_dropped_prefixes(monkeypatch):
     """A prefix sees what was written to its row before."""
-    monkeypatch.setattr(batch_module, "visible", lambda *x: prefix_tree.visible(*x).cumsum(2) > 0)
+    monkeypatch.setattr(replayed, "visible", lambda *x: prefix_tree.visible(*x).cumsum(2) > 0)
 
 
 def free_slots_too_early(monkeypatch):
@@ -266,15 +267,13 @@ def take_too_few_candidates(monkeypatch):
 
 
 def keep_the_wrong_rows(monkeypatch):
-    leave = BeamBatch._leave
+    """Sentences that move up attend to the source of the one that stood there."""
 
-    def left(self):
-        live = list(self.sentences)
-        leave(self)
-        if 1 < len(self.sentences) < len(live):
-            self.sentences = self.sentences[::-1]
+    def select(self, rows, rows_cpu):
+        original(self, rows - rows.min(), [row - min(rows_cpu) for row in rows_cpu])
 
-    monkeypatch.setattr(BeamBatch, "_leave", left)
+    original = VerifierSession.select
+    monkeypatch.setattr(VerifierSession, "select", select)
 
 
 MUTANTS = [
@@ -291,5 +290,6 @@ MUTANTS = [
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_beam_is_noticed(mutant, monkeypatch):
     mutant(monkeypatch)
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
     with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):
         compare([toy_model("pre_norm")], flags(4))

@@ -30,7 +30,7 @@ class Node:
     def __init__(self, token: int, parent: Optional[Node]) -> None:
         self.token = token
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.score = 0.0
         self.slot = -1
         self.seen = 0
@@ -125,17 +125,17 @@ def _below(top: Node) -> Iterator[Node]:
         waiting.extend(node.children.values())
 
 
-def visible(rows: Sequence[Sequence[Node]], width: int) -> np.ndarray:
+def visible(rows: Sequence[Sequence[Node]], width: int, upto: int) -> np.ndarray:
     """What the tokens of a block may attend to.
 
     Args:
         rows: the placed nodes of each sentence.
         width: W, of which a sentence fills the first entries.
+        upto: T, more than every slot.
 
     Returns:
-        bool [B, W, T], T being one more than the highest slot seen; an empty entry sees slot 0.
+        bool [B, W, T]; an empty entry sees slot 0.
     """
-    upto = max(node.seen.bit_length() for nodes in rows for node in nodes)
     size = (upto + 7) // 8
     empty = (1).to_bytes(size, "little")
     packed = b"".join(

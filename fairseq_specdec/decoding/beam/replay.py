@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -43,6 +43,22 @@ class Ended(NamedTuple):
     score: float
 
 
+class NoTokenError(Exception):
+    """No hypothesis of a sentence can go on.
+
+    Attributes:
+        broken: the verifier's output was NaN.
+        step: tokens decoded.
+        row: the sentence.
+    """
+
+    def __init__(self, broken: bool, step: int, row: int) -> None:
+        super().__init__(broken, step, row)
+        self.broken = broken
+        self.step = step
+        self.row = row
+
+
 class Sentence:
     """The hypotheses of one sentence (``SequenceGenerator`` of fairseq, ``BeamSearch.step``).
 
@@ -54,40 +70,61 @@ class Sentence:
         live: the hypotheses that have not ended, in falling order of their scores.
         ended: those that have, in the order in which they did.
         done: nothing will follow.
+        steps: done so far.
+        passes: of the verifier so far.
 
     Args:
         rules: of the search.
         start: the start symbol.
+        row: of the batch.
         prefix: forced first tokens.
     """
 
-    def __init__(self, rules: BeamRules, start: int, prefix: Sequence[int] = ()) -> None:
+    def __init__(
+        self, rules: BeamRules, start: int, row: int = 0, prefix: Sequence[int] = ()
+    ) -> None:
         self.rules = rules
+        self.row = row
         self.prefix = prefix
         self.tree = PrefixTree(start)
         self.live: List[Node] = [self.tree.root]
         self.ended: List[Ended] = []
         self.done = False
-        self.agreed = self.tree.root
+        self.steps = self.passes = 0
+        self._agreed = self.tree.root
+        self._drafted: List[Node] = []
 
     @property
     def step(self) -> int:
         """Tokens that every live hypothesis has."""
         return self.live[0].depth
 
-    def advance(self) -> int:
-        """Do all the steps that the known distributions decide.
+    def waiting(self) -> List[Node]:
+        """The nodes to score next, each after its parent; ``advance`` then goes on."""
+        nodes = [node for node in self.live if node.best is None] + self._drafted
+        self._drafted = []
+        return nodes
 
-        Returns:
-            How many were done.
+    def draft(self, hypothesis: int, tokens: Sequence[int]) -> None:
+        """Score these tokens too, one after the other, behind a live node."""
+        node = self.live[hypothesis]
+        for token in tokens:
+            if token == self.rules.eos or node.depth >= self.rules.max_len:
+                break
+            known = token in node.children
+            node = node.child(token)
+            if not known:
+                self._drafted.append(node)
+
+    def advance(self) -> None:
+        """Do all the steps that the known distributions decide, after a pass.
 
         Raises:
             NoTokenError: no live hypothesis can go on.
         """
-        steps = 0
+        self.passes += 1
         while not self.done and self._step():
-            steps += 1
-        return steps
+            self.steps += 1
 
     def _step(self) -> bool:
         """One step, if it is decided."""
@@ -103,13 +140,13 @@ class Sentence:
         width = values.shape[1]
         ending: List[Ended] = []
         chosen: List[Node] = []
-        growth = []
+        growth: List[Tuple[Node, int, float]] = []
         last = 0.0
         for rank, at in enumerate(order):
             score = scores[at]
             if not score > float("-inf"):
                 if score != score:
-                    raise NoTokenError(True, self.step)
+                    raise NoTokenError(True, self.step, self.row)
                 break
             node = known[at // width]
             token = int(node.best[1][at % width])  # type: ignore[index]
@@ -124,7 +161,7 @@ class Sentence:
         self._end(ending)
         if not self.done:
             if not growth:
-                raise NoTokenError(False, self.step)
+                raise NoTokenError(False, self.step, self.row)
             for node, token, score in growth:
                 child = node.child(token)
                 child.score = score
@@ -152,29 +189,9 @@ class Sentence:
         self.ended += ending[: rules.beam - len(self.ended)]
         self.done = len(self.ended) == rules.beam or (bool(ending) and step >= rules.max_len)
 
-    def newly_agreed(self) -> List[int]:
-        """The tokens, not told before, that all hypotheses begin with."""
-        told = self.agreed
+    def agreed(self) -> List[int]:
+        """The tokens that all hypotheses, live and ended, begin with."""
         if not self.ended:
-            while self.agreed.depth < self.step and len(self.agreed.children) == 1:
-                (self.agreed,) = self.agreed.children.values()
-        tokens: List[int] = []
-        node: Optional[Node] = self.agreed
-        while node is not None and node is not told:
-            tokens.append(node.token)
-            node = node.parent
-        return tokens[::-1]
-
-
-class NoTokenError(Exception):
-    """No hypothesis of a sentence can go on.
-
-    Attributes:
-        broken: the verifier's output was NaN.
-        step: tokens decoded.
-    """
-
-    def __init__(self, broken: bool, step: int) -> None:
-        super().__init__(broken, step)
-        self.broken = broken
-        self.step = step
+            while self._agreed.depth < self.step and len(self._agreed.children) == 1:
+                (self._agreed,) = self._agreed.children.values()
+        return [node.token for node in self._agreed.path()]

@@ -146,8 +146,6 @@ void Sentence::follow(const std::vector<int>& chosen) {
     }
     release(old);
   }
-  // What was drafted after them is not wanted any more.
-  drafted.clear();
 }
 
 // Forget a prefix and all that follow it.
@@ -251,7 +249,7 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
           "a table of another size than the session's");
   for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
     require(symbol >= 0 && symbol < words, "a special symbol out of range");
-  require(beam > 0 && 2 * beam < words, "a beam wider than half the vocabulary");
+  require(beam > 0 && beam < words, "a beam wider than the vocabulary");
   require(rules.max_len < (1 << 24), "an impossible length");
   for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
 }

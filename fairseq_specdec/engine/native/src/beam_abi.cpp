@@ -25,7 +25,7 @@ const Sentence& sentence_of(const void* beams, int row) {
   return self.sentences[row];
 }
 
-// tokens, scores: [depth], the last token's first in time; scores are sums up to each token.
+// tokens, scores: [depth]; scores are sums up to each token, or null.
 void write_path(const Sentence& sentence, int prefix, int64_t* tokens, float* scores) {
   for (; prefix > 0; prefix = sentence.prefixes[prefix].parent) {
     const Prefix& one = sentence.prefixes[prefix];
@@ -75,14 +75,12 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
   });
 }
 
-// tokens: [live][depth]; scores: [live].
-SPECDEC_API int specdec_beams_live(const void* beams, int row, int64_t* tokens, float* scores) {
+// tokens: [live][depth].
+SPECDEC_API int specdec_beams_live(const void* beams, int row, int64_t* tokens) {
   return guarded([&] {
     const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
-    for (size_t i = 0; i < sentence.live.size(); i++) {
+    for (size_t i = 0; i < sentence.live.size(); i++)
       specdec::write_path(sentence, sentence.live[i], tokens + i * sentence.step(), nullptr);
-      scores[i] = sentence.prefixes[sentence.live[i]].score;
-    }
   });
 }
 
