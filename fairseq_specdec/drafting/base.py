@@ -98,6 +98,10 @@ class DraftSession:
                 for a drafter that reads no layers.
         """
 
+    def likely_copied(self, row: int) -> Sequence[int]:
+        """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
+        return ()
+
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
 

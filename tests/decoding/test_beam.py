@@ -20,8 +20,10 @@ from toy_translation import (
 )
 
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam import prefix_tree, replay, replayed
 from fairseq_specdec.decoding.beam.batch import BeamBatch
+from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.verifier import VerifierSession
 
@@ -134,6 +136,28 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
     together = ours(models, make_sample(SENTENCES), args, strategy=strategy)
     for sentence, found in zip(SENTENCES, together):
         check(ours(models, make_sample([sentence]), args, strategy=strategy), [found])
+
+
+@pytest.mark.parametrize("reach", [(0, 0), (1, 1), (1, 9), (3, 2), (2, 3), (30, 100)], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"unkpen": -12.0}, {"max_len_b": 3}], ids=str)
+def test_drafts_change_no_output(reach, changes, monkeypatch):
+    monkeypatch.setattr(batch_module, "ON_CPU", Reach(*reach))
+    compare([toy_model()], flags(4, **changes), strategy="iad")
+    compare([toy_model("pre_norm")], flags(4, no_repeat_ngram_size=2, **changes), strategy="iad")
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_drafts_serve(backend, monkeypatch):
+    monkeypatch.setattr(batch_module, "ON_CPU", Reach(4, 6))
+    models, words = [toy_model()], make_task().tgt_dict
+    passes = {}
+    for strategy in ("greedy", "iad"):
+        settings = decoding_settings(strategy=strategy, backend=backend)
+        generator = build_generator(models, words, words, flags(4), settings)
+        generator.generate(models, make_sample(SENTENCES))
+        passes[strategy] = generator.stats.iterations
+    assert generator.stats.drafted > generator.stats.accepted > 0
+    assert passes["iad"] < 0.9 * passes["greedy"]
 
 
 def test_hypotheses_share_no_storage():

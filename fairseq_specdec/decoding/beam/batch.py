@@ -8,11 +8,14 @@ from typing import Any, Dict, List, Optional
 import torch
 from torch import Tensor
 
+from fairseq_specdec.drafting import Source
+
 from ..failures import refuse_sentence
 from ..parts import Parts
 from ..results import Iteration, hypothesis
 from ..stats import DecodingStats
 from .beams import Beams, EndedHypothesis, Progress
+from .lookahead import ELSEWHERE, ON_CPU, Lookahead
 from .native import NativeBeams, native_tables
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
@@ -57,10 +60,13 @@ class BeamBatch:
             encoder_outs = parts.verifier.encode(net_input)
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
+        source = Source(net_input, encoder_outs[0], self.max_len, timer)
+        self.drafts = parts.drafter.open(source)
+        with timer("drafter"):
             start = parts.policy.eos if bos_token is None else bos_token
             self.beams = self._search(start, prefix, src_tokens)
         self._live = list(range(rows))
-        self._known = [Progress(False, 0, 0)] * rows
+        self._known = [Progress()] * rows
         self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
         self.finished: List[Any] = [None] * rows
 
@@ -68,10 +74,15 @@ class BeamBatch:
         parts, policy = self.parts, self.parts.policy
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
+        looking: List[Lookahead] = []
+        if not self.drafts.silent:
+            reach = ON_CPU if self.device.type == "cpu" else ELSEWHERE
+            copied = map(self.drafts.likely_copied, range(like.size(0)))
+            looking = [Lookahead(words, reach) for words in copied]
         tables = native_tables(parts.verifier, policy) if prefix is None else None
         if tables is not None:
-            return NativeBeams(self.session, tables, policy, rules, start)
-        return ReplayedBeams(self.session, policy, rules, start, prefix, like)
+            return NativeBeams(self.session, tables, policy, rules, start, looking)
+        return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking)
 
     @property
     def live(self) -> bool:
@@ -106,6 +117,8 @@ class BeamBatch:
         self._known[row] = now
         self.stats.iterations += now.passes - before.passes
         self.stats.emitted += now.steps - before.steps
+        self.stats.drafted += now.drafted - before.drafted
+        self.stats.accepted += now.served - before.served
         ranked = self._ranked(row) if now.done else []
         if self.parts.options.keep_trace:
             position = sum(len(part.emitted) for part in self.traces[row])
@@ -153,4 +166,5 @@ class BeamBatch:
     def close(self) -> None:
         """Return the caches, and stop the clock."""
         self.session.close()
+        self.drafts.close()
         self.stats.total_seconds = time.perf_counter() - self.started

@@ -12,11 +12,15 @@ class Progress(NamedTuple):
         done: nothing will follow.
         passes: of the verifier so far.
         steps: of the search so far.
+        drafted: prefixes that were scored so far though nothing waited for them.
+        served: those of them that hypotheses came to.
     """
 
-    done: bool
-    passes: int
-    steps: int
+    done: bool = False
+    passes: int = 0
+    steps: int = 0
+    drafted: int = 0
+    served: int = 0
 
 
 class EndedHypothesis(NamedTuple):
@@ -39,7 +43,7 @@ class Beams(Protocol):
 
         Args:
             rows: the sentences that are not done.
-            most: 1 or more; what was drafted is scored in the first pass.
+            most: 1 or more.
 
         Raises:
             NoTokenError: a sentence cannot go on.
@@ -47,13 +51,6 @@ class Beams(Protocol):
 
     def progress(self, row: int) -> Progress:
         """How far a sentence is."""
-
-    def live(self, row: int) -> List[List[int]]:
-        """The tokens of its hypotheses that have not ended, best first."""
-
-    def draft(self, row: int, hypothesis: int, tokens: Sequence[int]) -> None:
-        """Score these tokens in the next pass too, each after the one before, behind a live
-        hypothesis."""
 
     def agreed(self, row: int) -> List[int]:
         """The tokens that all its hypotheses, live and ended, begin with."""

@@ -14,6 +14,7 @@ from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
 from ..policy import LogitsPolicy
 from .beams import EndedHypothesis, Progress
+from .lookahead import Lookahead
 from .replay import BeamRules, NoTokenError
 
 
@@ -26,6 +27,7 @@ class NativeBeams:
         policy: decoding constraints, without n-gram blocking.
         rules: of the search.
         start: the start symbol.
+        lookaheads: one of each sentence, or none.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class NativeBeams:
         policy: LogitsPolicy,
         rules: BeamRules,
         start: int,
+        lookaheads: Sequence[Lookahead] = (),
     ) -> None:
         layers = session.sessions[0].layers
         assert isinstance(layers, NativeDecoderSession)
@@ -56,6 +59,12 @@ class NativeBeams:
             ctypes.byref(self._pointer),
         )  # fmt: skip
         weakref.finalize(self, self._library.free, "specdec_beams_free", self._pointer)
+        for row, looking in enumerate(lookaheads):
+            words = (ctypes.c_int64 * len(looking.source))(*looking.source)
+            self._library.call(
+                "specdec_beams_look_ahead", self._pointer, row, len(words), words,
+                looking.reach.steps, looking.reach.beams,
+            )  # fmt: skip
 
     def run(self, rows: Sequence[int], most: int) -> None:
         done = ctypes.c_int64()
@@ -67,22 +76,16 @@ class NativeBeams:
 
     def progress(self, row: int) -> Progress:
         facts = self._facts(row)
-        return Progress(bool(facts.done), facts.passes, facts.steps)
-
-    def live(self, row: int) -> List[List[int]]:
-        facts = self._facts(row)
-        tokens = (ctypes.c_int64 * (facts.live * facts.depth))()
-        self._library.call("specdec_beams_live", self._pointer, row, tokens)
-        return [tokens[i * facts.depth : (i + 1) * facts.depth] for i in range(facts.live)]
-
-    def draft(self, row: int, hypothesis: int, tokens: Sequence[int]) -> None:
-        given = (ctypes.c_int64 * len(tokens))(*tokens)
-        self._library.call(
-            "specdec_beams_draft", self._pointer, row, hypothesis, len(tokens), given
+        return Progress(
+            bool(facts.done), facts.passes, facts.steps, facts.drafted, facts.served
         )
 
     def agreed(self, row: int) -> List[int]:
-        every = self.live(row) + [one.tokens for one in self.ended(row)]
+        facts = self._facts(row)
+        tokens = (ctypes.c_int64 * (facts.live * facts.depth))()
+        self._library.call("specdec_beams_live", self._pointer, row, tokens)
+        every = [tokens[i * facts.depth : (i + 1) * facts.depth] for i in range(facts.live)]
+        every += [one.tokens for one in self.ended(row)]
         return list(os.path.commonprefix(every))  # it compares lists too
 
     def ended(self, row: int) -> List[EndedHypothesis]:

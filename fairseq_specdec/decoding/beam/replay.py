@@ -6,6 +6,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from .beams import Progress
 from .prefix_tree import Node, PrefixTree
 
 
@@ -72,6 +73,8 @@ class Sentence:
         done: nothing will follow.
         steps: done so far.
         passes: of the verifier so far.
+        drafted: nodes that were scored though nothing waited for them.
+        served: those of them that were live later.
 
     Args:
         rules: of the search.
@@ -90,31 +93,21 @@ class Sentence:
         self.live: List[Node] = [self.tree.root]
         self.ended: List[Ended] = []
         self.done = False
-        self.steps = self.passes = 0
+        self.steps = self.passes = self.drafted = self.served = 0
         self._agreed = self.tree.root
-        self._drafted: List[Node] = []
 
     @property
     def step(self) -> int:
         """Tokens that every live hypothesis has."""
         return self.live[0].depth
 
-    def waiting(self) -> List[Node]:
-        """The nodes to score next, each after its parent; ``advance`` then goes on."""
-        nodes = [node for node in self.live if node.best is None] + self._drafted
-        self._drafted = []
-        return nodes
+    def progress(self) -> Progress:
+        """How far it is."""
+        return Progress(self.done, self.passes, self.steps, self.drafted, self.served)
 
-    def draft(self, hypothesis: int, tokens: Sequence[int]) -> None:
-        """Score these tokens too, one after the other, behind a live node."""
-        node = self.live[hypothesis]
-        for token in tokens:
-            if token == self.rules.eos or node.depth >= self.rules.max_len:
-                break
-            known = token in node.children
-            node = node.child(token)
-            if not known:
-                self._drafted.append(node)
+    def waiting(self) -> List[Node]:
+        """The nodes that must be scored before ``advance`` goes on."""
+        return [node for node in self.live if node.best is None]
 
     def advance(self) -> None:
         """Do all the steps that the known distributions decide, after a pass.
@@ -165,6 +158,7 @@ class Sentence:
             for node, token, score in growth:
                 child = node.child(token)
                 child.score = score
+                self.served += child.best is not None
                 chosen.append(child)
             self.tree.follow(live, chosen)
             self.live = chosen

@@ -14,6 +14,7 @@ from fairseq_specdec.engine.verifier import VerifierSession
 
 from ..policy import LogitsPolicy
 from .beams import EndedHypothesis, Progress
+from .lookahead import Lookahead
 from .prefix_tree import Node, visible
 from .replay import BeamRules, Sentence
 
@@ -28,6 +29,7 @@ class ReplayedBeams:
         start: the start symbol.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         like: a tensor with B rows on the device to use.
+        lookaheads: one of each sentence, or none.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class ReplayedBeams:
         start: int,
         prefix: Optional[Tensor],
         like: Tensor,
+        lookaheads: Sequence[Lookahead] = (),
     ) -> None:
         self.session = session
         self.policy = policy
@@ -45,6 +48,7 @@ class ReplayedBeams:
         self.start = start
         self.prefix = prefix
         self.device = like.device
+        self.lookaheads = lookaheads
         forced = [()] * like.size(0) if prefix is None else prefix.tolist()
         self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
         self._rows = list(range(like.size(0)))  # that the session has
@@ -55,19 +59,23 @@ class ReplayedBeams:
             if not live:
                 return
             self._select(live)
-            self._score([sentence.waiting() for sentence in live], live)
-            for sentence in live:
+            block = [self._drafted(sentence) for sentence in live]
+            for sentence, nodes in zip(live, block):
+                sentence.drafted += len(nodes) - len(sentence.waiting())
+            self._score(block, live)
+            for sentence, nodes in zip(live, block):
+                if self.lookaheads:
+                    self.lookaheads[sentence.row].learn(nodes)
                 sentence.advance()
 
+    def _drafted(self, sentence: Sentence) -> List[Node]:
+        """The nodes that a sentence waits for, and those that are likely to come next."""
+        if self.lookaheads:
+            return self.lookaheads[sentence.row].draft(sentence)
+        return sentence.waiting()
+
     def progress(self, row: int) -> Progress:
-        sentence = self.sentences[row]
-        return Progress(sentence.done, sentence.passes, sentence.steps)
-
-    def live(self, row: int) -> List[List[int]]:
-        return [[one.token for one in node.path()] for node in self.sentences[row].live]
-
-    def draft(self, row: int, hypothesis: int, tokens: Sequence[int]) -> None:
-        self.sentences[row].draft(hypothesis, tokens)
+        return self.sentences[row].progress()
 
     def agreed(self, row: int) -> List[int]:
         return self.sentences[row].agreed()

@@ -53,7 +53,7 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_draft": [_POINTER, _POINTER, _POINTER],
     "specdec_beams_new": [_POINTER, _POINTER, _POINTER],
     "specdec_beams_free": [_POINTER],
-    "specdec_beams_draft": [_POINTER, _INT, _INT, _INT, _POINTER],
+    "specdec_beams_look_ahead": [_POINTER, _INT, _INT, _POINTER, _INT, _INT],
     "specdec_beams_run": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_beams_facts": [_POINTER, _INT, _POINTER],
     "specdec_beams_live": [_POINTER, _INT, _POINTER],

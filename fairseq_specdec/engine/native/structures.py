@@ -169,6 +169,8 @@ class BeamFacts(Structure):
         ("failure", c_int64),
         ("passes", c_int64),
         ("steps", c_int64),
+        ("drafted", c_int64),
+        ("served", c_int64),
         ("live", c_int64),
         ("depth", c_int64),
         ("ended", c_int64),

@@ -9,6 +9,8 @@
 
 namespace specdec {
 
+constexpr int kLongestSuffix = 4;  // by which prefixes are compared
+
 Sentence::Sentence(const Rules& rules, int beam, int32_t start)
     : rules_(&rules), beam_(beam), count_(2 * beam) {
   prefixes.push_back(Prefix{start, -1, 0});
@@ -57,49 +59,57 @@ void Sentence::place(const std::vector<int>& chosen) {
   }
 }
 
-int Sentence::advance() {
-  int count = 0;
-  while (!done && failure == Failure::kNone && one_step()) count++;
-  steps += count;
-  return count;
+void Sentence::advance() {
+  passes++;
+  while (!done && failure == Failure::kNone && one_step()) steps++;
+}
+
+namespace {
+
+// The first `count` of the candidates, in order.
+void keep_best(std::vector<Candidate>& candidates, size_t count) {
+  const size_t kept = std::min(count, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(),
+                    [](const Candidate& a, const Candidate& b) {
+                      return a.score != b.score ? a.score > b.score : a.order < b.order;
+                    });
+  candidates.resize(kept);
+}
+
+}  // namespace
+
+// The possible tokens after a prefix of this score, as those after `like`.
+void Sentence::add_candidates(int from, int like, float score,
+                              std::vector<Candidate>& candidates) const {
+  const size_t first = static_cast<size_t>(like) * count_;
+  for (int i = 0; i < count_; i++) {
+    const float total = best_scores_[first + i] + score;
+    if (!(total <= kMinusInfinity))
+      candidates.push_back(
+          {total, static_cast<int>(candidates.size()), from, best_tokens_[first + i]});
+  }
 }
 
 bool Sentence::one_step() {
-  struct Candidate {
-    float score;
-    int order;  // ties go to the better hypothesis, then to the better token
-    int from;
-    int32_t token;
-  };
   std::vector<Candidate> candidates;
   float unknown = kMinusInfinity;
   bool all = true;
   for (int from : live) {
     const Prefix& prefix = prefixes[from];
-    if (!prefix.scored) {
+    if (prefix.scored) {
+      add_candidates(from, from, prefix.score, candidates);
+    } else {
       unknown = std::max(unknown, prefix.score);
       all = false;
-      continue;
-    }
-    for (int i = 0; i < count_; i++) {
-      const float score = best_scores(from)[i] + prefix.score;
-      if (std::isnan(score)) {
-        failure = Failure::kNoNumber;
-        return false;
-      }
-      if (score > kMinusInfinity)
-        candidates.push_back(
-            {score, static_cast<int>(candidates.size()), from, best_tokens(from)[i]});
     }
   }
-  const size_t kept = std::min<size_t>(count_, candidates.size());
-  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(),
-                    [](const Candidate& a, const Candidate& b) {
-                      return a.score != b.score ? a.score > b.score : a.order < b.order;
-                    });
+  for (const Candidate& one : candidates)
+    if (std::isnan(one.score)) failure = Failure::kNoNumber;
+  if (failure != Failure::kNone) return false;
+  keep_best(candidates, count_);
   std::vector<Ended> ending;
   std::vector<Candidate> growth;
-  for (size_t rank = 0; rank < kept; rank++) {
+  for (size_t rank = 0; rank < candidates.size(); rank++) {
     const Candidate& one = candidates[rank];
     if (one.token == rules_->eos) {
       if (rank < static_cast<size_t>(beam_)) ending.push_back({one.from, one.score});
@@ -127,10 +137,100 @@ bool Sentence::one_step() {
   for (const Candidate& one : growth) {
     chosen.push_back(child(one.from, one.token));
     prefixes[chosen.back()].score = one.score;
+    served += prefixes[chosen.back()].scored;
   }
   follow(chosen);
   live = std::move(chosen);
   return true;
+}
+
+std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
+  std::vector<int> found;
+  const auto add = [&](int at) {
+    if (!prefixes[at].scored && std::find(found.begin(), found.end(), at) == found.end())
+      found.push_back(at);
+  };
+  for (int at : live) add(at);
+  const size_t waiting = found.size();
+  std::vector<std::pair<int, float>> ahead;
+  for (int at : live) ahead.emplace_back(at, prefixes[at].score);
+  size_t room = beam_ - ended.size();
+  for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
+    std::vector<Candidate> candidates;
+    for (const auto& [from, score] : ahead) {
+      const int like = prefixes[from].scored ? from : alike(from);
+      if (like >= 0) {
+        add_candidates(from, like, score, candidates);
+        continue;
+      }
+      constexpr float kLikely = -0.1f;
+      const int32_t token = copied(from, lookahead.source);
+      if (token >= 0)
+        candidates.push_back({score + kLikely, static_cast<int>(candidates.size()), from, token});
+    }
+    keep_best(candidates, count_);
+    ahead.clear();
+    for (size_t rank = 0; rank < candidates.size(); rank++) {
+      const Candidate& one = candidates[rank];
+      if (one.token == rules_->eos)
+        room -= rank < static_cast<size_t>(beam_) && room > 0;
+      else if (ahead.size() < static_cast<size_t>(beam_))
+        ahead.emplace_back(child(one.from, one.token), one.score);
+    }
+    if (room == 0 || ahead.empty()) break;
+    const size_t before = found.size();
+    for (const auto& [at, score] : ahead) add(at);
+    if (found.size() > std::max(lookahead.reach, waiting)) {
+      found.resize(before);
+      break;
+    }
+  }
+  drafted += found.size() - waiting;
+  return found;
+}
+
+// The scored prefix whose last tokens are most like those of this one, and nearest in length; -1 if
+// none ends alike.
+int Sentence::alike(int prefix) const {
+  int best = -1, longest = 0, nearest = 0;
+  for (int at = 0; at < static_cast<int>(prefixes.size()); at++) {
+    if (!prefixes[at].scored) continue;
+    int size = 0;
+    for (int a = at, b = prefix; size < kLongestSuffix && a >= 0 && b >= 0; size++) {
+      if (prefixes[a].token != prefixes[b].token) break;
+      a = prefixes[a].parent;
+      b = prefixes[b].parent;
+    }
+    const int apart = std::abs(prefixes[at].depth - prefixes[prefix].depth);
+    if (size > longest || (size == longest && size > 0 && apart < nearest)) {
+      best = at;
+      longest = size;
+      nearest = apart;
+    }
+  }
+  return best;
+}
+
+// The source token that follows the place where the source is most like the end of this prefix,
+// nearest to its own length; -1 where nothing is left.
+int32_t Sentence::copied(int prefix, const std::vector<int64_t>& source) const {
+  int64_t best = -1;
+  int longest = -1, nearest = 0;
+  for (int at = 0; at < static_cast<int>(source.size()); at++) {
+    int size = 0;
+    for (int b = prefix; size < kLongestSuffix && size < at && b >= 0; size++) {
+      if (prefixes[b].token != source[at - 1 - size]) break;
+      b = prefixes[b].parent;
+    }
+    if (size == at && at == prefixes[prefix].depth) size++;  // from the very beginning
+    const int apart = std::abs(at - prefixes[prefix].depth);
+    if (size > longest || (size == longest && apart < nearest)) {
+      best = source[at];
+      longest = size;
+      nearest = apart;
+    }
+  }
+  return static_cast<int32_t>(best);
 }
 
 // Drop what does not lead to the chosen prefixes or follow them.
@@ -254,21 +354,13 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
   for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
 }
 
-void Beams::draft(int row, int hypothesis, int count, const int64_t* tokens) {
+void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reach) {
   require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence that there is not");
-  Sentence& sentence = sentences[row];
-  require(hypothesis >= 0 && hypothesis < static_cast<int>(sentence.live.size()),
-          "a hypothesis that there is not");
-  int at = sentence.live[hypothesis];
-  for (int i = 0; i < count; i++) {
-    require(tokens[i] >= 0 && tokens[i] < embedding_.vocabulary, "a token not in the vocabulary");
-    if (tokens[i] == rules_.eos || sentence.prefixes[at].depth >= rules_.max_len) break;
-    at = sentence.child(at, static_cast<int32_t>(tokens[i]));
-    const bool known = sentence.prefixes[at].scored ||
-                       std::find(sentence.drafted.begin(), sentence.drafted.end(), at) !=
-                           sentence.drafted.end();
-    if (!known) sentence.drafted.push_back(at);
-  }
+  require(steps >= 0 && reach >= 0 && reach < (1 << 16), "an impossible reach");
+  for (int64_t token : source)
+    require(token >= 0 && token < embedding_.vocabulary, "a token that is not in the vocabulary");
+  lookaheads_.resize(sentences.size());
+  lookaheads_[row] = {std::move(source), steps, static_cast<size_t>(reach) * beam_};
 }
 
 int64_t Beams::run(int64_t most) {
@@ -286,11 +378,8 @@ bool Beams::pass() {
     Sentence& sentence = sentences[row];
     if (sentence.failure != Failure::kNone) return false;
     if (sentence.done) continue;
-    std::vector<int> chosen;
-    for (int at : sentence.live)
-      if (!sentence.prefixes[at].scored) chosen.push_back(at);
-    chosen.insert(chosen.end(), sentence.drafted.begin(), sentence.drafted.end());
-    sentence.drafted.clear();
+    const std::vector<int> chosen =
+        sentence.wanted(lookaheads_.empty() ? Lookahead{} : lookaheads_[row]);
     sentence.place(chosen);
     for (int at : chosen) {
       rows.push_back(static_cast<int>(row));
@@ -331,9 +420,7 @@ bool Beams::pass() {
     }
   }
   for (Sentence& sentence : sentences) {
-    if (sentence.done) continue;
-    sentence.passes++;
-    sentence.advance();
+    if (!sentence.done) sentence.advance();
   }
   return true;
 }

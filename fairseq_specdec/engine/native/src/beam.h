@@ -29,6 +29,22 @@ struct Ended {
   float score;     // log-probability, </s> included
 };
 
+// How the next prefixes are predicted: the search runs ahead, and what follows a prefix that is not
+// scored is taken from the scored one that ends alike, else from the source. The prefixes that it
+// comes to live on are scored with those that the search waits for.
+struct Lookahead {
+  std::vector<int64_t> source;
+  int steps = 0;     // of the search, at most
+  size_t reach = 0;  // prefixes to score in a pass, at most
+};
+
+struct Candidate {
+  float score;
+  int order;  // ties go to the better hypothesis, then to the better token
+  int from;
+  int32_t token;
+};
+
 enum class Failure { kNone = 0, kNoNumber = 1, kNoToken = 2 };
 
 class Sentence {
@@ -40,8 +56,11 @@ class Sentence {
   int child(int prefix, int32_t token);
   // Give slots to prefixes without one; those before them come first.
   void place(const std::vector<int>& chosen);
-  // Do all steps that are decided; returns how many.
-  int advance();
+  // The prefixes to score next: those that the search waits for, then those that are likely to
+  // come; each after the one before it.
+  std::vector<int> wanted(const Lookahead& lookahead);
+  // Do all steps that are decided.
+  void advance();
   // What may follow a prefix: the 2 N likeliest tokens, falling.
   float* best_scores(int prefix) { return &best_scores_[static_cast<size_t>(prefix) * count_]; }
   int32_t* best_tokens(int prefix) { return &best_tokens_[static_cast<size_t>(prefix) * count_]; }
@@ -53,14 +72,16 @@ class Sentence {
 
   std::vector<Prefix> prefixes;
   std::vector<int> live;   // that have not ended, best first
-  std::vector<int> drafted;  // not scored yet, those before them first
   std::vector<Ended> ended;  // in the order in which they did
   bool done = false;
   Failure failure = Failure::kNone;
-  int64_t passes = 0, steps = 0;
+  int64_t passes = 0, steps = 0, drafted = 0, served = 0;
 
  private:
   bool one_step();
+  void add_candidates(int from, int like, float score, std::vector<Candidate>& candidates) const;
+  int alike(int prefix) const;
+  int32_t copied(int prefix, const std::vector<int64_t>& source) const;
   void follow(const std::vector<int>& chosen);
   void drop(int prefix);
   void release(int prefix);
@@ -84,8 +105,8 @@ class Beams {
   // Passes of the model until nothing is left, at most so many; returns how many were done. It ends
   // early where a sentence fails.
   int64_t run(int64_t most);
-  // Draft tokens that follow a live hypothesis.
-  void draft(int row, int hypothesis, int count, const int64_t* tokens);
+  // Look ahead in a sentence: so many steps, up to `reach` times N prefixes a pass.
+  void look_ahead(int row, std::vector<int64_t> source, int steps, int reach);
 
   std::vector<Sentence> sentences;
 
@@ -96,6 +117,7 @@ class Beams {
   Embedding embedding_;
   Rules rules_;
   int beam_;
+  std::vector<Lookahead> lookaheads_;  // of each sentence, or none
 };
 
 }  // namespace specdec

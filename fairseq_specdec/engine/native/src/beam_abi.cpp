@@ -14,7 +14,7 @@ struct BeamSetup {
 
 // What is known of a sentence.
 struct BeamFacts {
-  int64_t done, failure, passes, steps;
+  int64_t done, failure, passes, steps, drafted, served;
   int64_t live, depth;  // hypotheses that have not ended, and their tokens
   int64_t ended;
 };
@@ -52,10 +52,11 @@ SPECDEC_API int specdec_beams_new(void* session, const specdec::BeamSetup* setup
 
 SPECDEC_API void specdec_beams_free(void* beams) { delete static_cast<specdec::Beams*>(beams); }
 
-SPECDEC_API int specdec_beams_draft(void* beams, int row, int hypothesis, int count,
-                                    const int64_t* tokens) {
-  return guarded(
-      [&] { static_cast<specdec::Beams*>(beams)->draft(row, hypothesis, count, tokens); });
+SPECDEC_API int specdec_beams_look_ahead(void* beams, int row, int count, const int64_t* source,
+                                         int steps, int reach) {
+  return guarded([&] {
+    static_cast<specdec::Beams*>(beams)->look_ahead(row, {source, source + count}, steps, reach);
+  });
 }
 
 SPECDEC_API int specdec_beams_run(void* beams, int64_t most, int64_t* passes) {
@@ -69,6 +70,8 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
               static_cast<int64_t>(sentence.failure),
               sentence.passes,
               sentence.steps,
+              sentence.drafted,
+              sentence.served,
               static_cast<int64_t>(sentence.live.size()),
               sentence.step(),
               static_cast<int64_t>(sentence.ended.size())};
