@@ -41,22 +41,12 @@ void Sentence::place(const std::vector<int>& chosen) {
       prefix.slot = free_.top();
       free_.pop();
     }
-    if (slots_ > capacity_) {
-      const int larger = std::max(64, 2 * capacity_);
-      std::vector<uint8_t> grown(static_cast<size_t>(larger) * larger);
-      for (int slot = 0; slot < capacity_; slot++)
-        std::copy_n(&seen_[static_cast<size_t>(slot) * capacity_], capacity_,
-                    &grown[static_cast<size_t>(slot) * larger]);
-      seen_ = std::move(grown);
-      capacity_ = larger;
-    }
-    uint8_t* mine = &seen_[static_cast<size_t>(prefix.slot) * capacity_];
-    if (prefix.parent < 0)
-      std::fill_n(mine, capacity_, 0);
-    else
-      std::copy_n(seen(prefix.parent), capacity_, mine);
-    mine[prefix.slot] = 1;
   }
+}
+
+void Sentence::write_slots(int prefix, int* slots) const {
+  for (; prefix >= 0; prefix = prefixes[prefix].parent)
+    slots[prefixes[prefix].depth] = prefixes[prefix].slot;
 }
 
 void Sentence::advance() {
@@ -385,7 +375,7 @@ bool Beams::pass() {
       rows.push_back(static_cast<int>(row));
       nodes.push_back(at);
       slots.push_back(sentence.prefixes[at].slot);
-      uptos.push_back(sentence.slots());
+      uptos.push_back(sentence.prefixes[at].depth + 1);
     }
     widest = std::max(widest, sentence.slots());
   }
@@ -395,16 +385,17 @@ bool Beams::pass() {
   const int width = session_.stack.shape.width, words = session_.stack.vocabulary_size();
   static thread_local Buffer<float> embedded, features, logits;
   float* x = embedded.reserve(static_cast<size_t>(total) * width);
-  std::vector<uint8_t> allowed(static_cast<size_t>(total) * widest);
+  const size_t longest = *std::max_element(uptos.begin(), uptos.end());
+  std::vector<int> paths(total * longest);
   for (int i = 0; i < total; i++) {
     const Sentence& sentence = sentences[rows[i]];
     const Prefix& prefix = sentence.prefixes[nodes[i]];
     embedding_.embed(prefix.token, prefix.depth, x + static_cast<size_t>(i) * width);
-    std::copy_n(sentence.seen(nodes[i]), sentence.slots(),
-                &allowed[static_cast<size_t>(i) * widest]);
+    sentence.write_slots(nodes[i], &paths[i * longest]);
   }
-  Block block{total, rows.data(), slots.data(),
-              Sight{uptos.data(), allowed.data(), static_cast<size_t>(widest)}};
+  Block block{total, rows.data(), slots.data(), Sight{uptos.data()}};
+  block.sight.path = paths.data();
+  block.sight.stride = longest;
   float* found = features.reserve(static_cast<size_t>(total) * width);
   session_.run(block, x, nullptr, nullptr, {}, found, nullptr);
   float* rated = logits.reserve(static_cast<size_t>(std::min(kProjected, total)) * words);

@@ -64,11 +64,9 @@ class Sentence {
   // What may follow a prefix: the 2 N likeliest tokens, falling.
   float* best_scores(int prefix) { return &best_scores_[static_cast<size_t>(prefix) * count_]; }
   int32_t* best_tokens(int prefix) { return &best_tokens_[static_cast<size_t>(prefix) * count_]; }
-  // Which slots a placed prefix sees, one byte each; slots() of them count.
-  const uint8_t* seen(int prefix) const {
-    return &seen_[static_cast<size_t>(prefixes[prefix].slot) * capacity_];
-  }
-  int slots() const { return slots_; }
+  // The slots of a placed prefix from its root on: depth + 1 of them.
+  void write_slots(int prefix, int* slots) const;
+  int slots() const { return slots_; }  // that were ever taken
 
   std::vector<Prefix> prefixes;
   std::vector<int> live;   // that have not ended, best first
@@ -90,10 +88,9 @@ class Sentence {
 
   const Rules* rules_;
   int beam_, count_;  // N, 2 N
-  int slots_ = 0, capacity_ = 0;
+  int slots_ = 0;
   std::vector<float> best_scores_;
   std::vector<int32_t> best_tokens_;
-  std::vector<uint8_t> seen_;  // [capacity][capacity], by slot
   std::priority_queue<int, std::vector<int>, std::greater<int>> free_;
 };
 
