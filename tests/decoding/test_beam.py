@@ -25,6 +25,8 @@ from fairseq_specdec.decoding.beam import prefix_tree, replay, replayed
 from fairseq_specdec.decoding.beam.batch import BeamBatch
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.engine.native.stack import FORMATS
 from fairseq_specdec.engine.verifier import VerifierSession
 
 SENTENCES = sentences(16, seed=7)
@@ -138,17 +140,46 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
         check(ours(models, make_sample([sentence]), args, strategy=strategy), [found])
 
 
+def look_ahead(monkeypatch, reach):
+    for name in ("natively", "with_torch"):
+        monkeypatch.setattr(batch_module, name, lambda *given: reach)
+
+
 @pytest.mark.parametrize("reach", [(0, 0), (1, 1), (1, 9), (3, 2), (2, 3), (30, 100)], ids=str)
 @pytest.mark.parametrize("changes", [{}, {"unkpen": -12.0}, {"max_len_b": 3}], ids=str)
 def test_drafts_change_no_output(reach, changes, monkeypatch):
-    monkeypatch.setattr(batch_module, "ON_CPU", Reach(*reach))
+    look_ahead(monkeypatch, Reach(*reach))
     compare([toy_model()], flags(4, **changes), strategy="iad")
     compare([toy_model("pre_norm")], flags(4, no_repeat_ngram_size=2, **changes), strategy="iad")
 
 
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("shape", ["post_norm", "pre_norm"])
+def test_natively_all_bits_are_those_of_the_search_without_drafts(
+    shape, number_format, monkeypatch
+):
+    """In every number format; and those of the sentence alone."""
+    models, args = [toy_model(shape)], flags(4)
+
+    def bits(strategy, chosen):
+        sample = make_sample(chosen)
+        found = ours(models, sample, args, strategy=strategy, verifier_dtype=number_format)
+        return [
+            [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
+            for hypotheses in found
+        ]
+
+    expected = bits("greedy", SENTENCES)
+    for reach in [(1, 2), (3, 9), (30, 100)]:
+        look_ahead(monkeypatch, Reach(*reach))
+        assert bits("iad", SENTENCES) == expected
+        assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:6]] == expected[:6]
+
+
 @pytest.mark.parametrize("backend", ["torch", "auto"])
 def test_drafts_serve(backend, monkeypatch):
-    monkeypatch.setattr(batch_module, "ON_CPU", Reach(4, 6))
+    look_ahead(monkeypatch, Reach(4, 6))
     models, words = [toy_model()], make_task().tgt_dict
     passes = {}
     for strategy in ("greedy", "iad"):

@@ -15,8 +15,8 @@ from ..parts import Parts
 from ..results import Iteration, hypothesis
 from ..stats import DecodingStats
 from .beams import Beams, EndedHypothesis, Progress
-from .lookahead import ELSEWHERE, ON_CPU, Lookahead
-from .native import NativeBeams, native_tables
+from .lookahead import Lookahead, Reach, with_torch
+from .native import NativeBeams, native_tables, natively
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
@@ -74,15 +74,17 @@ class BeamBatch:
         parts, policy = self.parts, self.parts.policy
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
-        looking: List[Lookahead] = []
-        if not self.drafts.silent:
-            reach = ON_CPU if self.device.type == "cpu" else ELSEWHERE
-            copied = map(self.drafts.likely_copied, range(like.size(0)))
-            looking = [Lookahead(words, reach) for words in copied]
         tables = native_tables(parts.verifier, policy) if prefix is None else None
         if tables is not None:
+            looking = self._lookaheads(natively(self.session), like.size(0))
             return NativeBeams(self.session, tables, policy, rules, start, looking)
+        looking = self._lookaheads(with_torch(like.size(0)), like.size(0))
         return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking)
+
+    def _lookaheads(self, reach: Reach, rows: int) -> List[Lookahead]:
+        if self.drafts.silent or reach.steps == 0:
+            return []
+        return [Lookahead(self.drafts.likely_copied(row), reach) for row in range(rows)]
 
     @property
     def live(self) -> bool:
