@@ -17,7 +17,6 @@ from .beams import EndedHypothesis, Progress
 from .lookahead import NOTHING, Lookahead, Reach
 from .replay import BeamRules, NoTokenError
 
-
 # Weights that the last-level cache holds, about.
 _CACHE = 32 << 20
 
