@@ -138,8 +138,9 @@ def make_generator(
 
 
 def decode(generator, sample, prefix=None):
-    """Hypotheses of a batch."""
-    return [h[0] for h in generator.generate(generator.models, sample, prefix_tokens=prefix)]
+    """The hypothesis of every sentence of a batch."""
+    found = generator.generate(generator.models, sample, prefix_tokens=prefix)
+    return [hypotheses and hypotheses[0] for hypotheses in found]
 
 
 def stock(models, sample, args, prefix=None, extra=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
@@ -25,6 +26,8 @@ from .options import DecodingOptions
 from .policy import LogitsPolicy
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES, Setup
+
+logger = logging.getLogger(__name__)
 
 # Generation flags that cannot be honoured, with the value that means "not used".
 REFUSED = {
@@ -80,10 +83,47 @@ def check_generation_flags(args: Any, strategy: str) -> None:
                 f"{flag}: cannot be honoured by speculative decoding; leave it out, or decode "
                 "with --task translation"
             )
-    if getattr(args, "nbest", 1) > 1:
-        raise ValueError("--nbest: there is one hypothesis a sentence (beam 1); use --nbest 1")
     if not getattr(args, "temperature", 1.0) > 0:
         raise ValueError("--temperature: must be greater than 0")
+
+
+def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
+    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless.
+
+    Args:
+        args: generation flags.
+        strategy: its name.
+        rule: accepts draft tokens.
+        words: V, entries of the target dictionary.
+
+    Raises:
+        ValueError: ``--beam`` or ``--nbest`` that cannot be honoured.
+    """
+    asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
+    if asked < 1:
+        raise ValueError(f"--beam {asked}: must be 1 or more")
+    if not rule.lossless and nbest > 1:
+        raise ValueError(
+            f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "
+            "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
+        )
+    if nbest > asked:
+        raise ValueError(
+            f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
+        )
+    if not rule.lossless:
+        if asked > 1:
+            logger.info(
+                "--beam %d: --strategy %s with these flags is not lossless and decodes one "
+                "hypothesis (beam 1)", asked, strategy,
+            )  # fmt: skip
+        return 1
+    if asked > words - 2:
+        raise ValueError(
+            f"--beam {asked}: the target dictionary has {words} entries; use --beam {words - 2} or "
+            "less"
+        )
+    return int(asked)
 
 
 def sampler_of(args: Any) -> Optional[Sampler]:
@@ -244,7 +284,10 @@ def build_generator(
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
     )
-    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden)
+    rule = overrides.rule or _rule(settings, sampler)
+    rule.read_vocabulary(tgt_dict.symbols)
+    beam = beam_of(args, settings.strategy, rule, len(tgt_dict))
+    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden, beam)
     drafter = overrides.drafter
     if drafter is None:
         words = (src_dict, tgt_dict)
@@ -252,8 +295,11 @@ def build_generator(
             settings, models, *words, load, ending.eos, sampler, options.temperature, free_unpacked
         )
         drafter = STRATEGIES[settings.strategy].drafter(setup)
-    rule = overrides.rule or _rule(settings, sampler)
-    rule.read_vocabulary(tgt_dict.symbols)
+    if beam > 1 and not drafter.for_beams:
+        logger.info(
+            "--beam %d: --strategy %s drafts for one hypothesis only; this is beam search without "
+            "drafts", beam, settings.strategy,
+        )  # fmt: skip
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()
     return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
@@ -273,6 +319,7 @@ def _options(
     free_unpacked: bool,
     overrides: Overrides,
     hidden: Any,
+    beam: int,
 ) -> DecodingOptions:
     """What neither drafter, rule nor policy take from the flags."""
     on_cpu = not next(models[0].parameters()).is_cuda
@@ -282,6 +329,7 @@ def _options(
     always = overrides.always_draft or settings.draft_budget == 0
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,
+        beam=beam,
         max_len_a=getattr(args, "max_len_a", 0),
         max_len_b=getattr(args, "max_len_b", 200),
         max_positions=min(m.max_decoder_positions() for m in models),

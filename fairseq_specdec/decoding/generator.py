@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Union
 
 import torch
 from fairseq import utils
@@ -12,13 +12,15 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafting import Drafter
+from fairseq_specdec.drafting import Drafter, NoDrafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.verifier import Verifier
 
+from .beam.batch import BeamBatch
 from .fused_greedy import fused_greedy
-from .loop import Batch, Parts
+from .loop import Batch
 from .options import DecodingOptions
+from .parts import Parts
 from .policy import LogitsPolicy
 from .search import GreedySearch
 from .stats import DecodingStats
@@ -56,7 +58,7 @@ class SpeculativeGenerator(SequenceGenerator):
         super().__init__(
             list(models),
             tgt_dict,
-            beam_size=1,
+            beam_size=options.beam,
             max_len_a=options.max_len_a,
             max_len_b=options.max_len_b,
             min_len=policy.min_len,
@@ -116,7 +118,7 @@ class SpeculativeGenerator(SequenceGenerator):
             bos_token: first decoder input instead of </s>.
 
         Returns:
-            For each sentence a list of one hypothesis.
+            For each sentence its hypotheses, best first.
 
         Raises:
             ValueError: constraints given, or the length limits contradict each other.
@@ -126,7 +128,7 @@ class SpeculativeGenerator(SequenceGenerator):
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
             while batch.live:
                 batch.iterate(batch.max_len + 1)
-        return [[hypo] for hypo in batch.finished]
+        return batch.finished
 
     @contextlib.contextmanager
     def batch(
@@ -135,7 +137,7 @@ class SpeculativeGenerator(SequenceGenerator):
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Union[Batch, BeamBatch]]:
         """A batch to iterate by hand (arguments as for ``generate``); counted when left.
 
         A thread that has several leaves the one first that it entered last: each sets the mode of
@@ -143,7 +145,8 @@ class SpeculativeGenerator(SequenceGenerator):
         """
         with self._without_gradients():
             parts = self._parts_for(models)
-            batch = Batch(parts, sample["net_input"], prefix_tokens, bos_token)
+            kind = Batch if self.options.beam == 1 else BeamBatch
+            batch = kind(parts, sample["net_input"], prefix_tokens, bos_token)
             try:
                 yield batch
             finally:
@@ -202,6 +205,8 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
+        if options.beam > 1 and not drafter.for_beams:
+            drafter = NoDrafter()
         backend = choose_backend(options.backend, models, options.verifier_format)
         verifier = Verifier(
             models, options.temperature, drafter.read_layers, options.free_unpacked, backend

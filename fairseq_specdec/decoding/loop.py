@@ -8,55 +8,23 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import ReadyDrafter, Source
+from fairseq_specdec.drafting import Source
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget
-from .fused_greedy import FusedGreedy, FusedSession, Verified
-from .options import DecodingOptions
-from .policy import LogitsPolicy
+from .failures import refuse_sentence
+from .fused_greedy import FusedSession, Verified
+from .parts import Parts
 from .results import Iteration, hypothesis
-from .search import Search, Step
+from .search import Step
 from .stats import DecodingStats
 
 # Widest block that the verifier's cache is prepared for; it grows where a draft is longer.
 _WIDEST = 32
 
 Lap = Tuple[float, float, float]
-
-
-class Parts(NamedTuple):
-    """What decodes a batch. Batches of many threads share it: nothing of it changes.
-
-    Attributes:
-        verifier: scores blocks.
-        drafter: proposes them.
-        read_hidden_states: the drafter is given the verifier's hidden states.
-        search: decides what enters the hypotheses.
-        policy: decoding constraints.
-        options: all other settings.
-        adaptive: drafts may be shortened and left out: the output does not depend on them.
-        fused: verifies in one call where it can; None where there is no such way.
-    """
-
-    verifier: Verifier
-    drafter: ReadyDrafter
-    read_hidden_states: bool
-    search: Search
-    policy: LogitsPolicy
-    options: DecodingOptions
-    adaptive: bool
-    fused: Optional[FusedGreedy] = None
-
-    def budget(self) -> DraftBudget:
-        """How much to draft, for one batch."""
-        if self.adaptive:
-            return DraftBudget(self.options.spare_tokens, self.options.pause_drafting)
-        return DraftBudget(None, False)
 
 
 class _Facts(NamedTuple):
@@ -83,7 +51,7 @@ class Batch:
 
     Attributes:
         hypotheses: of the live rows.
-        finished: the hypothesis of each sentence, None while it is live.
+        finished: a list of the hypothesis of each sentence, None while it is live.
         traces: iterations of each live row so far, if the options ask for them.
         stats: what was done so far.
 
@@ -296,23 +264,15 @@ class Batch:
         start = self.hypotheses.lengths_cpu[row]
         scores = self.hypotheses.scores[row, 0, start : start + size].tolist()
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
-        where = f"at position {start + at} of sentence {self.origin[row]} in the batch"
-        if scores[at] != scores[at]:
-            raise ValueError(
-                f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
-                f"softmax); {unsound(self.parts.verifier.models)}"
-            )
-        raise ValueError(
-            f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
-            "forbid them all, or --unkpen or it the one that --prefix-size demands?"
-        )
+        models, broken = self.parts.verifier.models, scores[at] != scores[at]
+        refuse_sentence(models, broken, start + at, self.origin[row])
 
     def _finish(self, row: int) -> None:
         """Store the hypothesis of a row that has ended."""
         length = self.hypotheses.lengths_cpu[row]
         options = self.parts.options
         with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
-            self.finished[self.origin[row]] = hypothesis(
+            found = hypothesis(
                 self.hypotheses.first[row, 1 : length + 1].clone(),
                 self.hypotheses.scores[row, 0, :length].clone(),
                 self.rounds[row],
@@ -320,6 +280,7 @@ class Batch:
                 options.len_penalty,
                 self.traces[row],
             )
+        self.finished[self.origin[row]] = [found]
         self.stats.sentences += 1
 
     def _select(self, keep: List[int]) -> None:
@@ -339,15 +300,3 @@ class Batch:
         self.session.close()
         self.drafts.close()
         self.stats.total_seconds = time.perf_counter() - self.started
-
-
-def unsound(models: List[Any]) -> str:
-    """Where an ensemble holds NaN or infinity, or what else to look at."""
-    for number, model in enumerate(models, start=1):
-        for name, parameter in model.named_parameters():
-            if not bool(torch.isfinite(parameter).all()):
-                return (
-                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
-                    "checkpoint is damaged, or its training diverged"
-                )
-    return "is the checkpoint sound, and does it decode without --fp16?"

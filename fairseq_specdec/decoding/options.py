@@ -12,6 +12,7 @@ class DecodingOptions:
 
     Attributes:
         strategy: its name.
+        beam: hypotheses of a sentence.
         max_len_a, max_len_b: length limit a * S + b, where S is the padded source width (as stock
             computes it).
         max_positions: most positions that the verifier's decoder has.
@@ -30,6 +31,7 @@ class DecodingOptions:
     """
 
     strategy: str
+    beam: int = 1
     max_len_a: float = 0
     max_len_b: int = 200
     max_positions: int = 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -47,23 +47,43 @@ class LogitsPolicy(NamedTuple):
             max_len: the step at which only </s> may follow.
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
+        lengths = hypotheses.lengths
+        steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
+        listed = None
+        if self.no_repeat_ngram_size > 0:
+            listed = forbidden_by_ngrams(hypotheses.first, steps, self.no_repeat_ngram_size)
+        reach = (hypotheses.shortest, hypotheses.longest + width - 1)
+        return self.edits_at(steps, reach, max_len, prefix, listed)
+
+    def edits_at(
+        self,
+        steps: Tensor,
+        reach: Tuple[int, int],
+        max_len: int,
+        prefix: Optional[Tensor],
+        listed: Optional[Tensor] = None,
+    ) -> Edits:
+        """What to change for entries anywhere in the output.
+
+        Args:
+            steps: long [B, W], the token that each entry decides is this one of the output.
+            reach: the smallest and the largest of them, or numbers beyond these.
+            max_len, prefix: as for ``edits``.
+            listed: long [B, W, n], tokens forbidden by n-grams, as in ``Edits``; or None.
+        """
         everywhere = [(self.pad, MINUS_INFINITY)]
         if self.unk_penalty != 0:
             everywhere.append((self.unk, -self.unk_penalty))
-        lengths = hypotheses.lengths
-        steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
+        first, last = reach
         forced = None
-        if hypotheses.longest + width > max_len:
+        if last >= max_len:
             forced = torch.full_like(steps, -1).masked_fill_(steps >= max_len, self.eos)
-        early = steps < self.min_len if hypotheses.shortest < self.min_len else None
-        if prefix is not None and hypotheses.shortest < prefix.size(1):
+        early = steps < self.min_len if first < self.min_len else None
+        if prefix is not None and first < prefix.size(1):
             inside = (steps < prefix.size(1)) & (steps < max_len)
             wanted = self._prefix_tokens(prefix, steps, inside)
             forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
             early = None if early is None else early & ~inside
-        listed = None
-        if self.no_repeat_ngram_size > 0:
-            listed = forbidden_by_ngrams(hypotheses.first, steps, self.no_repeat_ngram_size)
         return Edits(tuple(everywhere), self.eos, early, listed, forced)
 
     def _prefix_tokens(self, prefix: Tensor, steps: Tensor, inside: Tensor) -> Tensor:

@@ -98,6 +98,10 @@ class DraftSession:
                 for a drafter that reads no layers.
         """
 
+    def likely_copied(self, row: int) -> Sequence[int]:
+        """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
+        return ()
+
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
 
@@ -121,8 +125,10 @@ class Drafter:
         read_layers: the verifier's decoder layers, counted from 1, whose hidden states its sessions
             want; empty for a drafter that reads none.
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
+        for_beams: its sessions can draft for the hypotheses of a beam search.
     """
 
+    for_beams = False
     read_layers: Sequence[int] = ()
     adaptive = True
 
@@ -155,7 +161,9 @@ class SilentSession(DraftSession):
 
 
 class NoDrafter(Drafter):
-    """Drafts nothing: plain greedy decoding on this project's engine."""
+    """Drafts nothing: plain greedy decoding or beam search on this project's engine."""
+
+    for_beams = True
 
     def open(self, source: Source) -> DraftSession:
         return SilentSession()

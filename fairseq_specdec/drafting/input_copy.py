@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -125,6 +125,8 @@ class InputCopyDrafter(Drafter):
         max_suffix: longest suffix matched, in tokens; None for no limit, as in the paper.
     """
 
+    for_beams = True
+
     def __init__(
         self,
         pad: int,
@@ -193,6 +195,11 @@ class InputCopySession(DraftSession):
         begin = torch.where(found, begin, likely)
         self.begin, self.seen = begin, lengths
         return begin < self.source_end, begin
+
+    def likely_copied(self, row: int) -> Sequence[int]:
+        end = int(self.source_end[row])
+        words: List[int] = self.source[row, 1 : end - 1].tolist()  # without start symbol and </s>
+        return words
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.source = self.source.index_select(0, rows)

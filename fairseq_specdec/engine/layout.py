@@ -19,6 +19,8 @@ class Layout(NamedTuple):
         tail: bool [B, W, W] for a tree: token w sees token v of the block (itself included).
             None where token w sees the slots up to its own.
         base: long [B], for a tree the committed slots of each row, which all its tokens see.
+        seen: bool [B, W, T], the slots that each token sees, itself included, where slots are taken
+            in any order; None elsewhere.
     """
 
     positions: Tensor
@@ -27,6 +29,13 @@ class Layout(NamedTuple):
     run_from: Optional[int] = None
     tail: Optional[Tensor] = None
     base: Optional[Tensor] = None
+    seen: Optional[Tensor] = None
+
+    @classmethod
+    def scattered(cls, positions: Tensor, slots: Tensor, seen: Tensor) -> Layout:
+        """Tokens anywhere in the row; arguments as the attributes. Entries of a row may share a
+        slot only where nothing ever looks at it."""
+        return cls(positions, slots, seen.size(2), seen=seen)
 
     @classmethod
     def at(cls, positions: Tensor, last_cpu: List[int]) -> Layout:
@@ -63,6 +72,8 @@ class Layout(NamedTuple):
 
     def mask(self) -> Optional[Tensor]:
         """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen."""
+        if self.seen is not None:
+            return self.seen.unsqueeze(1)
         if self.tail is None:
             alone = self.run_from is not None and self.slots.size(1) == 1
             return None if alone else horizon_mask(self.slots, self.upto)

@@ -63,7 +63,6 @@ class TranslationSpecDecTask(TranslationTask):
 
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        self._said_beam = False
         self._collected = False
         # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
         self._generators: weakref.WeakSet = weakref.WeakSet()
@@ -123,9 +122,6 @@ class TranslationSpecDecTask(TranslationTask):
             # Reading a field that a config lacks leaves a traceback in memory, and with it the
             # frame that will hold the generator, until the next garbage collection.
             args = Namespace(**OmegaConf.to_container(args))
-        if getattr(args, "beam", 1) != 1 and not self._said_beam:
-            self._said_beam = True
-            logger.info("--beam %s: there is no wider beam here, beam 1 is used", args.beam)
         settings = _Settings(args, self.cfg)
         generator = builder.build_generator(
             list(models),

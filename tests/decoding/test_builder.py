@@ -117,7 +117,6 @@ def test_defaults_of_fairseq_and_a_bare_namespace_pass():
         ("prefix_allowed_tokens_fn", print),
         ("score_reference", True),
         ("retain_dropout", True),
-        ("nbest", 2),
         ("temperature", 0.0),
         ("temperature", float("nan")),
     ],

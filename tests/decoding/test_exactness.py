@@ -89,7 +89,8 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None, spare=None, 
         )
     assert generator.options.spare_tokens == spare
     assert generator.options.pause_drafting == (spare is not None)
-    return [h[0] for h in generator.generate(models, sample, prefix_tokens=prefix)], generator
+    found = generator.generate(models, sample, prefix_tokens=prefix)
+    return [hypotheses and hypotheses[0] for hypotheses in found], generator
 
 
 def check(ours, reference):

@@ -126,7 +126,7 @@ def in_turn(generator, batches):
             for batch in begun:
                 if batch.live:
                     batch.iterate()
-        return [batch.finished for batch in begun]
+        return [[found for (found,) in batch.finished] for batch in begun]
 
 
 @pytest.mark.parametrize("case", cases())
@@ -226,7 +226,7 @@ def test_refresh_does_not_disturb_a_batch_of_another_thread(case):
                 assert go_on.wait(PATIENCE)
                 while batch.live:
                     batch.iterate()
-                found["begun before"] = facts(batch.finished)
+                found["begun before"] = facts([found for (found,) in batch.finished])
             return
         assert halfway.wait(PATIENCE)
         change_weights(generator)

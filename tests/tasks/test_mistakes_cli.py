@@ -73,7 +73,6 @@ def test_strategy_flags(attempt, toy, flags, said):
         {"sampling_topk": 5},
         {"print_alignment": "hard"},
         {"replace_unk": "", "dataset_impl": "raw"},
-        {"nbest": 2},
         {"retain_dropout": True},
         {"score_reference": True},
     ],
@@ -193,10 +192,11 @@ def test_a_mistake_is_the_exit_code(toy):
 
 
 @pytest.mark.parametrize("flags", [{}, {"beam": 5}], ids=str)
-def test_another_beam_is_said_once(toy, flags):
+def test_a_beam_that_cannot_be_is_said_once(toy, flags):
     out, log = run_here(
-        "generate", toy.data, task="translation_specdec", path=toy.v, batch_size=16, **flags
-    )
+        "generate", toy.data, task="translation_specdec", path=toy.v, batch_size=16,
+        strategy="bild", drafter_path=toy.v, **flags,
+    )  # fmt: skip
     assert sum("--beam 5" in line and "beam 1" in line for line in log.splitlines()) == 1
     assert out.count("\nH-") == 100
 

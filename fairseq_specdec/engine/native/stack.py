@@ -18,6 +18,7 @@ from .structures import Shape
 
 FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
 """Number formats of packed weights, as ``specdec::Format`` (product.h)."""
+_BYTES = (4, 2, 1)  # of a weight in each
 
 # specdec::Part and specdec::NormPart (transformer.h).
 _QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABULARY = range(8)
@@ -73,6 +74,7 @@ class NativeStack:
         pointer: of the library's ``Stack``.
         width: C.
         words: V, 0 without a vocabulary.
+        nbytes: of the packed weights, at most.
 
     Args:
         library: the loaded library.
@@ -92,6 +94,7 @@ class NativeStack:
         self.library = library
         self.frees = free_unpacked and number_format == "fp32"
         self.format = FORMATS[number_format]
+        self.nbytes = 0
         first = stack.layers[0]
         decoder = getattr(first, "encoder_attn", None) is not None
         activation = _activation(first.activation_fn)
@@ -141,6 +144,7 @@ class NativeStack:
     def _matrix(self, layer: int, part: int, *modules: Any, tied: bool = False) -> None:
         weight, bias = side_by_side(*modules)
         out, width = weight.shape
+        self.nbytes += weight.numel() * _BYTES[self.format]
         self.library.call(
             "specdec_stack_matrix", self.pointer, layer, part, out, width, weight.data_ptr(),
             None if bias is None else bias.data_ptr(), self.format,

@@ -148,3 +148,30 @@ class DraftCall(Structure):
         ("tokens", c_void_p),
         ("sizes", c_void_p),
     ]
+
+
+class BeamSetup(Structure):
+    """``specdec::BeamSetup`` (beam_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("embedding", Embedding),
+        ("rules", Rules),
+        ("beam", c_int64),
+        ("start", c_int64),
+    ]
+
+
+class BeamFacts(Structure):
+    """``specdec::BeamFacts`` (beam_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("done", c_int64),
+        ("failure", c_int64),
+        ("passes", c_int64),
+        ("steps", c_int64),
+        ("drafted", c_int64),
+        ("served", c_int64),
+        ("live", c_int64),
+        ("depth", c_int64),
+        ("ended", c_int64),
+    ]

@@ -15,6 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 TESTS = ["tests/engine/native/test_decoder.py", "tests/decoding/test_fused_greedy.py"]
+TESTS_OF = {"beam.cpp": ["tests/decoding/test_beam.py"]}
 
 # (file, what it says, what it says instead)
 MUTANTS = [
@@ -38,6 +39,18 @@ MUTANTS = [
     ("verify.cpp", "facts[2] = w + (accepted ? 1 : 0);", "facts[2] = w;"),
     ("verify.cpp", "lengths[row] += now.facts[3 * row];", "lengths[row] += 1 + row % 2;"),
     ("vocabulary.h", "peak.tied = found > 1;", "peak.tied = false;"),
+    ("beam.cpp", "rank < static_cast<size_t>(beam_)) ending", "true) ending"),
+    ("beam.cpp", "now >= rules_->max_len", "now > rules_->max_len"),
+    ("beam.cpp", "count_(2 * beam)", "count_(beam)"),
+    ("beam.cpp", "if (prefixes[prefix].slot >= 0) free_.push", "free_.push"),
+    ("beam.cpp", "depth + 1};", "depth};"),
+    ("beam.cpp", "slots[prefixes[prefix].depth] = ", "slots[prefixes[prefix].depth] = 0 * "),
+    ("beam.cpp", "while (prefix > 0 && prefixes[prefix].first_child < 0)", "while (prefix > 0)"),
+    ("beam.cpp", "growth.back().score > unknown + reward", "growth.back().score + 2 > unknown"),
+    ("beam.cpp", "best_scores_[first + i] + score", "best_scores_[first + i]"),
+    ("beam.cpp", "scores[i] - top - total", "scores[i] - top"),
+    ("beam.cpp", "if (step < rules.min_len)", "if (step + 1 < rules.min_len)"),
+    ("beam.cpp", "logits[rules.unk] -= rules.unk_penalty", "logits[rules.unk] -= 0"),
 ]
 
 
@@ -59,6 +72,7 @@ def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
     environment = dict(os.environ, PYTHONPATH=str(copy), SPECDEC_TOYS=toys)
     build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(build, cwd=str(copy), check=True, env=environment)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += TESTS_OF.get(name, TESTS)
     done = subprocess.run(command, cwd=str(copy), env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout[-2000:]

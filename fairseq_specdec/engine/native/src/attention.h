@@ -66,6 +66,8 @@ struct Sight {
   const uint8_t* allowed = nullptr;  // [queries][stride]: of those only the ones marked; or null
   size_t stride = 0;
   const uint8_t* hidden = nullptr;  // per slot: nobody sees the ones marked; or null
+  // [queries][stride]: instead of slots 0 .. upto - 1 it sees these, in this order; or null
+  const int* path = nullptr;
 };
 
 #ifdef __AVX512F__
@@ -167,17 +169,38 @@ inline void soften(float* scores, int groups) {
   for (int g = 0; g < groups; g++) store(scores + g * LANES, load(scores + g * LANES) * scale);
 }
 
+// Values mixed in the order of a path: the same bits wherever its slots lie.
+inline void mix_path(const float* weights, const int* path, int length, const float* values,
+                     int padded, float* out, int width) {
+  for (int c = 0; c < width; c += LANES) {
+    Floats mixed{};
+    for (int t = 0; t < length; t++)
+      mixed += splat(weights[t]) * load(values + static_cast<size_t>(path[t]) * padded + c);
+    if (width - c >= LANES)
+      store(out + c, mixed);
+    else
+      for (int i = 0; i < width - c; i++) out[c + i] = mixed[i];
+  }
+}
+
 // Attention of queries of one head of one row.
 //   queries: [count][query_stride], of which head_width numbers are read
 //   out:     [count][out_stride], of which head_width numbers are written
 inline void attend(int count, const float* queries, size_t query_stride, int head_width,
                    const KeyValues& cache, int row, int head, const Sight& sight, float* out,
                    size_t out_stride, Buffer<float>& scratch) {
-  const int slots = *std::max_element(sight.upto, sight.upto + count);
+  int slots = *std::max_element(sight.upto, sight.upto + count);
+  if (sight.path != nullptr) {
+    slots = 0;
+    for (int i = 0; i < count; i++)
+      for (int t = 0; t < sight.upto[i]; t++)
+        slots = std::max(slots, sight.path[i * sight.stride + t] + 1);
+  }
   const int padded = cache.padded(), groups = (slots + LANES - 1) / LANES;
   const size_t stride = static_cast<size_t>(groups) * LANES;
-  float* scores = scratch.reserve(kQueries * (stride + padded));
+  float* scores = scratch.reserve(kQueries * (stride + padded) + stride);
   float* turned = scores + kQueries * stride;
+  float* ordered = turned + kQueries * padded;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_width));
   for (int first = 0; first < count; first += kQueries) {
     const int some = std::min(kQueries, count - first);
@@ -188,6 +211,19 @@ inline void attend(int count, const float* queries, size_t query_stride, int hea
     with_count<kQueries>(some, [&](auto m) {
       score_queries<m.value>(turned, cache.keys(row, head), groups, padded, scores, stride);
     });
+    if (sight.path != nullptr) {
+      for (int i = 0; i < some; i++) {
+        const int length = sight.upto[first + i];
+        const int* path = sight.path + (first + i) * sight.stride;
+        const int full = (length + LANES - 1) / LANES;
+        for (int t = 0; t < length; t++) ordered[t] = scores[i * stride + path[t]];
+        std::fill(ordered + length, ordered + full * LANES, kHiddenScore);
+        soften(ordered, full);
+        mix_path(ordered, path, length, cache.values(row, head), padded,
+                 out + (first + i) * out_stride, head_width);
+      }
+      continue;
+    }
     for (int i = 0; i < some; i++) {
       float* mine = scores + i * stride;
       const int upto = sight.upto[first + i];

@@ -1,6 +1,8 @@
 // The whole engine as one unit of translation: one compiler call for each variant, and every inline
 // decision in the compiler's sight.
 #include "abi.cpp"
+#include "beam.cpp"
+#include "beam_abi.cpp"
 #include "block_drafter.cpp"
 #include "pool.cpp"
 #include "product.cpp"

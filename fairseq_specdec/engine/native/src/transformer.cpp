@@ -77,6 +77,7 @@ Sight from(const Sight& sight, int first) {
   Sight later = sight;
   later.upto += first;
   if (later.allowed != nullptr) later.allowed += first * sight.stride;
+  if (later.path != nullptr) later.path += first * sight.stride;
   return later;
 }
 

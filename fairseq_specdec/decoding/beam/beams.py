@@ -1,0 +1,59 @@
+"""The beam searches of one batch, whatever runs the model."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Protocol, Sequence
+
+
+class Progress(NamedTuple):
+    """How far a sentence is.
+
+    Attributes:
+        done: nothing will follow.
+        passes: of the verifier so far.
+        steps: of the search so far.
+        drafted: prefixes that were scored so far though nothing waited for them.
+        served: those of them that hypotheses came to.
+    """
+
+    done: bool = False
+    passes: int = 0
+    steps: int = 0
+    drafted: int = 0
+    served: int = 0
+
+
+class EndedHypothesis(NamedTuple):
+    """A hypothesis that ended.
+
+    Attributes:
+        tokens: before </s>.
+        totals: log-probabilities of the first 1, 2, ... tokens; </s> is the last.
+    """
+
+    tokens: List[int]
+    totals: List[float]
+
+
+class Beams(Protocol):
+    """Searches of the sentences of one batch, which are named by their rows in it."""
+
+    def run(self, rows: Sequence[int], most: int) -> None:
+        """Do passes of the verifier, at most so many, until every sentence is done.
+
+        Args:
+            rows: the sentences that are not done.
+            most: 1 or more.
+
+        Raises:
+            NoTokenError: a sentence cannot go on.
+        """
+
+    def progress(self, row: int) -> Progress:
+        """How far a sentence is."""
+
+    def agreed(self, row: int) -> List[int]:
+        """The tokens that all its hypotheses, live and ended, begin with."""
+
+    def ended(self, row: int) -> List[EndedHypothesis]:
+        """Its hypotheses that have ended, in the order in which they did."""

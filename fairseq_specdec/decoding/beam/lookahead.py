@@ -1,0 +1,135 @@
+"""Which prefixes a beam search will look at next: the search run ahead on predictions."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .prefix_tree import Best, Node
+from .replay import Sentence
+
+# Longest suffix that two prefixes are compared by.
+_LONGEST = 4
+
+
+class Reach(NamedTuple):
+    """How far to look.
+
+    Attributes:
+        steps: most steps of the search.
+        beams: most prefixes to score in a pass, in multiples of the beam, those included that the
+            search waits for.
+    """
+
+    steps: int
+    beams: int
+
+
+NOTHING = Reach(0, 0)
+
+
+def with_torch(rows: int) -> Reach:
+    """For torch operators, where a pass costs more than what it computes.
+
+    Args:
+        rows: sentences of the batch.
+    """
+    return Reach(16, 40 // rows) if rows <= 20 else NOTHING
+
+
+class Lookahead:
+    """Drafts of one sentence. What follows a prefix that is not scored is predicted: as what
+    follows the scored prefix that ends alike, else as the next token of the source. The search is
+    run ahead on that, and the prefixes that it comes to live on are the draft. They are right as
+    long as the predictions rank the first N candidates right.
+
+    Args:
+        source: token ids that the output may copy, without </s>; empty for none.
+        reach: how far to look.
+    """
+
+    def __init__(self, source: Sequence[int], reach: Reach) -> None:
+        self.source = source
+        self.reach = reach
+        self._alike: Dict[Tuple[int, ...], List[Node]] = {}
+
+    def learn(self, nodes: Sequence[Node]) -> None:
+        """These were scored."""
+        for node in nodes:
+            suffix = _suffix(node)
+            for size in range(1, len(suffix) + 1):
+                self._alike.setdefault(suffix[:size], []).append(node)
+
+    def draft(self, sentence: Sentence) -> List[Node]:
+        """The prefixes to score, each after its parent: those that the sentence waits for first."""
+        rules = sentence.rules
+        live = [(node, node.score) for node in sentence.live]
+        wanted = [node for node in sentence.live if node.best is None]
+        known = set(map(id, wanted))
+        room = rules.beam - len(sentence.ended)
+        for _ in range(self.reach.steps):
+            growth, ending = self._grown(live, rules.beam, rules.eos, rules.candidates)
+            room -= ending
+            if room <= 0 or not growth or live[0][0].depth + 1 > rules.max_len:
+                break
+            live = [(node.child(token), score) for node, token, score in growth]
+            fresh = [node for node, _ in live if node.best is None and id(node) not in known]
+            if len(wanted) + len(fresh) > self.reach.beams * rules.beam:
+                break
+            wanted += fresh
+            known.update(map(id, fresh))
+        return wanted
+
+    def _grown(
+        self, live: List[Tuple[Node, float]], beam: int, eos: int, count: int
+    ) -> Tuple[List[Tuple[Node, int, float]], int]:
+        """(the likeliest N prefixes of one token more, how many hypotheses end)."""
+        found = []
+        for node, score in live:
+            values, tokens = node.best if node.best is not None else self._predicted(node)
+            found += [
+                (float(value) + score, node, int(token))
+                for value, token in zip(values[:count], tokens[:count])
+            ]
+        found.sort(key=lambda one: -one[0])
+        first = found[:count]
+        ending = sum(token == eos for _, _, token in first[:beam])
+        going = [(node, token, score) for score, node, token in first if token != eos]
+        return going[:beam], ending
+
+    def _predicted(self, node: Node) -> Best:
+        suffix = _suffix(node)
+        for size in range(len(suffix), 0, -1):
+            alike = self._alike.get(suffix[:size])
+            if alike:
+                nearest = min(alike, key=lambda one: abs(one.depth - node.depth))
+                assert nearest.best is not None
+                return nearest.best
+        token = self._copied(node)
+        if token is None:
+            return np.zeros(0, dtype=np.float32), np.zeros(0, dtype=np.int64)
+        return np.array([-0.1], dtype=np.float32), np.array([token])
+
+    def _copied(self, node: Node) -> Optional[int]:
+        """The source token after the place that this prefix has reached: where the longest suffix
+        ends alike, nearest to the prefix's own length."""
+        suffix, source = _suffix(node), self.source
+        best: Tuple[int, int, Optional[int]] = (0, 0, None)
+        for at in range(len(source)):
+            size = 0
+            while size < len(suffix) and size < at and source[at - 1 - size] == suffix[size]:
+                size += 1
+            size += size == at == node.depth  # from the very beginning
+            best = max(best, (size + 1, -abs(at - node.depth), source[at]), key=lambda x: x[:2])
+        return best[2]
+
+
+def _suffix(node: Node) -> Tuple[int, ...]:
+    """The last tokens of a prefix, the last one first."""
+    found: List[int] = []
+    here: Optional[Node] = node
+    while here is not None and len(found) < _LONGEST:
+        found.append(here.token)
+        here = here.parent
+    return tuple(found)

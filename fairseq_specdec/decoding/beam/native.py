@@ -1,0 +1,132 @@
+"""Beam search in the native library: many passes in one call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import List, Optional, Sequence
+
+from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeDecoderSession
+from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, Rules
+from fairseq_specdec.engine.verifier import Verifier, VerifierSession
+
+from ..policy import LogitsPolicy
+from .beams import EndedHypothesis, Progress
+from .lookahead import NOTHING, Lookahead, Reach
+from .replay import BeamRules, NoTokenError
+
+# Weights that the last-level cache holds, about.
+_CACHE = 32 << 20
+
+
+def natively(session: VerifierSession) -> Reach:
+    """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
+    then about twice the beam is scored in the time of one.
+
+    Args:
+        session: as for ``NativeBeams``.
+    """
+    layers = session.sessions[0].layers
+    assert isinstance(layers, NativeDecoderSession)
+    return Reach(1, 2) if layers.weights.stack.nbytes > _CACHE else NOTHING
+
+
+class NativeBeams:
+    """See ``Beams``: ``src/beam.h`` in the engine's sources.
+
+    Args:
+        session: of the verifier, opened for the batch.
+        tables: of the decoder's embeddings.
+        policy: decoding constraints, without n-gram blocking.
+        rules: of the search.
+        start: the start symbol.
+        lookaheads: one of each sentence, or none.
+    """
+
+    def __init__(
+        self,
+        session: VerifierSession,
+        tables: EmbeddingTables,
+        policy: LogitsPolicy,
+        rules: BeamRules,
+        start: int,
+        lookaheads: Sequence[Lookahead] = (),
+    ) -> None:
+        layers = session.sessions[0].layers
+        assert isinstance(layers, NativeDecoderSession)
+        self._library = layers.weights.stack.library
+        # The library reads these until the end.
+        self._kept = (layers.buffers, tables, session.sessions[0].positions)
+        setup = BeamSetup(
+            tables.of(session.sessions[0].positions),
+            Rules(
+                policy.pad, policy.unk, policy.eos, policy.min_len, rules.max_len,
+                policy.unk_penalty, session.temperature, 1, 0.0,
+            ),
+            rules.beam,
+            start,
+        )  # fmt: skip
+        self._pointer = ctypes.c_void_p()
+        self._library.call(
+            "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
+            ctypes.byref(self._pointer),
+        )  # fmt: skip
+        weakref.finalize(self, self._library.free, "specdec_beams_free", self._pointer)
+        for row, looking in enumerate(lookaheads):
+            words = (ctypes.c_int64 * len(looking.source))(*looking.source)
+            self._library.call(
+                "specdec_beams_look_ahead", self._pointer, row, len(words), words,
+                looking.reach.steps, looking.reach.beams,
+            )  # fmt: skip
+
+    def run(self, rows: Sequence[int], most: int) -> None:
+        done = ctypes.c_int64()
+        self._library.call("specdec_beams_run", self._pointer, most, ctypes.byref(done))
+        for row in rows:
+            facts = self._facts(row)
+            if facts.failure:
+                raise NoTokenError(facts.failure == 1, facts.depth, row)
+
+    def progress(self, row: int) -> Progress:
+        facts = self._facts(row)
+        return Progress(
+            bool(facts.done), facts.passes, facts.steps, facts.drafted, facts.served
+        )
+
+    def agreed(self, row: int) -> List[int]:
+        facts = self._facts(row)
+        tokens = (ctypes.c_int64 * (facts.live * facts.depth))()
+        self._library.call("specdec_beams_live", self._pointer, row, tokens)
+        every = [tokens[i * facts.depth : (i + 1) * facts.depth] for i in range(facts.live)]
+        every += [one.tokens for one in self.ended(row)]
+        return list(os.path.commonprefix(every))  # it compares lists too
+
+    def ended(self, row: int) -> List[EndedHypothesis]:
+        found = []
+        length = ctypes.c_int64()
+        for number in range(self._facts(row).ended):
+            self._library.call(
+                "specdec_beams_length", self._pointer, row, number, ctypes.byref(length)
+            )
+            tokens = (ctypes.c_int64 * length.value)()
+            totals = (ctypes.c_float * (length.value + 1))()
+            self._library.call("specdec_beams_ended", self._pointer, row, number, tokens, totals)
+            found.append(EndedHypothesis(list(tokens), list(totals)))
+        return found
+
+    def _facts(self, row: int) -> BeamFacts:
+        facts = BeamFacts()
+        self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
+        return facts
+
+
+def native_tables(verifier: Verifier, policy: LogitsPolicy) -> Optional[EmbeddingTables]:
+    """What ``NativeBeams`` needs to know of a verifier; None where it does not serve."""
+    if len(verifier.weights) != 1 or policy.no_repeat_ngram_size > 0:
+        return None
+    weights = verifier.weights[0]
+    if not isinstance(weights.layers, NativeDecoder) or not weights.layers.plain:
+        return None
+    return EmbeddingTables.find(weights.decoder)

@@ -1,0 +1,191 @@
+"""fairseq's beam search of one sentence, as a replay over known distributions."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from .beams import Progress
+from .prefix_tree import Node, PrefixTree
+
+
+class BeamRules(NamedTuple):
+    """What a replay needs to know besides distributions.
+
+    Attributes:
+        beam: N, hypotheses.
+        eos: </s>.
+        max_len: the step at which only </s> may follow.
+        most: the largest log-probability that constraints leave: above 0 where ``--unkpen`` is
+            negative.
+    """
+
+    beam: int
+    eos: int
+    max_len: int
+    most: float = 0.0
+
+    @property
+    def candidates(self) -> int:
+        """2 N, the candidates of a step (and as many of one node can be among them)."""
+        return 2 * self.beam
+
+
+class Ended(NamedTuple):
+    """A hypothesis that ended.
+
+    Attributes:
+        node: its last token before </s>.
+        score: log-probability, </s> included.
+    """
+
+    node: Node
+    score: float
+
+
+class NoTokenError(Exception):
+    """No hypothesis of a sentence can go on.
+
+    Attributes:
+        broken: the verifier's output was NaN.
+        step: tokens decoded.
+        row: the sentence.
+    """
+
+    def __init__(self, broken: bool, step: int, row: int) -> None:
+        super().__init__(broken, step, row)
+        self.broken = broken
+        self.step = step
+        self.row = row
+
+
+class Sentence:
+    """The hypotheses of one sentence (``SequenceGenerator`` of fairseq, ``BeamSearch.step``).
+
+    A step is decided once all live nodes that matter are scored. So several steps may follow one
+    another without a pass of the verifier: the result is stock's whatever was drafted.
+
+    Attributes:
+        tree: prefixes.
+        live: the hypotheses that have not ended, in falling order of their scores.
+        ended: those that have, in the order in which they did.
+        done: nothing will follow.
+        steps: done so far.
+        passes: of the verifier so far.
+        drafted: nodes that were scored though nothing waited for them.
+        served: those of them that were live later.
+
+    Args:
+        rules: of the search.
+        start: the start symbol.
+        row: of the batch.
+        prefix: forced first tokens.
+    """
+
+    def __init__(
+        self, rules: BeamRules, start: int, row: int = 0, prefix: Sequence[int] = ()
+    ) -> None:
+        self.rules = rules
+        self.row = row
+        self.prefix = prefix
+        self.tree = PrefixTree(start)
+        self.live: List[Node] = [self.tree.root]
+        self.ended: List[Ended] = []
+        self.done = False
+        self.steps = self.passes = self.drafted = self.served = 0
+        self._agreed = self.tree.root
+
+    @property
+    def step(self) -> int:
+        """Tokens that every live hypothesis has."""
+        return self.live[0].depth
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        return Progress(self.done, self.passes, self.steps, self.drafted, self.served)
+
+    def waiting(self) -> List[Node]:
+        """The nodes that must be scored before ``advance`` goes on."""
+        return [node for node in self.live if node.best is None]
+
+    def advance(self) -> None:
+        """Do all the steps that the known distributions decide, after a pass.
+
+        Raises:
+            NoTokenError: no live hypothesis can go on.
+        """
+        self.passes += 1
+        while not self.done and self._step():
+            self.steps += 1
+
+    def _step(self) -> bool:
+        """One step, if it is decided."""
+        rules, live = self.rules, self.live
+        known = [node for node in live if node.best is not None]
+        if not known:
+            return False
+        values = np.stack([node.best[0] for node in known])  # type: ignore[index]
+        values = values + np.array([[node.score] for node in known], dtype=np.float32)
+        flat = values.ravel()
+        order = np.argsort(-flat, kind="stable")[: rules.candidates].tolist()
+        scores = flat.tolist()
+        width = values.shape[1]
+        ending: List[Ended] = []
+        chosen: List[Node] = []
+        growth: List[Tuple[Node, int, float]] = []
+        last = 0.0
+        for rank, at in enumerate(order):
+            score = scores[at]
+            if not score > float("-inf"):
+                if score != score:
+                    raise NoTokenError(True, self.step, self.row)
+                break
+            node = known[at // width]
+            token = int(node.best[1][at % width])  # type: ignore[index]
+            if token == rules.eos:
+                if rank < rules.beam:
+                    ending.append(Ended(node, score))
+            elif len(growth) < rules.beam:
+                growth.append((node, token, score))
+                last = score
+        if len(known) < len(live) and not self._decided(len(growth), last):
+            return False
+        self._end(ending)
+        if not self.done:
+            if not growth:
+                raise NoTokenError(False, self.step, self.row)
+            for node, token, score in growth:
+                child = node.child(token)
+                child.score = score
+                self.served += child.best is not None
+                chosen.append(child)
+            self.tree.follow(live, chosen)
+            self.live = chosen
+        return True
+
+    def _decided(self, count: int, last: float) -> bool:
+        """Whether the live nodes that are not scored cannot come among the first N candidates.
+
+        Args:
+            count: of candidates that go on, of the nodes that are scored.
+            last: the score of the last of them.
+        """
+        unknown = max(node.score for node in self.live if node.best is None)
+        return count == self.rules.beam and last > unknown + self.rules.most
+
+    def _end(self, ending: List[Ended]) -> None:
+        rules, step = self.rules, self.step
+        inside = step < min(len(self.prefix), rules.max_len)
+        if ending and inside and self.prefix[step] == rules.eos:
+            # Stock gives all N hypotheses what the first one has.
+            ending = [one for one in ending if one.node is self.live[0]] * rules.beam
+        self.ended += ending[: rules.beam - len(self.ended)]
+        self.done = len(self.ended) == rules.beam or (bool(ending) and step >= rules.max_len)
+
+    def agreed(self) -> List[int]:
+        """The tokens that all hypotheses, live and ended, begin with."""
+        if not self.ended:
+            while self._agreed.depth < self.step and len(self._agreed.children) == 1:
+                (self._agreed,) = self._agreed.children.values()
+        return [node.token for node in self._agreed.path()]

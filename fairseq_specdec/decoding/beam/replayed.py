@@ -1,0 +1,148 @@
+"""Beam search on any backend: passes of a verifier's session, and a replay in Python."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
+from fairseq_specdec.engine.verifier import VerifierSession
+
+from ..policy import LogitsPolicy
+from .beams import EndedHypothesis, Progress
+from .lookahead import Lookahead
+from .prefix_tree import Node, visible
+from .replay import BeamRules, Sentence
+
+
+class ReplayedBeams:
+    """See ``Beams``. An ensemble, prefixes and n-gram blocking are served here alone.
+
+    Args:
+        session: of the verifier, opened for the batch.
+        policy: decoding constraints.
+        rules: of the search.
+        start: the start symbol.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+        like: a tensor with B rows on the device to use.
+        lookaheads: one of each sentence, or none.
+    """
+
+    def __init__(
+        self,
+        session: VerifierSession,
+        policy: LogitsPolicy,
+        rules: BeamRules,
+        start: int,
+        prefix: Optional[Tensor],
+        like: Tensor,
+        lookaheads: Sequence[Lookahead] = (),
+    ) -> None:
+        self.session = session
+        self.policy = policy
+        self.rules = rules
+        self.start = start
+        self.prefix = prefix
+        self.device = like.device
+        self.lookaheads = lookaheads
+        forced = [()] * like.size(0) if prefix is None else prefix.tolist()
+        self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
+        self._rows = list(range(like.size(0)))  # that the session has
+
+    def run(self, rows: Sequence[int], most: int) -> None:
+        for _ in range(most):
+            live = [self.sentences[row] for row in rows if not self.sentences[row].done]
+            if not live:
+                return
+            self._select(live)
+            block = [self._drafted(sentence) for sentence in live]
+            for sentence, nodes in zip(live, block):
+                sentence.drafted += len(nodes) - len(sentence.waiting())
+            self._score(block, live)
+            for sentence, nodes in zip(live, block):
+                if self.lookaheads:
+                    self.lookaheads[sentence.row].learn(nodes)
+                sentence.advance()
+
+    def _drafted(self, sentence: Sentence) -> List[Node]:
+        """The nodes that a sentence waits for, and those that are likely to come next."""
+        if self.lookaheads:
+            return self.lookaheads[sentence.row].draft(sentence)
+        return sentence.waiting()
+
+    def progress(self, row: int) -> Progress:
+        return self.sentences[row].progress()
+
+    def agreed(self, row: int) -> List[int]:
+        return self.sentences[row].agreed()
+
+    def ended(self, row: int) -> List[EndedHypothesis]:
+        found = []
+        for one in self.sentences[row].ended:
+            path = one.node.path()
+            totals = [node.score for node in path] + [one.score]
+            found.append(EndedHypothesis([node.token for node in path], totals))
+        return found
+
+    def _select(self, live: Sequence[Sentence]) -> None:
+        """Let the sentences leave the session that are done."""
+        if len(live) == len(self._rows):
+            return
+        used = [self.sentences[row].tree.slots for row in self._rows]
+        keep = [at for at, row in enumerate(self._rows) if not self.sentences[row].done]
+        rows = torch.tensor(keep, device=self.device)
+        self.session.commit(torch.tensor(used, device=self.device), used)
+        self.session.select(rows, keep)
+        if self.prefix is not None:
+            self.prefix = self.prefix.index_select(0, rows)
+        self._rows = [self._rows[at] for at in keep]
+
+    def _score(self, block: Sequence[Sequence[Node]], live: Sequence[Sentence]) -> None:
+        """Learn what may follow each of the nodes, some of every sentence."""
+        width = max(map(len, block))
+        numbers = np.zeros((3, len(block), width), dtype=np.int64)
+        for row, (nodes, sentence) in enumerate(zip(block, live)):
+            sentence.tree.place(nodes)
+            count = len(nodes)
+            numbers[0, row, :count] = [node.token for node in nodes]
+            numbers[1, row, :count] = [node.depth for node in nodes]
+            numbers[2, row, :count] = [node.slot for node in nodes]
+            # What stands in the empty entries is written where nobody looks.
+            numbers[2, row, count:] = sentence.tree.slots
+        upto = max(sentence.tree.slots for sentence in live) + 1
+        seen = visible(block, width, upto)
+        tokens, positions, slots = torch.from_numpy(numbers).to(self.device).unbind(0)
+        layout = Layout.scattered(positions, slots, torch.from_numpy(seen).to(self.device))
+        scores = self.session.score(tokens, layout)
+        steps = [node.depth for nodes in block for node in nodes]
+        listed = self._repeated(block, width) if self.policy.no_repeat_ngram_size else None
+        reach = (min(steps, default=0), max(steps, default=0))
+        edits = self.policy.edits_at(positions, reach, self.rules.max_len, self.prefix, listed)
+        scores.edit(edits)
+        found = scores.topk(self.rules.candidates)
+        log_probs, best = (part.cpu().numpy() for part in found)
+        for row, nodes in enumerate(block):
+            for entry, node in enumerate(nodes):
+                node.best = (log_probs[row, entry], best[row, entry])
+
+    def _repeated(self, block: Sequence[Sequence[Node]], width: int) -> Tensor:
+        """Long [B, W, T], the tokens that would repeat an n-gram after each node."""
+        paths = [
+            [[self.start] + [step.token for step in node.path()] for node in nodes]
+            for nodes in block
+        ]
+        longest = max(len(path) for row in paths for path in row)
+        table = np.zeros((len(block), width, longest), dtype=np.int64)
+        last = np.zeros((len(block), width), dtype=np.int64)
+        for row, some in enumerate(paths):
+            for entry, path in enumerate(some):
+                table[row, entry, : len(path)] = path
+                last[row, entry] = len(path) - 1
+        flat = torch.from_numpy(table).view(-1, longest)
+        ends = torch.from_numpy(last).view(-1, 1)
+        listed = forbidden_by_ngrams(flat, ends, self.policy.no_repeat_ngram_size)
+        return listed.view(len(block), width, longest).to(self.device)

@@ -1,0 +1,43 @@
+"""Why a sentence cannot be decoded, in words."""
+
+from __future__ import annotations
+
+from typing import Any, List, NoReturn
+
+import torch
+
+
+def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: int) -> NoReturn:
+    """Raise for a sentence that no token continues.
+
+    Args:
+        models: the ensemble.
+        broken: the verifier's output is NaN; else constraints leave no token.
+        position: tokens of the output before it.
+        sentence: its row in the batch.
+
+    Raises:
+        ValueError: always.
+    """
+    where = f"at position {position} of sentence {sentence} in the batch"
+    if broken:
+        raise ValueError(
+            f"--path: the verifier's output is no number {where} (NaN, or infinity before the "
+            f"softmax); {unsound(models)}"
+        )
+    raise ValueError(
+        f"--path: the verifier left no possible token {where}; does --no-repeat-ngram-size "
+        "forbid them all, or --unkpen or it the one that --prefix-size demands?"
+    )
+
+
+def unsound(models: List[Any]) -> str:
+    """Where an ensemble holds NaN or infinity, or what else to look at."""
+    for number, model in enumerate(models, start=1):
+        for name, parameter in model.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                return (
+                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
+                    "checkpoint is damaged, or its training diverged"
+                )
+    return "is the checkpoint sound, and does it decode without --fp16?"

@@ -1,0 +1,44 @@
+"""What decodes the batches of a generator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from fairseq_specdec.drafting import ReadyDrafter
+from fairseq_specdec.engine.verifier import Verifier
+
+from .draft_budget import DraftBudget
+from .fused_greedy import FusedGreedy
+from .options import DecodingOptions
+from .policy import LogitsPolicy
+from .search import Search
+
+
+class Parts(NamedTuple):
+    """What decodes a batch. Batches of many threads share it: nothing of it changes.
+
+    Attributes:
+        verifier: scores blocks.
+        drafter: proposes them.
+        read_hidden_states: the drafter is given the verifier's hidden states.
+        search: decides what enters the hypotheses.
+        policy: decoding constraints.
+        options: all other settings.
+        adaptive: drafts may be shortened and left out: the output does not depend on them.
+        fused: verifies in one call where it can; None where there is no such way.
+    """
+
+    verifier: Verifier
+    drafter: ReadyDrafter
+    read_hidden_states: bool
+    search: Search
+    policy: LogitsPolicy
+    options: DecodingOptions
+    adaptive: bool
+    fused: Optional[FusedGreedy] = None
+
+    def budget(self) -> DraftBudget:
+        """How much to draft, for one batch."""
+        if self.adaptive:
+            return DraftBudget(self.options.spare_tokens, self.options.pause_drafting)
+        return DraftBudget(None, False)

@@ -1,0 +1,419 @@
+#include "beam.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "errors.h"
+#include "vocabulary.h"
+
+namespace specdec {
+
+constexpr int kLongestSuffix = 4;  // by which prefixes are compared
+
+Sentence::Sentence(const Rules& rules, int beam, int32_t start)
+    : rules_(&rules), beam_(beam), count_(2 * beam) {
+  prefixes.push_back(Prefix{start, -1, 0});
+  live.push_back(0);
+  best_scores_.resize(count_);
+  best_tokens_.resize(count_);
+}
+
+int Sentence::child(int prefix, int32_t token) {
+  for (int at = prefixes[prefix].first_child; at >= 0; at = prefixes[at].next_sibling)
+    if (prefixes[at].token == token) return at;
+  const int made = static_cast<int>(prefixes.size());
+  Prefix fresh{token, prefix, prefixes[prefix].depth + 1};
+  fresh.next_sibling = prefixes[prefix].first_child;
+  prefixes[prefix].first_child = made;
+  prefixes.push_back(fresh);
+  best_scores_.resize(prefixes.size() * count_);
+  best_tokens_.resize(prefixes.size() * count_);
+  return made;
+}
+
+void Sentence::place(const std::vector<int>& chosen) {
+  for (int at : chosen) {
+    Prefix& prefix = prefixes[at];
+    if (free_.empty()) {
+      prefix.slot = slots_++;
+    } else {
+      prefix.slot = free_.top();
+      free_.pop();
+    }
+  }
+}
+
+void Sentence::write_slots(int prefix, int* slots) const {
+  for (; prefix >= 0; prefix = prefixes[prefix].parent)
+    slots[prefixes[prefix].depth] = prefixes[prefix].slot;
+}
+
+void Sentence::advance() {
+  passes++;
+  while (!done && failure == Failure::kNone && one_step()) steps++;
+}
+
+namespace {
+
+// The first `count` of the candidates, in order.
+void keep_best(std::vector<Candidate>& candidates, size_t count) {
+  const size_t kept = std::min(count, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(),
+                    [](const Candidate& a, const Candidate& b) {
+                      return a.score != b.score ? a.score > b.score : a.order < b.order;
+                    });
+  candidates.resize(kept);
+}
+
+}  // namespace
+
+// The possible tokens after a prefix of this score, as those after `like`.
+void Sentence::add_candidates(int from, int like, float score,
+                              std::vector<Candidate>& candidates) const {
+  const size_t first = static_cast<size_t>(like) * count_;
+  for (int i = 0; i < count_; i++) {
+    const float total = best_scores_[first + i] + score;
+    if (!(total <= kMinusInfinity))
+      candidates.push_back(
+          {total, static_cast<int>(candidates.size()), from, best_tokens_[first + i]});
+  }
+}
+
+bool Sentence::one_step() {
+  std::vector<Candidate> candidates;
+  float unknown = kMinusInfinity;
+  bool all = true;
+  for (int from : live) {
+    const Prefix& prefix = prefixes[from];
+    if (prefix.scored) {
+      add_candidates(from, from, prefix.score, candidates);
+    } else {
+      unknown = std::max(unknown, prefix.score);
+      all = false;
+    }
+  }
+  for (const Candidate& one : candidates)
+    if (std::isnan(one.score)) failure = Failure::kNoNumber;
+  if (failure != Failure::kNone) return false;
+  keep_best(candidates, count_);
+  std::vector<Ended> ending;
+  std::vector<Candidate> growth;
+  for (size_t rank = 0; rank < candidates.size(); rank++) {
+    const Candidate& one = candidates[rank];
+    if (one.token == rules_->eos) {
+      if (rank < static_cast<size_t>(beam_)) ending.push_back({one.from, one.score});
+    } else if (growth.size() < static_cast<size_t>(beam_)) {
+      growth.push_back(one);
+    }
+  }
+  if (!all) {
+    // Those that are not scored cannot come among the first N: no token has a probability above 1,
+    // but for an unknown word that is rewarded.
+    const float reward = std::max(0.0f, -rules_->unk_penalty);
+    if (growth.size() < static_cast<size_t>(beam_) || !(growth.back().score > unknown + reward))
+      return false;
+  }
+  const int now = step();
+  for (const Ended& one : ending)
+    if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
+  done = ended.size() == static_cast<size_t>(beam_) || (!ending.empty() && now >= rules_->max_len);
+  if (done) return true;
+  if (growth.empty()) {
+    failure = Failure::kNoToken;
+    return false;
+  }
+  std::vector<int> chosen;
+  for (const Candidate& one : growth) {
+    chosen.push_back(child(one.from, one.token));
+    prefixes[chosen.back()].score = one.score;
+    served += prefixes[chosen.back()].scored;
+  }
+  follow(chosen);
+  live = std::move(chosen);
+  return true;
+}
+
+std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
+  std::vector<int> found;
+  const auto add = [&](int at) {
+    if (!prefixes[at].scored && std::find(found.begin(), found.end(), at) == found.end())
+      found.push_back(at);
+  };
+  for (int at : live) add(at);
+  const size_t waiting = found.size();
+  std::vector<std::pair<int, float>> ahead;
+  for (int at : live) ahead.emplace_back(at, prefixes[at].score);
+  size_t room = beam_ - ended.size();
+  for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
+    std::vector<Candidate> candidates;
+    for (const auto& [from, score] : ahead) {
+      const int like = prefixes[from].scored ? from : alike(from);
+      if (like >= 0) {
+        add_candidates(from, like, score, candidates);
+        continue;
+      }
+      constexpr float kLikely = -0.1f;
+      const int32_t token = copied(from, lookahead.source);
+      if (token >= 0)
+        candidates.push_back({score + kLikely, static_cast<int>(candidates.size()), from, token});
+    }
+    keep_best(candidates, count_);
+    ahead.clear();
+    for (size_t rank = 0; rank < candidates.size(); rank++) {
+      const Candidate& one = candidates[rank];
+      if (one.token == rules_->eos)
+        room -= rank < static_cast<size_t>(beam_) && room > 0;
+      else if (ahead.size() < static_cast<size_t>(beam_))
+        ahead.emplace_back(child(one.from, one.token), one.score);
+    }
+    if (room == 0 || ahead.empty()) break;
+    const size_t before = found.size();
+    for (const auto& [at, score] : ahead) add(at);
+    if (found.size() > std::max(lookahead.reach, waiting)) {
+      found.resize(before);
+      break;
+    }
+  }
+  drafted += found.size() - waiting;
+  return found;
+}
+
+// The scored prefix whose last tokens are most like those of this one, and nearest in length; -1 if
+// none ends alike.
+int Sentence::alike(int prefix) const {
+  int best = -1, longest = 0, nearest = 0;
+  for (int at = 0; at < static_cast<int>(prefixes.size()); at++) {
+    if (!prefixes[at].scored) continue;
+    int size = 0;
+    for (int a = at, b = prefix; size < kLongestSuffix && a >= 0 && b >= 0; size++) {
+      if (prefixes[a].token != prefixes[b].token) break;
+      a = prefixes[a].parent;
+      b = prefixes[b].parent;
+    }
+    const int apart = std::abs(prefixes[at].depth - prefixes[prefix].depth);
+    if (size > longest || (size == longest && size > 0 && apart < nearest)) {
+      best = at;
+      longest = size;
+      nearest = apart;
+    }
+  }
+  return best;
+}
+
+// The source token that follows the place where the source is most like the end of this prefix,
+// nearest to its own length; -1 where nothing is left.
+int32_t Sentence::copied(int prefix, const std::vector<int64_t>& source) const {
+  int64_t best = -1;
+  int longest = -1, nearest = 0;
+  for (int at = 0; at < static_cast<int>(source.size()); at++) {
+    int size = 0;
+    for (int b = prefix; size < kLongestSuffix && size < at && b >= 0; size++) {
+      if (prefixes[b].token != source[at - 1 - size]) break;
+      b = prefixes[b].parent;
+    }
+    if (size == at && at == prefixes[prefix].depth) size++;  // from the very beginning
+    const int apart = std::abs(at - prefixes[prefix].depth);
+    if (size > longest || (size == longest && apart < nearest)) {
+      best = source[at];
+      longest = size;
+      nearest = apart;
+    }
+  }
+  return static_cast<int32_t>(best);
+}
+
+// Drop what does not lead to the chosen prefixes or follow them.
+void Sentence::follow(const std::vector<int>& chosen) {
+  for (int old : live) {
+    for (int at = prefixes[old].first_child; at >= 0;) {
+      const int next = prefixes[at].next_sibling;
+      if (std::find(chosen.begin(), chosen.end(), at) == chosen.end()) {
+        unlink(at);
+        drop(at);
+      }
+      at = next;
+    }
+    release(old);
+  }
+}
+
+// Forget a prefix and all that follow it.
+void Sentence::drop(int prefix) {
+  std::vector<int> waiting{prefix};
+  while (!waiting.empty()) {
+    const int at = waiting.back();
+    waiting.pop_back();
+    give(at);
+    for (int c = prefixes[at].first_child; c >= 0; c = prefixes[c].next_sibling)
+      waiting.push_back(c);
+  }
+}
+
+// Forget a prefix that nothing follows, and those before it that then lead nowhere.
+void Sentence::release(int prefix) {
+  while (prefix > 0 && prefixes[prefix].first_child < 0) {
+    give(prefix);
+    unlink(prefix);
+    prefix = prefixes[prefix].parent;
+  }
+}
+
+void Sentence::unlink(int prefix) {
+  int* link = &prefixes[prefixes[prefix].parent].first_child;
+  while (*link != prefix) link = &prefixes[*link].next_sibling;
+  *link = prefixes[prefix].next_sibling;
+}
+
+void Sentence::give(int prefix) {
+  if (prefixes[prefix].slot >= 0) free_.push(prefixes[prefix].slot);
+  prefixes[prefix].slot = -1;
+}
+
+namespace {
+
+// The `count` largest of a row, falling; equal ones in the order of their places.
+void largest_of(const float* row, int size, int count, float* values, int32_t* places) {
+  int found = 0;
+  const auto insert = [&](float value, int place) {
+    int at = found < count ? found++ : count - 1;
+    for (; at > 0 && values[at - 1] < value; at--) {
+      values[at] = values[at - 1];
+      places[at] = places[at - 1];
+    }
+    values[at] = value;
+    places[at] = place;
+  };
+  int i = 0;
+  for (; i < size && found < count; i++) insert(row[i], i);
+  for (; i < size && i % (4 * LANES) != 0; i++)
+    if (row[i] > values[count - 1]) insert(row[i], i);
+  for (; i + 4 * LANES <= size; i += 4 * LANES) {
+    const Floats here = larger(larger(load(row + i), load(row + i + LANES)),
+                               larger(load(row + i + 2 * LANES), load(row + i + 3 * LANES)));
+    if (!(largest(here) > values[count - 1])) continue;
+    for (int j = i; j < i + 4 * LANES; j++)
+      if (row[j] > values[count - 1]) insert(row[j], j);
+  }
+  for (; i < size; i++)
+    if (row[i] > values[count - 1]) insert(row[i], i);
+  for (; found < count; found++) {
+    values[found] = kMinusInfinity;
+    places[found] = 0;
+  }
+}
+
+// The likeliest tokens after a prefix of `step` tokens, constraints applied (LogitsPolicy). NaN where
+// the logits are no distribution.
+void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
+          int32_t* tokens) {
+  if (rules.temperature != 1.0f)
+    for (int i = 0; i < words; i++) logits[i] /= rules.temperature;
+  const float top = peak_of(logits, words).top;
+  const float total = log_sum(logits, words, top);
+  if (!std::isfinite(total) || !std::isfinite(top)) {
+    std::fill_n(scores, count, std::nanf(""));
+    std::fill_n(tokens, count, 0);
+    return;
+  }
+  logits[rules.pad] = kMinusInfinity;
+  logits[rules.unk] -= rules.unk_penalty;
+  if (step < rules.min_len) logits[rules.eos] = kMinusInfinity;
+  if (step >= rules.max_len) {
+    std::fill_n(scores, count, kMinusInfinity);
+    std::fill_n(tokens, count, rules.eos);
+    scores[0] = logits[rules.eos] - top - total;
+    return;
+  }
+  largest_of(logits, words, count, scores, tokens);
+  for (int i = 0; i < count; i++) scores[i] = scores[i] - top - total;
+}
+
+}  // namespace
+
+Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, int beam,
+             int32_t start)
+    : session_(session), embedding_(embedding), rules_(rules), beam_(beam) {
+  const int words = session.stack.vocabulary_size();
+  require(embedding.width == session.stack.shape.width && embedding.vocabulary == words,
+          "a table of another size than the session's");
+  for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
+    require(symbol >= 0 && symbol < words, "a special symbol out of range");
+  require(beam > 0 && beam < words, "a beam wider than the vocabulary");
+  require(rules.max_len < (1 << 24), "an impossible length");
+  for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
+}
+
+void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reach) {
+  require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence that there is not");
+  require(steps >= 0 && reach >= 0 && reach < (1 << 16), "an impossible reach");
+  for (int64_t token : source)
+    require(token >= 0 && token < embedding_.vocabulary, "a token that is not in the vocabulary");
+  lookaheads_.resize(sentences.size());
+  lookaheads_[row] = {std::move(source), steps, static_cast<size_t>(reach) * beam_};
+}
+
+int64_t Beams::run(int64_t most) {
+  int64_t done = 0;
+  while (done < most && pass()) done++;
+  return done;
+}
+
+// One pass of the model over what the live sentences wait for; false where nothing is left.
+bool Beams::pass() {
+  constexpr int kProjected = 48;  // logits of so many entries stay in the second-level cache
+  std::vector<int> rows, slots, uptos, nodes;
+  int widest = 0;
+  for (size_t row = 0; row < sentences.size(); row++) {
+    Sentence& sentence = sentences[row];
+    if (sentence.failure != Failure::kNone) return false;
+    if (sentence.done) continue;
+    const std::vector<int> chosen =
+        sentence.wanted(lookaheads_.empty() ? Lookahead{} : lookaheads_[row]);
+    sentence.place(chosen);
+    for (int at : chosen) {
+      rows.push_back(static_cast<int>(row));
+      nodes.push_back(at);
+      slots.push_back(sentence.prefixes[at].slot);
+      uptos.push_back(sentence.prefixes[at].depth + 1);
+    }
+    widest = std::max(widest, sentence.slots());
+  }
+  const int total = static_cast<int>(nodes.size());
+  if (total == 0) return false;
+  session_.reserve(widest);
+  const int width = session_.stack.shape.width, words = session_.stack.vocabulary_size();
+  static thread_local Buffer<float> embedded, features, logits;
+  float* x = embedded.reserve(static_cast<size_t>(total) * width);
+  const size_t longest = *std::max_element(uptos.begin(), uptos.end());
+  std::vector<int> paths(total * longest);
+  for (int i = 0; i < total; i++) {
+    const Sentence& sentence = sentences[rows[i]];
+    const Prefix& prefix = sentence.prefixes[nodes[i]];
+    embedding_.embed(prefix.token, prefix.depth, x + static_cast<size_t>(i) * width);
+    sentence.write_slots(nodes[i], &paths[i * longest]);
+  }
+  Block block{total, rows.data(), slots.data(), Sight{uptos.data()}};
+  block.sight.path = paths.data();
+  block.sight.stride = longest;
+  float* found = features.reserve(static_cast<size_t>(total) * width);
+  session_.run(block, x, nullptr, nullptr, {}, found, nullptr);
+  float* rated = logits.reserve(static_cast<size_t>(std::min(kProjected, total)) * words);
+  for (int first = 0; first < total; first += kProjected) {
+    const int some = std::min(kProjected, total - first);
+    session_.stack.logits(some, found + static_cast<size_t>(first) * width, rated);
+    for (int i = 0; i < some; i++) {
+      Sentence& sentence = sentences[rows[first + i]];
+      const int at = nodes[first + i];
+      rate(rated + static_cast<size_t>(i) * words, words, rules_, sentence.prefixes[at].depth,
+           2 * beam_, sentence.best_scores(at), sentence.best_tokens(at));
+      sentence.prefixes[at].scored = true;
+    }
+  }
+  for (Sentence& sentence : sentences) {
+    if (!sentence.done) sentence.advance();
+  }
+  return true;
+}
+
+}  // namespace specdec

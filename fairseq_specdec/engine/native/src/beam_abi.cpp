@@ -1,0 +1,113 @@
+// Entry points for beam search.
+#include "abi.h"
+#include "beam.h"
+#include "errors.h"
+
+namespace specdec {
+namespace {
+
+struct BeamSetup {
+  Embedding embedding;  // read until the search is over
+  Rules rules;
+  int64_t beam, start;
+};
+
+// What is known of a sentence.
+struct BeamFacts {
+  int64_t done, failure, passes, steps, drafted, served;
+  int64_t live, depth;  // hypotheses that have not ended, and their tokens
+  int64_t ended;
+};
+
+const Sentence& sentence_of(const void* beams, int row) {
+  const Beams& self = *static_cast<const Beams*>(beams);
+  require(row >= 0 && row < static_cast<int>(self.sentences.size()), "a sentence that there is not");
+  return self.sentences[row];
+}
+
+// tokens, scores: [depth]; scores are sums up to each token, or null.
+void write_path(const Sentence& sentence, int prefix, int64_t* tokens, float* scores) {
+  for (; prefix > 0; prefix = sentence.prefixes[prefix].parent) {
+    const Prefix& one = sentence.prefixes[prefix];
+    tokens[one.depth - 1] = one.token;
+    if (scores != nullptr) scores[one.depth - 1] = one.score;
+  }
+}
+
+}  // namespace
+}  // namespace specdec
+
+extern "C" {
+
+using specdec::guarded;
+
+SPECDEC_API int specdec_beams_new(void* session, const specdec::BeamSetup* setup, void** beams) {
+  return guarded([&] {
+    specdec::require(setup->beam > 0 && setup->beam < (1 << 20), "an impossible beam");
+    *beams = new specdec::Beams(*static_cast<specdec::Session*>(session), setup->embedding,
+                                setup->rules, static_cast<int>(setup->beam),
+                                static_cast<int32_t>(setup->start));
+  });
+}
+
+SPECDEC_API void specdec_beams_free(void* beams) { delete static_cast<specdec::Beams*>(beams); }
+
+SPECDEC_API int specdec_beams_look_ahead(void* beams, int row, int count, const int64_t* source,
+                                         int steps, int reach) {
+  return guarded([&] {
+    static_cast<specdec::Beams*>(beams)->look_ahead(row, {source, source + count}, steps, reach);
+  });
+}
+
+SPECDEC_API int specdec_beams_run(void* beams, int64_t most, int64_t* passes) {
+  return guarded([&] { *passes = static_cast<specdec::Beams*>(beams)->run(most); });
+}
+
+SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFacts* facts) {
+  return guarded([&] {
+    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    *facts = {sentence.done,
+              static_cast<int64_t>(sentence.failure),
+              sentence.passes,
+              sentence.steps,
+              sentence.drafted,
+              sentence.served,
+              static_cast<int64_t>(sentence.live.size()),
+              sentence.step(),
+              static_cast<int64_t>(sentence.ended.size())};
+  });
+}
+
+// tokens: [live][depth].
+SPECDEC_API int specdec_beams_live(const void* beams, int row, int64_t* tokens) {
+  return guarded([&] {
+    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    for (size_t i = 0; i < sentence.live.size(); i++)
+      specdec::write_path(sentence, sentence.live[i], tokens + i * sentence.step(), nullptr);
+  });
+}
+
+// Tokens before </s> of a hypothesis that ended.
+SPECDEC_API int specdec_beams_length(const void* beams, int row, int number, int64_t* length) {
+  return guarded([&] {
+    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    specdec::require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
+                     "a hypothesis that there is not");
+    *length = sentence.prefixes[sentence.ended[number].prefix].depth;
+  });
+}
+
+// tokens: [length]; scores: [length + 1], sums up to each token, </s> included.
+SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int64_t* tokens,
+                                    float* scores) {
+  return guarded([&] {
+    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    specdec::require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
+                     "a hypothesis that there is not");
+    const specdec::Ended& one = sentence.ended[number];
+    specdec::write_path(sentence, one.prefix, tokens, scores);
+    scores[sentence.prefixes[one.prefix].depth] = one.score;
+  });
+}
+
+}  // extern "C"

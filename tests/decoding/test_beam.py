@@ -1,0 +1,350 @@
+"""The exactness contract of beam search: every hypothesis is stock's, with its scores."""
+
+import copy
+import dataclasses
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from toy_strategies import make_generator
+from toy_translation import (
+    PAD,
+    SHAPES,
+    WORDS,
+    assert_diverse,
+    make_sample,
+    make_task,
+    sentences,
+    toy_model,
+)
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import batch as batch_module
+from fairseq_specdec.decoding.beam import prefix_tree, replay, replayed
+from fairseq_specdec.decoding.beam.batch import BeamBatch
+from fairseq_specdec.decoding.beam.lookahead import Reach
+from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.engine.native.stack import FORMATS
+from fairseq_specdec.engine.verifier import VerifierSession
+
+SENTENCES = sentences(16, seed=7)
+
+
+def flags(beam=5, **changes):
+    given = dict(beam=beam, nbest=beam, **changes)
+    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), **given))
+
+
+def stock(models, sample, args, prefix=None):
+    task = make_task()
+    generator = task.build_generator(models, args)
+    return task.inference_step(generator, models, sample, prefix_tokens=prefix)
+
+
+def ours(models, sample, args, prefix=None, **settings):
+    words = make_task().tgt_dict
+    settings = decoding_settings(**dict({"strategy": "greedy"}, **settings))
+    generator = build_generator(models, words, words, args, settings)
+    return generator.generate(models, sample, prefix_tokens=prefix)
+
+
+def check(found, expected):
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected):
+        assert [h["tokens"].tolist() for h in mine] == [h["tokens"].tolist() for h in theirs]
+        for a, b in zip(mine, theirs):
+            close = {"atol": 1e-4, "rtol": 0}
+            torch.testing.assert_close(
+                a["positional_scores"].float(), b["positional_scores"].float(), **close
+            )
+            assert abs(float(a["score"]) - float(b["score"])) < 1e-4
+            assert a["score"].dim() == 0
+
+
+def compare(models, args, left=True, prefix=None, chosen=SENTENCES, **settings):
+    sample = make_sample(chosen, left)
+    expected = stock(models, sample, args, prefix)
+    for backend in ("torch", "auto"):
+        check(ours(models, sample, args, prefix, backend=backend, **settings), expected)
+    return expected
+
+
+@pytest.mark.parametrize("beam", [2, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_stock_for_every_shape_of_verifier(shape, beam):
+    expected = compare([toy_model(shape)], flags(beam))
+    assert_diverse([h["tokens"].tolist() for found in expected for h in found])
+
+
+@pytest.mark.parametrize("beam", [2, 3, 4, 7, 10, WORDS + 2])
+@pytest.mark.parametrize("left", [True, False])
+def test_equals_stock_at_any_width(beam, left):
+    compare([toy_model("pre_norm")], flags(beam), left)
+
+
+CHANGES = [
+    {"min_len": 0},
+    {"min_len": 6},
+    {"max_len_a": 0.5, "max_len_b": 2},
+    {"max_len_b": 1},
+    {"unkpen": 3.0},
+    {"unkpen": -12.0},
+    {"temperature": 2.0},
+    {"lenpen": 0.2},
+    {"lenpen": 3.0},
+    {"unnormalized": True},
+    {"no_repeat_ngram_size": 2},
+    {"no_repeat_ngram_size": 3, "min_len": 9, "max_len_b": 12},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_equals_stock_under_constraints(changes):
+    compare([toy_model()], flags(**changes))
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_len": 4}, {"max_len_b": 3}], ids=str)
+@pytest.mark.parametrize("beam", [2, 5])
+def test_equals_stock_with_forced_prefixes(beam, changes):
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
+    for row in range(len(SENTENCES)):
+        size = row % 5
+        prefix[row, size:] = PAD
+        if row % 7 == 3 and size > 1:
+            prefix[row, size - 1] = 2  # </s>: all hypotheses of the row end there, alike
+    expected = compare([toy_model()], flags(beam, **changes), prefix=prefix)
+    assert any(len({tuple(h["tokens"].tolist()) for h in found}) == 1 for found in expected)
+
+
+def test_equals_stock_ensembles():
+    models = [toy_model("post_norm"), toy_model("pre_norm"), toy_model("learned", seed=2)]
+    compare(models, flags())
+
+
+def test_equals_stock_in_double_precision():
+    compare([toy_model("pre_norm", seed=3).double()], flags())
+
+
+def test_equals_stock_up_to_the_last_learned_position():
+    compare([toy_model("learned", seed=4)], flags(max_len_b=200, min_len=50), chosen=SENTENCES[:3])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
+def test_a_batch_says_what_its_sentences_say_alone(strategy):
+    models, args = [toy_model()], flags(4)
+    together = ours(models, make_sample(SENTENCES), args, strategy=strategy)
+    for sentence, found in zip(SENTENCES, together):
+        check(ours(models, make_sample([sentence]), args, strategy=strategy), [found])
+
+
+def look_ahead(monkeypatch, reach):
+    for name in ("natively", "with_torch"):
+        monkeypatch.setattr(batch_module, name, lambda *given: reach)
+
+
+@pytest.mark.parametrize("reach", [(0, 0), (1, 1), (1, 9), (3, 2), (2, 3), (30, 100)], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"unkpen": -12.0}, {"max_len_b": 3}], ids=str)
+def test_drafts_change_no_output(reach, changes, monkeypatch):
+    look_ahead(monkeypatch, Reach(*reach))
+    compare([toy_model()], flags(4, **changes), strategy="iad")
+    compare([toy_model("pre_norm")], flags(4, no_repeat_ngram_size=2, **changes), strategy="iad")
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("shape", ["post_norm", "pre_norm"])
+def test_natively_all_bits_are_those_of_the_search_without_drafts(
+    shape, number_format, monkeypatch
+):
+    """In every number format; and those of the sentence alone."""
+    models, args = [toy_model(shape)], flags(4)
+
+    def bits(strategy, chosen):
+        sample = make_sample(chosen)
+        found = ours(models, sample, args, strategy=strategy, verifier_dtype=number_format)
+        return [
+            [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in hypotheses]
+            for hypotheses in found
+        ]
+
+    expected = bits("greedy", SENTENCES)
+    for reach in [(1, 2), (3, 9), (30, 100)]:
+        look_ahead(monkeypatch, Reach(*reach))
+        assert bits("iad", SENTENCES) == expected
+        assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:6]] == expected[:6]
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_drafts_serve(backend, monkeypatch):
+    look_ahead(monkeypatch, Reach(4, 6))
+    models, words = [toy_model()], make_task().tgt_dict
+    passes = {}
+    for strategy in ("greedy", "iad"):
+        settings = decoding_settings(strategy=strategy, backend=backend)
+        generator = build_generator(models, words, words, flags(4), settings)
+        generator.generate(models, make_sample(SENTENCES))
+        passes[strategy] = generator.stats.iterations
+    assert generator.stats.drafted > generator.stats.accepted > 0
+    assert passes["iad"] < 0.9 * passes["greedy"]
+
+
+def test_hypotheses_share_no_storage():
+    found = ours([toy_model()], make_sample(SENTENCES[:2]), flags())
+    before = [h["positional_scores"].clone() for row in found for h in row]
+    found[0][0]["positional_scores"].div_(2)
+    found[0][0]["tokens"].zero_()
+    for h, kept in list(zip((h for row in found for h in row), before))[1:]:
+        assert torch.equal(h["positional_scores"], kept)
+        assert h["tokens"].ne(0).any()
+
+
+def test_slots_of_dropped_prefixes_are_used_again():
+    """The row stays about as long as the hypotheses, not as all that was looked at."""
+    models, args = [toy_model()], flags(5, min_len=30, max_len_b=30)
+    words = make_task().tgt_dict
+    settings = decoding_settings(strategy="greedy", backend="torch")
+    generator = build_generator(models, words, words, args, settings)
+    sample = make_sample(SENTENCES)
+    with generator.batch(models, sample) as batch:
+        assert isinstance(batch, BeamBatch)
+        while batch.live:
+            batch.iterate()
+            assert max(s.tree.slots for s in batch.beams.sentences) < 120  # of 151 prefixes
+    assert batch.stats.iterations == 31 * len(SENTENCES)
+
+
+def test_streams_only_what_all_hypotheses_say():
+    models, args = [toy_model()], flags(3, retain_iter_history=True)
+    words = make_task().tgt_dict
+    generator = build_generator(models, words, words, args, decoding_settings(strategy="greedy"))
+    early = 0
+    for sentence in SENTENCES:
+        sample, told = make_sample([sentence]), []
+        with generator.batch(models, sample) as batch:
+            trace = batch.traces[0]
+            while batch.live:
+                batch.iterate()
+                told += trace[-1].emitted
+                early += len(trace[-1].emitted) * batch.live
+        assert told == batch.finished[0][0]["tokens"].tolist()
+    assert early > len(SENTENCES)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_output_that_is_no_number_stops_decoding(backend):
+    model = copy.deepcopy(toy_model("separate_embeddings"))
+    model.decoder.output_projection.weight.data[7] = float("inf")
+    with pytest.raises(ValueError, match="--path.*no number.*sentence"):
+        ours([model], make_sample(SENTENCES), flags(), backend=backend)
+
+
+def test_constraints_that_leave_no_token_stop_decoding():
+    args = flags(2, no_repeat_ngram_size=1, min_len=WORDS + 8, max_len_b=WORDS + 8)
+    with pytest.raises(ValueError, match="no possible token.*--no-repeat-ngram-size"):
+        ours([toy_model()], make_sample(SENTENCES[:2]), args)
+
+
+REFUSALS = [
+    (dict(beam=2, nbest=3), "greedy", "--nbest 3.*--beam 3"),
+    (dict(beam=2, nbest=2), "gad++", "--nbest 2.*gad.*--nbest 1"),
+    (dict(beam=0), "greedy", "--beam 0: must be 1 or more"),
+    (dict(beam=WORDS + 3), "greedy", f"--beam {WORDS + 3}.*{WORDS + 4}.*--beam {WORDS + 2}"),
+]
+
+
+@pytest.mark.parametrize(("given", "strategy", "message"), REFUSALS, ids=lambda x: str(x)[:20])
+def test_impossible_widths_are_refused_by_flag(given, strategy, message):
+    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), **given))
+    with pytest.raises(ValueError, match=message):
+        make_generator(strategy, args, lossless=False)
+
+
+def forget_ancestors(monkeypatch):
+    """A prefix sees its own token only."""
+
+    def place(self, nodes):
+        original(self, nodes)
+        for node in nodes:
+            node.seen = 1 << node.slot
+
+    original = prefix_tree.PrefixTree.place
+    monkeypatch.setattr(prefix_tree.PrefixTree, "place", place)
+
+
+def see_dropped_prefixes(monkeypatch):
+    """A prefix sees what was written to its row before."""
+    monkeypatch.setattr(replayed, "visible", lambda *x: prefix_tree.visible(*x).cumsum(2) > 0)
+
+
+def free_slots_too_early(monkeypatch):
+    """A node's slot is free once it is no longer live."""
+
+    def follow(self, old, new):
+        original(self, old, new)
+        for node in old:
+            self._give(node)
+
+    original = prefix_tree.PrefixTree.follow
+    monkeypatch.setattr(prefix_tree.PrefixTree, "follow", follow)
+
+
+def shift_positions(monkeypatch):
+    init = prefix_tree.Node.__init__
+
+    def later(self, token, parent):
+        init(self, token, parent)
+        self.depth += parent is None
+
+    monkeypatch.setattr(prefix_tree.Node, "__init__", later)
+
+
+def end_beyond_the_first_candidates(monkeypatch):
+    """</s> among candidates N .. 2 N ends a hypothesis too."""
+
+    low = lambda values: ((Low(i), value) for i, value in enumerate(values))  # noqa: E731
+    monkeypatch.setattr(replay, "enumerate", low, raising=False)
+
+
+class Low(int):
+    """A rank that is below any width."""
+
+    def __lt__(self, other):
+        return True
+
+
+def take_too_few_candidates(monkeypatch):
+    monkeypatch.setattr(
+        replay.BeamRules, "candidates", property(lambda self: self.beam), raising=False
+    )
+
+
+def keep_the_wrong_rows(monkeypatch):
+    """Sentences that move up attend to the source of the one that stood there."""
+
+    def select(self, rows, rows_cpu):
+        original(self, rows - rows.min(), [row - min(rows_cpu) for row in rows_cpu])
+
+    original = VerifierSession.select
+    monkeypatch.setattr(VerifierSession, "select", select)
+
+
+MUTANTS = [
+    forget_ancestors,
+    see_dropped_prefixes,
+    free_slots_too_early,
+    shift_positions,
+    end_beyond_the_first_candidates,
+    take_too_few_candidates,
+    keep_the_wrong_rows,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_broken_beam_is_noticed(mutant, monkeypatch):
+    mutant(monkeypatch)
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
+    with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):
+        compare([toy_model("pre_norm")], flags(4))
