@@ -48,6 +48,8 @@ SYSTEMS = {
     "bild": ("bild", KEEP_NONE, lambda pair: pair.small_model()),
     "bild-early-exit": ("bild-early-exit", KEEP_NONE, None),
 }
+# Lossless under the flags above, which their rules do not know: they decode one hypothesis.
+RELAXED = ("gad++", "bild", "bild-early-exit")
 DRAFTERS = [*SYSTEMS, *KINDS]
 
 
@@ -229,7 +231,6 @@ def check(mine, theirs):
 
 def try_case(number, case):
     pair = toy_pair(number)
-    args = flags_of(case)
     sample = make_sample(sentences(case.rows, case.seed, pair.words[0], case.longest), case.left)
     width = sample["net_input"]["src_tokens"].size(1)
     limit = int(case.max_len_a * width + case.max_len_b)
@@ -240,6 +241,7 @@ def try_case(number, case):
         if applies(pair, drafter) is not None:
             continue
         models = models_of(pair, drafter, case.ensemble)
+        args = flags_of(case._replace(beam=1) if drafter in RELAXED else case)
         try:
             reference = stock(pair, models, sample, args, prefix)
         except StockDiesError:
