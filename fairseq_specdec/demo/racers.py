@@ -85,11 +85,16 @@ def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
     return path
 
 
+def drafts(name: str) -> bool:
+    """Whether a strategy makes drafts."""
+    return STRATEGIES[name] is not STRATEGIES["greedy"]
+
+
 def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
     """Those of the decoding flags that a strategy uses."""
     kept = {}
     for flag, value in flags.items():
-        owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if other != "greedy"])
+        owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if drafts(other)])
         if value is not None and name in owners:
             kept[flag] = value
     return kept
