@@ -198,7 +198,7 @@ def _translator(
         overrides=Overrides(keep_trace=True),
     )
     facts = settings_of(settings, args, generator)
-    return SpeculativeTranslator(loaded, codec, generator, name, facts, 1, 1, "refuse", None)
+    return SpeculativeTranslator(loaded, codec, generator, facts, 1, 1, 1, "refuse", None)
 
 
 def _examples(folder: str, language: str) -> List[str]:
