@@ -6,7 +6,7 @@ const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: 
 // Tokens that are not drafted.
 const OTHERS = {
   verifier: [">", "the verifier's own token"],
-  agreed: ["=", "beam search: all hypotheses have it now"],
+  agreed: ["=", "beam search: in all hypotheses (at the end: in the best)"],
 };
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",

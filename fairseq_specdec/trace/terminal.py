@@ -67,9 +67,8 @@ class Painter:
         ]
         lines.append(f"  {self(VERIFIER.mark, VERIFIER.codes)}  the verifier's own token")
         if beams:
-            lines.append(
-                f"  {self(AGREED.mark, AGREED.codes)}  beam search: all hypotheses have it now"
-            )
+            mark = self(AGREED.mark, AGREED.codes)
+            lines.append(f"  {mark}  beam search: in all hypotheses (at the end: in the best)")
         lines.append("  (in brackets: what the verifier would have chosen)")
         return "\n".join(lines)
 

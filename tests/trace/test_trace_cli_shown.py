@@ -82,7 +82,7 @@ def test_beam_search_looks_like_no_rejected_draft(files):
     assert told[0].startswith("1 @0      [1.00 ms") and "5 hypotheses go on" in told[0]
     assert told[1].startswith("2 @0   =The =dog   [") and "4 hypotheses go on" in told[1]
     assert told[2].startswith("3 @2   =. =</s>   [")
-    assert "=  beam search: all hypotheses have it now" in shown
+    assert "=  beam search: in all hypotheses (at the end: in the best)" in shown
     assert "beam" not in run("show", *files(b=[trace()]))
 
 
