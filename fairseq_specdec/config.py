@@ -15,9 +15,9 @@ class TranslationSpecDecConfig(TranslationConfig):
     strategy: str = field(
         default="greedy",
         metadata={
-            "help": "decoding strategy: greedy (nothing drafted; the default), iad (the source is "
-            "the draft), gad (drafter, exact verification), gad++ or specdec (drafter, top-beta "
-            "and tau), sps (speculative sampling with a small autoregressive model; greedy "
+            "help": "decoding strategy: greedy or none (nothing drafted; the default), iad (the "
+            "source is the draft), gad (drafter, exact verification), gad++ or specdec (drafter, "
+            "top-beta and tau), sps (speculative sampling with a small autoregressive model; exact "
             "without --sampling), bild (Big Little Decoder with a small model), bild-early-exit "
             "(the same, with the first layers of an early_exit_transformer as the small model), "
             "blockwise (heads of a blockwise_transformer)"

@@ -60,6 +60,7 @@ KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
 
 TOYS = {
     "greedy": Toys("greedy", {}),
+    "none": Toys("none", {}),
     "iad": Toys("iad", {}),
     "iad-realign": Toys("iad", {"realign": True}, {"realign": True}),
     "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),

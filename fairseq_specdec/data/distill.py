@@ -6,7 +6,8 @@ targets; dictionaries and all other splits are copied. ``fairseq-train OUT`` run
 
 Kim and Rush (2016) introduced it. Ge et al. (2022, sections 3.2.1 and 3.2.2) train drafter and
 verifier on such a corpus, Xia et al. (2023, section 4.1) their drafter. The teacher's default is
-fairseq-generate's: beam search of width 5.
+fairseq-generate's: beam search of width 5, run by this project's engine with the same output.
+``--task translation`` runs it by fairseq, for models and flags that the engine refuses.
 
 Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
 it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;

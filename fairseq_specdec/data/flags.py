@@ -13,7 +13,9 @@ from .files import DistillError
 
 def get_parser() -> argparse.ArgumentParser:
     """fairseq-generate's flags and this command's own."""
-    parser: argparse.ArgumentParser = options.get_generation_parser()
+    parser: argparse.ArgumentParser = options.get_generation_parser(
+        default_task="translation_specdec"
+    )
     parser.set_defaults(gen_subset="train")
     group = parser.add_argument_group("Sequence-level distillation")
     group.add_argument(

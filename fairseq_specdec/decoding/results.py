@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ class Iteration(NamedTuple):
         rows: sentences that shared the round.
         seconds: wall time of the round, for all its rows together: all of it, drafting,
             verification.
+        live: beam search: hypotheses that go on after the round; None where it is not told.
     """
 
     draft: List[int]
@@ -31,6 +32,7 @@ class Iteration(NamedTuple):
     steps: int
     rows: int
     seconds: Tuple[float, float, float]
+    live: Optional[int] = None
 
 
 def hypothesis(

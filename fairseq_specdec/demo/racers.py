@@ -85,11 +85,16 @@ def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
     return path
 
 
+def drafts(name: str) -> bool:
+    """Whether a strategy makes drafts."""
+    return STRATEGIES[name] is not STRATEGIES["greedy"]
+
+
 def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
     """Those of the decoding flags that a strategy uses."""
     kept = {}
     for flag, value in flags.items():
-        owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if other != "greedy"])
+        owners = OWN_FLAGS.get(flag, [other for other in STRATEGIES if drafts(other)])
         if value is not None and name in owners:
             kept[flag] = value
     return kept
@@ -193,7 +198,7 @@ def _translator(
         overrides=Overrides(keep_trace=True),
     )
     facts = settings_of(settings, args, generator)
-    return SpeculativeTranslator(loaded, codec, generator, name, facts, 1, 1, "refuse", None)
+    return SpeculativeTranslator(loaded, codec, generator, facts, 1, 1, 1, "refuse", None)
 
 
 def _examples(folder: str, language: str) -> List[str]:

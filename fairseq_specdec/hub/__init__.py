@@ -1,6 +1,6 @@
 """From Python: load a pair, translate strings."""
 
-from .results import Piece, Translation
+from .results import Alternative, Piece, Translation
 from .translator import SpeculativeTranslator
 
-__all__ = ["Piece", "SpeculativeTranslator", "Translation"]
+__all__ = ["Alternative", "Piece", "SpeculativeTranslator", "Translation"]

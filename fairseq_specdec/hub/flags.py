@@ -17,7 +17,7 @@ from fairseq_specdec.decoding.builder import REFUSED
 # fairseq's generation flags that mean something to one call from Python.
 GENERATION = (
     "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature",
-    "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp",
+    "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp", "beam", "nbest",
 )  # fmt: skip
 INHERITED = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
 OWN = [
@@ -31,8 +31,6 @@ RENAMED = {"path": "verifier", "drafter_path": "drafter"}
 INSTEAD = {
     "drafter_path": "pass drafter=...",
     "path": "pass the checkpoint as the first argument",
-    "beam": "there is no wider beam here, beam 1 is used",
-    "nbest": "there is one hypothesis a sentence",
     "prefix_size": "there is no target to take a prefix from",
     "trace_path": "translate(..., return_trace=True) returns traces; "
     "fairseq_specdec.trace.write_traces writes them",

@@ -41,8 +41,12 @@ class Place(NamedTuple):
     spoken: Dict[str, str]
 
 
-def find(verifier: Paths, drafter: Any, data: Any, strategy: str) -> Place:
+def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> Place:
     """Resolve a demo pair's name, a folder with ``verifier.pt`` in it, or checkpoints.
+
+    Args:
+        verifier, drafter, data: as for ``SpeculativeTranslator.from_pretrained``.
+        strategy: a drafter is looked for where it needs one, or where it is None.
 
     Raises:
         FileNotFoundError: nothing is there; says what to do.
@@ -66,7 +70,9 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: str) -> Place:
     return place
 
 
-def _find_name(name: str, drafter: Optional[str], data: Optional[str], strategy: str) -> Place:
+def _find_name(
+    name: str, drafter: Optional[str], data: Optional[str], strategy: Optional[str]
+) -> Place:
     """``find`` for a demo pair's name, a folder, or checkpoints joined by colons; not checked."""
     if name in DEMOS and not os.path.exists(name):
         name = _demo_folder(name)
@@ -74,8 +80,9 @@ def _find_name(name: str, drafter: Optional[str], data: Optional[str], strategy:
     if os.path.isdir(name):
         data = data or name
         beside = os.path.join(name, "drafter.pt")
-        needs = strategy in STRATEGIES and STRATEGIES[strategy].needs_drafter
-        if drafter is None and needs and os.path.isfile(beside):
+        known = None if strategy is None else STRATEGIES.get(strategy)
+        wanted = strategy is None or (known is not None and known.needs_drafter)
+        if drafter is None and wanted and os.path.isfile(beside):
             drafter = beside
         name = os.path.join(name, "verifier.pt")
     # As fairseq's --path; a name with a colon in it is given in a list.

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_specdec.trace.record import Trace, TracedIteration
 from fairseq_specdec.trace.recorder import TraceBuilder
+
+from .text import TextCodec
+
+
+class Alternative(NamedTuple):
+    """A hypothesis of beam search that is not the best; ``str()`` of it is the text.
+
+    Attributes:
+        text, tokens, score: as of ``Translation``.
+    """
+
+    text: str
+    tokens: List[str]
+    score: float
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Translation(NamedTuple):
@@ -21,6 +38,8 @@ class Translation(NamedTuple):
         drafted: for each, the draft tokens put before the verifier.
         unknown: source tokens that the dictionary does not have.
         trace: everything, if it was asked for.
+        alternatives: with ``nbest`` above 1, the other hypotheses, best first; ``nbest`` - 1 of
+            them, or fewer where fewer ended before the length limit.
     """
 
     text: str
@@ -31,6 +50,7 @@ class Translation(NamedTuple):
     drafted: List[int]
     unknown: int
     trace: Optional[Trace] = None
+    alternatives: Tuple[Alternative, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -40,12 +60,36 @@ class Piece(NamedTuple):
     """What one iteration added to a translation.
 
     Attributes:
-        text: characters that are certain now; "" where none became so.
+        text: characters that are certain now; "" where none became so. In beam search those that
+            all hypotheses have.
         iteration: its trace; None for the last piece, which ends the text.
     """
 
     text: str
     iteration: Optional[TracedIteration]
+
+
+def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) -> Translation:
+    """The translation of a text.
+
+    Args:
+        codec: tokens to text.
+        ranked: its hypotheses, best first, as the generator returns them.
+        unknown: source tokens that the dictionary does not have.
+    """
+    told = []
+    for hypothesis in ranked:
+        tokens = codec.words(hypothesis["tokens"].tolist())
+        told.append(Alternative(codec.join(tokens), tokens, float(hypothesis["score"])))
+    best, parts = ranked[0], ranked[0]["iterations"]
+    return Translation(
+        *told[0],
+        best["steps"],
+        [part.accepted for part in parts],
+        [len(part.draft) for part in parts],
+        unknown,
+        alternatives=tuple(told[1:]),
+    )
 
 
 def nothing(trace_builder: TraceBuilder, i: int, source: str, traced: bool) -> Translation:

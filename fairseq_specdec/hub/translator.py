@@ -22,7 +22,7 @@ from . import loading
 from .batching import by_length, check_batching, collated, encoded, listed
 from .choices import Choice, choose_codec
 from .flags import in_python, split_flags
-from .results import Piece, Translation, nothing
+from .results import Piece, Translation, nothing, translation
 from .streaming import Put, pieces
 from .text import TextCodec
 
@@ -36,8 +36,8 @@ class SpeculativeTranslator:
         loaded: verifier and dictionaries.
         codec: text to tokens and back.
         generator: decodes.
-        strategy: ``--strategy``.
-        settings: the flags that matter to it.
+        settings: the flags that matter to its strategy.
+        nbest: ``--nbest``.
         batch_size, max_tokens: as for ``from_pretrained``.
         too_long: as for ``from_pretrained``.
         seed: as for ``from_pretrained``.
@@ -51,16 +51,17 @@ class SpeculativeTranslator:
         loaded: loading.Loaded,
         codec: TextCodec,
         generator: Any,
-        strategy: str,
         settings: Dict[str, Any],
+        nbest: int,
         batch_size: int,
         max_tokens: int,
         too_long: str,
         seed: Optional[int],
     ) -> None:
         self.codec = codec
-        self.strategy = strategy
+        self.strategy: str = generator.strategy
         self.settings = settings
+        self.nbest = nbest
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.too_long = too_long
@@ -70,7 +71,7 @@ class SpeculativeTranslator:
         self._models = loaded.models
         self._generator = generator
         sampled = generator.rule.needs_draft_probabilities
-        self._trace_builder = TraceBuilder(strategy, settings, *loaded.dictionaries, sampled)
+        self._trace_builder = TraceBuilder(self.strategy, settings, *loaded.dictionaries, sampled)
         # A seed is set for the whole process: no other batch may draw in between.
         self._turn: ContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
@@ -82,7 +83,7 @@ class SpeculativeTranslator:
         verifier: loading.Paths,
         drafter: Any = None,
         data: Any = None,
-        strategy: str = "gad++",
+        strategy: Optional[str] = None,
         *,
         source_lang: Optional[str] = None,
         target_lang: Optional[str] = None,
@@ -106,7 +107,8 @@ class SpeculativeTranslator:
             drafter: checkpoint of the drafter or the small model (``--drafter-path``).
             data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
                 checkpoint, or where it was trained).
-            strategy: ``--strategy``.
+            strategy: ``--strategy`` (default: gad where there is a drafter, given or beside the
+                verifier in its folder, else greedy: the output is the verifier's own).
             source_lang, target_lang: languages, as the dictionaries are named (default: the
                 checkpoint's).
             tokenizer: fairseq's ``--tokenizer``: moses, space, nltk; a dictionary with its flags
@@ -123,8 +125,9 @@ class SpeculativeTranslator:
             too_long: what to do with a text that the verifier has no positions for: refuse it, or
                 truncate its end.
             seed: makes ``sampling`` repeat itself, call by call.
-            flags: every decoding flag by its name with underscores: block_size, top_beta, tau,
-                alpha_fb, max_len_b, min_len, sampling, temperature ...
+            flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
+                5), nbest (``Translation.alternatives``), block_size, top_beta, tau, alpha_fb,
+                max_len_b, min_len, sampling, temperature ...
 
         Raises:
             TypeError: a flag that does not exist or has a value of another type.
@@ -135,6 +138,8 @@ class SpeculativeTranslator:
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)
+        if strategy is None:
+            strategy = "greedy" if place.drafter is None else "gad"
         settings, args = split_flags(strategy, place.drafter, flags)
         try:
             check_settings(settings)
@@ -148,7 +153,7 @@ class SpeculativeTranslator:
             raise ValueError(in_python(str(error))) from error
         facts = settings_of(settings, args, generator)
         return cls(
-            loaded, codec, generator, strategy, facts, batch_size, max_tokens, too_long, seed
+            loaded, codec, generator, facts, args.nbest, batch_size, max_tokens, too_long, seed
         )
 
     def __repr__(self) -> str:
@@ -206,8 +211,8 @@ class SpeculativeTranslator:
             for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
                 sample = self._collated([rows[i] for i in batch])
                 hypotheses = self._generator.generate(self._models, sample)
-                for i, (hypothesis,) in zip(batch, hypotheses):
-                    found[i] = self._result(i, sources[i], rows[i], hypothesis, return_trace)
+                for i, ranked in zip(batch, hypotheses):
+                    found[i] = self._result(i, sources[i], rows[i], ranked, return_trace)
         results = [result for result in found if result is not None]
         return results[0] if single else results
 
@@ -218,8 +223,8 @@ class SpeculativeTranslator:
 
         The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
         language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
-        nltk, Czech), all of it comes in the last piece. Decoding runs in a thread of its own;
-        abandoning the iterator ends it.
+        nltk, Czech), all of it comes in the last piece. With a beam, a piece holds what all
+        hypotheses have. Decoding runs in a thread of its own; abandoning the iterator ends it.
 
         Args:
             text: a string.
@@ -269,22 +274,14 @@ class SpeculativeTranslator:
             yield
 
     def _result(
-        self, i: int, source: str, row: List[int], hypothesis: Dict[str, Any], traced: bool
+        self, i: int, source: str, row: List[int], ranked: List[Dict[str, Any]], traced: bool
     ) -> Translation:
-        tokens = self.codec.words(hypothesis["tokens"].tolist())
-        text = self.codec.join(tokens)
-        trace = self._trace_builder.sentence(i, row, hypothesis, source, text) if traced else None
-        parts = hypothesis["iterations"]
-        return Translation(
-            text,
-            tokens,
-            float(hypothesis["score"]),
-            hypothesis["steps"],
-            [part.accepted for part in parts],
-            [len(part.draft) for part in parts],
-            row.count(self._task.source_dictionary.unk()),
-            trace,
-        )
+        unknown = row.count(self._task.source_dictionary.unk())
+        found = translation(self.codec, ranked[: self.nbest], unknown)
+        if not traced:
+            return found
+        trace = self._trace_builder.sentence(i, row, ranked[0], source, found.text)
+        return found._replace(trace=trace)
 
 
 def _generator(loaded: loading.Loaded, args: Any, settings: Any) -> Any:

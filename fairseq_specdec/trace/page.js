@@ -9,8 +9,7 @@
       const verdict = part.verdicts[i];
       if (verdict !== "rejected" && verdict !== "unseen") boxes.push(token(word, verdict));
     });
-    if (part.own !== null) boxes.push(token(part.own, "verifier"));
-    return boxes;
+    return boxes.concat(undrafted(part));
   }
 
   function timeBar(part, longest) {
@@ -24,6 +23,7 @@
     }
     let words = part.ms.toFixed(2) + " ms (drafter " + part.drafter_ms.toFixed(2) +
       ", verifier " + part.verifier_ms.toFixed(2) + ")";
+    if (part.live !== undefined) words += ", " + part.live + " hypotheses go on";
     if (part.steps) words += ", " + part.steps + " small steps";
     if (part.rows > 1) words += ", shared by " + part.rows + " sentences";
     return make("div", { class: "time" }, track, make("span", {}, words));
@@ -204,8 +204,10 @@
   function button(words, act) {
     return make("button", { type: "button", onclick: act }, words);
   }
+  const beams = data.sentences.some((sentence) => sentence.runs.some((run) =>
+    run.iterations.some((part) => part.agreed)));
   const legend = make("div", { class: "legend", role: "note", "aria-label": "Legend" });
-  legend.append(...explained(Object.keys(MARKS)));
+  legend.append(...explained(Object.keys(MARKS), beams));
   const left = data.total - data.sentences.length;
   const shown = data.sentences.length + (left > 0 ? " of " + data.total : "") + " sentences";
   document.getElementById("app").append(

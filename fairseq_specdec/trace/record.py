@@ -75,6 +75,9 @@ class TracedIteration:
         rows: sentences that shared the round; its times are for all of them together.
         ms: wall time in milliseconds.
         drafter_ms, verifier_ms: the shares of drafting and of verification.
+        agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
+            in the last round, the rest of the best hypothesis. None where it is no beam search.
+        live: beam search: hypotheses that go on after the round; None where it is not told.
     """
 
     position: int
@@ -87,6 +90,8 @@ class TracedIteration:
     ms: float = 0.0
     drafter_ms: float = 0.0
     verifier_ms: float = 0.0
+    agreed: Optional[List[str]] = None
+    live: Optional[int] = None
 
     @property
     def accepted(self) -> int:
@@ -96,6 +101,8 @@ class TracedIteration:
     @property
     def emitted(self) -> List[str]:
         """Tokens that the round added to the output."""
+        if self.agreed is not None:
+            return self.agreed
         return self.draft[: self.accepted] + ([] if self.own is None else [self.own])
 
 
@@ -144,6 +151,10 @@ class Trace:
         plain = dict(dataclasses.asdict(self), version=VERSION)
         if plain["score"] is not None and not math.isfinite(plain["score"]):
             plain["score"] = None
+        for part in plain["iterations"]:
+            for name in ("agreed", "live"):
+                if part[name] is None:
+                    del part[name]
         return plain
 
     def to_json(self) -> str:
@@ -209,11 +220,15 @@ def _problem(part: TracedIteration) -> str:
         and (part.own is None or isinstance(part.own, str))
         and all(isinstance(value, int) for value in (part.position, part.steps, part.rows))
         and all(map(_number, (part.ms, part.drafter_ms, part.verifier_ms)))
+        and (part.agreed is None or _strings(part.agreed))
+        and (part.live is None or isinstance(part.live, int))
     )
     if not sound:
         return "a field of another type"
     if len(part.verdicts) != len(part.draft) or not set(part.verdicts) <= set(VERDICTS):
         return "not one known verdict for each draft token"
-    if len(part.choices) != len(part.emitted):
+    if part.agreed is not None and (part.draft or part.choices or part.own is not None):
+        return "a draft in beam search"
+    if part.agreed is None and len(part.choices) != len(part.emitted):
         return "not one choice for each emitted token"
     return ""

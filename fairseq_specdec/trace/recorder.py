@@ -52,6 +52,8 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
         value = getattr(args, name, unused)
         if value != unused:
             found[name] = value
+    if generator.options.beam > 1:
+        found["beam"] = generator.options.beam
     if len(generator.models) > 1:
         found["ensemble"] = len(generator.models)
     return found
@@ -62,7 +64,7 @@ class TraceBuilder:
 
     Args:
         strategy: ``--strategy``.
-        settings: see ``settings_of``.
+        settings: see ``settings_of``; with ``beam`` in them, iterations are those of beam search.
         src_dict, tgt_dict: fairseq dictionaries.
         sampled: draft tokens are kept by speculative sampling.
     """
@@ -84,18 +86,26 @@ class TraceBuilder:
     def iteration(self, part: Any) -> TracedIteration:
         """One ``decoding.results.Iteration`` in words."""
         words = self.tgt_dict.symbols
-        own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
-        return TracedIteration(
+        shared = dict(
             position=part.position,
-            draft=[words[token] for token in part.draft],
-            verdicts=verdicts(part.draft, part.accepted, part.emitted, part.choices, self.sampled),
-            choices=[words[token] for token in part.choices],
-            own=None if own is None else words[own],
             steps=part.steps,
             rows=part.rows,
             ms=round(1000 * part.seconds[0], 4),
             drafter_ms=round(1000 * part.seconds[1], 4),
             verifier_ms=round(1000 * part.seconds[2], 4),
+        )
+        if "beam" in self.settings:
+            agreed = [words[token] for token in part.emitted]
+            return TracedIteration(
+                draft=[], verdicts=[], choices=[], own=None, agreed=agreed, live=part.live, **shared
+            )
+        own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
+        return TracedIteration(
+            draft=[words[token] for token in part.draft],
+            verdicts=verdicts(part.draft, part.accepted, part.emitted, part.choices, self.sampled),
+            choices=[words[token] for token in part.choices],
+            own=None if own is None else words[own],
+            **shared,
         )
 
     def sentence(
@@ -160,7 +170,7 @@ class Recorder:
 
         Args:
             sample: fairseq's batch; without ``id`` sentences are numbered as they come.
-            hypotheses: what the generator made of it.
+            hypotheses: what the generator made of it; the best one of each sentence is traced.
         """
         if not self.file.open:
             return
@@ -170,8 +180,8 @@ class Recorder:
             numbers = range(self.file.traces, self.file.traces + len(sources))
         else:
             numbers = numbers.tolist()
-        for number, source, (hypothesis,) in zip(numbers, sources, hypotheses):
-            self.file.add(self.trace_builder.sentence(number, source, hypothesis))
+        for number, source, found in zip(numbers, sources, hypotheses):
+            self.file.add(self.trace_builder.sentence(number, source, found[0]))
         self.pending -= 1
 
     def close(self, may_log: Callable[[], bool] = lambda: True) -> None:

@@ -3,9 +3,15 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: "\u00b7" };
+// Tokens that are not drafted.
+const OTHERS = {
+  verifier: [">", "the verifier's own token"],
+  agreed: ["=", "beam search: in all hypotheses (at the end: in the best)"],
+};
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
   rejected: "rejected", unseen: "not judged", verifier: "verifier's own",
+  agreed: "in all hypotheses",
 };
 
 function make(tag, settings, ...children) {
@@ -20,8 +26,7 @@ function make(tag, settings, ...children) {
 }
 
 function token(word, kind, other) {
-  const mark = kind === "verifier" ? ">" : MARKS[kind];
-  const meaning = kind === "verifier" ? "the verifier's own token" : data.verdicts[kind];
+  const [mark, meaning] = OTHERS[kind] || [MARKS[kind], data.verdicts[kind]];
   const box = make("span", { class: "token " + kind, title: meaning },
     make("span", { class: "mark", "aria-hidden": "true" }, mark),
     make("span", { class: "word" }, word));
@@ -40,13 +45,18 @@ function judged(part) {
     const other = verdict === "relaxed" || verdict === "drawn" ? part.choices[i] : undefined;
     return token(word, verdict, other);
   });
-  if (part.own !== null) boxes.push(token(part.own, "verifier"));
-  return boxes;
+  return boxes.concat(undrafted(part));
 }
 
-// What the tokens of each kind look like, and the verifier's own; for the legend.
-function explained(kinds) {
+// The verifier's own token; in beam search, the tokens that all hypotheses now have.
+function undrafted(part) {
+  if (part.agreed) return part.agreed.map((word) => token(word, "agreed"));
+  return part.own === null ? [] : [token(part.own, "verifier")];
+}
+
+// What the tokens of each kind look like, drafted or not; for the legend.
+function explained(kinds, beams) {
   const one = (kind, meaning) => make("span", {}, token("token", kind), meaning);
   return [...kinds.map((kind) => one(kind, data.verdicts[kind])),
-    one("verifier", "the verifier's own token")];
+    one("verifier", OTHERS.verifier[1]), ...(beams ? [one("agreed", OTHERS.agreed[1])] : [])];
 }

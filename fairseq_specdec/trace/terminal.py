@@ -29,6 +29,7 @@ STYLES: Dict[str, Style] = {
     UNSEEN: Style(".", "2"),
 }
 VERIFIER = Style(">", "1;34")
+AGREED = Style("=", "1;34")
 HEAD = "1"
 
 
@@ -58,13 +59,16 @@ class Painter:
     def token(self, token: str, style: Style) -> str:
         return self(style.mark + printable(token), style.codes)
 
-    def legend(self) -> str:
-        """What the marks mean."""
+    def legend(self, beams: bool) -> str:
+        """What the marks mean; those of beam search too, where it is in the traces."""
         lines = [
             f"  {self(STYLES[verdict].mark, STYLES[verdict].codes)}  {meaning}"
             for verdict, meaning in VERDICTS.items()
         ]
         lines.append(f"  {self(VERIFIER.mark, VERIFIER.codes)}  the verifier's own token")
+        if beams:
+            mark = self(AGREED.mark, AGREED.codes)
+            lines.append(f"  {mark}  beam search: in all hypotheses (at the end: in the best)")
         lines.append("  (in brackets: what the verifier would have chosen)")
         return "\n".join(lines)
 
@@ -78,9 +82,12 @@ class Painter:
             shown.append(text)
         if part.own is not None:
             shown.append(self.token(part.own, VERIFIER))
+        shown += [self.token(token, AGREED) for token in part.agreed or ()]
         times = f"{part.ms:.2f} ms = {part.drafter_ms:.2f} drafter + {part.verifier_ms:.2f} "
         times += "verifier + rest"
         notes = [times]
+        if part.live is not None:
+            notes.append(f"{part.live} hypotheses go on")
         if part.steps:
             notes.append(f"{part.steps} small steps")
         if part.rows > 1:
@@ -113,7 +120,8 @@ class Painter:
 def show(systems: Sequence[System], ids: Sequence[int], colour: bool) -> List[str]:
     """Paragraphs: a legend, then each sentence as every system decoded it."""
     paint = Painter(colour)
-    shown = [paint.legend()]
+    beams = any("beam" in system.settings for system in systems)
+    shown = [paint.legend(beams)]
     for number in ids:
         traces = [(s.name, s.traces[number]) for s in systems if number in s.traces]
         first = traces[0][1]

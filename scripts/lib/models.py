@@ -116,11 +116,10 @@ def distill_flags(
     step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
 ) -> List[Any]:
     """The flags of every distillation, less those of the device."""
-    greedy = ["--task", "translation_specdec", "--strategy", "greedy"] if beam == "1" else []
     return [
         "--user-dir", USER_DIR, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
-        *greedy, "--beam", beam, "--seed", step["SEED"], "--max-tokens", tokens,
-        "--skip-invalid-size-inputs-valid-test",
+        "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,
+        "--seed", step["SEED"], "--max-tokens", tokens, "--skip-invalid-size-inputs-valid-test",
         *flags(step.settings.words("DISTILL_FLAGS"), max_len_a="1.5", max_len_b="20"),
     ]  # fmt: skip
 

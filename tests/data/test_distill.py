@@ -54,7 +54,8 @@ def test_source_other_splits_and_dictionaries_are_unchanged(reversal_data, undis
 
 def test_report_says_how_it_was_made(undisturbed, teacher):
     report = json.loads((undisturbed / merge.REPORT).read_text())
-    assert report["settings"]["--beam"] == 5 and report["settings"]["--task"] == "translation"
+    assert report["settings"]["--beam"] == 5
+    assert report["settings"]["--task"] == "translation_specdec"
     assert report["settings"]["--path"] == ["sha256:" + sha256(str(teacher))]
     assert report["decoding"]["sentences_per_second_and_process"] > 0
     (run,) = report["runs"]
@@ -127,12 +128,18 @@ def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path, warm
     assert len(json.loads((tmp_path / "out" / merge.REPORT).read_text())["runs"]) == 2
 
 
-def test_the_plugin_decodes_when_asked(reversal_data, teacher, distill, tmp_path, read_corpus):
-    distill(reversal_data, tmp_path / "stock", teacher, *KEEP, "--beam", 1)
-    flags = ["--beam", 1, "--task", "translation_specdec", "--strategy", "greedy"]
-    report = distill(reversal_data, tmp_path / "ours", teacher, *KEEP, *flags)
+@pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--beam", 3, "--lenpen", 2.0]], ids=str)
+def test_either_engine_makes_the_same_corpus(
+    flags, reversal_data, teacher, distill, tmp_path, undisturbed, read_corpus
+):
+    flags = [*KEEP, *flags]
+    report = distill(reversal_data, tmp_path / "ours", teacher, *flags)
     assert report["settings"]["--strategy"] == "greedy"
-    assert read_corpus(tmp_path / "ours").target == read_corpus(tmp_path / "stock").target
+    report = distill(reversal_data, tmp_path / "stock", teacher, *flags, "--task", "translation")
+    assert report["settings"]["--task"] == "translation"
+    assert same_corpus(tmp_path / "ours", tmp_path / "stock")
+    default = read_corpus(tmp_path / "ours").target == read_corpus(undisturbed).target
+    assert default == (flags == KEEP), "the flags change nothing"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_what_is_sound_passes(tmp_path):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, iad, gad"),
+        ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, gad"),
         ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
         ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, "no such file: /no/d.pt"),
         ({"strategy": "iad", "drafter_path": "d.pt"}, "--strategy iad uses no drafter"),

@@ -29,11 +29,15 @@ SENTENCES = sentences(24, seed=7)
 # Mutants that a strategy cannot notice, and why.
 NO_DRAFT = "there is no draft"
 NONE_KEPT = "where it is lossless, it keeps no draft token"
+DRAFTLESS = {
+    drop_the_mask: "a block of one token sees all slots up to its own, mask or not",
+    accept_a_token_too_many: NO_DRAFT,
+    repeat_the_last_token: NO_DRAFT,
+    decode_past_the_end: NO_DRAFT,
+}
 UNHARMED = {
-    ("greedy", drop_the_mask): "a block of one token sees all slots up to its own, mask or not",
-    ("greedy", accept_a_token_too_many): NO_DRAFT,
-    ("greedy", repeat_the_last_token): NO_DRAFT,
-    ("greedy", decode_past_the_end): NO_DRAFT,
+    **{("greedy", mutant): why for mutant, why in DRAFTLESS.items()},
+    **{("none", mutant): why for mutant, why in DRAFTLESS.items()},
     ("bild", repeat_the_last_token): NONE_KEPT,
     ("bild", decode_past_the_end): NONE_KEPT,
     ("bild-early-exit", repeat_the_last_token): NONE_KEPT,
@@ -130,6 +134,7 @@ OWN_CACHE = {
 }
 NO_CACHE = {
     "greedy": "drafts nothing",
+    "none": "drafts nothing",
     "iad": "copies the source",
     "iad-realign": "copies the source",
     "iad-any-suffix": "copies the source",

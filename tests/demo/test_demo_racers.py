@@ -54,7 +54,7 @@ def test_without_a_drafter_the_source_drafts(pair):
     [
         ("", ["gad", "sps"], "--strategies sps: needs a small Transformer; .*--small-path"),
         ("verifier.pt", ["gad"], "--strategies gad: needs a block drafter; .*--drafter-path"),
-        ("", ["gda"], "--strategies gda: unknown; choose of greedy, iad"),
+        ("", ["gda"], "--strategies gda: unknown; choose of greedy, none, iad"),
     ],
 )
 def test_who_cannot_race_is_named(pair, monkeypatch, path, names, said):

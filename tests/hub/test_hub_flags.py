@@ -12,6 +12,8 @@ def test_flags_go_where_they_belong():
     settings, args = split_flags("gad", "d.pt", {"tau": 2, "max_len_b": 30, "sampling": True})
     assert (settings.strategy, settings.drafter_path, settings.tau) == ("gad", "d.pt", 2)
     assert (args.max_len_b, args.sampling, args.beam, args.min_len) == (30, True, 1, 1)
+    _, args = split_flags("gad", "d.pt", {"beam": 5, "nbest": 3})
+    assert (args.beam, args.nbest) == (5, 3)
 
 
 def test_every_flag_of_the_command_line_is_taken_or_explained():
@@ -26,7 +28,7 @@ def test_every_flag_of_the_command_line_is_taken_or_explained():
     [
         ("top_betta", "top_betta: no such decoding flag; did you mean top_beta?"),
         ("xyzzy", "xyzzy: no such decoding flag; there are accept_epsilon, "),
-        ("beam", "beam: no decoding flag of this call; there is no wider beam here"),
+        ("prefix_size", "prefix_size: no decoding flag of this call; there is no target"),
         ("trace_path", "trace_path: .*return_trace=True"),
         ("constraints", "constraints: cannot be honoured by speculative decoding"),
     ],

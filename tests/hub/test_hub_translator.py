@@ -1,10 +1,12 @@
 """``SpeculativeTranslator`` on the toy pair: the same output as the engine, in any order."""
 
+import dataclasses
 import threading
 from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.dataclass.configs import GenerationConfig
 from toy_pair import text_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
@@ -151,6 +153,70 @@ def test_flags_reach_the_engine(pair):
     assert all(len(result.tokens) <= 3 for result in cut.translate(TEXTS[:8]))
 
 
+def stock_beam(sources, beam, nbest, **flags):
+    """(words, score) of the best hypotheses of each sentence, as fairseq says."""
+    task, models = make_task(), [toy_model()]
+    args = Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=beam, **flags))
+    generator = task.build_generator(models, args)
+    found = []
+    for source in sources:
+        (ranked,) = task.inference_step(generator, models, make_sample([source]))
+        words = task.target_dictionary
+        found.append(
+            [
+                ([words[t] for t in one["tokens"].tolist()[:-1]], float(one["score"]))
+                for one in ranked[:nbest]
+            ]
+        )
+    return found
+
+
+@pytest.mark.parametrize("flags", [{}, {"unnormalized": True, "max_len_b": 6}], ids=str)
+@pytest.mark.parametrize("strategy", ["none", "gad"])
+def test_a_beam_gives_the_hypotheses_of_fairseq(pair, strategy, flags):
+    wide = load(pair, strategy, beam=5, nbest=3, batch_size=7, **flags)
+    results = wide.translate(TEXTS[:16], return_trace=True)
+    for result, expected in zip(results, stock_beam(SOURCES, 5, 3, **flags)):
+        told = [(result.tokens, result.score), *((a.tokens, a.score) for a in result.alternatives)]
+        assert [tokens for tokens, _ in told] == [tokens for tokens, _ in expected]
+        for (_, mine), (_, theirs) in zip(told, expected):
+            assert mine == pytest.approx(theirs, abs=1e-4)
+        assert all(str(a) == a.text == " ".join(a.tokens) for a in result.alternatives)
+        assert isinstance(result.alternatives, tuple)
+        assert [*result.tokens, "</s>"] == result.trace.output
+        assert sum((p.agreed for p in result.trace.iterations), []) == result.trace.output
+        assert result.iterations == len(result.accepted)
+    assert any(result.alternatives[0].text != result.text for result in results)
+    assert wide.settings["beam"] == 5 and "beam=5" in repr(wide)
+
+
+def test_alternatives_are_asked_for(pair):
+    best = load(pair, "none", beam=5).translate(TEXTS[:4])
+    assert all(result.alternatives == () for result in best)
+    assert [r.tokens for r in best] == [r[0][0] for r in stock_beam(SOURCES[:4], 5, 1)]
+    with pytest.raises(ValueError, match="^nbest 3: there are beam 1 hypotheses; use beam 3"):
+        load(pair, "none", nbest=3)
+    with pytest.raises(ValueError, match="^nbest 2: strategy gad[+][+] .* decodes one hypothesis"):
+        load(pair, "gad++", beam=5, nbest=2)
+    assert load(pair, "gad++", beam=5).translate("").alternatives == ()
+
+
+def test_a_beam_streams_what_all_hypotheses_have(pair):
+    wide = load(pair, "none", beam=3)
+    early = 0
+    for text in TEXTS[:12]:
+        whole = wide.translate(text)
+        pieces = list(wide.translate_stream(text))
+        assert "".join(pieces) == whole.text and all(pieces)
+        told = list(wide.translate_stream(text, return_trace=True))
+        assert "".join(piece.text for piece in told) == whole.text
+        assert [p.iteration is None for p in told] == [False] * whole.iterations + [True]
+        emitted = sum((p.iteration.emitted for p in told[:-1]), [])
+        assert emitted == [*whole.tokens, "</s>"]
+        early += len(pieces) > 1
+    assert early > 6
+
+
 def test_sampling_repeats_itself_with_a_seed(pair):
     flags = {"sampling": True, "temperature": 2.0}
     seeded = load(pair, "greedy", seed=4, **flags)
@@ -182,11 +248,22 @@ def test_a_folder_is_enough(pair):
     assert find(pair, None, None, "iad").drafter is None
 
 
+def test_the_default_strategy_is_lossless(pair):
+    load_default = SpeculativeTranslator.from_pretrained
+    beside = load_default(pair, device="cpu")
+    given = load_default(pair / "verifier.pt", pair / "drafter.pt", device="cpu")
+    alone = load_default(pair / "verifier.pt", device="cpu")
+    assert [t.strategy for t in (beside, given, alone)] == ["gad", "gad", "greedy"]
+    expected = [tokens for tokens, _ in reference(SOURCES[:8])]
+    for translator in (beside, given, alone):
+        assert [result.tokens for result in translator.translate(TEXTS[:8])] == expected
+
+
 @pytest.mark.parametrize(
     "changes, error, said",
     [
         ({"strategy": "gad++", "top_beta": 0}, ValueError, "^top_beta 0: must be 1 or more"),
-        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, iad"),
+        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy, none"),
         ({"block_size": 9}, ValueError, "^block_size 9: the drafter .* blocks of 4"),
         ({"drafter": "nowhere.pt"}, ValueError, "^drafter: no such file: nowhere.pt"),
         ({"tau_": 1}, TypeError, "^tau_: no such decoding flag; did you mean tau?"),

@@ -145,6 +145,7 @@ STYLES = ["0.9", "0.10", "1.0.0a0", "0.12, command line", "0.12, hydra"]
 # What each strategy drafts with; heads and early exits are trained from a verifier, see README.
 STRATEGIES = {
     "greedy": None,
+    "none": None,
     "iad": None,
     "gad": "block",
     "gad++": "block",

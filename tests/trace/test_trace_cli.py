@@ -72,6 +72,33 @@ def test_the_trace_tells_what_was_printed(pair, tmp_path):
     assert os.listdir(tmp_path) == ["t.jsonl"]
 
 
+def test_a_beam_is_traced_by_its_best_hypothesis(pair, tmp_path):
+    path = tmp_path / "t.jsonl"
+    flags = ["--strategy", "none", "--beam", 4, "--nbest", 3]
+    plain = [x for x in generate(pair, *flags).splitlines() if x[:2] in ("H-", "P-")]
+    out = generate(pair, *flags, "--trace-path", path)
+    assert [x for x in out.splitlines() if x[:2] in ("H-", "P-")] == plain
+    best = {}
+    for line in out.splitlines():
+        if line.startswith("H-"):
+            number, score, words = line[2:].split("\t")
+            best.setdefault(int(number), (float(score), words.split()))
+    traces = read_traces(str(path))
+    assert len(traces) == len(best) == SENTENCES
+    early = 0
+    for trace in traces:
+        score, words = best[trace.id]
+        assert trace.output == [*words, "</s>"] and trace.settings["beam"] == 4
+        assert trace.score == pytest.approx(score * 0.6931472, abs=1e-4)
+        position = 0
+        for part in trace.iterations:
+            assert part.position == position and part.draft == [] and part.own is None
+            position += len(part.agreed)
+        assert sum((part.agreed for part in trace.iterations), []) == trace.output
+        early += sum(len(part.agreed) for part in trace.iterations[:-1])
+    assert early > SENTENCES
+
+
 def test_without_the_flag_there_is_no_file(pair, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generate(pair, "--strategy", "greedy")

@@ -64,6 +64,36 @@ def test_show(files):
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == run("show", *files(a=[trace()]))
 
 
+def beam_trace(number=3):
+    parts = [
+        TracedIteration(0, [], [], [], None, ms=1.0, verifier_ms=1.0, agreed=[], live=5),
+        TracedIteration(0, [], [], [], None, ms=2.0, agreed=["The", "dog"], live=4),
+        TracedIteration(2, [], [], [], None, ms=1.0, agreed=[".", "</s>"], live=0),
+    ]
+    output = ["The", "dog", ".", "</s>"]
+    return Trace(number, "none", {"beam": 5}, ["Der", "Hund"], output, -0.5, parts)
+
+
+def test_beam_search_looks_like_no_rejected_draft(files):
+    shown = run("show", *files(a=[beam_trace()]), "--color", "never")
+    assert "settings  beam 5" in shown
+    assert "none: 3 iterations, 1.33 tokens each, 4.0 ms, score -0.5000" in shown
+    told = [line for line in shown.splitlines() if " @" in line]
+    assert told[0].startswith("1 @0      [1.00 ms") and "5 hypotheses go on" in told[0]
+    assert told[1].startswith("2 @0   =The =dog   [") and "4 hypotheses go on" in told[1]
+    assert told[2].startswith("3 @2   =. =</s>   [")
+    assert "=  beam search: in all hypotheses (at the end: in the best)" in shown
+    assert "beam" not in run("show", *files(b=[trace()]))
+
+
+def test_the_page_tells_beam_search_apart(page):
+    data = json.loads(Page(page(beam_trace())).raw[2])
+    (told,) = data["sentences"][0]["runs"]
+    assert [part["agreed"] for part in told["iterations"]] == [[], ["The", "dog"], [".", "</s>"]]
+    assert [part["live"] for part in told["iterations"]] == [5, 4, 0]
+    assert data["systems"] == [{"name": "none", "settings": "beam 5"}]
+
+
 def test_text_cannot_steer_the_terminal(files):
     shown = run("show", *files(a=[trace(source=[STEER], own=STEER)]), "--color", "never")
     assert "\x1b" not in shown and "\x07" not in shown and "\u202e" not in shown

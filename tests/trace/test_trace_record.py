@@ -51,6 +51,24 @@ def test_json_and_back(source, draft, own, text):
     assert trace.drafted == len(draft)
 
 
+def beam_iteration(agreed, live, position=0):
+    return TracedIteration(position, [], [], [], None, agreed=agreed, live=live)
+
+
+@given(st.lists(words, max_size=4), st.none() | st.integers(0, 9))
+def test_a_round_of_beam_search_emits_what_all_hypotheses_have(agreed, live):
+    parts = [beam_iteration(agreed, live), beam_iteration(["x"], 0, len(agreed))]
+    trace = Trace(3, "none", {"beam": 9}, [], [*agreed, "x"], -0.5, parts)
+    assert Trace.from_json(trace.to_json()) == trace
+    assert sum((part.emitted for part in trace.iterations), []) == trace.output
+    assert trace.accepted == trace.drafted == 0
+
+
+def test_other_rounds_do_not_mention_it():
+    trace = Trace(3, "gad", {}, ["s"], ["x"], -0.5, [iteration(["a"], 0, "x")])
+    assert not {"agreed", "live"} & set(trace.to_dict()["iterations"][0])
+
+
 def test_a_score_that_is_no_number_is_none():
     trace = Trace(1, "iad", {}, [], [], float("-inf"))
     assert Trace.from_json(trace.to_json()).score is None
@@ -69,6 +87,9 @@ def test_a_score_that_is_no_number_is_none():
         (lambda d: d["iterations"][0].update(verdicts=["own"]), "one known verdict for each"),
         (lambda d: d["iterations"][0].update(verdicts=["<b>", "own"]), "one known verdict"),
         (lambda d: d["iterations"][0].update(choices=[]), "not one choice for each"),
+        (lambda d: d["iterations"][0].update(agreed="ab"), "a field of another type"),
+        (lambda d: d["iterations"][0].update(live="5"), "a field of another type"),
+        (lambda d: d["iterations"][0].update(agreed=["a"]), "a draft in beam search"),
     ],
 )
 def test_what_is_no_trace_is_refused(change, said):

@@ -13,6 +13,7 @@ from .small_models import BILD, BILD_EARLY_EXIT, SPS
 
 STRATEGIES: Dict[str, Strategy] = {
     "greedy": GREEDY,
+    "none": GREEDY,
     "iad": IAD,
     "gad": GAD,
     "gad++": GAD_RELAXED,
