@@ -126,8 +126,9 @@ class BeamBatch:
             position = sum(len(part.emitted) for part in self.traces[row])
             best = ranked[0].tokens + [self.parts.policy.eos] if ranked else self.beams.agreed(row)
             emitted = best[position:]
+            timing = (seconds, 0.0, seconds)
             self.traces[row].append(
-                Iteration([], 0, emitted, emitted, position, 0, rows, (seconds, 0.0, seconds))
+                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live)
             )
         if now.done:
             self._finish(row, ranked)

@@ -14,6 +14,7 @@ class Progress(NamedTuple):
         steps: of the search so far.
         drafted: prefixes that were scored so far though nothing waited for them.
         served: those of them that hypotheses came to.
+        live: hypotheses that have not ended.
     """
 
     done: bool = False
@@ -21,6 +22,7 @@ class Progress(NamedTuple):
     steps: int = 0
     drafted: int = 0
     served: int = 0
+    live: int = 1
 
 
 class EndedHypothesis(NamedTuple):

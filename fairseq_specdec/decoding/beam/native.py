@@ -91,9 +91,9 @@ class NativeBeams:
 
     def progress(self, row: int) -> Progress:
         facts = self._facts(row)
-        return Progress(
-            bool(facts.done), facts.passes, facts.steps, facts.drafted, facts.served
-        )
+        live = 0 if facts.done else facts.live
+        counts = (facts.passes, facts.steps, facts.drafted, facts.served)
+        return Progress(bool(facts.done), *counts, live)
 
     def agreed(self, row: int) -> List[int]:
         facts = self._facts(row)

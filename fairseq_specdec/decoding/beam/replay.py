@@ -103,7 +103,8 @@ class Sentence:
 
     def progress(self) -> Progress:
         """How far it is."""
-        return Progress(self.done, self.passes, self.steps, self.drafted, self.served)
+        live = 0 if self.done else len(self.live)
+        return Progress(self.done, self.passes, self.steps, self.drafted, self.served, live)
 
     def waiting(self) -> List[Node]:
         """The nodes that must be scored before ``advance`` goes on."""
