@@ -14,7 +14,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
-TESTS = ["tests/engine/native/test_decoder.py", "tests/decoding/test_fused_greedy.py"]
+TESTS = [
+    "tests/engine/native/test_products.py",
+    "tests/engine/native/test_decoder.py",
+    "tests/decoding/test_fused_greedy.py",
+]
 
 # (file, what it says, what it says instead)
 MUTANTS = [
@@ -27,6 +31,10 @@ MUTANTS = [
     ("attention.h", "std::fill(mine + upto, mine + stride, kHiddenScore);", "(void)upto;"),
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
+    ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),
+    ("product.cpp", "exact_in_halves(static_cast<size_t>(out) * in, weight)", "true"),
+    ("product.cpp", "column % Half::kGroup * kWidth", "(1 - column % Half::kGroup) * kWidth"),
+    ("product.cpp", "row[k] = from_half(halves[half(i, k)]);", "row[k] = halves[half(i, k)];"),
     ("norm.h", "variance + norm.epsilon", "variance + 2 * norm.epsilon"),
     ("verify.cpp", "entries.upto.push_back(at + 1);", "entries.upto.push_back(at + 2);"),
     ("verify.cpp", "std::min(position, places - 1)", "std::min(position + 1, places - 1)"),
