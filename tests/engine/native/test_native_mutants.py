@@ -45,6 +45,11 @@ MUTANTS = [
     ("verify.cpp", "logits[rules.pad] = kMinusInfinity;", ""),
     ("verify.cpp", "facts[2] = w + (accepted ? 1 : 0);", "facts[2] = w;"),
     ("verify.cpp", "lengths[row] += now.facts[3 * row];", "lengths[row] += 1 + row % 2;"),
+    ("verify.cpp", "std::copy_n(kept + entries.first[row] * wide", "std::copy_n(kept"),
+    ("block_drafter.cpp", "fresh_[row] = facts[3 * row];", "fresh_[row] = 1;"),
+    ("block_drafter.cpp", "loop_.cached[row] = hypotheses.lengths[row] +", "loop_.cached[row] ="),
+    ("block_drafter.cpp", "return loop_.accepted >= loop_.pays;", "return true;"),
+    ("block_drafter.cpp", "loop_.max_len - hypotheses.lengths[row]);", "int64_t{1} << 20);"),
     ("vocabulary.h", "peak.tied = found > 1;", "peak.tied = false;"),
 ]
 
