@@ -70,7 +70,7 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
             drafter = ScriptedDrafter(outputs, kind, WORDS, size)
             drafted = generator_for(model, number_format, drafter=drafter)
             assert said(drafted, SENTENCES) == wanted
-    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16"):
+    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16", "gad-int8"):
         if shape == "narrow_output" and kind.startswith("gad-attached"):
             continue
         drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
@@ -152,6 +152,25 @@ def decoded_three_ways(generator, sources, monkeypatch):
             found = everything(decode_batch(make_sample(sources)))
         answers.append((found, [getattr(generator.stats, name) for name in COUNTS]))
     return answers
+
+
+def test_an_int8_drafter_needs_the_native_backend():
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    settings = decoding_settings(strategy="greedy", backend="torch")
+    overrides = Overrides(block_drafter(model, "gad-int8"))
+    generator = build_generator([model], words, words, flags(), settings, overrides=overrides)
+    with pytest.raises(ValueError, match="--drafter-dtype int8: needs the native backend"):
+        generator.generate([model], make_sample(SENTENCES))
+
+
+def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
+    model = toy_model("pre_norm")
+    generator = generator_for(model, drafter=block_drafter(model, "gad-int8"))
+    said(generator, SENTENCES)
+    parts = generator._parts
+    assert parts.drafter.layers.stack.format == FORMATS.index("int8")
+    assert parts.verifier.weights[0].layers.stack.format == FORMATS.index("fp32")
+    assert generator.stats.accepted > 0
 
 
 @pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])
