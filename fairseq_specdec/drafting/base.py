@@ -44,7 +44,8 @@ class DraftOptions:
         block_size: k, most draft tokens of an iteration, 1 or more.
         pad: padding index, never drafted.
         eos: index of </s>; nothing is drafted after it.
-        dtype: number format to run in; None for the verifier's. On the native backend torch.int8 too.
+        dtype: number format to run in; None for the verifier's. torch.int8 on the native backend
+            alone.
         collapse_repeats: drop draft tokens that repeat the one before them.
         confidence: end a draft before the first token that, with all before it, is right with less
             probability than this by the drafter's own estimate; 0 drafts whole blocks.
