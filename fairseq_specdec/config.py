@@ -42,7 +42,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         default="same",
         metadata={
             "help": "number format of the drafter: same (as the verifier; the default), fp32, "
-            "fp16 or bf16; the verifier decides, so gad stays exact"
+            "fp16, bf16 or (on the native backend) int8; the verifier decides, so gad stays exact"
         },
     )
     backend: str = field(

@@ -47,6 +47,11 @@ class DraftBudget:
         self.pause = SHORTEST_PAUSE
         self.paused = 0
 
+    @property
+    def bar(self) -> float:
+        """The running mean of accepted tokens at which drafting pays; it is never below -1."""
+        return PAYS if self.pauses else -1.0
+
     def most(self, live: int) -> Optional[int]:
         """Draft tokens that each of ``live`` rows may have now; None for any number.
 
@@ -80,7 +85,7 @@ class DraftBudget:
             return
         self.accepted += FORGETS * (accepted / drafted - self.accepted)
         self.failed += FORGETS * (failed / drafted - self.failed)
-        if not self.pauses or self.accepted >= PAYS:
+        if self.accepted >= self.bar:
             self.pause = SHORTEST_PAUSE
             return
         self.paused = self.pause

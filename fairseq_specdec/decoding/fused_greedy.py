@@ -10,12 +10,13 @@ and 7), or top-beta and tau (equations 8 and 9).
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
+from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeDecoderSession
@@ -29,7 +30,11 @@ from fairseq_specdec.engine.native.structures import (
 )
 from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
+from .draft_budget import FORGETS, DraftBudget
 from .policy import LogitsPolicy
+
+# Iterations of one call that drafts.
+_MOST_WITH_DRAFTS = 64
 
 
 class Verified(NamedTuple):
@@ -39,12 +44,16 @@ class Verified(NamedTuple):
         facts: of each row the tokens added, 1 if the sentence ended, and the accepted draft tokens.
         choices: of each row the verifier's best tokens as far as they were looked at; empty if they
             were not asked for.
-        seconds: what it took.
+        drafts: of each row the draft tokens.
+        drafting: seconds that the drafts took, if they were made in the same call.
+        verifying: seconds of the verification.
     """
 
     facts: List[List[int]]
     choices: List[List[int]]
-    seconds: float
+    drafts: List[List[int]]
+    drafting: float
+    verifying: float
 
 
 def _rule(rule: AcceptanceRule) -> Optional[Any]:
@@ -93,6 +102,16 @@ class FusedGreedy:
         return FusedSession(self, session, max_len, choices)
 
 
+class _Answer(NamedTuple):
+    """Room for what the library writes, as in ``specdec::Verdict``."""
+
+    rows: int
+    width: int
+    facts: Any
+    choices: Any
+    seconds: Any
+
+
 class FusedSession:
     """One batch; arguments as for ``FusedGreedy.open``.
 
@@ -129,24 +148,77 @@ class FusedSession:
         hypotheses.reserve(width + most)
         tokens = tree.tokens if tree.tokens.stride(1) == 1 else tree.tokens.contiguous()
         sizes = tree.sizes.contiguous()
-        facts = (ctypes.c_int64 * (3 * rows * most))()
-        seconds = (ctypes.c_double * most)()
-        choices = (ctypes.c_int64 * (rows * most * (width + 1) if self.wants_choices else 0))()
-        call, view = self.call, self.call.hypotheses
-        self._point_to(hypotheses, view)
-        call.drafts = Drafts(rows, width, tokens.data_ptr(), tokens.stride(0), sizes.data_ptr())
+        drafts = Drafts(rows, width, tokens.data_ptr(), tokens.stride(0), sizes.data_ptr())
+        found = self._run(hypotheses, drafts, most)
+        pairs = zip(tokens.tolist(), sizes.tolist())
+        proposed = [draft[:size] for draft, size in pairs]
+        return [self._read(found, i, proposed, 0.0) for i in range(self.call.done)]
+
+    def speculate(
+        self, hypotheses: Hypotheses, session: NativeBlockSession, most: int, budget: DraftBudget
+    ) -> Tuple[List[Verified], Optional[DraftTree]]:
+        """Draft and verify by turns in one call, until a row ends or drafting does not pay.
+
+        Args:
+            hypotheses: changed in place, but for ``lengths_cpu``.
+            session: drafts for them.
+            most: iterations, 1 or more.
+            budget: sets no limit now; the caller tells it of the iterations later.
+
+        Returns:
+            (the iterations done; where the library leaves the choice to the general code, the draft
+            that is to be verified next).
+        """
+        most = min(most, _MOST_WITH_DRAFTS)
+        loop = session.begin_loop(hypotheses, most, budget.accepted, FORGETS, budget.bar)
+        if loop is None:
+            return [], None
+        rows, width = len(hypotheses.lengths_cpu), session.options.block_size
+        hypotheses.reserve(1)
+        found = self._run(hypotheses, Drafts(rows, width), most, session, loop)
+        session.end_loop(loop)
+        done = self.call.done
+        rounds = [self._read(found, i, loop.of(i), loop.seconds[i]) for i in range(done)]
+        return rounds, loop.left_over(done)
+
+    def _run(
+        self,
+        hypotheses: Hypotheses,
+        drafts: Drafts,
+        most: int,
+        session: Optional[NativeBlockSession] = None,
+        loop: Optional[LoopDrafts] = None,
+    ) -> _Answer:
+        """One call of the library."""
+        rows, width, call = drafts.rows, drafts.width, self.call
+        answer = _Answer(
+            rows,
+            width,
+            (ctypes.c_int64 * (3 * rows * most))(),
+            (ctypes.c_int64 * (rows * most * (width + 1) if self.wants_choices else 0))(),
+            (ctypes.c_double * most)(),
+        )
+        self._point_to(hypotheses, call.hypotheses)
         states = self._states(rows, width)
+        call.drafts = drafts
         call.verdict = Verdict(
-            ctypes.addressof(facts),
-            ctypes.addressof(choices) if self.wants_choices else None,
-            ctypes.addressof(seconds),
+            ctypes.addressof(answer.facts),
+            ctypes.addressof(answer.choices) if self.wants_choices else None,
+            ctypes.addressof(answer.seconds),
             None if states is None else states.data_ptr(),
         )
         call.most = most
+        call.loop = None
+        if loop is not None and session is not None:
+            call.drafter, call.draft_session = (
+                session.drafter.pointer,
+                session.layers.buffers.pointer,
+            )
+            call.loop = ctypes.pointer(loop.loop)
         stack = self.layers.weights.stack
         stack.library.call("specdec_verify", self.layers.buffers.pointer, ctypes.byref(call))
         self.hidden_states = states
-        return self._read(call.done, facts, choices, seconds, rows, width)
+        return answer
 
     @staticmethod
     def _point_to(hypotheses: Hypotheses, view: HypothesesView) -> None:
@@ -162,21 +234,19 @@ class FusedSession:
             return None
         return torch.empty(rows, width + 1, len(weights.read_layers) * weights.stack.width)
 
-    def _read(
-        self, done: int, facts: Any, choices: Any, seconds: Any, rows: int, width: int
-    ) -> List[Verified]:
-        found = []
-        for i in range(done):
-            mine = facts[3 * rows * i : 3 * rows * (i + 1)]
-            best = choices[rows * (width + 1) * i : rows * (width + 1) * (i + 1)]
-            found.append(
-                Verified(
-                    [mine[j : j + 3] for j in range(0, 3 * rows, 3)],
-                    [best[j : j + width + 1] for j in range(0, len(best), width + 1)],
-                    seconds[i],
-                )
-            )
-        return found
+    @staticmethod
+    def _read(answer: _Answer, i: int, drafts: List[List[int]], drafting: float) -> Verified:
+        """Iteration ``i``."""
+        rows, width = answer.rows, answer.width + 1
+        facts = answer.facts[3 * rows * i : 3 * rows * (i + 1)]
+        best = answer.choices[rows * width * i : rows * width * (i + 1)]
+        return Verified(
+            [facts[j : j + 3] for j in range(0, 3 * rows, 3)],
+            [best[j : j + width] for j in range(0, len(best), width)],
+            drafts,
+            drafting,
+            answer.seconds[i],
+        )
 
 
 def fused_greedy(

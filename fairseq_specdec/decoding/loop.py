@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import Source
+from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
@@ -28,7 +29,7 @@ Lap = Tuple[float, float, float]
 
 
 class _Facts(NamedTuple):
-    """What the host learns of one row's iteration; the last two only for a trace."""
+    """What the host learns of one row's iteration; the last three only for a trace."""
 
     size: int
     done: int
@@ -37,6 +38,7 @@ class _Facts(NamedTuple):
     proposed: int
     draft: Sequence[int] = ()
     choices: Sequence[int] = ()
+    emitted: Optional[List[int]] = None
 
 
 class _Round(NamedTuple):
@@ -88,6 +90,7 @@ class Batch:
         if parts.fused is not None and prefix is None:
             trace = parts.options.keep_trace
             self.fused = parts.fused.open(self.session, self.max_len, trace)
+        self.left_over: Optional[DraftTree] = None  # drafted, not verified yet
         self.prefix = prefix
         start = policy.eos if bos_token is None else bos_token
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
@@ -107,49 +110,73 @@ class Batch:
         Args:
             most: where nothing is ever drafted, do up to so many iterations, until a row ends.
         """
+        most = min(most, self.max_len + 1 - self.hypotheses.longest)
+        budget = 0 if self.left_over else self.budget.most(len(self.hypotheses.lengths_cpu))
+        rounds, passes = self._speculate(most, budget), 0
+        if not rounds:
+            rounds, passes = self._take_turns(most, budget)
+        for done in rounds:
+            self._book(done, passes)
+        self._commit(rounds[-1].facts)
+
+    def _take_turns(self, most: int, budget: Optional[int]) -> Tuple[List[_Round], int]:
+        """(iterations done, passes of each draft): the drafter's turn, then the verifier's."""
         timer = self.stats.stopwatch
         before = timer.lap() if self.parts.options.keep_trace else None
         with timer("drafter"):
-            tree = self._propose()
+            tree, self.left_over = self.left_over or self._propose(budget), None
         with timer("verifier"):
             rounds = self._verify_fused(tree, most) or [_Round(self._verify(tree))]
         if before is not None and len(rounds) == 1:
             rounds = [rounds[0]._replace(seconds=self._seconds_since(before))]
-        for done in rounds:
-            self._book(done, tree.passes)
-        self._commit(rounds[-1].facts)
+        return rounds, tree.passes
+
+    def _speculate(self, most: int, budget: Optional[int]) -> List[_Round]:
+        """Both turns several times in one call; nothing where that is not done."""
+        fused, drafts = self.fused, self.drafts
+        if fused is None or budget is not None or not isinstance(drafts, NativeBlockSession):
+            return []
+        started = time.perf_counter()
+        found, self.left_over = fused.speculate(self.hypotheses, drafts, most, self.budget)
+        drafting = sum(one.drafting for one in found)
+        timer = self.stats.stopwatch
+        timer.add("drafter", drafting)
+        timer.add("verifier", time.perf_counter() - started - drafting)
+        return self._take_in(fused, found)
 
     def _verify_fused(self, tree: DraftTree, most: int) -> List[_Round]:
         """Score the draft and add what is accepted, in one call; nothing where that is not done."""
-        fused, hypotheses = self.fused, self.hypotheses
+        fused = self.fused
         if fused is None or not tree.is_chain:
             return []
         alone = tree.width == 0 and self.drafts.silent and not self.parts.read_hidden_states
-        most = min(most, self.max_len + 1 - hypotheses.longest) if alone else 1
+        return self._take_in(fused, fused.verify(self.hypotheses, tree, most if alone else 1))
+
+    def _take_in(self, fused: FusedSession, found: List[Verified]) -> List[_Round]:
+        """What a call of the library added to the hypotheses."""
         rounds = [
-            _Round(self._fused_facts(one, tree), (one.seconds, 0.0, one.seconds))
-            for one in fused.verify(hypotheses, tree, most)
+            _Round(
+                [self._fused_fact(one, row) for row in range(len(one.facts))],
+                (one.drafting + one.verifying, one.drafting, one.verifying),
+            )
+            for one in found
         ]
         if rounds:
+            hypotheses = self.hypotheses
             by_row = zip(*([fact.size for fact in one.facts] for one in rounds))
-            sizes = torch.tensor([sum(row) for row in by_row])
-            hypotheses.lengths = hypotheses.lengths + sizes
+            hypotheses.lengths = hypotheses.lengths + torch.tensor([sum(row) for row in by_row])
             if self.parts.read_hidden_states:
+                sizes = torch.tensor([fact.size for fact in rounds[-1].facts])
                 self.drafts.commit(sizes, fused.hidden_states)
         return rounds
 
-    def _fused_facts(self, one: Verified, tree: DraftTree) -> List[_Facts]:
-        pairs = zip(one.facts, tree.sizes.tolist())
-        facts = [
-            _Facts(size, done, accepted, 0, proposed) for (size, done, accepted), proposed in pairs
-        ]
+    def _fused_fact(self, one: Verified, row: int) -> _Facts:
+        (size, done, accepted), draft = one.facts[row], one.drafts[row]
         if not self.parts.options.keep_trace:
-            return facts
-        columns = zip(facts, tree.tokens.tolist(), one.choices)
-        return [
-            fact._replace(draft=draft[: fact.proposed], choices=choices[: fact.size])
-            for fact, draft, choices in columns
-        ]
+            return _Facts(size, done, accepted, 0, len(draft))
+        choices = one.choices[row][:size]
+        emitted = draft[:accepted] + choices[accepted:]
+        return _Facts(size, done, accepted, 0, len(draft), draft, choices, emitted)
 
     def _verify(self, tree: DraftTree) -> List[_Facts]:
         """Lay out, score, constrain and advance."""
@@ -161,10 +188,9 @@ class Batch:
             self.drafts.commit(step.sizes, self.session.hidden_states())
         return self._read_back(tree, scores, step)
 
-    def _propose(self) -> DraftTree:
+    def _propose(self, budget: Optional[int]) -> DraftTree:
         """What the drafter proposes, within the budget and the length limit."""
         hypotheses = self.hypotheses
-        budget = self.budget.most(len(hypotheses.lengths_cpu))
         tree = self.drafts.propose(hypotheses, budget)
         # A draft may reach the length limit, not pass it: there only </s> can follow.
         most = self.max_len - hypotheses.shortest
@@ -251,7 +277,9 @@ class Batch:
 
     def _trace(self, row: int, fact: _Facts, passes: int, rows: int, seconds: Lap) -> None:
         position = self.hypotheses.lengths_cpu[row]
-        emitted = self.hypotheses.first[row, position + 1 : position + 1 + fact.size].tolist()
+        emitted = fact.emitted
+        if emitted is None:
+            emitted = self.hypotheses.first[row, position + 1 : position + 1 + fact.size].tolist()
         self.traces[row].append(
             Iteration(
                 list(fact.draft), fact.accepted, emitted, list(fact.choices),

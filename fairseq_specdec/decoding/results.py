@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -35,6 +36,33 @@ class Iteration(NamedTuple):
     live: Optional[int] = None
 
 
+class History(Sequence):  # type: ignore[type-arg]
+    """``history`` of a hypothesis: made when read, as few callers do.
+
+    Args:
+        trace: its iterations.
+    """
+
+    def __init__(self, trace: List[Iteration]) -> None:
+        self._trace = trace
+
+    def __len__(self) -> int:
+        return 2 * len(self._trace)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number, second = divmod(range(len(self))[index], 2)
+        part = self._trace[number]
+        with torch.inference_mode(False):  # callers may write to the tensors
+            return {
+                "iteration": number,
+                "accepted": part.accepted,
+                "kind": "emitted" if second else "draft",
+                "tokens": torch.tensor(part.emitted if second else part.draft, dtype=torch.long),
+            }
+
+
 def hypothesis(
     tokens: Tensor,
     positional_scores: Tensor,
@@ -59,11 +87,6 @@ def hypothesis(
     score = positional_scores.sum()
     if normalize:
         score = score / tokens.numel() ** len_penalty
-    history = []
-    for i, part in enumerate(trace):
-        facts = {"iteration": i, "accepted": part.accepted}
-        history.append(dict(facts, kind="draft", tokens=torch.tensor(part.draft).long()))
-        history.append(dict(facts, kind="emitted", tokens=torch.tensor(part.emitted).long()))
     return {
         "tokens": tokens,
         "score": score,
@@ -71,6 +94,6 @@ def hypothesis(
         "alignment": torch.empty(0),
         "positional_scores": positional_scores,
         "steps": iterations,
-        "history": history,
+        "history": History(trace),
         "iterations": trace,
     }

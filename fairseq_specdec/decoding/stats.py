@@ -46,6 +46,10 @@ class Stopwatch:
             yield
             self.seconds[section] += time.perf_counter() - started
 
+    def add(self, section: str, seconds: float) -> None:
+        """What was timed elsewhere."""
+        self.seconds[section] += seconds
+
     def lap(self) -> Tuple[float, float, float]:
         """Now, and the seconds of drafter and verifier so far; on a GPU it waits for them."""
         self.settle()

@@ -48,7 +48,7 @@ class AutoregressiveDrafter(Drafter):
         self.options = options
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        follow(self.model, verifier, self.options.dtype)
+        backend = follow(self.model, verifier, self.options.dtype, backend)
         free_unpacked = self.options.free_unpacked
         weights = TransformerWeights(
             self.model, "--drafter-path", free_unpacked=free_unpacked, backend=backend

@@ -44,7 +44,8 @@ class DraftOptions:
         block_size: k, most draft tokens of an iteration, 1 or more.
         pad: padding index, never drafted.
         eos: index of </s>; nothing is drafted after it.
-        dtype: number format to run in; None for the verifier's.
+        dtype: number format to run in; None for the verifier's. torch.int8 on the native backend
+            alone.
         collapse_repeats: drop draft tokens that repeat the one before them.
         confidence: end a draft before the first token that, with all before it, is right with less
             probability than this by the drafter's own estimate; 0 drafts whole blocks.
@@ -169,12 +170,24 @@ class NoDrafter(Drafter):
         return SilentSession()
 
 
-def follow(model: Any, verifier: Any, dtype: Optional[torch.dtype]) -> None:
+def follow(
+    model: Any, verifier: Any, dtype: Optional[torch.dtype], backend: Backend = TORCH
+) -> Backend:
     """Move a drafter's model to the verifier's device, and to ``dtype`` or the verifier's own.
 
     fairseq moves and halves the models of ``--path`` only.
+
+    Returns:
+        What runs the drafter: ``backend``, which for int8 packs in that format a model that keeps
+        the verifier's.
+
+    Raises:
+        ValueError: int8 on a backend without it.
     """
+    if dtype == torch.int8:
+        backend, dtype = backend.packing("int8"), None
     like = next(verifier.parameters())
     wanted = dtype or like.dtype
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)
+    return backend

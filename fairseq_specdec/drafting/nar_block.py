@@ -60,7 +60,7 @@ class NarBlockDrafter(Drafter):
         return self.options.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        follow(self.model, verifier, self.options.dtype)
+        backend = follow(self.model, verifier, self.options.dtype, backend)
         decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
         layers = backend.decoder(decoder, "--drafter-path", free_unpacked=free_unpacked)

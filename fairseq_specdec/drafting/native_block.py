@@ -17,7 +17,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.stack import floats, side_by_side
-from fairseq_specdec.engine.native.structures import DraftCall
+from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 
 from .base import DraftOptions, DraftSession, Source
 from .chain_search import CHAIN_CANDIDATES
@@ -111,6 +111,46 @@ class NativeBlockDrafter:
         return table
 
 
+class LoopDrafts:
+    """The drafts of a call that drafts in each of its iterations.
+
+    Attributes:
+        loop: what the library is told; it counts the drafts made.
+
+    Args:
+        loop: without room for the answer.
+        cached: slots of each row in the drafter's cache.
+        most: iterations.
+        kept: what ``loop`` points to.
+    """
+
+    def __init__(self, loop: DraftLoop, cached: List[int], most: int, kept: Any) -> None:
+        rows, block = len(cached), loop.block
+        self.loop, self.rows, self.kept = loop, rows, kept
+        self.cached = (ctypes.c_int64 * rows)(*cached)
+        self.tokens = (ctypes.c_int64 * (most * rows * block))()
+        self.sizes = (ctypes.c_int64 * (most * rows))()
+        self.seconds = (ctypes.c_double * most)()
+        for name in ("cached", "tokens", "sizes", "seconds"):
+            setattr(loop, name, ctypes.addressof(getattr(self, name)))
+
+    def of(self, iteration: int) -> List[List[int]]:
+        """Draft tokens of each row."""
+        block, first = self.loop.block, iteration * self.rows
+        rows = range(first, first + self.rows)
+        return [self.tokens[row * block : row * block + self.sizes[row]] for row in rows]
+
+    def left_over(self, done: int) -> Optional[DraftTree]:
+        """The draft that was made after ``done`` iterations and not verified, if there is one."""
+        if self.loop.drafts == done:
+            return None
+        block, first = self.loop.block, done * self.rows
+        tokens = torch.tensor(self.tokens[first * block : (first + self.rows) * block])
+        return DraftTree(
+            tokens.view(self.rows, block), torch.tensor(self.sizes[first : first + self.rows])
+        )
+
+
 class NativeBlockSession(DraftSession):
     """The drafter's cache for one batch, and hidden states that it has not read yet.
 
@@ -164,6 +204,7 @@ class NativeBlockSession(DraftSession):
         call = self.call
         call.request.masks = masks
         call.request.cached = self.layers.cache.lengths.data_ptr()
+        call.request.token_stride = masks
         call.request.candidates = CHAIN_CANDIDATES[0 if rows == 1 else 1]
         if read is None:
             call.request.states = None
@@ -183,6 +224,47 @@ class NativeBlockSession(DraftSession):
         if self.options.collapse_repeats:
             tokens, sizes = without_repeats(tokens, sizes)
         return DraftTree(tokens[:, : int(sizes.max())], sizes)
+
+    def begin_loop(
+        self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
+    ) -> Optional[LoopDrafts]:
+        """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
+
+        Args:
+            hypotheses: what was accepted.
+            most: iterations.
+            accepted: running mean of accepted tokens, with ``forgets`` and ``pays`` as in
+                ``DraftBudget``: the loop ends where it falls below what pays.
+            forgets: weight of the newest iteration in it.
+            pays: where to end.
+
+        Returns:
+            None where drafts need more than the library does, or there is no room for one.
+        """
+        if self.options.collapse_repeats or self._masks(hypotheses, None) == 0:
+            return None
+        read, own = self.states.take(), self.call.request
+        request = DraftRequest(
+            first=own.first,
+            confidence=own.confidence,
+            candidates=CHAIN_CANDIDATES[0 if len(hypotheses.lengths_cpu) == 1 else 1],
+        )
+        kept = None if read is None else (read[0].contiguous(), read[1].contiguous())
+        if kept is not None:
+            request.states, request.state_stride = kept[0].data_ptr(), kept[0].size(1)
+            request.sizes = kept[1].data_ptr()
+        limits = self.limits
+        loop = DraftLoop(
+            self.call.embedding, request, limits.block_size, limits.max_len,
+            -1 if limits.positions is None else limits.positions, limits.whole_blocks,
+            accepted, forgets, pays,
+        )  # fmt: skip
+        return LoopDrafts(loop, self.layers.cache.lengths_cpu, most, kept)
+
+    def end_loop(self, drafts: LoopDrafts) -> None:
+        """The call is over; its last hidden states come with ``commit``."""
+        cached = list(drafts.cached)
+        self.layers.commit(torch.tensor(cached), cached)
 
     def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
         """K, the masks of this iteration."""

@@ -41,6 +41,16 @@ class Backend:
         """Read an encoder's weights; arguments as for ``EncoderWeights``."""
         return EncoderWeights(encoder, free_unpacked)
 
+    def packing(self, number_format: str) -> Backend:
+        """The same for the weights of a drafter in a format that only packed weights have.
+
+        Raises:
+            ValueError: there is none on this backend.
+        """
+        raise ValueError(
+            f"--drafter-dtype {number_format}: needs the native backend; use bf16, or see --backend"
+        )
+
     def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
         """A product of [out, in] and [out] or None."""
         return functools.partial(F.linear, weight=weight.detach(), bias=bias)
@@ -78,6 +88,9 @@ class NativeBackend(Backend):
         if not runs_encoder(encoder) or self._leaves_to_torch(encoder, "an encoder"):
             return super().encoder(encoder, free_unpacked)
         return NativeEncoder(encoder, self._pack(encoder, free_unpacked))
+
+    def packing(self, number_format: str) -> Backend:
+        return NativeBackend(self.library, number_format)
 
     def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)

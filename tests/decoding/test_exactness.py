@@ -56,13 +56,13 @@ STRATEGIES = [
 
 def block_drafter(verifier, kind):
     like = next(verifier.parameters()).dtype
-    dtype = torch.bfloat16 if kind == "gad-bf16" else like
+    dtype = {"gad-bf16": torch.bfloat16, "gad-int8": torch.int8}.get(kind, like)
     if kind.startswith("gad-attached"):
         known = [shape for shape in SHAPES if toy_model(shape) is verifier]
         model = toy_attached_drafter(known[0] if known else "post_norm", 4, 80, chain_width=16)
     else:
         model = toy_drafter()
-    model.to(dtype)
+    model.to(like if dtype == torch.int8 else dtype)
     confidence = 0.4 if kind.endswith("-unsure") else 0.0
     options = DraftOptions(4, PAD, EOS, dtype, kind == "gad-collapsed", confidence)
     return NarBlockDrafter(model, options)

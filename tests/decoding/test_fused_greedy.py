@@ -7,8 +7,11 @@ from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, fl
 from toy_translation import make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding import draft_budget
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.fused_greedy import FusedSession
+from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
 from fairseq_specdec.engine.native import library
 
 FORMATS = ["fp32", "bf16", "int8"]
@@ -67,7 +70,7 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
             drafter = ScriptedDrafter(outputs, kind, WORDS, size)
             drafted = generator_for(model, number_format, drafter=drafter)
             assert said(drafted, SENTENCES) == wanted
-    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16"):
+    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16", "gad-int8"):
         if shape == "narrow_output" and kind.startswith("gad-attached"):
             continue
         drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
@@ -113,12 +116,111 @@ def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
     assert generator.stats.iterations == calls[0] == generator.stats.emitted
 
 
-def test_a_trace_tells_the_same_on_both_backends():
+COUNTS = ("iterations", "emitted", "drafted", "accepted", "rollbacks")
+
+
+def everything(found):
+    """Of each sentence its tokens, scores and trace, but for the times."""
+    return [
+        (
+            h["tokens"].tolist(),
+            h["positional_scores"].tolist(),
+            [one._replace(seconds=0) for one in h["iterations"]],
+        )
+        for h in found
+    ]
+
+
+def decoded_three_ways(generator, sources, monkeypatch):
+    """Several drafts in a call, one draft in a call, and calls for each part; with the counts."""
+
+    def at_once(sample):
+        return [h for (h,) in generator.generate(generator.models, sample)]
+
+    def iteration_by_iteration(sample):
+        with generator.batch(generator.models, sample) as batch:
+            while batch.live:
+                batch.iterate()
+        return batch.finished
+
+    answers = []
+    for decode_batch, joined in ((at_once, 1), (iteration_by_iteration, 1), (at_once, 0)):
+        generator.stats = DecodingStats()
+        with monkeypatch.context() as patched:
+            if not joined:
+                patched.setattr(NativeBlockSession, "begin_loop", lambda *_: None)
+            found = everything(decode_batch(make_sample(sources)))
+        answers.append((found, [getattr(generator.stats, name) for name in COUNTS]))
+    return answers
+
+
+def test_an_int8_drafter_needs_the_native_backend():
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    settings = decoding_settings(strategy="greedy", backend="torch")
+    overrides = Overrides(block_drafter(model, "gad-int8"))
+    generator = build_generator([model], words, words, flags(), settings, overrides=overrides)
+    with pytest.raises(ValueError, match="--drafter-dtype int8: needs the native backend"):
+        generator.generate([model], make_sample(SENTENCES))
+
+
+def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
+    model = toy_model("pre_norm")
+    generator = generator_for(model, drafter=block_drafter(model, "gad-int8"))
+    said(generator, SENTENCES)
+    parts = generator._parts
+    assert parts.drafter.layers.stack.format == FORMATS.index("int8")
+    assert parts.verifier.weights[0].layers.stack.format == FORMATS.index("fp32")
+    assert generator.stats.accepted > 0
+
+
+@pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])
+@pytest.mark.parametrize("pays", [-1.0, 1.5], ids=["drafting pays", "drafting pauses"])
+@pytest.mark.parametrize("limit", [200, 4])
+def test_drafts_in_a_loop_are_those_made_one_by_one(kind, pays, limit, monkeypatch):
+    """The same drafts, verdicts, hidden states and pauses, for one sentence and for several."""
+    monkeypatch.setattr(draft_budget, "PAYS", pays)
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    for always, batches in ((False, [[one] for one in SENTENCES[:8]]), (True, [SENTENCES])):
+        settings = decoding_settings(strategy="greedy", backend="native")
+        overrides = Overrides(block_drafter(model, kind), always_draft=always, keep_trace=True)
+        generator = build_generator(
+            [model], words, words, flags(max_len_b=limit), settings, overrides=overrides
+        )
+        assert generator.options.pause_drafting is not always
+        drafted = 0
+        for sources in batches:
+            at_once, stepwise, apart = decoded_three_ways(generator, sources, monkeypatch)
+            assert at_once == stepwise == apart
+            drafted += at_once[1][COUNTS.index("drafted")]
+        assert drafted > 0
+
+
+def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
+    speculate, calls = FusedSession.speculate, []
+
+    def counted(self, *arguments):
+        found = speculate(self, *arguments)
+        calls.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(FusedSession, "speculate", counted)
+    model = toy_model("pre_norm")
+    generator = generator_for(model, drafter=block_drafter(model, "gad-attached-unsure"))
+    said(generator, SENTENCES[:1])
+    assert len(calls) == 1 and calls[0] > 1
+    times = generator.stats.stopwatch.seconds
+    assert times["drafter"] > 0 and times["verifier"] > 0
+
+
+@pytest.mark.parametrize("kind", ["noisy", "gad-attached"])
+def test_a_trace_tells_the_same_on_both_backends(kind):
+    """A drafter that reads hidden states drafts the same only if they are given to its rows."""
     model = toy_model("pre_norm")
     outputs = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
     traces = []
     for backend in ("native", "torch"):
-        drafter = ScriptedDrafter(outputs, "noisy", WORDS)
+        scripted = kind == "noisy"
+        drafter = ScriptedDrafter(outputs, kind, WORDS) if scripted else block_drafter(model, kind)
         words = make_task().tgt_dict
         generator = build_generator(
             [model], words, words, flags(), decoding_settings(backend=backend),
@@ -130,7 +232,7 @@ def test_a_trace_tells_the_same_on_both_backends():
     assert traces[0] == traces[1]
 
 
-def test_a_tie_is_left_to_the_general_code():
+def test_a_tie_is_left_to_the_general_code(monkeypatch):
     model = toy_model("separate_embeddings", seed=6)
     half = WORDS // 2
     with torch.no_grad():
@@ -140,9 +242,19 @@ def test_a_tie_is_left_to_the_general_code():
     if not torch.equal(logits[:, 4 : 4 + half], logits[:, 4 + half : 4 + 2 * half]):
         pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
-    for kind in ("noisy", "empty"):
+    given_up = []
+    left_over = LoopDrafts.left_over
+
+    def counted(self, done):
+        found = left_over(self, done)
+        given_up.append(found is not None)
+        return found
+
+    monkeypatch.setattr(LoopDrafts, "left_over", counted)
+    for kind in ("noisy", "empty", "gad", "gad-attached"):
         ours, _ = decode([model], make_sample(SENTENCES), kind, flags(), wanted, backend="native")
         assert [h["tokens"].tolist() for h in ours] == wanted
+    assert sum(given_up) > 1
 
 
 def test_a_token_out_of_the_vocabulary_is_refused():

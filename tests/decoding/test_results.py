@@ -1,5 +1,7 @@
 """The hypothesis that fairseq's tools are given."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
     found = hypothesis(TOKENS, SCORES, 2, normalize, penalty, [])
     assert found["score"].shape == () and float(found["score"]) == score
     assert found["tokens"] is TOKENS and found["positional_scores"] is SCORES
-    assert found["steps"] == 2 and found["iterations"] == found["history"] == []
+    assert found["steps"] == 2 and found["iterations"] == list(found["history"]) == []
     # Tools look at their number of elements.
     assert found["attention"].numel() == found["alignment"].numel() == 0
     assert set(found) == {
@@ -40,3 +42,13 @@ def test_the_history_holds_two_lines_for_each_iteration():
     ]
     assert all(line["tokens"].dtype == torch.long for line in found["history"])
     assert found["iterations"] is TRACE
+
+
+def test_the_history_is_a_sequence_whose_tensors_may_be_written_to():
+    history = pickle.loads(pickle.dumps(hypothesis(TOKENS, SCORES, 2, True, 1.0, TRACE)))["history"]
+    assert len(history) == 4 and [line["kind"] for line in history[::2]] == ["draft"] * 2
+    assert history[-1]["tokens"].tolist() == [7]
+    with torch.inference_mode():
+        assert not history[0]["tokens"].is_inference()
+    with pytest.raises(IndexError):
+        history[4]

@@ -53,7 +53,7 @@ def events(monkeypatch):
 
 @pytest.mark.parametrize("case", ["greedy", "gad", "sps"])
 def test_no_event_outlives_its_batch(events, case):
-    generator = make_generator(case)
+    generator = make_generator(case, backend="torch")
     stats, before = generator.stats, 0.0
     for seed in (1, 2, 3):
         decode(generator, make_sample(sentences(6, seed)))
@@ -68,7 +68,7 @@ def test_no_event_outlives_its_batch(events, case):
 
 
 def test_a_batch_that_is_given_up_is_settled_when_it_is_left(events):
-    generator = make_generator("gad")
+    generator = make_generator("gad", backend="torch")
     with generator.batch(generator.models, make_sample(sentences(6, 1))) as batch:
         batch.iterate()
         assert len(events.alive) > 0 and batch.live

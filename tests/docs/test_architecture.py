@@ -73,9 +73,9 @@ def test_an_iteration_has_the_parts_in_the_order_of_the_page():
     steps = re.findall(r"^\d\. \*\*(.+?)\.\*\*", text_of(PAGE), flags=re.M)
     assert steps == ["Propose", "Lay out", "Score", "Constrain", "Advance", "Commit"]
     code = inspect.getsource(Batch.iterate)
-    verify = inspect.getsource(Batch._verify)
-    at = code.index("self._verify(")
-    code = code[:at] + verify + code[at:]
+    for part in (Batch._take_turns, Batch._verify):
+        at = code.index(f"self.{part.__name__}(")
+        code = code[:at] + inspect.getsource(part) + code[at:]
     places = [re.search(rf"\b_?{s.lower().replace(' ', '_')}\(", code).start() for s in steps]
     last = code.rindex("_commit(")
     assert places[:-1] == sorted(places[:-1]) and places[-2] < last

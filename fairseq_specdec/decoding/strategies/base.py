@@ -14,6 +14,7 @@ DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
     "fp32": torch.float32,
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
+    "int8": torch.int8,
 }
 
 # The generation flags that a strategy with a rule for sampling honours.

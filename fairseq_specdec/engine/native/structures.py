@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, ClassVar, List, Tuple
 
 Fields = List[Tuple[str, Any]]
@@ -107,6 +107,55 @@ class Verdict(Structure):
     ]
 
 
+class DraftRequest(Structure):
+    """``specdec::DraftRequest`` (block_drafter.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("masks", c_int64),
+        ("first", c_int64),
+        ("cached", c_void_p),
+        ("states", c_void_p),
+        ("state_stride", c_int64),
+        ("sizes", c_void_p),
+        ("candidates", c_int32),
+        ("confidence", c_float),
+        ("token_stride", c_int64),
+    ]
+
+
+class DraftCall(Structure):
+    """``specdec::DraftCall`` (transformer_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("embedding", Embedding),
+        ("hypotheses", HypothesesView),
+        ("request", DraftRequest),
+        ("tokens", c_void_p),
+        ("sizes", c_void_p),
+    ]
+
+
+class DraftLoop(Structure):
+    """``specdec::DraftLoop`` (block_drafter.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("embedding", Embedding),
+        ("request", DraftRequest),
+        ("block", c_int64),
+        ("max_len", c_int64),
+        ("positions", c_int64),
+        ("whole", c_int64),
+        ("accepted", c_double),
+        ("forgets", c_double),
+        ("pays", c_double),
+        ("cached", c_void_p),
+        ("tokens", c_void_p),
+        ("sizes", c_void_p),
+        ("seconds", c_void_p),
+        ("drafts", c_int64),
+    ]
+
+
 class VerifyCall(Structure):
     """``specdec::VerifyCall`` (transformer_abi.cpp)."""
 
@@ -120,33 +169,9 @@ class VerifyCall(Structure):
         ("most", c_int64),
         ("verdict", Verdict),
         ("done", c_int64),
-    ]
-
-
-class DraftRequest(Structure):
-    """``specdec::DraftRequest`` (block_drafter.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("masks", c_int64),
-        ("first", c_int64),
-        ("cached", c_void_p),
-        ("states", c_void_p),
-        ("state_stride", c_int64),
-        ("sizes", c_void_p),
-        ("candidates", c_int32),
-        ("confidence", c_float),
-    ]
-
-
-class DraftCall(Structure):
-    """``specdec::DraftCall`` (transformer_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("embedding", Embedding),
-        ("hypotheses", HypothesesView),
-        ("request", DraftRequest),
-        ("tokens", c_void_p),
-        ("sizes", c_void_p),
+        ("drafter", c_void_p),
+        ("draft_session", c_void_p),
+        ("loop", POINTER(DraftLoop)),
     ]
 
 

@@ -1,6 +1,7 @@
 """Decoders and encoders on the native library against those on torch, and their bits."""
 
 import argparse
+import copy
 
 import pytest
 import torch
@@ -134,10 +135,18 @@ def test_a_block_of_masks_runs_as_on_torch(wanted, biased, native):
     torch.testing.assert_close(*found, atol=3e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8"])
+def in_halves(model):
+    """A copy whose weights are those of a checkpoint that was saved in half precision."""
+    return copy.deepcopy(model).half().float()
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "halves"])
 def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_format):
     """The contract that lossless strategies rest on in every number format."""
-    model, backend = toy_model("pre_norm"), NativeBackend(loaded, number_format)
+    model = toy_model("pre_norm")
+    if number_format == "halves":
+        model, number_format = in_halves(model), "fp32"
+    backend = NativeBackend(loaded, number_format)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.cat([torch.full((1, 1), EOS), random_tokens(generator, 1, 29)], 1)
     source = max(SENTENCES, key=len)
@@ -159,6 +168,17 @@ def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_fo
                 found = torch.cat(found)
                 whole = found if whole is None else whole
                 assert torch.equal(found, whole)
+
+
+def test_weights_in_halves_are_unpacked_as_they_were(loaded):
+    """Whether a checkpoint was saved in half precision or not, reading a weight gives its bits."""
+    for model in (toy_model("pre_norm"), in_halves(toy_model("pre_norm"))):
+        wanted = model.state_dict()
+        freed = copy.deepcopy(model)
+        NativeBackend(loaded).decoder(freed.decoder, "--path", free_unpacked=True)
+        assert type(freed.decoder.layers[1].fc2) is not torch.nn.Linear
+        found = freed.state_dict()
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
 def test_rejected_slots_leave_no_trace(native):

@@ -14,7 +14,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
-TESTS = ["tests/engine/native/test_decoder.py", "tests/decoding/test_fused_greedy.py"]
+TESTS = [
+    "tests/engine/native/test_products.py",
+    "tests/engine/native/test_decoder.py",
+    "tests/decoding/test_fused_greedy.py",
+]
 TESTS_OF = {"beam.cpp": ["tests/decoding/test_beam.py"]}
 
 # (file, what it says, what it says instead)
@@ -28,6 +32,10 @@ MUTANTS = [
     ("attention.h", "std::fill(mine + upto, mine + stride, kHiddenScore);", "(void)upto;"),
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
+    ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),
+    ("product.cpp", "exact_in_halves(static_cast<size_t>(out) * in, weight)", "true"),
+    ("product.cpp", "column % Half::kGroup * kWidth", "(1 - column % Half::kGroup) * kWidth"),
+    ("product.cpp", "row[k] = from_half(halves[half(i, k)]);", "row[k] = halves[half(i, k)];"),
     ("norm.h", "variance + norm.epsilon", "variance + 2 * norm.epsilon"),
     ("verify.cpp", "entries.upto.push_back(at + 1);", "entries.upto.push_back(at + 2);"),
     ("verify.cpp", "std::min(position, places - 1)", "std::min(position + 1, places - 1)"),
@@ -38,6 +46,11 @@ MUTANTS = [
     ("verify.cpp", "logits[rules.pad] = kMinusInfinity;", ""),
     ("verify.cpp", "facts[2] = w + (accepted ? 1 : 0);", "facts[2] = w;"),
     ("verify.cpp", "lengths[row] += now.facts[3 * row];", "lengths[row] += 1 + row % 2;"),
+    ("verify.cpp", "std::copy_n(kept + entries.first[row] * wide", "std::copy_n(kept"),
+    ("block_drafter.cpp", "fresh_[row] = facts[3 * row];", "fresh_[row] = 1;"),
+    ("block_drafter.cpp", "loop_.cached[row] = hypotheses.lengths[row] +", "loop_.cached[row] ="),
+    ("block_drafter.cpp", "return loop_.accepted >= loop_.pays;", "return true;"),
+    ("block_drafter.cpp", "loop_.max_len - hypotheses.lengths[row]);", "int64_t{1} << 20);"),
     ("vocabulary.h", "peak.tied = found > 1;", "peak.tied = false;"),
     ("beam.cpp", "rank < static_cast<size_t>(beam_)) ending", "true) ending"),
     ("beam.cpp", "now >= rules_->max_len", "now > rules_->max_len"),

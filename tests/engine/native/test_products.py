@@ -5,7 +5,8 @@ import ctypes
 import numpy
 import pytest
 
-FORMATS = ("float32", "bfloat16", "int8")
+# In the library's numbers; "halves" are float32 weights that half precision holds exactly.
+FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "halves": 0}
 AFTER = ("store", "relu", "add")
 WIDTHS = (1, 2, 3, 7, 16, 31, 32, 33, 63, 64, 65, 100, 127, 128, 200, 257, 300)
 ROWS = (*range(1, 30), 47, 88, 131, 300)
@@ -30,12 +31,15 @@ class Product:
     """One matrix, packed, with its own weights beside it."""
 
     def __init__(self, library, weight, bias, form):
+        if form == "halves":
+            with numpy.errstate(over="ignore"):
+                weight = unaligned(weight.astype(numpy.float16).astype(numpy.float32))
         self.library, self.weight, self.bias, self.form = library, weight, bias, form
         self.out, self.columns = weight.shape
         self.handle = ctypes.c_void_p()
         library.call(
             "specdec_matrix_new",
-            *(self.out, self.columns, pointer(weight), self._bias, FORMATS.index(form)),
+            *(self.out, self.columns, pointer(weight), self._bias, FORMATS[form]),
             ctypes.byref(self.handle),
         )
 
@@ -59,7 +63,7 @@ class Product:
         y = numpy.zeros((len(x), self.out), numpy.float32) if y is None else y
         self.library.call(
             "specdec_matrix_reference",
-            *(self.out, self.columns, pointer(self.weight), self._bias, FORMATS.index(self.form)),
+            *(self.out, self.columns, pointer(self.weight), self._bias, FORMATS[self.form]),
             *(len(x), pointer(x), x.strides[0] // 4),
             *(pointer(y), y.strides[0] // 4, AFTER.index(after)),
         )
@@ -110,10 +114,11 @@ def test_a_row_has_the_same_bits_at_every_number_of_rows(loaded, form, out, colu
         assert same_bits(product(x[first : first + rows]), alone[first : first + rows]), rows
 
 
+@pytest.mark.parametrize("form", ["float32", "halves"])
 @pytest.mark.parametrize("seed", range(10))
-def test_float32_is_near_float64(loaded, seed):
+def test_float32_is_near_float64(loaded, form, seed):
     random = numpy.random.default_rng(seed)
-    product = random_product(random, loaded, "float32")
+    product = random_product(random, loaded, form)
     x = random.standard_normal((int(random.choice(ROWS)), product.columns), numpy.float32)
     w, bias = product.weight.astype(float), 0.0 if product.bias is None else product.bias
     sizes = numpy.abs(x).astype(float) @ numpy.abs(w).T + numpy.abs(bias)
@@ -189,7 +194,7 @@ def test_relu_keeps_nan(loaded, form):
 def test_rows_and_weights_of_extreme_size(loaded, form, size):
     random = numpy.random.default_rng(3)
     weight = random.standard_normal((33, 65), numpy.float32)
-    weight[5] *= numpy.float32(size)
+    weight[5] *= numpy.float32(min(size, 1e4) if form == "halves" else size)
     x = random.standard_normal((13, 65), numpy.float32)
     x[4] *= numpy.float32(size)
     product = Product(loaded, weight, None, form)
@@ -197,6 +202,25 @@ def test_rows_and_weights_of_extreme_size(loaded, form, size):
     assert numpy.isfinite(expected[0, :5]).all()
     # bfloat16 instructions take subnormal numbers for zero
     numpy.testing.assert_allclose(result, expected, rtol=0, atol=1e-36, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "odd", [0, 2.0**-24 * 1.5, 2.0**-25, 65504 * 1.001, 1 + 2.0**-11, numpy.nan]
+)
+def test_one_weight_that_no_half_holds_keeps_all_in_float32(loaded, odd):
+    """0 is held: these weights are halves, subnormal ones among them, and negative zeros."""
+    weight = numpy.tile(numpy.float32([2.0**-24, -0.0, 65504, -1, 2.0**-14, 3]), (40, 5))
+    weight[33, 17] = odd
+    x = numpy.random.default_rng(2).standard_normal((9, 30), numpy.float32)
+    product = Product(loaded, weight, None, "float32")
+    assert same_bits(product(x), product.reference(x))
+
+
+def test_a_missing_column_leaves_negative_zero(loaded):
+    """Halves lie in pairs of columns; the partner of the last one adds nothing, not even a zero."""
+    weight, bias = numpy.ones((40, 3), numpy.float32), numpy.full(40, -0.0, numpy.float32)
+    result = Product(loaded, weight, bias, "halves")(numpy.full((5, 3), -0.0, numpy.float32))
+    assert (result == 0).all() and numpy.signbit(result).all()
 
 
 def test_exact_halves_round_to_even(loaded):

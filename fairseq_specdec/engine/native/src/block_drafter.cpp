@@ -1,6 +1,7 @@
 #include "block_drafter.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <stdexcept>
@@ -208,7 +209,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
   const int masks = static_cast<int>(request.masks);
   if (&session.stack != &stack || embedding.width != width || embedding.vocabulary != words ||
-      masks < 1)
+      masks < 1 || request.token_stride < masks)
     throw std::invalid_argument("a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);
@@ -240,9 +241,64 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
       throw std::invalid_argument("a token that is not in the vocabulary");
     sizes[row] = chain.width > 0
                      ? follow_chain(chain, masks, says + at * chain.width, rated + at * words,
-                                    words, previous, request, tokens + at)
-                     : likeliest(masks, rated + at * words, words, request.confidence, tokens + at);
+                                    words, previous, request, tokens)
+                     : likeliest(masks, rated + at * words, words, request.confidence, tokens);
+    tokens += request.token_stride;
   }
+}
+
+// As MaskLimits.masks.
+int64_t Proposer::masks(const Hypotheses& hypotheses) const {
+  const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + session_.rows());
+  int64_t room = loop_.max_len - *ends.first;
+  if (loop_.positions >= 0)
+    room = std::min(room, loop_.positions - *ends.second - loop_.request.first);
+  const int64_t masks = std::max<int64_t>(0, std::min(loop_.block, room));
+  return masks > 0 && loop_.whole ? loop_.block : masks;
+}
+
+// Take note of the verdict on the last drafts; false where drafting does not pay (DraftBudget).
+bool Proposer::learn() {
+  const int rows = session_.rows();
+  const int64_t last = loop_.drafts - 1;
+  const int64_t* facts = verdict_.facts + 3 * rows * last;
+  int64_t drafted = 0, accepted = 0;
+  fresh_.resize(rows);
+  for (int row = 0; row < rows; row++) {
+    drafted += loop_.sizes[rows * last + row] > 0;
+    accepted += facts[3 * row + 2];
+    fresh_[row] = facts[3 * row];
+  }
+  loop_.request.states = verdict_.states;
+  loop_.request.state_stride = loop_.block + 1;
+  loop_.request.sizes = fresh_.data();
+  if (drafted == 0) return true;
+  const double mean = static_cast<double>(accepted) / static_cast<double>(drafted);
+  loop_.accepted += loop_.forgets * (mean - loop_.accepted);
+  return loop_.accepted >= loop_.pays;
+}
+
+bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
+  const auto started = std::chrono::steady_clock::now();
+  const int rows = session_.rows();
+  if (loop_.drafts > 0 && !learn()) return false;
+  DraftRequest& request = loop_.request;
+  request.masks = masks(hypotheses);
+  if (request.masks == 0) return false;
+  request.cached = loop_.cached;
+  request.token_stride = loop_.block;
+  const int64_t at = rows * loop_.drafts;
+  int64_t* tokens = loop_.tokens + at * loop_.block;
+  int64_t* sizes = loop_.sizes + at;
+  draft(drafter_, session_, loop_.embedding, hypotheses, request, tokens, sizes);
+  for (int row = 0; row < rows; row++) {
+    sizes[row] = std::min(sizes[row], loop_.max_len - hypotheses.lengths[row]);
+    loop_.cached[row] = hypotheses.lengths[row] + request.first;
+  }
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
+  loop_.seconds[loop_.drafts++] = passed.count();
+  *drafts = Drafts{rows, loop_.block, tokens, loop_.block, sizes};
+  return true;
 }
 
 }  // namespace specdec

@@ -41,11 +41,44 @@ struct DraftRequest {
   const int64_t* sizes;
   int32_t candidates;  // of each mask that the chain chooses among
   float confidence;    // end a draft before the first token that is less sure than this; 0: never
+  int64_t token_stride;  // of the answer, K or more
 };
 
-// tokens[B][K] and sizes[B] of what is drafted after the hypotheses.
+// tokens[B][token_stride] and sizes[B] of what is drafted after the hypotheses.
 void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
            const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
            int64_t* sizes);
+
+// Drafts of several iterations.
+struct DraftLoop {
+  Embedding embedding;
+  DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
+  int64_t block, max_len, positions, whole;  // MaskLimits, where positions may be -1
+  double accepted, forgets, pays;  // DraftBudget: end where the mean falls below what pays
+  int64_t* cached;  // [B], before and after
+  int64_t* tokens;  // [iterations][B][block]
+  int64_t* sizes;   // [iterations][B]
+  double* seconds;  // [iterations]
+  int64_t drafts;   // the answer: how many were made
+};
+
+// A `Propose` that drafts, and learns from the verdicts on its drafts.
+class Proposer {
+ public:
+  Proposer(const BlockDrafter& drafter, Session& session, DraftLoop& loop, const Verdict& verdict)
+      : drafter_(drafter), session_(session), loop_(loop), verdict_(verdict) {}
+
+  bool operator()(const Hypotheses& hypotheses, Drafts* drafts);
+
+ private:
+  int64_t masks(const Hypotheses& hypotheses) const;
+  bool learn();
+
+  const BlockDrafter& drafter_;
+  Session& session_;
+  DraftLoop& loop_;
+  const Verdict& verdict_;
+  std::vector<int64_t> fresh_;  // [B], tokens emitted in the last iteration
+};
 
 }  // namespace specdec

@@ -21,6 +21,8 @@ void with_kernel(Format format, Body&& body) {
       return body(Bfloat16());
     case Format::kInt8:
       return body(Int8());
+    case Format::kHalf:
+      return body(Half());
   }
   require(false, "unknown number format");
 }
@@ -41,6 +43,13 @@ uint32_t word_of(Int8, const float* weight, int count, float scale) {
             << 8 * i;
   }
   return word;
+}
+
+// Whether halves hold these numbers to the last bit (NaN at most by chance).
+bool exact_in_halves(size_t count, const float* numbers) {
+  for (size_t i = 0; i < count; i++)
+    if (bits_of(from_half(to_half(numbers[i]))) != bits_of(numbers[i])) return false;
+  return true;
 }
 
 int32_t sum_of_bytes(uint32_t word) {
@@ -67,9 +76,27 @@ void Matrix::pack_row(int output, const float* weight) {
   offsets_.data()[output] = -Int8::kShift * total;
 }
 
+// Where a weight that is a half lies, in halves.
+size_t Matrix::half(int output, int column) const {
+  const int inside = output % kPanel;
+  const size_t line = static_cast<size_t>(output / kPanel) * steps_ + column / Half::kGroup;
+  return 2 * (line * kPanel + inside / kWidth * kWidth) + column % Half::kGroup * kWidth +
+         inside % kWidth;
+}
+
+template <>
+void Matrix::pack_row<Half>(int output, const float* weight) {
+  uint16_t* halves = reinterpret_cast<uint16_t*>(words_.data());
+  for (int k = 0; k < in_; k++) halves[half(output, k)] = to_half(weight[k]);
+}
+
 Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format format)
     : out_(out), in_(in), format_(format) {
   require(out > 0 && in > 0, "a matrix needs at least one row and one column");
+  require(format != Format::kHalf, "unknown number format");
+  if (format == Format::kFloat32 && weight != nullptr &&
+      exact_in_halves(static_cast<size_t>(out) * in, weight))
+    format = format_ = Format::kHalf;
   const size_t outputs = static_cast<size_t>(panels()) * kPanel;
   with_kernel(format, [&](auto kernel) {
     typedef decltype(kernel) Kernel;
@@ -87,11 +114,18 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
 }
 
 void Matrix::unpack(float* weight) const {
-  require(format_ == Format::kFloat32, "only float32 weights can be unpacked");
+  require(format_ == Format::kFloat32 || format_ == Format::kHalf,
+          "only float32 weights can be unpacked");
+  const uint16_t* halves = reinterpret_cast<const uint16_t*>(words_.data());
   for (int i = 0; i < out_; i++) {
     const uint32_t* from = words(i / kPanel) + i % kPanel;
     float* row = weight + static_cast<size_t>(i) * in_;
-    for (int k = 0; k < in_; k++) std::memcpy(row + k, from + static_cast<size_t>(k) * kPanel, 4);
+    for (int k = 0; k < in_; k++) {
+      if (format_ == Format::kHalf)
+        row[k] = from_half(halves[half(i, k)]);
+      else
+        std::memcpy(row + k, from + static_cast<size_t>(k) * kPanel, 4);
+    }
   }
 }
 
@@ -145,7 +179,7 @@ class PackedRows {
       uint32_t* to = words_ + static_cast<size_t>(row) * row_words_ + i * kRun * Kernel::kParts;
       for (int k = 0; k < in_; k += kNumbers, to += count * kRun * Kernel::kParts) {
         Kernel::pack(from + k, std::min(kNumbers, in_ - k), scale, to);
-        if (Kernel::kParts == 2) split(to);
+        if (Kernel::kParts == 2 && !Kernel::kInterleaved) split(to);
       }
     }
   }

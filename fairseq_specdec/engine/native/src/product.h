@@ -10,6 +10,9 @@
 //             (the order of the processors' own instruction, which takes subnormal numbers for 0)
 //   int8      sum of w x, exact in int32, then fused(sum, scale of x times scale of w, bias), with
 //             w scaled to [-127, 127] for each output and x for each row
+//
+// float32 weights that half precision (IEEE binary16) holds exactly, as those of checkpoints saved
+// in it, are stored so: a widened half is the same float32, and half as much is read from memory.
 #pragma once
 
 #include "memory.h"
@@ -18,7 +21,8 @@
 
 namespace specdec {
 
-enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
+// kHalf is never asked for: it is how float32 weights are stored that allow it.
+enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kHalf = 3 };
 
 // What becomes of a result: stored, stored if positive (else 0), or added to what is there.
 enum class After { kStore, kRelu, kAdd };
@@ -42,7 +46,7 @@ class Matrix {
   int panels() const { return rounded_up(out_, kPanel) / kPanel; }
   int steps() const { return steps_; }  // words of an output
 
-  // weight[out][in] as it was; of a float32 matrix alone, else std::invalid_argument.
+  // weight[out][in] as it was; of float32 weights alone, else std::invalid_argument.
   void unpack(float* weight) const;
 
   // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
@@ -56,6 +60,7 @@ class Matrix {
  private:
   template <typename Kernel>
   void pack_row(int output, const float* weight);
+  size_t half(int output, int column) const;
 
   int out_ = 0, in_ = 0, steps_ = 0;
   Format format_ = Format::kFloat32;

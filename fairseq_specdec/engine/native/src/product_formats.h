@@ -4,6 +4,7 @@
 // Each format has
 //   kGroup                     numbers of a row in a word
 //   kParts                     instructions that a word takes, each with its own x and weights
+//   kInterleaved               whether a word's parts of x are neighbours, or lie in runs of their own
 //   measure(x, in)             the row's scale, where it has one
 //   pack(x, count, scale, to)  `count` numbers as words
 //   start, read, read_x, add_product, finish   the tile's inner loop, from bias to result; a part
@@ -30,6 +31,7 @@ struct Float32 {
   typedef FloatRegister Sums;
   typedef FloatRegister Factor;
   static constexpr int kGroup = 1, kParts = 1;
+  static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
   static void pack(const float* x, int count, float, uint32_t* to) {
@@ -46,10 +48,28 @@ struct Float32 {
   static FloatRegister finish(Sums sums, const Matrix&, int, float) { return sums; }
 };
 
+// float32 whose weights are stored as halves: kWidth words hold a register of outputs' halves for
+// an even k, then those for the odd one. x and all sums are Float32's.
+struct Half : Float32 {
+  static constexpr int kGroup = 2, kParts = 2;
+  static constexpr bool kInterleaved = true;
+
+  // A missing odd number is -0: added to any sum, -0 times 0 leaves it as it is.
+  static void pack(const float* x, int count, float scale, uint32_t* to) {
+    Float32::pack(x, count, scale, to);
+    if (count % kGroup) to[count] = 0x80000000;
+  }
+  template <int part>
+  static Factor read(const uint32_t* words) {
+    return load_halves(words + part * kWidth / 2);
+  }
+};
+
 // Words are two bfloat16, the even k in the lower half.
 struct Bfloat16 {
   typedef FloatRegister Sums;
   static constexpr int kGroup = 2;
+  static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
   static void pack(const float* x, int count, float, uint32_t* to) {
@@ -88,6 +108,7 @@ struct Bfloat16 {
 struct Int8 {
   typedef IntRegister Sums;
   static constexpr int kGroup = 4;
+  static constexpr bool kInterleaved = false;
   static constexpr int kMaxColumns = 65536;  // 255 x 127 x kMaxColumns stays below 2^31
 
   // The scale that takes the largest number to 127. Rows smaller than any number of use (2^-100)

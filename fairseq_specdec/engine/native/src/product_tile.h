@@ -59,6 +59,7 @@ template <typename Kernel, int rows, int columns, int part>
 inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
                  typename Kernel::Sums (&sums)[rows][columns]) {
   constexpr int kPanel = Matrix::kPanel;
+  constexpr int kPart = Kernel::kInterleaved ? 1 : kRun;
   typename Kernel::Factor weights[columns];
 #pragma GCC unroll 8
   for (int c = 0; c < columns; c++) {
@@ -68,7 +69,7 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
-    const typename Kernel::Factor word = Kernel::read_x(x + (i * Kernel::kParts + part) * kRun);
+    const typename Kernel::Factor word = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
       sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);
@@ -96,8 +97,9 @@ inline void tile(const TileTask& task, int first) {
   for (int left = matrix.steps(); left > 0; left -= kRun) {
     const int run = left < kRun ? left : kRun;
     for (int k = 0; k < run; k++, w += kPanel) {
-      step<Kernel, rows, columns, 0>(w, panel_words, x + k, sums);
-      if (Kernel::kParts == 2) step<Kernel, rows, columns, 1>(w, panel_words, x + k, sums);
+      const uint32_t* here = x + (Kernel::kInterleaved ? Kernel::kParts * k : k);
+      step<Kernel, rows, columns, 0>(w, panel_words, here, sums);
+      if (Kernel::kParts == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, sums);
     }
     x += rows * kRun * Kernel::kParts;
   }

@@ -15,7 +15,7 @@
 
 namespace specdec {
 
-// Beside loads, stores and splats of words, three for int8: even_bytes and odd_bytes give bytes 0
+// Beside loads, stores and splats of words, load_halves widens kWidth halves. Three are for int8: even_bytes and odd_bytes give bytes 0
 // and 2 (1 and 3) of a word as two signed numbers of 16 bits, and dot_pairs multiplies two such
 // words and adds the two products. No step of them can overflow.
 
@@ -35,6 +35,10 @@ inline FloatRegister splat_float(uint32_t bits) {
 inline WordRegister splat_word(uint32_t bits) { return _mm512_set1_epi32(static_cast<int>(bits)); }
 inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
   return _mm512_fmadd_ps(a, b, sum);
+}
+inline FloatRegister load_halves(const uint32_t* from) {
+  // maskz: GCC 12 warns of the unmasked one's undefined lanes
+  return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 inline WordRegister even_bytes(WordRegister v) {
   return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
@@ -61,6 +65,9 @@ inline WordRegister splat_word(uint32_t bits) { return _mm256_set1_epi32(static_
 inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
   return _mm256_fmadd_ps(a, b, sum);
 }
+inline FloatRegister load_halves(const uint32_t* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
 inline WordRegister even_bytes(WordRegister v) {
   return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
 }
@@ -82,6 +89,9 @@ inline WordRegister splat_word(uint32_t bits) { return vdupq_n_u32(bits); }
 inline FloatRegister fused(FloatRegister a, FloatRegister b, FloatRegister sum) {
   return vfmaq_f32(sum, a, b);
 }
+inline FloatRegister load_halves(const uint32_t* from) {
+  return vcvt_f32_f16(vreinterpret_f16_u32(vld1_u32(from)));
+}
 inline int16x8_t as_halves(WordRegister v) { return vreinterpretq_s16_u32(v); }
 inline WordRegister even_bytes(WordRegister v) {
   return vreinterpretq_u32_s16(vshrq_n_s16(vshlq_n_s16(as_halves(v), 8), 8));
@@ -96,6 +106,19 @@ inline WordRegister dot_pairs(WordRegister a, WordRegister b) {
 
 #else
 #error "compile for x86-64-v3 or better, or for AArch64"
+#endif
+
+// Half precision (IEEE binary16): the nearest one of a float, and the float that one stands for.
+#if defined(__ARM_NEON)
+inline uint16_t to_half(float value) {
+  return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(value))), 0);
+}
+inline float from_half(uint16_t half) {
+  return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
+#else
+inline uint16_t to_half(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+inline float from_half(uint16_t half) { return _cvtsh_ss(half); }
 #endif
 
 constexpr int kWidth = static_cast<int>(sizeof(FloatRegister) / 4);  // lanes of a register

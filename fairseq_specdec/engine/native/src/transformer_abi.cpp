@@ -59,7 +59,22 @@ struct VerifyCall {
   int64_t most;
   Verdict verdict;
   int64_t done;  // the answer: iterations
+  const BlockDrafter* drafter;  // of a loop that drafts itself
+  Session* draft_session;
+  DraftLoop* loop;  // null: the drafts are given
 };
+
+void iterate(Session& session, VerifyCall& call) {
+  require(call.most < (1 << 20), "too many iterations");
+  Propose propose;
+  if (call.loop != nullptr) {
+    require(call.drafts.width == call.loop->block, "drafts of another width than the block");
+    propose = Proposer(*call.drafter, *call.draft_session, *call.loop, call.verdict);
+  }
+  call.done = verify(session, call.embedding, call.rules, call.drafts, propose, call.hypotheses,
+                     std::vector<int>(call.read, call.read + call.read_count),
+                     static_cast<int>(call.most), call.verdict);
+}
 
 struct DraftCall {
   Embedding embedding;
@@ -163,13 +178,7 @@ SPECDEC_API int specdec_session_run(void* session, const specdec::RunCall* call)
 }
 
 SPECDEC_API int specdec_verify(void* session, specdec::VerifyCall* call) {
-  return guarded([&] {
-    specdec::require(call->most < (1 << 20), "too many iterations");
-    call->done = specdec::verify(*static_cast<specdec::Session*>(session), call->embedding,
-                                 call->rules, call->drafts, call->hypotheses,
-                                 std::vector<int>(call->read, call->read + call->read_count),
-                                 static_cast<int>(call->most), call->verdict);
-  });
+  return guarded([&] { specdec::iterate(*static_cast<specdec::Session*>(session), *call); });
 }
 
 SPECDEC_API int specdec_drafter_new(const void* stack, const float* mask, int pad, void** drafter) {

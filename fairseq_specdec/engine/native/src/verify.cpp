@@ -166,30 +166,32 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
       facts[2] = w + (accepted ? 1 : 0);
       if (!accepted || facts[1]) break;
     }
-    if (verdict.states != nullptr) {
-      const size_t wide = read.size() * width;
-      std::copy_n(kept + first * wide, (drafts.sizes[row] + 1) * wide,
-                  verdict.states + row * (drafts.width + 1) * wide);
-    }
   }
+  // Only now: those of the iteration before are still the caller's where this one is left to it.
+  const size_t wide = read.size() * width;
+  for (int row = 0; row < rows && verdict.states != nullptr; row++)
+    std::copy_n(kept + entries.first[row] * wide, (drafts.sizes[row] + 1) * wide,
+                verdict.states + row * (drafts.width + 1) * wide);
   return true;
 }
 
 }  // namespace
 
 int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
-           const Hypotheses& hypotheses, const std::vector<int>& read, int most,
-           const Verdict& verdict) {
-  if (most < 1 || (most > 1 && (drafts.width > 0 || !read.empty())))
+           const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
+           int most, const Verdict& verdict) {
+  if (most < 1 || (most > 1 && !propose && (drafts.width > 0 || !read.empty())))
     throw std::invalid_argument("several iterations with drafts or layers to read");
   const int rows = session.rows();
   std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);
   Hypotheses grown = hypotheses;
   grown.lengths = lengths.data();
+  Drafts proposed = drafts;
   Verdict now = verdict;
   for (int done = 0; done < most; done++) {
+    if (propose && !propose(grown, &proposed)) return done;
     const auto started = std::chrono::steady_clock::now();
-    if (!verify_once(session, embedding, rules, drafts, grown, read, now)) return done;
+    if (!verify_once(session, embedding, rules, proposed, grown, read, now)) return done;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
     verdict.seconds[done] = passed.count();
     bool ended = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "transformer.h"
@@ -50,14 +51,18 @@ struct Verdict {
   int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries that were reached; or null
   double* seconds;   // [iterations]
-  float* states;     // [B][N + 1][read layers x width], of a lone iteration; or null
+  float* states;     // [B][N + 1][read layers x width], of the last iteration; or null
 };
 
-// Iterations until a row ends, at most `most` of them; more than one only without drafts, where the
-// next begins with what the last one emitted. Returns how many were done. It ends before one in
-// which an entry that decides has two best tokens or none: the caller decides that by other means.
+// Drafts for the next iteration; false where there is nothing more to draft.
+typedef std::function<bool(const Hypotheses&, Drafts*)> Propose;
+
+// Iterations until a row ends, at most `most` of them, each after what the last one emitted. More
+// than one either drafts nothing or asks `propose` each time. Returns how many were done. It ends
+// before one in which an entry that decides has two best tokens or none: the caller decides that by
+// other means.
 int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
-           const Hypotheses& hypotheses, const std::vector<int>& read, int most,
-           const Verdict& verdict);
+           const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
+           int most, const Verdict& verdict);
 
 }  // namespace specdec

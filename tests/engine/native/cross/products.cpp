@@ -28,11 +28,15 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// One product, whole and row by row; whether both are as the plain loops say.
-bool check(Format format, After after) {
+// One product, whole and row by row; whether both are as the plain loops say. kHalf stands for
+// float32 weights that halves hold.
+bool check(Format kind, After after) {
+  const Format format = kind == Format::kHalf ? Format::kFloat32 : kind;
   const int out = any_of(1, 150), in = any_of(1, 300), rows = any_of(1, 40);
   const int x_stride = in + any_of(0, 5), y_stride = out + any_of(0, 5);
-  const std::vector<float> weight = numbers(static_cast<size_t>(out) * in), bias = numbers(out);
+  std::vector<float> weight = numbers(static_cast<size_t>(out) * in), bias = numbers(out);
+  if (kind == Format::kHalf)
+    for (float& each : weight) each = specdec::from_half(specdec::to_half(each));
   const std::vector<float> x = numbers(static_cast<size_t>(rows) * x_stride);
   std::vector<float> expected = numbers(static_cast<size_t>(rows) * y_stride);
   std::vector<float> whole = expected, single = expected;
@@ -44,8 +48,8 @@ bool check(Format format, After after) {
   }
   specdec::reference::multiply(out, in, weight.data(), bias.data(), format, rows, x.data(),
                                x_stride, expected.data(), y_stride, after);
-  if (same(whole, expected) && same(single, expected)) return true;
-  std::printf("format %d, after %d: %d rows of %d by %d differ\n", static_cast<int>(format),
+  if (same(whole, expected) && same(single, expected) && matrix.format() == kind) return true;
+  std::printf("format %d, after %d: %d rows of %d by %d differ\n", static_cast<int>(kind),
               static_cast<int>(after), rows, in, out);
   return false;
 }
@@ -53,7 +57,7 @@ bool check(Format format, After after) {
 }  // namespace
 
 int main() {
-  const Format formats[] = {Format::kFloat32, Format::kBfloat16, Format::kInt8};
+  const Format formats[] = {Format::kFloat32, Format::kBfloat16, Format::kInt8, Format::kHalf};
   const After afters[] = {After::kStore, After::kRelu, After::kAdd};
   int good = 0, bad = 0;
   for (int i = 0; i < 40; i++) {
