@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from typing import List, Optional, Sequence
 
@@ -96,12 +95,11 @@ class NativeBeams:
         return Progress(bool(facts.done), *counts, live)
 
     def agreed(self, row: int) -> List[int]:
-        facts = self._facts(row)
-        tokens = (ctypes.c_int64 * (facts.live * facts.depth))()
-        self._library.call("specdec_beams_live", self._pointer, row, tokens)
-        every = [tokens[i * facts.depth : (i + 1) * facts.depth] for i in range(facts.live)]
-        every += [one.tokens for one in self.ended(row)]
-        return list(os.path.commonprefix(every))  # it compares lists too
+        tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
+        self._library.call(
+            "specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length)
+        )
+        return list(tokens[: length.value])
 
     def ended(self, row: int) -> List[EndedHypothesis]:
         found = []

@@ -78,12 +78,21 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
   });
 }
 
-// tokens: [live][depth].
-SPECDEC_API int specdec_beams_live(const void* beams, int row, int64_t* tokens) {
+// The tokens that all hypotheses, live and ended, begin with; room for as many as live ones have.
+SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int64_t* tokens, int64_t* length) {
   return guarded([&] {
     const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
-    for (size_t i = 0; i < sentence.live.size(); i++)
-      specdec::write_path(sentence, sentence.live[i], tokens + i * sentence.step(), nullptr);
+    const std::vector<specdec::Prefix>& prefixes = sentence.prefixes;
+    std::vector<int> every = sentence.live;
+    for (const specdec::Ended& one : sentence.ended) every.push_back(one.prefix);
+    int shared = every[0];
+    for (int other : every)
+      while (shared != other) {
+        int& longer = prefixes[shared].depth >= prefixes[other].depth ? shared : other;
+        longer = prefixes[longer].parent;
+      }
+    specdec::write_path(sentence, shared, tokens, nullptr);
+    *length = prefixes[shared].depth;
   });
 }
 
