@@ -221,7 +221,7 @@ def test_peers_decode_the_same_verifier(play):
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
         (["--strategies", "greedy", *MEAN], "--mean-accepted: gad and gad++ need it, and"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
-        (["--drafter-dtype", "int8", *MEAN], "--drafter-dtype int8: choose"),
+        (["--drafter-dtype", "int4", *MEAN], "--drafter-dtype int4: choose"),
         (["--sentences", 0, *MEAN], "--sentences 0: expected 1 or more"),
         (["--length", 1, *MEAN], "--length 1: expected 2 or more"),
         (["--length", 500, *MEAN], "--length 500: at most 200"),

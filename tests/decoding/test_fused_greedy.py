@@ -141,7 +141,7 @@ def decoded_three_ways(generator, sources, monkeypatch):
         with generator.batch(generator.models, sample) as batch:
             while batch.live:
                 batch.iterate()
-        return batch.finished
+        return [h for (h,) in batch.finished]
 
     answers = []
     for decode_batch, joined in ((at_once, 1), (iteration_by_iteration, 1), (at_once, 0)):

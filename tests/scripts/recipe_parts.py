@@ -23,7 +23,7 @@ for ((i = 0; i < $#; i++)); do
         specdec-bench:--json | specdec-bench:--markdown) printf 'table\n' > "${words[i + 1]}" ;;
     esac
 done
-case $name in fairseq-generate) printf 'strategy %s: summary\n' "$name" >&2 ;; esac
+case $name in fairseq-generate) printf 'INFO | task | strategy %s: summary\n' "$name" >&2 ;; esac
 """
 # Stands for the interpreter, beside which the steps look for the commands first.
 STAND_IN_PYTHON = """#!/usr/bin/env bash
