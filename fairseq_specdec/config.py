@@ -99,9 +99,8 @@ class TranslationSpecDecConfig(TranslationConfig):
             "but the time: draft tokens of all sentences together, 0 or more, that one "
             "verification may be expected to reject, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
-            "iterations where drafts keep failing (default: 24 on the CPU, 5 there on the "
-            "native backend, without limit on a GPU and for a sentence alone; 0: always "
-            "draft k, as the papers do)"
+            "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
+            "GPU and for a sentence alone; 0: always draft k, as the papers do)"
         },
     )
     top_beta: int = field(

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
-from fairseq_specdec.engine.backend import BACKENDS, runs_natively
+from fairseq_specdec.engine.backend import BACKENDS
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
@@ -19,7 +19,7 @@ from fairseq_specdec.engine.native.stack import FORMATS
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
-from .draft_budget import CPU_SPARE, NATIVE_SPARE
+from .draft_budget import CPU_SPARE
 from .extras import ending_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
@@ -325,7 +325,7 @@ def _options(
     on_cpu = not next(models[0].parameters()).is_cuda
     spare = settings.draft_budget
     if spare is None and on_cpu:
-        spare = NATIVE_SPARE if runs_natively(settings.backend, models) else CPU_SPARE
+        spare = CPU_SPARE
     always = overrides.always_draft or settings.draft_budget == 0
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,

@@ -136,11 +136,6 @@ def choose_backend(asked: str, models: Sequence[Any], number_format: str = "fp32
     return TORCH
 
 
-def runs_natively(asked: str, models: Sequence[Any]) -> bool:
-    """Whether ``choose_backend`` takes the native one."""
-    return asked != "torch" and _why_not_native(models) is None
-
-
 def _why_not_native(models: Sequence[Any]) -> Optional[str]:
     """Why models cannot run natively, in words."""
     if load() is None:

@@ -115,7 +115,6 @@ def test_any_budget_says_the_same(case, spare, monkeypatch):
     if toys(case).lossless is None:
         pytest.skip("never lossless")
     monkeypatch.setattr(builder, "CPU_SPARE", spare)
-    monkeypatch.setattr(builder, "NATIVE_SPARE", spare)
     generator = make_generator(case, draft_budget=None)
     assert (generator.options.spare_tokens, generator.options.pause_drafting) == (spare, True)
     sample = make_sample(SENTENCES)
@@ -145,7 +144,6 @@ def test_a_drafter_that_is_always_wrong_costs_few_drafts():
 
 def test_where_the_draft_decides_the_output_nothing_changes(monkeypatch):
     monkeypatch.setattr(builder, "CPU_SPARE", 1)
-    monkeypatch.setattr(builder, "NATIVE_SPARE", 1)
     for case in cases():
         if toys(case).lossless is not None and case != "blockwise":
             continue

@@ -78,8 +78,7 @@ def decode(models, sample, strategy, args, outputs=(), prefix=None, spare=None, 
         drafter = block_drafter(models[0], strategy)
     name = strategy if strategy in ("greedy", "iad") else "greedy"
     overrides = Overrides(drafter, always_draft=spare is None)
-    spares = {"CPU_SPARE": spare, "NATIVE_SPARE": spare}
-    with mock.patch.multiple(builder, **spares):
+    with mock.patch.object(builder, "CPU_SPARE", spare):
         generator = build_generator(
             models,
             words,

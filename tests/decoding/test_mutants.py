@@ -89,7 +89,6 @@ def test_packed_products_and_short_drafts_hide_no_fault(case, free_unpacked, mut
         mutant(monkeypatch)
     models = [copy.deepcopy(toys(case).verifier())]
     monkeypatch.setattr(builder, "CPU_SPARE", 40)
-    monkeypatch.setattr(builder, "NATIVE_SPARE", 40)
     generator = make_generator(case, models=models, free_unpacked=free_unpacked, draft_budget=None)
     assert generator.options.inference == generator.options.free_unpacked == free_unpacked
     assert (generator.options.spare_tokens, generator.options.pause_drafting) == (40, True)
