@@ -16,7 +16,7 @@ import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
-ITERATIONS = ROOT / "tests" / "decoding" / "test_fused_greedy.py"
+CALLS = [ROOT / "tests" / "decoding" / name for name in ("test_fused_greedy.py", "test_beam.py")]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 PACKAGE = runpy.run_path(str(ROOT / NATIVE / "variants.py"))
 COMPILER = os.environ.get("CXX", "g++")
@@ -75,7 +75,7 @@ def run_tests(folder):
         "no:xdist",
     ]
     subprocess.run(
-        [*command, "--capture=sys", str(TESTS), str(ITERATIONS), *ignored],
+        [*command, "--capture=sys", str(TESTS), *map(str, CALLS), *ignored],
         cwd=str(folder),
         env=environment,
         check=True,
