@@ -88,4 +88,5 @@ def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     command += TESTS_OF.get(name, TESTS)
     done = subprocess.run(command, cwd=str(copy), env=environment, capture_output=True, text=True)
-    assert done.returncode == 1, done.stdout[-2000:]
+    # A crash is noticed too; 4 and 5 are pytest's: no tests.
+    assert done.returncode not in (0, 4, 5), done.stdout[-2000:]
