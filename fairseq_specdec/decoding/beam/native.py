@@ -20,7 +20,7 @@ from .replay import BeamRules, NoTokenError
 _CACHE = 32 << 20
 
 
-def natively(session: VerifierSession) -> Reach:
+def reach_natively(session: VerifierSession) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
     then about twice the beam is scored in the time of one.
 
