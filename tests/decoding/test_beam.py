@@ -240,9 +240,7 @@ def test_a_model_drafts_where_it_pays_and_the_log_says_where_not(settings, reaso
     models, words = [toy_model()], make_task().tgt_dict
     options = decoding_settings(strategy="gad", drafter_path=__file__, **settings)
     drafter = copy.deepcopy(toy_drafter())
-    generator = build_generator(
-        models, words, words, flags(4), options, load=lambda *_: drafter
-    )
+    generator = build_generator(models, words, words, flags(4), options, load=lambda *_: drafter)
     with caplog.at_level("INFO"):
         generator.generate(models, make_sample(SENTENCES[:2]))
     assert re.search(f"--beam 4: beam search without drafts: .*{reason}", caplog.text)

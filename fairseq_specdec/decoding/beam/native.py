@@ -96,9 +96,7 @@ class NativeBeams:
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
-        self._library.call(
-            "specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length)
-        )
+        self._library.call("specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length))
         return list(tokens[: length.value])
 
     def ended(self, row: int) -> List[EndedHypothesis]:
