@@ -76,6 +76,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "stays exact (default: 0, always draft k)"
         },
     )
+    sampling_verification: str = field(
+        default="block",
+        metadata={
+            "help": "gad, sps under --sampling: block judges the tokens of a draft together (Sun "
+            "et al. 2024), token one by one (Leviathan et al. 2023); the output has the verifier's "
+            "distribution with both, and block accepts at least as many tokens (default: block)"
+        },
+    )
     realign: bool = field(
         default=False,
         metadata={
