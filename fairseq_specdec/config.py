@@ -76,6 +76,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "stays exact (default: 0, always draft k)"
         },
     )
+    sampling_verification: str = field(
+        default="block",
+        metadata={
+            "help": "gad, sps under --sampling: block judges the tokens of a draft together (Sun "
+            "et al. 2024), token one by one (Leviathan et al. 2023); the output has the verifier's "
+            "distribution with both, and block accepts at least as many tokens (default: block)"
+        },
+    )
     realign: bool = field(
         default=False,
         metadata={
@@ -100,7 +108,9 @@ class TranslationSpecDecConfig(TranslationConfig):
             "verification may be expected to reject, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
             "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
-            "GPU and for a sentence alone; 0: always draft k, as the papers do)"
+            "GPU and for a sentence alone; 0: always draft k, as the papers do). In a beam "
+            "search: prefixes that a pass may score though nothing waits for them; where it is "
+            "given, gad and sps draft for beams on a CPU too (torch backend)"
         },
     )
     top_beta: int = field(

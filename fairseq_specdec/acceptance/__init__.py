@@ -1,6 +1,7 @@
 """Acceptance rules: which draft tokens the verifier keeps (pure tensor functions)."""
 
 from .base import Acceptance, AcceptanceRule, leading
+from .block_verification import BlockVerificationRule
 from .distance import DistanceRule
 from .exact import ExactRule
 from .minimum_block import MinimumBlockRule
@@ -11,6 +12,7 @@ from .top_beta import TopBetaRule
 __all__ = [
     "Acceptance",
     "AcceptanceRule",
+    "BlockVerificationRule",
     "DistanceRule",
     "ExactRule",
     "MinimumBlockRule",

@@ -115,13 +115,22 @@ class SamplingRule(AcceptanceRule):
         Raises:
             ValueError: there is a draft, and not the distributions that it was drawn from.
         """
-        width, lengths = draft.width, draft.sizes
         p = self.sampler.warp(scores.dense())
-        if width == 0:
-            return Acceptance(torch.zeros_like(lengths), self.sampler.draw(p[:, 0]))
+        if draft.width == 0:
+            return Acceptance(torch.zeros_like(draft.sizes), self.sampler.draw(p[:, 0]))
         if draft.log_probs is None:
             raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
-        q = draft.log_probs.exp()
+        return self.verdict(draft, p, draft.log_probs.exp())
+
+    def verdict(self, draft: DraftTree, p: Tensor, q: Tensor) -> Acceptance:
+        """Judge drafts of one token or more.
+
+        Args:
+            draft: drawn from q.
+            p: [B, K + 1, V], the verifier's probabilities, cut.
+            q: [B, K, V].
+        """
+        width, lengths = draft.width, draft.sizes
         at = draft.tokens.unsqueeze(2)
         own, drawn = p[:, :width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)
         # u < p / q without the division; a token that the verifier forbids has p = 0.
@@ -131,7 +140,10 @@ class SamplingRule(AcceptanceRule):
         verdict = p[rows, counts]
         rejected = (counts < lengths).unsqueeze(1)
         guess = q[rows, counts.clamp(max=width - 1)].masked_fill(~rejected, 0.0)
-        rest = (verdict - guess).clamp(min=0)
-        # Where p and q are equal but for rounding, nothing may be left to draw from.
+        return Acceptance(counts, self._draw((verdict - guess).clamp(min=0), verdict))
+
+    def _draw(self, rest: Tensor, verdict: Tensor) -> Tensor:
+        """Long [B], drawn from ``rest`` (float [B, V], up to a factor), or from the verifier's
+        distribution where p and q are equal but for rounding, so that nothing is left."""
         rest = torch.where(rest.sum(1, keepdim=True) > 0, rest, verdict)
-        return Acceptance(counts, self.sampler.draw(rest))
+        return self.sampler.draw(rest)

@@ -295,11 +295,6 @@ def build_generator(
             settings, models, *words, load, ending.eos, sampler, options.temperature, free_unpacked
         )
         drafter = STRATEGIES[settings.strategy].drafter(setup)
-    if beam > 1 and not drafter.for_beams:
-        logger.info(
-            "--beam %d: --strategy %s drafts for one hypothesis only; this is beam search without "
-            "drafts", beam, settings.strategy,
-        )  # fmt: skip
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()
     return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
@@ -339,6 +334,7 @@ def _options(
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
         spare_tokens=None if always else spare,
         pause_drafting=not always,
+        look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),
         free_unpacked=free_unpacked,
         hidden=frozenset(hidden),

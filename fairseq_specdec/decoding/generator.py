@@ -12,11 +12,12 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.drafting import Drafter, NoDrafter
+from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.verifier import Verifier
 
 from .beam.batch import BeamBatch
+from .beam.drafter import beam_drafter
 from .fused_greedy import fused_greedy
 from .loop import Batch
 from .options import DecodingOptions
@@ -205,9 +206,9 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
-        if options.beam > 1 and not drafter.for_beams:
-            drafter = NoDrafter()
         backend = choose_backend(options.backend, models, options.verifier_format)
+        if options.beam > 1:
+            drafter = beam_drafter(drafter, options, backend, models)
         verifier = Verifier(
             models, options.temperature, drafter.read_layers, options.free_unpacked, backend
         )

@@ -23,6 +23,8 @@ class DecodingOptions:
         spare_tokens: expected rejected tokens of a verification, of all rows together, at most;
             None for no limit. Used only where it changes nothing but the time, as the next.
         pause_drafting: draft seldom where drafts keep failing.
+        look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
+            pass may score though nothing waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
         backend: ``--backend``, one of ``engine.backend.BACKENDS``.
@@ -41,6 +43,7 @@ class DecodingOptions:
     keep_trace: bool = False
     spare_tokens: Optional[int] = None
     pause_drafting: bool = False
+    look_ahead: Optional[int] = None
     inference: bool = False
     free_unpacked: bool = False
     hidden: FrozenSet[int] = frozenset()

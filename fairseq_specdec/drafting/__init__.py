@@ -1,7 +1,7 @@
 """Drafters: who proposes the next tokens."""
 
 from .autoregressive import AutoregressiveDrafter
-from .base import Drafter, DraftOptions, DraftSession, NoDrafter, ReadyDrafter, Source
+from .base import Drafter, DraftOptions, DraftSession, Forecast, NoDrafter, ReadyDrafter, Source
 from .blockwise_heads import BlockwiseHeadsDrafter
 from .early_exit import EarlyExitDrafter
 from .input_copy import InputCopyDrafter
@@ -14,6 +14,7 @@ __all__ = [
     "DraftSession",
     "Drafter",
     "EarlyExitDrafter",
+    "Forecast",
     "InputCopyDrafter",
     "NarBlockDrafter",
     "NoDrafter",

@@ -18,6 +18,7 @@ from .base import (
     Drafter,
     DraftOptions,
     DraftSession,
+    Forecast,
     ReadyDrafter,
     SilentSession,
     Source,
@@ -42,6 +43,8 @@ class AutoregressiveDrafter(Drafter):
         model: a fairseq ``TransformerModel`` over the verifier's dictionaries.
         options: how to draft.
     """
+
+    for_beams = True
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
@@ -95,6 +98,8 @@ class AutoregressiveSession(DraftSession):
         last: most tokens of an output that the small model can draft.
     """
 
+    forecasts = True
+
     def __init__(self, session: TransformerSession, options: DraftOptions, last: int) -> None:
         self.session = session
         self.options = options
@@ -108,6 +113,36 @@ class AutoregressiveSession(DraftSession):
         if steps <= 0:
             return DraftTree.empty(hypotheses.lengths)
         return self._draft(hypotheses, steps)
+
+    def forecast(
+        self,
+        hypotheses: Hypotheses,
+        kept: List[int],
+        hidden_states: Optional[Tuple[Tensor, Tensor]],
+        most: int,
+        count: int,
+    ) -> Optional[Forecast]:
+        lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
+        # The last token is read in any case.
+        known = [min(*three) for three in zip(cached, lengths_cpu, (keep + 1 for keep in kept))]
+        self.session.commit(torch.tensor(known, device=hypotheses.lengths.device), known)
+        steps = min(most, self.last - hypotheses.longest)
+        if steps <= 0:
+            return None
+        self.session.layers.cache.reserve(max(lengths_cpu) + steps)
+        inputs, at = self._unread(hypotheses)
+        found = []
+        for step in range(steps):
+            layout = Layout.at(at, [have + step for have in lengths_cpu])
+            logits = self.session.logits(self.session.run(inputs, layout)[:, -1])
+            logits[:, self.options.pad] = float("-inf")
+            found.append(F.log_softmax(logits, -1, dtype=torch.float32).topk(count, dim=-1))
+            inputs = found[-1].indices[:, :1]
+            at = (hypotheses.lengths + (step + 1)).unsqueeze(1)
+        read = [have + steps for have in lengths_cpu]
+        self.session.commit(hypotheses.lengths + steps, read)
+        log_probs, tokens = zip(*found)
+        return Forecast(torch.stack(log_probs, 1), torch.stack(tokens, 1))
 
     def _roll_back(self, hypotheses: Hypotheses) -> None:
         """Remove drafts that were not accepted from the cache.

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Protocol, Sequence
+from typing import (
+    Any,
+    ContextManager,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
 import torch
 from torch import Tensor
@@ -69,14 +79,28 @@ class DraftOptions:
     free_unpacked: bool = False
 
 
+class Forecast(NamedTuple):
+    """What may follow a prefix: the likeliest M tokens of each of the next K positions.
+
+    Attributes:
+        log_probs: float [B, K, M], falling.
+        tokens: long [B, K, M].
+    """
+
+    log_probs: Tensor
+    tokens: Tensor
+
+
 class DraftSession:
     """Drafts for the live rows of one batch.
 
     Class attributes:
         silent: it never drafts anything, so that it need not be asked.
+        forecasts: ``forecast`` can be asked.
     """
 
     silent = False
+    forecasts = False
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         """Draft the tokens that follow the accepted ones.
@@ -98,6 +122,29 @@ class DraftSession:
                 side by side; entry w predicted the w-th token after those accepted before. None
                 for a drafter that reads no layers.
         """
+
+    def forecast(
+        self,
+        hypotheses: Hypotheses,
+        kept: List[int],
+        hidden_states: Optional[Tuple[Tensor, Tensor]],
+        most: int,
+        count: int,
+    ) -> Optional[Forecast]:
+        """The likeliest next tokens, for a beam search: instead of ``propose`` and ``commit``.
+
+        Args:
+            hypotheses: any prefixes, one of each row, longer than those of the last call.
+            kept: so many first tokens of each row are those of the last call's prefix.
+            hidden_states: those that predicted the other tokens, [B, F, n C], and how many count
+                of each row, long [B]; None for a drafter that reads no layers.
+            most: positions to look at, 1 or more.
+            count: M.
+
+        Returns:
+            K positions, at most ``most``; None where there is no room for one.
+        """
+        raise NotImplementedError
 
     def likely_copied(self, row: int) -> Sequence[int]:
         """The tokens, in their order, that the hypotheses of a beam search probably repeat."""
@@ -127,9 +174,11 @@ class Drafter:
             want; empty for a drafter that reads none.
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
         for_beams: its sessions can draft for the hypotheses of a beam search.
+        runs_model: a draft takes passes of a model.
     """
 
     for_beams = False
+    runs_model = True
     read_layers: Sequence[int] = ()
     adaptive = True
 
@@ -165,6 +214,7 @@ class NoDrafter(Drafter):
     """Drafts nothing: plain greedy decoding or beam search on this project's engine."""
 
     for_beams = True
+    runs_model = False
 
     def open(self, source: Source) -> DraftSession:
         return SilentSession()

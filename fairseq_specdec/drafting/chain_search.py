@@ -56,26 +56,11 @@ class ChainSearch:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
             have ended.
         """
-        most = self.candidates[0 if features.size(0) == 1 else 1]
-        scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
-        rows = nn.functional.embedding(candidates, self.for_token).float()  # [B, K, m, H]
-        of_mask = self.of_mask(features.float())
-        state: Optional[Tensor] = None  # zero
-        token = previous
         chosen: List[Tensor] = []
         sure: List[Tensor] = []
-        # With few numbers the call of an operation costs most: as few operations as possible.
-        for mask, score, row, choices in zip(
-            of_mask.unbind(1),
-            scores.float().unsqueeze(3).unbind(1),
-            rows.unbind(1),
-            candidates.unbind(1),
-        ):
-            known = mask + nn.functional.embedding(token, self.of_token)
-            if state is not None:
-                known = torch.addmm(known, state, self.of_state)
-            state = torch.tanh(known)
-            total = torch.baddbmm(score, row, state.unsqueeze(2)).squeeze(2)
+        run = _Run(self, features, logits, previous)
+        for step in range(features.size(1)):
+            total = run.totals(step)
             if confidence > 0:
                 chance, best = torch.softmax(total, 1).max(1, keepdim=True)
                 reached = sure[-1] * chance if sure else chance
@@ -84,12 +69,75 @@ class ChainSearch:
                 sure.append(reached)
             else:
                 best = total.argmax(1, keepdim=True)
-            token = choices.gather(1, best).squeeze(1)
-            chosen.append(token)
+            chosen.append(run.take(step, best))
         if not chosen:
-            return candidates.new_zeros(features.size(0), 0), torch.zeros_like(previous)
+            return previous.new_zeros(features.size(0), 0), torch.zeros_like(previous)
         tokens = torch.stack(chosen, 1)
         if confidence > 0:
             # The products fall from token to token.
             return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
         return tokens, torch.full_like(previous, tokens.size(1))
+
+    def rank(
+        self, features: Tensor, logits: Tensor, previous: Tensor, count: int
+    ) -> Tuple[Tensor, Tensor]:
+        """The likeliest tokens of each mask, after the likeliest of those before.
+
+        Args:
+            features, logits, previous: as for a call.
+            count: M, tokens of each mask; at most the candidates.
+
+        Returns:
+            (log-probabilities among the candidates, float [B, K, M], falling; tokens long
+            [B, K, M]).
+        """
+        run = _Run(self, features, logits, previous)
+        log_probs, tokens = [], []
+        for step in range(features.size(1)):
+            values, ranked = run.totals(step).log_softmax(1).topk(count, dim=1)
+            log_probs.append(values)
+            tokens.append(run.choices[step].gather(1, ranked))
+            run.take(step, ranked[:, :1])
+        return torch.stack(log_probs, 1), torch.stack(tokens, 1)
+
+
+class _Run:
+    """One block, from the left. With few numbers the call of an operation costs most: as few
+    operations as possible.
+
+    Attributes:
+        choices: K times long [B, m], the candidates.
+
+    Args:
+        search: the weights.
+        features, logits, previous: as for a call of it.
+    """
+
+    def __init__(
+        self, search: ChainSearch, features: Tensor, logits: Tensor, previous: Tensor
+    ) -> None:
+        self.search = search
+        most = search.candidates[0 if features.size(0) == 1 else 1]
+        scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
+        rows = nn.functional.embedding(candidates, search.for_token).float()  # [B, K, m, H]
+        self.masks = search.of_mask(features.float()).unbind(1)
+        self.scores = scores.float().unsqueeze(3).unbind(1)
+        self.rows = rows.unbind(1)
+        self.choices = candidates.unbind(1)
+        self.state: Optional[Tensor] = None  # zero
+        self.token = previous
+
+    def totals(self, step: int) -> Tensor:
+        """[B, m], logits of the candidates of the next mask."""
+        search = self.search
+        known = self.masks[step] + nn.functional.embedding(self.token, search.of_token)
+        if self.state is not None:
+            known = torch.addmm(known, self.state, search.of_state)
+        self.state = torch.tanh(known)
+        total = torch.baddbmm(self.scores[step], self.rows[step], self.state.unsqueeze(2))
+        return total.squeeze(2)
+
+    def take(self, step: int, best: Tensor) -> Tensor:
+        """Go on with a candidate of each row, long [B, 1]; its token, long [B]."""
+        self.token = self.choices[step].gather(1, best).squeeze(1)
+        return self.token

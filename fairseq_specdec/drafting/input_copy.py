@@ -126,6 +126,7 @@ class InputCopyDrafter(Drafter):
     """
 
     for_beams = True
+    runs_model = False
 
     def __init__(
         self,

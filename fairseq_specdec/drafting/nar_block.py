@@ -19,7 +19,16 @@ from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
 
-from .base import Drafter, DraftOptions, DraftSession, ReadyDrafter, SilentSession, Source, follow
+from .base import (
+    Drafter,
+    DraftOptions,
+    DraftSession,
+    Forecast,
+    ReadyDrafter,
+    SilentSession,
+    Source,
+    follow,
+)
 from .chain_search import CHAIN_CANDIDATES, ChainSearch
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
@@ -47,6 +56,8 @@ class NarBlockDrafter(Drafter):
         options: how to draft; ``block_size`` is at most what the drafter was trained for, a sampler
             is not for a drafter with a chain head, nor with ``collapse_repeats`` or ``confidence``.
     """
+
+    for_beams = True
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
@@ -143,6 +154,8 @@ class NarBlockSession(DraftSession):
         encoder_out: what the drafter attends to.
     """
 
+    forecasts = True
+
     def __init__(
         self, drafter: ReadyNarBlockDrafter, source: Source, encoder_out: Dict[str, Any]
     ) -> None:
@@ -172,13 +185,42 @@ class NarBlockSession(DraftSession):
         masks = 0 if budget == 0 else self._masks(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
+        return self._choose(hypotheses, self._features(hypotheses, masks))
+
+    def forecast(
+        self,
+        hypotheses: Hypotheses,
+        kept: List[int],
+        hidden_states: Optional[Tuple[Tensor, Tensor]],
+        most: int,
+        count: int,
+    ) -> Optional[Forecast]:
+        masks = self.limits.masks(hypotheses, most)
+        if masks == 0:
+            return None
+        cached = self.layers.cache.lengths_cpu
+        known = [min(have, keep + self.first) for have, keep in zip(cached, kept)]
+        self.layers.commit(torch.tensor(known, device=hypotheses.lengths.device), known)
+        if hidden_states is not None:
+            self.states.add(*hidden_states)
+        features = self._features(hypotheses, masks)[:, :most]
+        logits = self.layers.logits(features)
+        logits[..., self.options.pad] = float("-inf")
+        if self.weights.chain is not None:
+            return Forecast(
+                *self.weights.chain.rank(features, logits, hypotheses.last().squeeze(1), count)
+            )
+        return Forecast(*logits.log_softmax(-1, dtype=torch.float32).topk(count, dim=-1))
+
+    def _features(self, hypotheses: Hypotheses, masks: int) -> Tensor:
+        """[B, K, C'] of the masks; what was accepted is in the cache then."""
         columns = self._columns(hypotheses, masks)
         x, layer_bias = self._embed(hypotheses, columns)
         features = self.layers.run(x, columns.layout, columns.mask, layer_bias, masks)
         if not self.decoder.bidirectional_prefix:
             lengths_cpu = [have + self.first for have in hypotheses.lengths_cpu]
             self.layers.commit(columns.known, lengths_cpu)
-        return self._choose(hypotheses, features)
+        return features
 
     def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
         """K, the masks of this iteration."""

@@ -40,6 +40,20 @@ class Hypotheses:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
         self.lengths_cpu = [0] * rows
 
+    @classmethod
+    def of(cls, tokens: Tensor, lengths: List[int]) -> Hypotheses:
+        """Hypotheses that are there already.
+
+        Args:
+            tokens: long [B, H, T], as the attribute.
+            lengths: accepted tokens of each row.
+        """
+        rows, count, columns = tokens.shape
+        found = cls(rows, columns, 0, 0, tokens, count)
+        found.tokens = tokens
+        found.lengths, found.lengths_cpu = torch.tensor(lengths, device=tokens.device), lengths
+        return found
+
     @property
     def first(self) -> Tensor:
         """Long [B, T], the tokens of hypothesis 0: all there are in greedy decoding."""

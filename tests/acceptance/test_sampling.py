@@ -3,10 +3,8 @@
 import copy
 import dataclasses
 import functools
-import inspect
 import itertools
 import math
-import textwrap
 from argparse import Namespace
 
 import pytest
@@ -18,9 +16,9 @@ from fairseq.search import Sampling
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import judge
+from judging import edited, judge
 
-from fairseq_specdec.acceptance import Sampler, SamplingRule, sampling
+from fairseq_specdec.acceptance import Sampler, SamplingRule
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.draft_budget import CPU_SPARE
@@ -244,7 +242,7 @@ def generator_for(
     given = Namespace(sampling=True, max_len_a=0, max_len_b=MAX_LEN, unkpen=1e4, **args)
     # The default budget leaves thousands of rows nothing to draft.
     if strategy != "greedy":
-        settings["draft_budget"] = budget
+        settings = dict({"sampling_verification": "token"}, draft_budget=budget, **settings)
     return build_generator(
         list(models),
         words(),
@@ -383,14 +381,15 @@ def one_number_for_all_rows(rule):
 
 
 def edit(before, after):
-    """The mutant whose ``accept`` reads otherwise in one place."""
+    """The mutant that reads otherwise in one place."""
 
     def mutate(rule):
-        text = textwrap.dedent(inspect.getsource(SamplingRule.accept))
-        assert before in text
-        names = dict(vars(sampling))
-        exec(text.replace(before, after), names)
-        rule.accept = functools.partial(names["accept"], rule)
+        for name in ("accept", "verdict"):
+            mutant = edited(getattr(SamplingRule, name), before, after)
+            if mutant is not None:
+                setattr(rule, name, functools.partial(mutant, rule))
+                return
+        raise AssertionError(f"no {before}")
 
     mutate.__name__ = f"{before} is {after}"
     return mutate

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import re
 from argparse import Namespace
 
 import pytest
@@ -16,6 +17,7 @@ from toy_translation import (
     make_sample,
     make_task,
     sentences,
+    toy_drafter,
     toy_model,
 )
 
@@ -141,7 +143,7 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
 
 
 def look_ahead(monkeypatch, reach):
-    for name in ("natively", "with_torch"):
+    for name in ("reach_natively", "reach_with_torch"):
         monkeypatch.setattr(batch_module, name, lambda *given: reach)
 
 
@@ -189,6 +191,60 @@ def test_drafts_serve(backend, monkeypatch):
         passes[strategy] = generator.stats.iterations
     assert generator.stats.drafted > generator.stats.accepted > 0
     assert passes["iad"] < 0.9 * passes["greedy"]
+
+
+DRAFTING = ["gad", "gad-attached", "sps"]
+
+
+def drafted(case, args, chosen, **settings):
+    """(hypotheses, statistics) with a drafter's forecasts, on the torch backend."""
+    generator = make_generator(case, args, backend="torch", **settings)
+    return generator.generate(generator.models, make_sample(chosen)), generator.stats
+
+
+@pytest.mark.parametrize("budget", [1, 7, 0])
+@pytest.mark.parametrize("changes", [{}, {"unkpen": -12.0}, {"max_len_b": 3}], ids=str)
+@pytest.mark.parametrize("case", DRAFTING)
+def test_forecasts_change_no_output(case, changes, budget):
+    args = flags(4, **changes)
+    for chosen in (SENTENCES, SENTENCES[:1]):
+        expected = stock([toy_model()], make_sample(chosen), args)
+        check(drafted(case, args, chosen, draft_budget=budget)[0], expected)
+
+
+def test_forecasts_change_no_output_of_blocked_ngrams():
+    args = flags(4, no_repeat_ngram_size=2)
+    expected = stock([toy_model()], make_sample(SENTENCES), args)
+    check(drafted("gad-attached", args, SENTENCES)[0], expected)
+
+
+@pytest.mark.parametrize("case", DRAFTING)
+def test_forecasts_save_passes(case):
+    plain = drafted("greedy", flags(4), SENTENCES)[1].iterations
+    passes = {}
+    for budget in (20 * len(SENTENCES), 0):
+        stats = drafted(case, flags(4), SENTENCES, draft_budget=budget)[1]
+        assert stats.drafted > stats.accepted > 0
+        passes[budget] = stats.iterations
+    assert passes[0] <= passes[20 * len(SENTENCES)] < 0.8 * plain
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({}, "a pass costs what"), ({"backend": "torch"}, "on a CPU.*--draft-budget")],
+    ids=str,
+)
+def test_a_model_drafts_where_it_pays_and_the_log_says_where_not(settings, reason, caplog):
+    if not settings and load() is None:
+        pytest.skip("no native library here")
+    models, words = [toy_model()], make_task().tgt_dict
+    options = decoding_settings(strategy="gad", drafter_path=__file__, **settings)
+    drafter = copy.deepcopy(toy_drafter())
+    generator = build_generator(models, words, words, flags(4), options, load=lambda *_: drafter)
+    with caplog.at_level("INFO"):
+        generator.generate(models, make_sample(SENTENCES[:2]))
+    assert re.search(f"--beam 4: beam search without drafts: .*{reason}", caplog.text)
+    assert generator.stats.drafted == 0
 
 
 def test_hypotheses_share_no_storage():

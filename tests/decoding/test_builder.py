@@ -51,6 +51,7 @@ def test_settings_are_refused(changes, said):
 
 # A value that is no default, and legal, for every flag that some strategies do not read.
 CHANGED = {
+    "sampling_verification": "token",
     "drafter_dtype": "bf16",
     "collapse_repeats": True,
     "draft_confidence": 0.5,

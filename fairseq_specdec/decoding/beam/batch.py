@@ -15,8 +15,9 @@ from ..parts import Parts
 from ..results import Iteration, hypothesis
 from ..stats import DecodingStats
 from .beams import Beams, EndedHypothesis, Progress
-from .lookahead import Lookahead, Reach, with_torch
-from .native import NativeBeams, native_tables, natively
+from .forecasts import Forecasts
+from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
+from .native import NativeBeams, native_tables, reach_natively
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
@@ -75,16 +76,27 @@ class BeamBatch:
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
         tables = native_tables(parts.verifier, policy) if prefix is None else None
+        looking = self._lookaheads(tables is not None, like.size(0))
         if tables is not None:
-            looking = self._lookaheads(natively(self.session), like.size(0))
             return NativeBeams(self.session, tables, policy, rules, start, looking)
-        looking = self._lookaheads(with_torch(like.size(0)), like.size(0))
-        return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking)
+        forecasts = None
+        if looking and self.drafts.forecasts:
+            forecasts = Forecasts(self.drafts, start, parts.read_hidden_states, like)
+        return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking, forecasts)
 
-    def _lookaheads(self, reach: Reach, rows: int) -> List[Lookahead]:
-        if self.drafts.silent or reach.steps == 0:
+    def _lookaheads(self, native: bool, rows: int) -> List[Lookahead]:
+        drafts, options = self.drafts, self.parts.options
+        if drafts.silent:
             return []
-        return [Lookahead(self.drafts.likely_copied(row), reach) for row in range(rows)]
+        if options.look_ahead is not None:
+            reach = reach_of_budget(options.look_ahead, rows, options.beam)
+        elif native:
+            reach = reach_natively(self.session)
+        else:
+            reach = reach_with_torch(rows, drafts.forecasts)
+        if reach == NOTHING:
+            return []
+        return [Lookahead(drafts.likely_copied(row), reach) for row in range(rows)]
 
     @property
     def live(self) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 from .prefix_tree import Best, Node
 from .replay import Sentence
 
-# Longest suffix that two prefixes are compared by.
+# Longest suffix that two prefixes are compared by, and the shortest that says more than a drafter.
 _LONGEST = 4
+_TELLING = 2
 
 
 class Reach(NamedTuple):
@@ -29,19 +30,35 @@ class Reach(NamedTuple):
 NOTHING = Reach(0, 0)
 
 
-def with_torch(rows: int) -> Reach:
+def reach_with_torch(rows: int, runs_model: bool) -> Reach:
     """For torch operators, where a pass costs more than what it computes.
 
     Args:
         rows: sentences of the batch.
+        runs_model: drafts take passes of a model, so that fewer of them pay.
     """
-    return Reach(16, 40 // rows) if rows <= 20 else NOTHING
+    if rows > 20:
+        return NOTHING
+    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(16, 40 // rows)
+
+
+def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
+    """For ``--draft-budget``.
+
+    Args:
+        budget: prefixes of all sentences together that a pass may score though nothing waits for
+            them; 0 for any number.
+        rows: sentences of the batch.
+        beam: N.
+    """
+    return Reach(16, 1 + (budget // (rows * beam) if budget else 16))
 
 
 class Lookahead:
     """Drafts of one sentence. What follows a prefix that is not scored is predicted: as what
-    follows the scored prefix that ends alike, else as the next token of the source. The search is
-    run ahead on that, and the prefixes that it comes to live on are the draft. They are right as
+    follows a scored prefix with the same last tokens, else as the drafter's forecast or the next
+    token of the source. The search is run ahead on that, and the prefixes that it comes to live on
+    are the draft. They are right as
     long as the predictions rank the first N candidates right.
 
     Args:
@@ -52,14 +69,25 @@ class Lookahead:
     def __init__(self, source: Sequence[int], reach: Reach) -> None:
         self.source = source
         self.reach = reach
-        self._alike: Dict[Tuple[int, ...], List[Node]] = {}
+        self._by_suffix: Dict[Tuple[int, ...], List[Node]] = {}
+        self._forecast: Dict[int, Best] = {}
 
     def learn(self, nodes: Sequence[Node]) -> None:
         """These were scored."""
         for node in nodes:
             suffix = _suffix(node)
             for size in range(1, len(suffix) + 1):
-                self._alike.setdefault(suffix[:size], []).append(node)
+                self._by_suffix.setdefault(suffix[:size], []).append(node)
+
+    def foresee(self, depth: int, log_probs: np.ndarray, tokens: np.ndarray) -> None:
+        """A drafter's forecast; it replaces the one before.
+
+        Args:
+            depth: tokens of the prefix that it is made after.
+            log_probs: float32 [K, M], falling.
+            tokens: long [K, M].
+        """
+        self._forecast = {depth + step: pair for step, pair in enumerate(zip(log_probs, tokens))}
 
     def draft(self, sentence: Sentence) -> List[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
@@ -100,10 +128,13 @@ class Lookahead:
 
     def _predicted(self, node: Node) -> Best:
         suffix = _suffix(node)
+        forecast = self._forecast.get(node.depth)
         for size in range(len(suffix), 0, -1):
-            alike = self._alike.get(suffix[:size])
-            if alike:
-                nearest = min(alike, key=lambda one: abs(one.depth - node.depth))
+            if forecast is not None and size < _TELLING:
+                return forecast
+            scored = self._by_suffix.get(suffix[:size])
+            if scored:
+                nearest = min(scored, key=lambda one: abs(one.depth - node.depth))
                 assert nearest.best is not None
                 return nearest.best
         token = self._copied(node)
@@ -113,7 +144,7 @@ class Lookahead:
 
     def _copied(self, node: Node) -> Optional[int]:
         """The source token after the place that this prefix has reached: where the longest suffix
-        ends alike, nearest to the prefix's own length."""
+        ends the same, nearest to the prefix's own length."""
         suffix, source = _suffix(node), self.source
         best: Tuple[int, int, Optional[int]] = (0, 0, None)
         for at in range(len(source)):

@@ -20,7 +20,7 @@ from .replay import BeamRules, NoTokenError
 _CACHE = 32 << 20
 
 
-def natively(session: VerifierSession) -> Reach:
+def reach_natively(session: VerifierSession) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
     then about twice the beam is scored in the time of one.
 
@@ -96,9 +96,7 @@ class NativeBeams:
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
-        self._library.call(
-            "specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length)
-        )
+        self._library.call("specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length))
         return list(tokens[: length.value])
 
     def ended(self, row: int) -> List[EndedHypothesis]:

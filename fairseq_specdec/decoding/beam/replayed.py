@@ -14,6 +14,7 @@ from fairseq_specdec.engine.verifier import VerifierSession
 
 from ..policy import LogitsPolicy
 from .beams import EndedHypothesis, Progress
+from .forecasts import Forecasts
 from .lookahead import Lookahead
 from .prefix_tree import Node, visible
 from .replay import BeamRules, Sentence
@@ -30,6 +31,7 @@ class ReplayedBeams:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         like: a tensor with B rows on the device to use.
         lookaheads: one of each sentence, or none.
+        forecasts: what tells them; None for none.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class ReplayedBeams:
         prefix: Optional[Tensor],
         like: Tensor,
         lookaheads: Sequence[Lookahead] = (),
+        forecasts: Optional[Forecasts] = None,
     ) -> None:
         self.session = session
         self.policy = policy
@@ -49,6 +52,7 @@ class ReplayedBeams:
         self.prefix = prefix
         self.device = like.device
         self.lookaheads = lookaheads
+        self.forecasts = forecasts
         forced = [()] * like.size(0) if prefix is None else prefix.tolist()
         self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
         self._rows = list(range(like.size(0)))  # that the session has
@@ -59,6 +63,8 @@ class ReplayedBeams:
             if not live:
                 return
             self._select(live)
+            if self.forecasts is not None:
+                self.forecasts.tell(live, [self.lookaheads[sentence.row] for sentence in live])
             block = [self._drafted(sentence) for sentence in live]
             for sentence, nodes in zip(live, block):
                 sentence.drafted += len(nodes) - len(sentence.waiting())
@@ -97,6 +103,8 @@ class ReplayedBeams:
         rows = torch.tensor(keep, device=self.device)
         self.session.commit(torch.tensor(used, device=self.device), used)
         self.session.select(rows, keep)
+        if self.forecasts is not None:
+            self.forecasts.select(rows, keep)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)
         self._rows = [self._rows[at] for at in keep]
@@ -118,6 +126,8 @@ class ReplayedBeams:
         tokens, positions, slots = torch.from_numpy(numbers).to(self.device).unbind(0)
         layout = Layout.scattered(positions, slots, torch.from_numpy(seen).to(self.device))
         scores = self.session.score(tokens, layout)
+        if self.forecasts is not None and self.forecasts.reads:
+            self.forecasts.learn(slots, upto, self.session.hidden_states())
         steps = [node.depth for nodes in block for node in nodes]
         listed = self._repeated(block, width) if self.policy.no_repeat_ngram_size else None
         reach = (min(steps, default=0), max(steps, default=0))

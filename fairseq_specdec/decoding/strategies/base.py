@@ -6,7 +6,13 @@ from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional
 
 import torch
 
-from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, Sampler, SamplingRule
+from fairseq_specdec.acceptance import (
+    AcceptanceRule,
+    BlockVerificationRule,
+    ExactRule,
+    Sampler,
+    SamplingRule,
+)
 from fairseq_specdec.drafting import Drafter, DraftOptions
 
 DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
@@ -15,6 +21,12 @@ DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
     "int8": torch.int8,
+}
+
+# Values of ``--sampling-verification``.
+SAMPLING_RULES: Dict[str, Callable[[Sampler], AcceptanceRule]] = {
+    "block": BlockVerificationRule,
+    "token": SamplingRule,
 }
 
 # The generation flags that a strategy with a rule for sampling honours.
@@ -91,7 +103,16 @@ def exact_rule(settings: Any) -> AcceptanceRule:
 
 def sampling_rule(settings: Any, sampler: Sampler) -> AcceptanceRule:
     """The rule of lossless strategies under ``--sampling``."""
-    return SamplingRule(sampler)
+    return SAMPLING_RULES[settings.sampling_verification](sampler)
+
+
+def check_sampling_verification(settings: Any) -> None:
+    """Refuse an unknown ``--sampling-verification``."""
+    if settings.sampling_verification not in SAMPLING_RULES:
+        raise ValueError(
+            f"--sampling-verification {settings.sampling_verification}: choose one of "
+            f"{', '.join(SAMPLING_RULES)}"
+        )
 
 
 def check_drafter_dtype(settings: Any) -> None:

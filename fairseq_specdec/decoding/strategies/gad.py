@@ -16,6 +16,7 @@ from .base import (
     Strategy,
     check_draft_budget,
     check_drafter_dtype,
+    check_sampling_verification,
     exact_rule,
     sampling_rule,
 )
@@ -29,6 +30,7 @@ def _check(settings: Any) -> None:
 
 def _check_exact(settings: Any) -> None:
     _check(settings)
+    check_sampling_verification(settings)
     check_draft_budget(settings)
 
 
@@ -87,7 +89,7 @@ GAD = Strategy(
     _drafter,
     exact_rule,
     _check_exact,
-    flags=_SHARED | {"draft_budget"},
+    flags=_SHARED | {"draft_budget", "sampling_verification"},
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule,

@@ -20,6 +20,7 @@ from .base import (
     Strategy,
     check_draft_budget,
     check_drafter_dtype,
+    check_sampling_verification,
     exact_rule,
     sampling_rule,
 )
@@ -35,6 +36,7 @@ BILD_WINDOW = 10
 
 def _check_sps(settings: Any) -> None:
     check_drafter_dtype(settings)
+    check_sampling_verification(settings)
     check_draft_budget(settings)
 
 
@@ -108,7 +110,7 @@ SPS = Strategy(
     _sps_drafter,
     exact_rule,
     _check_sps,
-    flags=frozenset({"drafter_dtype", "draft_budget"}),
+    flags=frozenset({"drafter_dtype", "draft_budget", "sampling_verification"}),
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule,

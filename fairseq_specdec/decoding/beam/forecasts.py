@@ -1,0 +1,108 @@
+"""A drafter's forecasts for beam searches."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairseq_specdec.drafting import DraftSession
+from fairseq_specdec.engine.hypotheses import Hypotheses
+
+from .lookahead import Lookahead
+from .prefix_tree import Node
+from .replay import Sentence
+
+
+class Forecasts:
+    """What a drafter says will follow the best hypothesis of each sentence of a batch.
+
+    The drafter is run once a pass, whatever the beam: after the best hypotheses only. Its cache is
+    rolled back to what these share with the best ones of the pass before.
+
+    Args:
+        drafts: of the batch; it forecasts.
+        start: the start symbol.
+        reads: the drafter reads hidden states of the verifier.
+        like: a tensor with B rows on the device to use.
+    """
+
+    def __init__(self, drafts: DraftSession, start: int, reads: bool, like: Tensor) -> None:
+        self.drafts = drafts
+        self.start = start
+        self.reads = reads
+        self.device = like.device
+        self._paths: List[List[Node]] = [[] for _ in range(like.size(0))]
+        self._states: Optional[Tensor] = None  # [B, T, n C], by slots
+
+    def tell(self, live: Sequence[Sentence], lookaheads: Sequence[Lookahead]) -> None:
+        """Forecast, and let each sentence's look-ahead know.
+
+        Args:
+            live: the sentences of the batch that are not done.
+            lookaheads: one of each.
+        """
+        paths = [sentence.live[0].path() for sentence in live]
+        kept = [_shared(old, new) for old, new in zip(self._paths, paths)]
+        steps, count = lookaheads[0].reach.steps, live[0].rules.candidates
+        states = self._fresh_states(paths, kept) if self.reads else None
+        found = self.drafts.forecast(self._hypotheses(paths), kept, states, steps, count)
+        if found is None:
+            return
+        self._paths = paths
+        log_probs, tokens = found.log_probs.cpu().numpy(), found.tokens.cpu().numpy()
+        for row, (path, lookahead) in enumerate(zip(paths, lookaheads)):
+            lookahead.foresee(len(path), log_probs[row], tokens[row])
+
+    def _hypotheses(self, paths: Sequence[List[Node]]) -> Hypotheses:
+        lengths = list(map(len, paths))
+        table = np.zeros((len(paths), 1, max(lengths) + 2), dtype=np.int64)
+        table[:, :, 0] = self.start
+        for row, path in enumerate(paths):
+            table[row, 0, 1 : len(path) + 1] = [node.token for node in path]
+        return Hypotheses.of(torch.from_numpy(table).to(self.device), lengths)
+
+    def _fresh_states(
+        self, paths: Sequence[List[Node]], kept: Sequence[int]
+    ) -> Optional[Tuple[Tensor, Tensor]]:
+        """The hidden states that predicted the tokens that the drafter has not read."""
+        if self._states is None:
+            return None
+        sizes = [len(path) - keep for path, keep in zip(paths, kept)]
+        slots = np.zeros((len(paths), max(sizes)), dtype=np.int64)
+        for row, (path, keep) in enumerate(zip(paths, kept)):
+            slots[row, : sizes[row]] = [node.parent.slot for node in path[keep:]]  # type: ignore
+        at = torch.from_numpy(slots).to(self.device).unsqueeze(2)
+        states = self._states.gather(1, at.expand(-1, -1, self._states.size(2)))
+        return states, torch.tensor(sizes, device=self.device)
+
+    def learn(self, slots: Tensor, upto: int, states: Tensor) -> None:
+        """Keep the hidden states of a pass.
+
+        Args:
+            slots: long [B, W], of its tokens.
+            upto: more than every slot.
+            states: [B, W, n C].
+        """
+        if self._states is None:
+            self._states = states.new_zeros(states.size(0), 2 * upto, states.size(2))
+        elif self._states.size(1) < upto:
+            self._states = nn.functional.pad(self._states, (0, 0, 0, upto))
+        self._states.scatter_(1, slots.unsqueeze(2).expand_as(states), states)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+        self.drafts.select(rows, rows_cpu)
+        self._paths = [self._paths[row] for row in rows_cpu]
+        if self._states is not None:
+            self._states = self._states.index_select(0, rows)
+
+
+def _shared(old: Sequence[Node], new: Sequence[Node]) -> int:
+    """How many nodes two paths begin with that are the same."""
+    size = 0
+    while size < min(len(old), len(new)) and old[size] is new[size]:
+        size += 1
+    return size

@@ -1,0 +1,124 @@
+"""What a beam search tells a drafter that forecasts: prefixes, and the states behind them."""
+
+import pytest
+import torch
+from test_beam import SENTENCES, flags
+from toy_translation import EOS, make_sample, make_task, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import forecasts
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.drafting import Drafter, DraftSession, Forecast
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.verifier import Verifier
+
+LAYERS = (1, 2)
+
+
+class Listener(Drafter, DraftSession):
+    """Writes down what it is told, and says the same words always; one batch only.
+
+    Attributes:
+        told: (row of the batch, prefix, states that predicted it) of each forecast.
+    """
+
+    for_beams = forecasts = True
+    read_layers = LAYERS
+
+    def open(self, source):
+        self.rows = list(range(source.net_input["src_tokens"].size(0)))
+        self.read = [torch.zeros(0) for _ in self.rows]
+        self.told = []
+        return self
+
+    def forecast(self, hypotheses, kept, hidden_states, most, count):
+        rows = len(self.rows)
+        assert hypotheses.tokens.size(0) == len(kept) == rows
+        assert (hypotheses.first[:, 0] == EOS).all()
+        assert hypotheses.lengths.tolist() == hypotheses.lengths_cpu
+        for row, (length, keep) in enumerate(zip(hypotheses.lengths_cpu, kept)):
+            assert (hidden_states is None) == (length == 0)
+            if length:
+                states, sizes = hidden_states
+                assert int(sizes[row]) == length - keep > 0
+                old = self.read[row][:keep].view(-1, states.size(2))
+                self.read[row] = torch.cat([old, states[row, : length - keep]])
+                prefix = hypotheses.first[row, 1 : length + 1].tolist()
+                self.told.append((self.rows[row], prefix, self.read[row]))
+        words = torch.arange(4, 4 + count).expand(rows, most, count)
+        return Forecast(torch.full((rows, most, count), -1.0), words)
+
+    def select(self, rows, rows_cpu):
+        assert rows.tolist() == rows_cpu
+        self.rows = [self.rows[row] for row in rows_cpu]
+        self.read = [self.read[row] for row in rows_cpu]
+
+
+def listen(sentences):
+    """What a listener was told of a batch."""
+    models, words = [toy_model()], make_task().tgt_dict
+    listener = Listener()
+    generator = build_generator(
+        models, words, words, flags(4), decoding_settings(strategy="greedy", backend="torch"),
+        overrides=Overrides(drafter=listener, always_draft=True),
+    )  # fmt: skip
+    generator.generate(models, make_sample(sentences))
+    return listener.told
+
+
+def true_states(sentence, prefix):
+    """[T, n C], those of the verifier that predict the tokens of a prefix."""
+    verifier = Verifier([toy_model()], read_layers=LAYERS)
+    net_input = make_sample([sentence])["net_input"]
+    session = verifier.open(verifier.encode(net_input), len(prefix) + 1, len(prefix) + 1)
+    at = torch.arange(len(prefix)).unsqueeze(0)
+    session.score(torch.tensor([[EOS, *prefix[:-1]]]), Layout.at(at, [len(prefix) - 1]))
+    states = session.hidden_states()[0]
+    session.close()
+    return states
+
+
+def wrong(told):
+    """How many of the states are not those of their prefix."""
+    with torch.no_grad():
+        return sum(
+            not torch.allclose(states, true_states(SENTENCES[row], prefix), atol=1e-4)
+            for row, prefix, states in told
+        )
+
+
+def test_a_drafter_is_told_the_best_prefix_and_its_states():
+    told = listen(SENTENCES)
+    assert {row for row, _, _ in told} == set(range(len(SENTENCES)))
+    changes = [(a, b) for a, b in zip(told, told[len(SENTENCES) :]) if a[0] == b[0]]
+    assert any(b[1][: len(a[1])] != a[1] for a, b in changes), "no hypothesis overtook another"
+    assert wrong(told) == 0
+
+
+def test_states_of_other_slots_are_noticed(monkeypatch):
+    learn = forecasts.Forecasts.learn
+    monkeypatch.setattr(
+        forecasts.Forecasts,
+        "learn",
+        lambda self, slots, upto, states: learn(self, slots + 1, upto + 1, states),
+    )
+    assert wrong(listen(SENTENCES)) > 0
+
+
+def test_states_of_a_prefix_that_was_overtaken_are_noticed(monkeypatch):
+    tell = forecasts.Forecasts.tell
+
+    def forget(self, live, lookaheads):
+        for row, sentence in enumerate(live):
+            self._paths[row] = sentence.live[0].path()[: len(self._paths[row])]
+        tell(self, live, lookaheads)
+
+    monkeypatch.setattr(forecasts.Forecasts, "tell", forget)
+    assert wrong(listen(SENTENCES)) > 0
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_rows_that_are_done_leave_the_drafter(rows):
+    told = listen(SENTENCES[:rows])
+    last = {row: len(prefix) for row, prefix, _ in told}
+    assert rows == 1 or len(set(last.values())) > 1
