@@ -141,7 +141,7 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
 
 
 def look_ahead(monkeypatch, reach):
-    for name in ("natively", "with_torch"):
+    for name in ("reach_natively", "reach_with_torch"):
         monkeypatch.setattr(batch_module, name, lambda *given: reach)
 
 
@@ -178,7 +178,7 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
-def test_drafts_serve(backend, monkeypatch):
+def test_drafts_are_used(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(4, 6))
     models, words = [toy_model()], make_task().tgt_dict
     passes = {}

@@ -8,15 +8,14 @@ from typing import Any, Dict, List, Optional
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Source
-
+from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..parts import Parts
 from ..results import Iteration, hypothesis
-from ..stats import DecodingStats
 from .beams import Beams, EndedHypothesis, Progress
-from .lookahead import Lookahead, Reach, with_torch
-from .native import NativeBeams, native_tables, natively
+from .lookahead import Lookahead, Reach
+from .lookahead import with_torch as reach_with_torch
+from .native import NativeBeams, native_tables, reach_natively
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
@@ -24,14 +23,8 @@ from .replayed import ReplayedBeams
 _WIDEST = 64
 
 
-class BeamBatch:
+class BeamBatch(OpenBatch):
     """The sentences of one batch. Those that are done leave it. ``close`` ends it.
-
-    Attributes:
-        finished: the hypotheses of each sentence, best first; None while it is live.
-        traces: iterations of each sentence so far, if the options ask for them.
-        stats: what was done so far.
-        max_len: most tokens before </s>.
 
     Args:
         parts: what decodes.
@@ -47,28 +40,13 @@ class BeamBatch:
         prefix: Optional[Tensor],
         bos_token: Optional[int],
     ) -> None:
-        self.parts = parts
-        self.started = time.perf_counter()
-        self.stats = DecodingStats()
+        super().__init__(parts, net_input, _WIDEST)
         src_tokens = net_input["src_tokens"]
-        self.device = src_tokens.device
-        rows, width = src_tokens.shape
-        self.max_len = parts.options.length_limit(width, parts.policy.min_len)
-        timer = self.stats.stopwatch
-        timer.on(self.device)
-        with timer("encoder"):
-            encoder_outs = parts.verifier.encode(net_input)
-        with timer("verifier"):
-            self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
-        source = Source(net_input, encoder_outs[0], self.max_len, timer)
-        self.drafts = parts.drafter.open(source)
-        with timer("drafter"):
+        with self.stats.stopwatch("drafter"):
             start = parts.policy.eos if bos_token is None else bos_token
             self.beams = self._search(start, prefix, src_tokens)
-        self._live = list(range(rows))
-        self._known = [Progress()] * rows
-        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
-        self.finished: List[Any] = [None] * rows
+        self._live = list(range(len(src_tokens)))
+        self._known = [Progress()] * len(src_tokens)
 
     def _search(self, start: int, prefix: Optional[Tensor], like: Tensor) -> Beams:
         parts, policy = self.parts, self.parts.policy
@@ -76,9 +54,9 @@ class BeamBatch:
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
         tables = native_tables(parts.verifier, policy) if prefix is None else None
         if tables is not None:
-            looking = self._lookaheads(natively(self.session), like.size(0))
+            looking = self._lookaheads(reach_natively(self.session), like.size(0))
             return NativeBeams(self.session, tables, policy, rules, start, looking)
-        looking = self._lookaheads(with_torch(like.size(0)), like.size(0))
+        looking = self._lookaheads(reach_with_torch(like.size(0)), like.size(0))
         return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking)
 
     def _lookaheads(self, reach: Reach, rows: int) -> List[Lookahead]:
@@ -120,7 +98,7 @@ class BeamBatch:
         self.stats.iterations += now.passes - before.passes
         self.stats.emitted += now.steps - before.steps
         self.stats.drafted += now.drafted - before.drafted
-        self.stats.accepted += now.served - before.served
+        self.stats.accepted += now.used - before.used
         ranked = self._ranked(row) if now.done else []
         if self.parts.options.keep_trace:
             position = sum(len(part.emitted) for part in self.traces[row])
@@ -165,9 +143,3 @@ class BeamBatch:
                 )
         self.finished[row] = found
         self.stats.sentences += 1
-
-    def close(self) -> None:
-        """Return the caches, and stop the clock."""
-        self.session.close()
-        self.drafts.close()
-        self.stats.total_seconds = time.perf_counter() - self.started

@@ -13,7 +13,7 @@ class Progress(NamedTuple):
         passes: of the verifier so far.
         steps: of the search so far.
         drafted: prefixes that were scored so far though nothing waited for them.
-        served: those of them that hypotheses came to.
+        used: those of them that hypotheses came to.
         live: hypotheses that have not ended.
     """
 
@@ -21,7 +21,7 @@ class Progress(NamedTuple):
     passes: int = 0
     steps: int = 0
     drafted: int = 0
-    served: int = 0
+    used: int = 0
     live: int = 1
 
 

@@ -20,7 +20,7 @@ from .replay import BeamRules, NoTokenError
 _CACHE = 32 << 20
 
 
-def natively(session: VerifierSession) -> Reach:
+def reach_natively(session: VerifierSession) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
     then about twice the beam is scored in the time of one.
 
@@ -91,14 +91,12 @@ class NativeBeams:
     def progress(self, row: int) -> Progress:
         facts = self._facts(row)
         live = 0 if facts.done else facts.live
-        counts = (facts.passes, facts.steps, facts.drafted, facts.served)
+        counts = (facts.passes, facts.steps, facts.drafted, facts.used)
         return Progress(bool(facts.done), *counts, live)
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
-        self._library.call(
-            "specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length)
-        )
+        self._library.call("specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length))
         return list(tokens[: length.value])
 
     def ended(self, row: int) -> List[EndedHypothesis]:

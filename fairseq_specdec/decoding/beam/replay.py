@@ -74,7 +74,7 @@ class Sentence:
         steps: done so far.
         passes: of the verifier so far.
         drafted: nodes that were scored though nothing waited for them.
-        served: those of them that were live later.
+        used: those of them that were live later.
 
     Args:
         rules: of the search.
@@ -93,7 +93,7 @@ class Sentence:
         self.live: List[Node] = [self.tree.root]
         self.ended: List[Ended] = []
         self.done = False
-        self.steps = self.passes = self.drafted = self.served = 0
+        self.steps = self.passes = self.drafted = self.used = 0
         self._agreed = self.tree.root
 
     @property
@@ -104,7 +104,7 @@ class Sentence:
     def progress(self) -> Progress:
         """How far it is."""
         live = 0 if self.done else len(self.live)
-        return Progress(self.done, self.passes, self.steps, self.drafted, self.served, live)
+        return Progress(self.done, self.passes, self.steps, self.drafted, self.used, live)
 
     def waiting(self) -> List[Node]:
         """The nodes that must be scored before ``advance`` goes on."""
@@ -159,7 +159,7 @@ class Sentence:
             for node, token, score in growth:
                 child = node.child(token)
                 child.score = score
-                self.served += child.best is not None
+                self.used += child.best is not None
                 chosen.append(child)
             self.tree.follow(live, chosen)
             self.live = chosen

@@ -195,7 +195,7 @@ class BeamFacts(Structure):
         ("passes", c_int64),
         ("steps", c_int64),
         ("drafted", c_int64),
-        ("served", c_int64),
+        ("used", c_int64),
         ("live", c_int64),
         ("depth", c_int64),
         ("ended", c_int64),

@@ -127,7 +127,7 @@ bool Sentence::one_step() {
   for (const Candidate& one : growth) {
     chosen.push_back(child(one.from, one.token));
     prefixes[chosen.back()].score = one.score;
-    served += prefixes[chosen.back()].scored;
+    used += prefixes[chosen.back()].scored;
   }
   follow(chosen);
   live = std::move(chosen);

@@ -73,7 +73,7 @@ class Sentence {
   std::vector<Ended> ended;  // in the order in which they did
   bool done = false;
   Failure failure = Failure::kNone;
-  int64_t passes = 0, steps = 0, drafted = 0, served = 0;
+  int64_t passes = 0, steps = 0, drafted = 0, used = 0;
 
  private:
   bool one_step();

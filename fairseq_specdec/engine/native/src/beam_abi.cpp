@@ -14,7 +14,7 @@ struct BeamSetup {
 
 // What is known of a sentence.
 struct BeamFacts {
-  int64_t done, failure, passes, steps, drafted, served;
+  int64_t done, failure, passes, steps, drafted, used;
   int64_t live, depth;  // hypotheses that have not ended, and their tokens
   int64_t ended;
 };
@@ -71,7 +71,7 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
               sentence.passes,
               sentence.steps,
               sentence.drafted,
-              sentence.served,
+              sentence.used,
               static_cast<int64_t>(sentence.live.size()),
               sentence.step(),
               static_cast<int64_t>(sentence.ended.size())};
