@@ -249,6 +249,7 @@ class Batch(OpenBatch):
         stats.iterations += len(facts)
         stats.emitted += sum(fact.size for fact in facts)
         stats.accepted += accepted
+        stats.scored += sum(1 + fact.proposed for fact in facts)
         stats.drafted += sum(fact.proposed for fact in facts)
         stats.rollbacks += cut
         self.budget.learn(sum(fact.proposed > 0 for fact in facts), accepted, cut)

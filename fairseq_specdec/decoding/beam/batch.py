@@ -97,6 +97,7 @@ class BeamBatch(OpenBatch):
         self._known[row] = now
         self.stats.iterations += now.passes - before.passes
         self.stats.emitted += now.steps - before.steps
+        self.stats.scored += now.scored - before.scored
         self.stats.drafted += now.drafted - before.drafted
         self.stats.accepted += now.used - before.used
         ranked = self._ranked(row) if now.done else []

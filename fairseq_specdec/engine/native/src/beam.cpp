@@ -175,7 +175,9 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
       break;
     }
   }
-  drafted += found.size() - waiting;
+  draft.assign(found.begin() + waiting, found.end());
+  scored += found.size();
+  drafted += draft.size();
   return found;
 }
 
