@@ -84,9 +84,9 @@ def test_a_text_of_too_many_tokens(racers, monkeypatch):
 @pytest.mark.parametrize("names", [[], "gad", ["sps"], [["gad"]], [{}], [1]])
 def test_unfit_names(racers, names):
     with pytest.raises(UnfitError, match="Choose at least one|is not loaded; there are greedy"):
-        check_names(names, racers.translators)
+        check_names(names, racers)
 
 
 def test_names_in_the_order_of_loading(racers):
-    assert check_names(["gad++", "greedy", "gad++"], racers.translators) == ["greedy", "gad++"]
-    assert check_names(None, racers.translators) == ["greedy", "gad", "gad++"]
+    assert check_names(["gad++", "greedy", "gad++"], racers) == ["greedy", "gad++"]
+    assert check_names(None, racers) == ["greedy", "gad", "gad++"]

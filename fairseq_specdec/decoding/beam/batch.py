@@ -16,6 +16,7 @@ from .beams import Beams, EndedHypothesis, Progress
 from .lookahead import Lookahead, Reach
 from .lookahead import with_torch as reach_with_torch
 from .native import NativeBeams, native_tables, reach_natively
+from .observed import observed
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
@@ -106,8 +107,9 @@ class BeamBatch(OpenBatch):
             best = ranked[0].tokens + [self.parts.policy.eos] if ranked else self.beams.agreed(row)
             emitted = best[position:]
             timing = (seconds, 0.0, seconds)
+            done = observed(self.beams, row, before, now)
             self.traces[row].append(
-                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live)
+                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live, done)
             )
         if now.done:
             self._finish(row, ranked)
