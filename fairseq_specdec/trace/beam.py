@@ -26,7 +26,7 @@ class DraftedPrefix:
     Attributes:
         tokens: after ``TracedIteration.position``.
         known: the first ones that this pass did not draft.
-        kept: the drafted ones after them that lead to a live hypothesis, or follow one.
+        kept: the drafted ones after them that lead to a hypothesis, or follow a live one.
     """
 
     tokens: List[str]

@@ -9,8 +9,8 @@ const OTHERS = {
   agreed: ["=", "beam search: in all hypotheses (at the end: in the best)"],
   live: ["-", "beam search: not in all hypotheses"],
   waits: ["?", "beam search: the replay stopped here; what follows is scored next"],
-  kept: ["+", "beam search: drafted; leads to a live hypothesis or follows one"],
-  dropped: ["\u00d7", "beam search: drafted; leads to no live hypothesis"],
+  kept: ["+", "beam search: drafted; leads to a hypothesis or follows a live one"],
+  dropped: ["\u00d7", "beam search: drafted; leads to no hypothesis"],
 };
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",

@@ -25,7 +25,7 @@ class DraftedPrefix(NamedTuple):
     Attributes:
         tokens: from the first one.
         known: the first ones that were not drafted in this pass.
-        kept: the drafted ones after them that lead to a live hypothesis, or follow one.
+        kept: the drafted ones after them that lead to a hypothesis, or follow a live one.
     """
 
     tokens: List[int]
@@ -62,7 +62,11 @@ def observed(beams: Beams, row: int, before: Progress, now: Progress) -> BeamPas
         before, now: its progress before and after the pass.
     """
     live = [] if now.done else beams.live(row)
-    kept: Dict[Tuple[int, ...], bool] = {tuple(p.tokens): p.kept for p in beams.draft(row)}
+    ended = [one.tokens for one in beams.ended(row)]
+    kept: Dict[Tuple[int, ...], bool] = {}
+    for prefix in beams.draft(row):
+        leads = any(one[: len(prefix.tokens)] == prefix.tokens for one in ended)
+        kept[tuple(prefix.tokens)] = leads or (prefix.kept and not now.done)
     inner = {tokens[:-1] for tokens in kept}
     drafts = []
     for tokens in kept:
