@@ -190,7 +190,7 @@ def read(words: Sequence[str], folder: str = "") -> Session:
         replay_flags.fill(args, played, folder)
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
-    main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
+    main = Plan("fairseq", paths, dict(generation, beam=1, nbest=1), base="fairseq")
     if args.peers:
         peers.check(main)
     plans = make_plans(args.system, args.sweep, args)

@@ -36,16 +36,8 @@ class DraftedPrefix:
 
 @dataclass(frozen=True)
 class TracedBeam:
-    """What a pass scored, and what the search then did.
-
-    Attributes:
-        steps: of the search.
-        scored: prefixes.
-        drafted: those of them that the search did not wait for.
-        used: drafted prefixes that hypotheses came to in these steps.
-        hypotheses: live after the pass, best first.
-        draft: the longest drafted prefixes.
-    """
+    """What a pass scored, and what the search then did: a ``BeamPass`` of the decoder (see
+    ``decoding.beam.observed``) with words in place of token ids."""
 
     steps: int
     scored: int

@@ -51,14 +51,16 @@ def test_hypotheses_of_close_rank_that_change_places_are_a_near_tie(gap, near):
 
 def test_beams_are_compared_with_stock_at_their_beam(bench):
     result, printed = bench(
-        "--system", "plain: --strategy greedy --beam 4 --nbest 3",
-        "--system", "copy: --strategy iad --beam 4 --nbest 4 --lenpen 0.3 --backend torch",
-        "--system", "one: --strategy iad",
-        "--limit", 6, "--warmup", 0,
+        "--system", "plain: --strategy greedy --nbest 3",
+        "--system", "copy: --strategy iad --lenpen 0.3 --backend torch",
+        "--system", "one: --strategy iad --beam 1 --nbest 1",
+        "--limit", 6, "--warmup", 0, "--beam", 4, "--nbest", 4,
     )  # fmt: skip
     rows = {row["system"]: row for row in result["runs"][0]["rows"]}
     stock = [f"fairseq beam {beam}" for beam in (5, 1, 4)]
     assert list(rows) == [*stock, "plain", "copy", "one"]
+    assert rows["fairseq beam 4"]["identical_to"] == "fairseq beam 1"
+    assert rows["fairseq beam 4"]["identical_percent"] > 0
     assert rows["plain"]["identical_to"] == "fairseq beam 4" != rows["one"]["identical_to"]
     for name in ("plain", "copy", "one"):
         assert rows[name]["identical_percent"] == 100 and rows[name]["near_ties"] == 0
