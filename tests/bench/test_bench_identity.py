@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_specdec.bench.identity import NEAR, Output, compare
-from fairseq_specdec.decoding.beam.batch import BeamBatch
+from fairseq_specdec.decoding.generator import SpeculativeGenerator
 
 
 def output(tokens, *scores):
@@ -72,34 +72,38 @@ def test_beams_are_compared_with_stock_at_their_beam(bench):
     assert "| near-ties |" not in printed
 
 
-def test_wrong_hypotheses_below_the_best_are_told(bench, monkeypatch):
-    finish = BeamBatch._finish
+@pytest.fixture
+def spoilt(monkeypatch):
+    """Let a function change the hypotheses of every sentence of ours."""
 
-    def swapped(self, row, ranked):
-        finish(self, row, ranked)
-        hypotheses = self.finished[row]
-        hypotheses[1], hypotheses[2] = hypotheses[2], hypotheses[1]
+    def spoil(change):
+        def generate(*args, **more):
+            found = original(*args, **more)
+            for hypotheses in found:
+                change(hypotheses)
+            return found
 
-    monkeypatch.setattr(BeamBatch, "_finish", swapped)
-    words = ["--limit", 6, "--warmup", 0, "--system", "a: --strategy greedy --beam 3"]
-    (first, second) = (bench(*words[:-1], f"{words[-1]} --nbest {n}") for n in (1, 3))
-    assert first[0]["warnings"] == []
-    row = second[0]["runs"][0]["rows"][-1]
-    assert row["identical_percent"] == 0
-    (warning,) = second[0]["warnings"]
-    assert "6 of 6 outputs differ from stock beam 3" in warning and warning in second[1]
+        original = SpeculativeGenerator.generate
+        monkeypatch.setattr(SpeculativeGenerator, "generate", generate)
+
+    return spoil
 
 
-def test_wrong_scores_are_told(bench, monkeypatch):
-    finish = BeamBatch._finish
+@pytest.mark.parametrize("nbest, said", [(1, []), (3, ["6 of 6 outputs differ"])])
+def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, said):
+    spoilt(lambda found: found.insert(1, found.pop()))
+    system = f"a: --strategy greedy --beam 3 --nbest {nbest}"
+    result, printed = bench("--limit", 6, "--warmup", 0, "--system", system)
+    assert result["runs"][0]["rows"][-1]["identical_percent"] == (0 if said else 100)
+    assert len(result["warnings"]) == len(said)
+    for text, warning in zip(said, result["warnings"]):
+        assert text in warning and warning in printed
 
-    def shifted(self, row, ranked):
-        finish(self, row, ranked)
-        self.finished[row][0]["positional_scores"] -= 0.001
 
-    monkeypatch.setattr(BeamBatch, "_finish", shifted)
-    words = ["--limit", 4, "--warmup", 0, "--system", "a: --strategy greedy --beam 3"]
-    result, _ = bench(*words)
+def test_wrong_scores_are_told(bench, spoilt):
+    spoilt(lambda found: found[0]["positional_scores"].sub_(0.001))
+    system = "a: --strategy greedy --beam 3"
+    result, _ = bench("--limit", 4, "--warmup", 0, "--system", system)
     row = result["runs"][0]["rows"][-1]
     assert row["identical_percent"] == 100 and row["score_difference"] > 1e-4
     assert "4 of 4 outputs differ" in result["warnings"][0]
