@@ -8,6 +8,8 @@ import numpy
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
+from .identity import Verdict, compare
+from .systems import Plan
 from .text import Texts
 from .timing import System
 
@@ -20,7 +22,7 @@ class Context(NamedTuple):
 
     Attributes:
         beam, greedy: stock beam 5 and beam 1.
-        reference: stock beam 1 of the row's own verifier and constraints.
+        reference: stock of the row's own verifier and constraints, at its beam.
         quality: BLEU by system, or None.
         compound: the same with compounds split, or None.
     """
@@ -46,19 +48,21 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     return seconds
 
 
-def differing(system: System, reference: System) -> List[int]:
-    """Ids of the sentences whose output differs from the reference's."""
-    return [n for n in sorted(reference.tokens) if system.tokens[n] != reference.tokens[n]]
+def verdicts(system: System, reference: System, nbest: int) -> Dict[int, Verdict]:
+    """Of each sentence, whether the first hypotheses are the reference's."""
+    outputs = reference.outputs
+    return {n: compare(system.outputs[n], outputs[n], nbest) for n in sorted(outputs)}
 
 
-def _iterations(system: System, strategy: Optional[str]) -> Dict[str, Any]:
+def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
     """Tokens and iterations; None for engines that do not count them.
 
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
     names = ("tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent")
-    found: Dict[str, Any] = dict.fromkeys([*names, "fallback_percent", "rollback_percent"])
+    names += ("steps_a_pass", "nodes_a_pass", "fallback_percent", "rollback_percent")
+    found: Dict[str, Any] = dict.fromkeys(names)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
         calls = steps.calls / (len(system.times[0]) * sentences)
@@ -72,7 +76,10 @@ def _iterations(system: System, strategy: Optional[str]) -> Dict[str, Any]:
             verifier_calls=system.steps / sentences,
             accepted_percent=100 * stats.acceptance_rate,
         )
-        if strategy in BIG_LITTLE:
+        if plan.generation["beam"] > 1:
+            found.update(steps_a_pass=stats.mean_accepted_tokens)
+            found.update(nodes_a_pass=stats.scored / stats.iterations)
+        if plan.settings["strategy"] in BIG_LITTLE:
             found.update(fallback_percent=100 * stats.fallback_share)
             found.update(rollback_percent=100 * stats.rollback_share)
     return found
@@ -100,22 +107,25 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
     }
 
 
-def row(system: System, strategy: Optional[str], context: Context) -> Dict[str, Any]:
+def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
     """All figures of a system, times in milliseconds, shares in percent.
 
     Args:
         system: measured.
-        strategy: its ``--strategy``; None for stock and peers.
+        plan: of it.
         context: see :class:`Context`.
     """
-    wrong, compared = differing(system, context.reference), len(context.reference.tokens)
+    found = list(verdicts(system, context.reference, plan.generation["nbest"]).values())
+    told = any(each[0].totals for each in system.outputs.values())
     return {
         "system": system.name,
-        "strategy": strategy,
+        "strategy": plan.settings.get("strategy"),
         "bleu": context.quality and context.quality[system.name],
         "bleu_compound": context.compound and context.compound[system.name],
-        "identical_percent": 100.0 * (compared - len(wrong)) / compared,
-        **_iterations(system, strategy),
+        "identical_percent": 100.0 * sum(each.same for each in found) / len(found),
+        "near_ties": sum(each.near_tie for each in found) if told else None,
+        "score_difference": max(each.away for each in found) if told else None,
+        **_iterations(system, plan),
         **_times(system, context),
         "unsteady_sentences": len(system.unsteady),
         "counters": system.stats.as_dict() if system.stats is not None else None,
@@ -128,11 +138,6 @@ def passes(systems: Sequence[System]) -> Dict[str, Any]:
         "ms_by_batch": {s.name: [round(1000 * t, 4) for t in s.seconds] for s in systems},
         "seconds_by_pass": {s.name: [round(sum(p), 6) for p in zip(*s.times)] for s in systems},
     }
-
-
-def speed_ups(system: System, base: System) -> List[float]:
-    """How many times faster each batch is than with ``base``, in the order of decoding."""
-    return [round(theirs / mine, 4) for mine, theirs in zip(system.seconds, base.seconds)]
 
 
 def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str, Any]:

@@ -45,7 +45,7 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
     parts += [_in('p class="warning"', text) for text in [*notice, *run["warnings"]]]
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")
-        parts += [_table(tables.speed(run), part["rows"]), _table(tables.TIME, part["rows"])]
+        parts += [_table(columns, part["rows"]) for columns in (tables.SPEED, tables.TIME)]
     parts.append(f"<ul>{''.join(_in('li', line) for line in tables.legend(run))}</ul>")
     for picture in pictures:
         data, caption = base64.b64encode(picture.png).decode("ascii"), escape(picture.caption)

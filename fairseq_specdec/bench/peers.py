@@ -13,13 +13,12 @@ import torch
 from fairseq import checkpoint_utils
 
 from .child import Child, call_once
-from .systems import Plan
+from .systems import Plan, with_beam
 from .timing import System
 from .usage import until_at_rest
 from .workload import BenchError
 
 TITLE = "CTranslate2"
-BEAMS = (5, 1)
 NO_COUNTERPART = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
 WORKER = "fairseq_specdec.bench.peer_worker"
 
@@ -148,12 +147,13 @@ class PeerSystem(System):
         return found, answer["seconds"], answer["cpu"]
 
 
-def makers(plan: Plan, fp16: bool) -> List[Tuple[Plan, Maker]]:
+def makers(plan: Plan, fp16: bool, beams: Sequence[int]) -> List[Tuple[Plan, Maker]]:
     """A (plan, function) for every row, as ``Session.makers`` gives them.
 
     Args:
         plan: stock decoding of ``--path``.
         fp16: measure the half-precision formats instead.
+        beams: widths.
     """
     workers: Dict[Tuple[str, int], Worker] = {}  # one for all rows of a format and a workload
 
@@ -176,9 +176,9 @@ def makers(plan: Plan, fp16: bool) -> List[Tuple[Plan, Maker]]:
 
     found: List[Tuple[Plan, Maker]] = []
     for kind in ("float16", "int8_float16") if fp16 else ("float32", "int8"):
-        for beam in BEAMS:
+        for beam in beams:
             name = f"{TITLE} {kind} beam {beam}"
-            row = plan._replace(name=name, base=name)
+            row = with_beam(plan._replace(name=name, base=name), beam)
             found.append((row, functools.partial(make, kind, name, beam)))
     return found
 

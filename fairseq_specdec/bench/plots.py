@@ -116,14 +116,15 @@ def speed_by_batch(run: Dict[str, Any]) -> Picture:
     return picture("speed_by_batch", caption, figure)
 
 
-def speed_up_distribution(run: Dict[str, Any], speed_ups: Dict[str, List[float]]) -> Picture:
+def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) -> Picture:
     """How many times faster than with beam 5 single sentences are (Ge et al. 2022, Figure 8; Xia
     et al. 2023, Figure 6)."""
-    names = [row["system"] for row in _shown(run) if row["system"] in speed_ups]
-    names.remove("fairseq beam 5")
+    base = times["fairseq beam 5"]
+    names = [row["system"] for row in _shown(run) if row["system"] != "fairseq beam 5"]
+    speed_ups = [[a / b for a, b in zip(base, times[name])] for name in names]
     figure, (axes,) = figure_of()
     places = range(len(names))
-    axes.violinplot([speed_ups[name] for name in names], places, widths=0.9, showmedians=True)
+    axes.violinplot(speed_ups, places, widths=0.9, showmedians=True)
     axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axes.set_xticks(places, labels=list(map(plain, names)), fontsize=7, rotation=30)
     axes.set(ylabel="speed-up over stock beam 5")
@@ -229,9 +230,9 @@ def draw(run: Dict[str, Any]) -> List[Picture]:
     pictures = []
     if len(run["runs"]) > 1:
         pictures += [latency_and_throughput(run), speed_by_batch(run)]
-    speed_ups = next((part["speed_ups"] for part in run["runs"] if part["speed_ups"]), None)
-    if speed_ups:
-        pictures.append(speed_up_distribution(run, speed_ups))
+    for part in run["runs"]:
+        if part["batch_size"] == 1:
+            pictures.append(speed_up_distribution(run, part["ms_by_batch"]))
     pictures += [time_split(run), *sweeps(run)]
     if "replay" in run:
         return [

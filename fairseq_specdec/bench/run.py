@@ -12,10 +12,11 @@ from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
 
 from . import figures, machine, memory, peers, plots, replay, tables, usage
+from .identity import TOLERANCE
 from .page import page
 from .resume import continued
 from .session import Session
-from .systems import Plan, build_stock, reference_key
+from .systems import Plan, build_stock, reference_key, with_beam
 from .text import Texts
 from .timing import System, run_paired
 from .workload import Workload
@@ -25,6 +26,7 @@ logger = logging.getLogger("fairseq_specdec.bench")
 # What is not said of a replay, whose outputs mean nothing.
 OUTPUT_FIGURES = (
     "bleu", "bleu_compound", "identical_percent", "identical_to", "unsteady_sentences", "lossless",
+    "near_ties", "score_difference",
 )  # fmt: skip
 
 
@@ -118,12 +120,15 @@ class Bench:
         }
 
     def _references(self, batches: List[Any], size: int) -> List[System]:
-        """Stock beam 1 of each row's own verifier and constraints; decoded if it is no row."""
-        known = {reference_key(self.asked.main): self.greedy}
+        """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
+        known = {
+            reference_key(with_beam(self.asked.main, beam)): self.system(f"fairseq beam {beam}")
+            for beam in self.asked.beams
+        }
         for plan in self.plans:
             key = reference_key(plan)
             if key not in known:
-                reference = build_stock(plan, self.workload, 1)
+                reference = build_stock(plan, self.workload, plan.generation["beam"])
                 title = f"reference, batch {size}"
                 run_paired([reference], batches, warm_up=0, title=title)
                 known[key] = reference
@@ -142,9 +147,6 @@ class Bench:
             "load_average": provenance.load(),
             "thread_warnings": usage.thread_warnings(self.systems, self.workload.cuda, size),
             **figures.passes(self.systems),
-            "speed_ups": {
-                s.name: figures.speed_ups(s, self.beam) for s in self.systems if size == 1
-            },
         }
         if args.by_sentence:
             part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
@@ -171,12 +173,12 @@ class Bench:
         return rows
 
     def _row(self, system: System, plan: Plan, context: figures.Context) -> Dict[str, Any]:
-        other = "" if context.reference is self.greedy else f" of {':'.join(plan.paths)}"
+        other = "" if context.reference in self.systems else f" of {':'.join(plan.paths)}"
         return dict(
-            figures.row(system, plan.settings.get("strategy"), context),
+            figures.row(system, plan, context),
             sweep=plan.sweep,
             base=_base(system, plan),
-            identical_to=f"fairseq beam 1{other}",
+            identical_to=context.reference.name + other,
             lossless=_promised(system),
         )
 
@@ -190,12 +192,17 @@ class Bench:
         if system.unsteady and not system.sampled:
             count = len(system.unsteady)
             found.append(f"{system.name}: {count} outputs differ between passes")
-        wrong = figures.differing(system, reference) if _promised(system) else []
-        if wrong and not self.asked.config.common.fp16:
+        if not _promised(system) or self.asked.config.common.fp16:
+            return found
+        verdicts = figures.verdicts(system, reference, plan.generation["nbest"])
+        wrong = [n for n, each in verdicts.items() if not each.same or each.away > TOLERANCE]
+        if wrong:
             listed = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
+            near = sum(each.near_tie for each in verdicts.values())
             found.append(
                 f"{system.name} is lossless under its settings, yet {len(wrong)} of "
-                f"{len(reference.tokens)} outputs differ from stock beam 1 (sentences {listed})"
+                f"{len(verdicts)} outputs differ from stock beam {plan.generation['beam']}, "
+                f"{near} of them at a near-tie (sentences {listed})"
             )
         return found
 

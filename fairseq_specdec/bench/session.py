@@ -35,7 +35,8 @@ FLAGS: flags.Flags = {
     ),
     "--stock-beams": dict(
         default="5,1", metavar="N[,N]",
-        help="widths of stock beam search, 5 and 1 among them (default: 5,1)",
+        help="widths of stock beam search, 5 and 1 among them; those of the systems are measured "
+        "too (default: 5,1)",
     ),
     "--limit": dict(
         type=int, metavar="N",
@@ -59,7 +60,7 @@ MEANINGLESS = ("max_tokens", "constraints", "lm_path", "replace_unk", "score_ref
 def get_parser() -> argparse.ArgumentParser:
     """fairseq-generate's flags and this command's own."""
     parser: argparse.ArgumentParser = options.get_generation_parser(default_task=TASK)
-    parser.set_defaults(gen_subset="test", batch_size=None)
+    parser.set_defaults(gen_subset="test", batch_size=None, beam=1)
     parser.description = (
         "Decode the same sentences with stock fairseq and with other systems in turn, and compare "
         "speed and output."
@@ -109,8 +110,6 @@ def _check_generation(args: argparse.Namespace) -> None:
         raise BenchError(f"--task {args.task}: only {TASK} has the strategies; leave it out")
     if args.sampling:
         raise BenchError("--sampling: stock beam search does not sample; give it to a --system")
-    if args.beam not in (1, 5):
-        raise BenchError(f"--beam {args.beam}: use --stock-beams {args.beam},5,1")
     for name in MEANINGLESS:
         if getattr(args, name, None):
             flag = "--" + name.replace("_", "-")
@@ -128,7 +127,7 @@ class Session(NamedTuple):
         args: as parsed.
         config: fairseq's configuration.
         sizes: batch sizes.
-        beams: widths of stock beam search.
+        beams: widths of stock beam search, and of other engines.
         main: stock decoding of ``--path``.
         plans: the systems asked for.
         replay: what is replayed, if anything is.
@@ -160,7 +159,7 @@ class Session(NamedTuple):
             if played is not None:  # the engine counts </s> among its steps
                 length = {"min_len": played.length, "max_len_b": played.length}
                 main = main._replace(generation={**main.generation, **length})
-            rows += peers.makers(main, self.config.common.fp16)
+            rows += peers.makers(main, self.config.common.fp16, self.beams)
         return rows + [(plan, self._maker(plan)) for plan in self.plans]
 
     def _maker(self, plan: Plan) -> Callable[[Workload], System]:
@@ -191,10 +190,11 @@ def read(words: Sequence[str], folder: str = "") -> Session:
         replay_flags.fill(args, played, folder)
     paths = split_paths(args.path)
     generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
-    main = Plan("fairseq", paths, dict(generation, beam=1), base="fairseq")
+    main = Plan("fairseq", paths, dict(generation, beam=1, nbest=1), base="fairseq")
     if args.peers:
         peers.check(main)
     plans = make_plans(args.system, args.sweep, args)
+    beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")
     with warnings.catch_warnings():

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 import shlex
+import sys
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from fairseq.dataclass import FairseqDataclass
@@ -15,7 +16,13 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_specdec.config import TranslationSpecDecConfig
-from fairseq_specdec.decoding.builder import check_generation_flags, check_settings, sampler_of
+from fairseq_specdec.decoding.builder import (
+    beam_of,
+    check_generation_flags,
+    check_settings,
+    rule_of,
+    sampler_of,
+)
 
 from .timing import System, ours, stock
 from .workload import BenchError, Workload, split_paths
@@ -28,10 +35,10 @@ DECODING = [
 ]
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
 
-# Generation flags that do not change what stock beam 1 puts out.
+# Generation flags that do not change what stock puts out.
 NO_EFFECT = frozenset(
-    {"beam", "nbest", "sampling", "sampling_topk", "sampling_topp", "print_step", "lenpen"}
-    | {"unnormalized", "retain_iter_history", "sacrebleu", "no_beamable_mm"}
+    {"nbest", "sampling", "sampling_topk", "sampling_topp", "print_step"}
+    | {"retain_iter_history", "sacrebleu", "no_beamable_mm"}
 )
 
 
@@ -99,11 +106,6 @@ def make_plan(
         BenchError: naming the system and the flag.
     """
     args = system_parser(name, shared).parse_args(list(words))
-    if args.beam not in (1, shared.beam):
-        raise BenchError(
-            f"--system {name!r}: --beam {args.beam}: strategies decode with beam 1; wider stock "
-            "beams are measured by --stock-beams"
-        )
     settings = {field.name: getattr(args, field.name) for field in DECODING}
     if settings.get("trace_path") is not None:
         raise BenchError(
@@ -111,11 +113,12 @@ def make_plan(
             "fairseq-generate for it"
         )
     generation = {key: getattr(args, key) for key in GENERATION if hasattr(args, key)}
-    generation["beam"] = 1
+    own = argparse.Namespace(**settings)
     try:
-        check_settings(argparse.Namespace(**settings))
-        check_generation_flags(argparse.Namespace(**generation), settings["strategy"])
-        sampler_of(args)
+        check_settings(own)
+        check_generation_flags(argparse.Namespace(**generation), own.strategy)
+        rule = rule_of(own, sampler_of(args))
+        generation["beam"] = beam_of(args, own.strategy, rule, sys.maxsize)
         paths = split_paths(args.path)
     except (ValueError, BenchError) as error:
         raise BenchError(f"--system {name!r}: {error}") from error
@@ -161,8 +164,6 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
             fault = f"no decoding flag {flag.strip()!r}"
         elif colon and name not in systems:
             fault = f"no --system {name!r}"
-        elif field == "beam":
-            fault = "strategies decode with beam 1; wider stock beams are measured by --stock-beams"
         elif len(set(values)) < len(values):
             fault = "a value stands there twice"
         elif field in found.setdefault(name if colon else systems[0], {}):
@@ -211,8 +212,13 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
     return plans
 
 
+def with_beam(plan: Plan, beam: int) -> Plan:
+    """The same with another ``--beam``."""
+    return plan._replace(generation={**plan.generation, "beam": beam})
+
+
 def reference_key(plan: Plan) -> Tuple[Any, ...]:
-    """Plans of one key have one stock beam 1 to be compared with."""
+    """Plans of one key have one stock decoding to be compared with."""
     flags = {k: repr(v) for k, v in plan.generation.items() if k not in NO_EFFECT}
     return plan.paths, tuple(sorted(flags.items()))
 
@@ -240,6 +246,6 @@ def build(plan: Plan, workload: Workload, **parts: Any) -> System:
 
 
 def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
-    """Stock beam search over a plan's models, under its constraints."""
+    """Stock beam search of this width over a plan's models, under its constraints."""
     flags = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
     return stock(workload.task, workload.models(plan.paths), **dict(flags, beam=beam))

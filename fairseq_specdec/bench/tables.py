@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 from fairseq_specdec.decoding.stats import SECTIONS
 
 from . import machine
+from .identity import NEAR
 from .peers import TITLE
 
 NOTHING = "-"
@@ -51,10 +52,13 @@ SPEED = [
     SYSTEM,
     figure("BLEU", "bleu", "{:.2f}"),
     figure("identical", "identical_percent", "{:.1f}%"),
+    Column("near-ties", lambda row: str(row.get("near_ties") or NOTHING)),
     figure("Tok.", "tok", "{:.2f}"),
     figure("without </s>", "tok_without_eos", "{:.2f}"),
     figure("Iter.", "iter", "{:.2f}"),
     figure("calls", "verifier_calls", "{:.2f}"),
+    figure("s", "steps_a_pass", "{:.2f}"),
+    figure("nodes", "nodes_a_pass", "{:.1f}"),
     figure("ms", "ms_mean", "{:.2f}"),
     figure("CPU", "cpu_ms_mean", "{:.2f}"),
     figure("median", "ms_median", "{:.2f}"),
@@ -72,18 +76,12 @@ TIME = [
     figure("fallback", "fallback_percent", "{:.1f}%"),
     figure("rollback", "rollback_percent", "{:.1f}%"),
 ]
-NOT_REPLAYED = ("BLEU", "identical")  # outputs of a replay mean nothing
-
-
-def speed(run: Dict[str, Any]) -> List[Column]:
-    """The columns of a run's first table."""
-    return [column for column in SPEED if "replay" not in run or column.title not in NOT_REPLAYED]
 
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
-    """Head and body."""
-    head = [column.title for column in columns]
-    return [head, *([column.cell(row) for column in columns] for row in rows)]
+    """Head and body; without columns that say nothing of any row."""
+    found = [[column.title, *map(column.cell, rows)] for column in columns]
+    return [list(line) for line in zip(*(one for one in found if set(one[1:]) != {NOTHING}))]
 
 
 def markdown(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> str:
@@ -130,7 +128,7 @@ def document(run: Dict[str, Any]) -> str:
     for part in run["runs"]:
         measured = f"batch {part['batch_size']}, median of {run['settings']['repeats']}"
         parts.append(f"{title(run)}, {measured}")
-        parts += [markdown(speed(run), part["rows"]), markdown(TIME, part["rows"])]
+        parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]
@@ -141,11 +139,14 @@ def document(run: Dict[str, Any]) -> str:
 TOKENS = (
     "Tok.: tokens an iteration, </s> included; without </s>: the same as the authors of GAD and "
     "SpecDec count it; Iter.: iterations a sentence; calls: passes of the verifier's decoder a "
-    "sentence, a batch's shared by its sentences."
+    "sentence, a batch's shared by its sentences; s and nodes: steps of a beam search that follow "
+    "one pass for a sentence, and prefixes that the pass scores."
 )
 IDENTICAL = (
-    "identical: sentences whose tokens equal those of stock fairseq beam 1 over the same "
-    "checkpoint and constraints; "
+    "identical: sentences whose tokens, of the --nbest first hypotheses, equal those of stock "
+    "fairseq at the same beam (of its own wider beams: at beam 1) over the same checkpoint and "
+    "constraints; near-ties: of those that differ, where two hypotheses came within "
+    f"{NEAR:g} of one another, in log-probability; "
 )
 TIMES = (
     "ms: total time over sentences; CPU: the same in processor time, all threads and their "

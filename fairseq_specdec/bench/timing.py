@@ -17,6 +17,8 @@ from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import bar
 
+from .identity import Output, output_of
+
 
 def _wait(device: torch.device) -> None:
     """Until a GPU has done what it was asked."""
@@ -40,7 +42,8 @@ class System:
 
     Attributes:
         times: for each batch, in their order, the wall time in seconds of every pass over it.
-        tokens: output token ids of each sentence, </s> included, by sentence id (first pass).
+        outputs: hypotheses of each sentence, best first, by sentence id (first pass).
+        tokens: those of the best one, </s> included.
         sentences: ids of each batch's sentences.
         steps: decoder steps that the longest output of each batch takes (stock) or iterations
             (ours), summed over the batches of one pass.
@@ -63,6 +66,7 @@ class System:
     def reset(self) -> None:
         """Forget everything measured."""
         self.times: List[List[float]] = []
+        self.outputs: Dict[int, List[Output]] = {}
         self.tokens: Dict[int, List[int]] = {}
         self.sentences: List[List[int]] = []
         self.steps = 0
@@ -116,6 +120,7 @@ class System:
             self.steps += max(steps)
             self.iterations.update(zip(numbers, steps))
             self.tokens.update(zip(numbers, outputs))
+            self.outputs.update((n, list(map(output_of, h))) for n, h in zip(numbers, hypotheses))
         self.times[batch].append(spent)
         self.unsteady.update(n for n, out in zip(numbers, outputs) if self.tokens[n] != out)
 
@@ -190,7 +195,7 @@ def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System
     """
     name = settings.pop("name", strategy)
     parts = {key: settings.pop(key) for key in ("free_unpacked", "overrides") if key in settings}
-    flags = generation_flags(**dict(settings.pop("flags", {}), beam=1))
+    flags = generation_flags(**{"beam": 1, **settings.pop("flags", {})})
     decoding, stats = decoding_settings(strategy=strategy, **settings), DecodingStats()
     words = (task.source_dictionary, task.target_dictionary)
     generator = build_generator(models, *words, flags, decoding, stats=stats, **parts)

@@ -284,7 +284,7 @@ def build_generator(
         getattr(args, "unkpen", 0),
         getattr(args, "no_repeat_ngram_size", 0),
     )
-    rule = overrides.rule or _rule(settings, sampler)
+    rule = overrides.rule or rule_of(settings, sampler)
     rule.read_vocabulary(tgt_dict.symbols)
     beam = beam_of(args, settings.strategy, rule, len(tgt_dict))
     options = _options(models, args, settings, free_unpacked, overrides, ending.hidden, beam)
@@ -300,7 +300,8 @@ def build_generator(
     return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
 
 
-def _rule(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
+def rule_of(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
+    """The acceptance rule of the strategy, or its rule for sampling."""
     strategy = STRATEGIES[settings.strategy]
     if sampler is not None and strategy.sampled_rule is not None:
         return strategy.sampled_rule(settings, sampler)

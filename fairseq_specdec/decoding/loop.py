@@ -8,19 +8,18 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Source
 from fairseq_specdec.drafting.native_block import NativeBlockSession
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
 
+from .batch import OpenBatch
 from .failures import refuse_sentence
 from .fused_greedy import FusedSession, Verified
 from .parts import Parts
 from .results import Iteration, hypothesis
 from .search import Step
-from .stats import DecodingStats
 
 # Widest block that the verifier's cache is prepared for; it grows where a draft is longer.
 _WIDEST = 32
@@ -48,14 +47,11 @@ class _Round(NamedTuple):
     seconds: Lap = (0.0, 0.0, 0.0)
 
 
-class Batch:
+class Batch(OpenBatch):
     """The live rows of one batch. Rows that reach </s> leave it. ``close`` ends it.
 
     Attributes:
         hypotheses: of the live rows.
-        finished: a list of the hypothesis of each sentence, None while it is live.
-        traces: iterations of each live row so far, if the options ask for them.
-        stats: what was done so far.
 
     Args:
         parts: what decodes.
@@ -71,20 +67,9 @@ class Batch:
         prefix: Optional[Tensor],
         bos_token: Optional[int],
     ) -> None:
-        self.parts = parts
-        self.started = time.perf_counter()
-        self.stats = DecodingStats()
-        src_tokens = net_input["src_tokens"]
-        rows, width = src_tokens.shape
-        policy = parts.policy
-        self.max_len = parts.options.length_limit(width, policy.min_len)
-        timer = self.stats.stopwatch
-        timer.on(src_tokens.device)
-        with timer("encoder"):
-            encoder_outs = parts.verifier.encode(net_input)
-        with timer("verifier"):
-            self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
-        self.drafts = parts.drafter.open(Source(net_input, encoder_outs[0], self.max_len, timer))
+        super().__init__(parts, net_input, _WIDEST)
+        policy, src_tokens = parts.policy, net_input["src_tokens"]
+        rows = len(src_tokens)
         self.budget = parts.budget()
         self.fused: Optional[FusedSession] = None
         if parts.fused is not None and prefix is None:
@@ -96,8 +81,6 @@ class Batch:
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
         self.origin = list(range(rows))
         self.rounds = [0] * rows
-        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
-        self.finished: List[Any] = [None] * rows
 
     @property
     def live(self) -> bool:
@@ -266,6 +249,7 @@ class Batch:
         stats.iterations += len(facts)
         stats.emitted += sum(fact.size for fact in facts)
         stats.accepted += accepted
+        stats.scored += sum(1 + fact.proposed for fact in facts)
         stats.drafted += sum(fact.proposed for fact in facts)
         stats.rollbacks += cut
         self.budget.learn(sum(fact.proposed > 0 for fact in facts), accepted, cut)
@@ -322,9 +306,3 @@ class Batch:
         for name in ("origin", "rounds", "traces"):
             values = getattr(self, name)
             setattr(self, name, [values[row] for row in keep])
-
-    def close(self) -> None:
-        """Return the caches, and stop the clock."""
-        self.session.close()
-        self.drafts.close()
-        self.stats.total_seconds = time.perf_counter() - self.started

@@ -23,6 +23,7 @@ class Iteration(NamedTuple):
         seconds: wall time of the round, for all its rows together: all of it, drafting,
             verification.
         live: beam search: hypotheses that go on after the round; None where it is not told.
+        beam: beam search: what the pass did; a ``beam.observed.BeamPass``.
     """
 
     draft: List[int]
@@ -34,6 +35,7 @@ class Iteration(NamedTuple):
     rows: int
     seconds: Tuple[float, float, float]
     live: Optional[int] = None
+    beam: Any = None
 
 
 class History(Sequence):  # type: ignore[type-arg]

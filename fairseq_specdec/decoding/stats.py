@@ -71,7 +71,9 @@ class DecodingStats:
     Attributes:
         sentences: sentences decoded.
         iterations: verification passes, summed over sentences.
-        emitted: tokens that entered the output, </s> included.
+        emitted: tokens that entered the output, </s> included; in beam search, steps of the search.
+        scored: tokens that the verifier scored: of a chain, the last accepted one and the draft; in
+            beam search, prefixes.
         drafted: draft tokens given to the verifier.
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
@@ -81,6 +83,7 @@ class DecodingStats:
         self.sentences = 0
         self.iterations = 0
         self.emitted = 0
+        self.scored = 0
         self.drafted = 0
         self.accepted = 0
         self.rollbacks = 0
@@ -90,7 +93,9 @@ class DecodingStats:
     def add(self, other: DecodingStats) -> None:
         """Add the figures of another run."""
         other.stopwatch.settle()
-        for name in ("sentences", "iterations", "emitted", "drafted", "accepted", "rollbacks"):
+        for name in (
+            "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks",
+        ):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.total_seconds += other.total_seconds
         for section, seconds in other.stopwatch.seconds.items():
@@ -144,6 +149,7 @@ class DecodingStats:
             "sentences": float(self.sentences),
             "iterations": float(self.iterations),
             "emitted_tokens": float(self.emitted),
+            "scored_tokens": float(self.scored),
             "drafted_tokens": float(self.drafted),
             "accepted_draft_tokens": float(self.accepted),
             "rollbacks": float(self.rollbacks),

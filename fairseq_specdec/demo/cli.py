@@ -18,7 +18,7 @@ from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.loading import DEMOS, DTYPES
 
-from .racers import Pair, load_racers
+from .racers import Pair, load_racers, warmed
 from .server import ADDRESS, DemoServer
 
 PORT = 8642
@@ -165,9 +165,7 @@ def start(words: Sequence[str]) -> DemoServer:
         racers = load_racers(
             pair, args.strategies, {name: getattr(args, name) for name in DECODING}
         )
-        for translator in racers.translators.values():
-            # The first decoding takes longer, so it is done before the races.
-            translator.translate(racers.examples[:1] or ["."])
+        warmed(racers.translators, racers.examples)
         server.enter(racers)
     except BaseException:
         server.server_close()

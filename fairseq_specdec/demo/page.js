@@ -10,7 +10,8 @@
   function block(part) {
     const time = part.ms.toFixed(1) + " ms (drafter " + part.drafter_ms.toFixed(1) +
       ", verifier " + part.verifier_ms.toFixed(1) + ")";
-    return make("span", { class: "block", title: time }, ...judged(part));
+    return make(part.beam ? "div" : "span", { class: "block", title: time }, ...judged(part),
+      ...beamed(part));
   }
 
   function plural(number, word) {
@@ -56,7 +57,10 @@
 
   function draw(lane, event) {
     const ms = moment(lane, event.at_ms);
-    lane.blocks.append(block(event.iteration));
+    lane.blocks.querySelectorAll("details").forEach((older) => { older.open = false; });
+    const added = block(event.iteration);
+    added.querySelectorAll("details").forEach((pass) => { pass.open = true; });
+    lane.blocks.append(added);
     lane.text.append(event.text);
     lane.shown += 1;
     lane.facts.textContent = plural(lane.shown, "iteration") + ", " + ms.toFixed(1) + " ms";
@@ -174,8 +178,9 @@
     if (running) return;
     stopReplay();
     complain("");
-    const strategies = [...document.querySelectorAll("#strategies input:checked")]
+    const strategies = [...document.querySelectorAll("#strategies input:checked:enabled")]
       .map((box) => box.value);
+    const beam = Number($("beam").value);
     $("results").hidden = true;
     $("lanes").replaceChildren();
     lanes = new Map();
@@ -186,7 +191,7 @@
     try {
       const response = await fetch("/race", {
         method: "POST", headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ text: $("text").value, strategies }), signal: running.signal,
+        body: JSON.stringify({ text: $("text").value, strategies, beam }), signal: running.signal,
       });
       if (response.ok) {
         await listen(response);
@@ -282,6 +287,20 @@
     box.checked = !wanted || wanted.includes(strategy.name);
     $("strategies").append(make("label", { title: strategy.settings }, box, strategy.name));
   }
+  for (let beam = 1; beam <= data.widest; beam += 1) {
+    $("beam").append(make("option", { value: String(beam) }, String(beam)));
+  }
+  // Strategies that are not lossless keep one hypothesis.
+  function narrow() {
+    data.strategies.forEach((strategy, i) => {
+      document.querySelectorAll("#strategies input")[i].disabled =
+        $("beam").value !== "1" && !strategy.wide;
+    });
+  }
+  $("beam").addEventListener("change", narrow);
+  if (asked.has("beam")) $("beam").value = asked.get("beam");
+  if ($("beam").selectedIndex < 0) $("beam").value = "1";
+  narrow();
   data.examples.forEach((example) => $("examples").append(make("button", {
     type: "button", onclick: () => {
       $("text").value = example;
@@ -289,7 +308,7 @@
     },
   }, example)));
   // Nobody samples here.
-  $("legend").append(...explained(Object.keys(MARKS).filter((kind) => kind !== "drawn")));
+  $("legend").append(...explained(Object.keys(MARKS).filter((kind) => kind !== "drawn"), true));
   $("text").value = (asked.get("text") || data.examples[0] || "").slice(0, data.characters);
   if (asked.get("drafts") === "1") {
     $("drafts").checked = true;

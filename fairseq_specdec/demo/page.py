@@ -10,7 +10,7 @@ from fairseq_specdec.trace.compare import settings_text
 from fairseq_specdec.trace.page import digest, embedded, part, style_and_script
 from fairseq_specdec.trace.record import VERDICTS
 
-from .race import CHARACTERS
+from .race import CHARACTERS, WIDEST
 from .racers import Racers
 
 HERE = "fairseq_specdec.demo"
@@ -37,13 +37,18 @@ def page_of(racers: Racers, repeats: int) -> Page:
     """
     data = {
         "strategies": [
-            {"name": name, "settings": settings_text(translator.settings)}
+            {
+                "name": name,
+                "settings": settings_text(translator.settings),
+                "wide": name in racers.wide,
+            }
             for name, translator in racers.translators.items()
         ],
         "examples": racers.examples,
         "verdicts": VERDICTS,
         "characters": CHARACTERS,
         "repeats": repeats,
+        "widest": WIDEST,
     }
     style, script = style_and_script(HERE)
     source, target = racers.languages

@@ -10,7 +10,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
+from .racers import Racers
+
 CHARACTERS = 2000
+WIDEST = 8  # beam that can be chosen
 
 
 class UnfitError(ValueError):
@@ -41,14 +44,28 @@ def check_text(text: Any, translators: Mapping[str, SpeculativeTranslator]) -> s
     return text
 
 
-def check_names(names: Any, translators: Mapping[str, SpeculativeTranslator]) -> List[str]:
+def check_beam(beam: Any) -> int:
+    """The hypotheses to keep; None is 1.
+
+    Raises:
+        UnfitError: no whole number, or out of range.
+    """
+    if beam is None:
+        return 1
+    if not isinstance(beam, int) or isinstance(beam, bool) or not 1 <= beam <= WIDEST:
+        raise UnfitError(f"The beam must be a whole number from 1 to {WIDEST}.")
+    return beam
+
+
+def check_names(names: Any, racers: Racers, beam: int = 1) -> List[str]:
     """The strategies to race, in the order in which they were loaded; None is all of them.
 
     Raises:
-        UnfitError: none, or one that is not loaded.
+        UnfitError: none, one that is not loaded, or one that cannot have this beam.
     """
+    translators = racers.translators
     if names is None:
-        return list(translators)
+        return list(translators) if beam == 1 else racers.wide
     if not isinstance(names, list) or not names:
         raise UnfitError("Choose at least one strategy.")
     for name in names:
@@ -56,6 +73,11 @@ def check_names(names: Any, translators: Mapping[str, SpeculativeTranslator]) ->
             raise UnfitError(
                 f"Strategy {str(name)[:40]!r} is not loaded; there are {', '.join(translators)}. "
                 "Start specdec-demo with it in --strategies."
+            )
+        if beam > 1 and name not in racers.wide:
+            raise UnfitError(
+                f"Strategy {name!r} is not lossless and keeps one hypothesis: choose beam 1, or "
+                "leave it out."
             )
     return [name for name in translators if name in names]
 
@@ -85,6 +107,9 @@ def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator
             emitted += len(part.emitted)
             drafted += len(part.draft)
             accepted += part.accepted
+            if part.beam is not None:
+                drafted += part.beam.drafted
+                accepted += part.beam.used
             told = dict(dataclasses.asdict(part), accepted=part.accepted)
             yield {
                 "event": "block",
@@ -100,6 +125,7 @@ def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator
         "text": "".join(pieces),
         "iterations": iterations,
         "tokens": emitted,
+        # Of a beam: prefixes, and those of them that hypotheses came to.
         "drafted": drafted,
         "accepted": accepted,
         # Tok. of the papers: the verifier's own token counts.

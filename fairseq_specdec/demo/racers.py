@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_specdec.decoding.builder import (
     Overrides,
     build_generator,
     check_dictionaries,
     check_settings,
+    rule_of,
 )
 from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
 from fairseq_specdec.hub import SpeculativeTranslator, loading
@@ -50,18 +52,36 @@ class Pair(NamedTuple):
     dtype: str = "fp32"
 
 
+Translators = Dict[str, SpeculativeTranslator]
+
+
 class Racers(NamedTuple):
     """Strategies on one verifier.
 
     Attributes:
-        translators: by strategy.
+        translators: by strategy, beam 1.
         languages: source and target.
         examples: sentences to try.
+        wide: the strategies that can have a beam.
+        make: their translators at a beam.
     """
 
-    translators: Dict[str, SpeculativeTranslator]
+    translators: Translators
     languages: Tuple[str, str]
     examples: List[str]
+    wide: List[str]
+    make: Callable[[int], Translators]
+
+    def at(self, beam: int) -> Translators:
+        """The translators at a beam, ready to be timed."""
+        return self.make(beam) if beam > 1 else self.translators
+
+
+def warmed(translators: Translators, examples: List[str]) -> Translators:
+    """After a first decoding, which takes longer."""
+    for translator in translators.values():
+        translator.translate(examples[:1] or ["."])
+    return translators
 
 
 def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
@@ -157,17 +177,28 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     for model in loaded.models:
         model.to(device=device, dtype=dtype)
     load = _sharing({})
-    translators = {}
-    for name in dict.fromkeys(names):
-        settings, args = _settings(name, pair, place, flags)
-        translators[name] = _translator(name, loaded, codec, settings, args, load)
+
+    def make(chosen: Sequence[str], beam: int) -> Translators:
+        found = {}
+        for name in dict.fromkeys(chosen):
+            settings, args = _settings(name, pair, place, flags, beam)
+            found[name] = _translator(name, loaded, codec, settings, args, load)
+        return found
+
     cfg = loaded.task.cfg
     examples = _examples(cfg.data, cfg.source_lang)
-    return Racers(translators, (cfg.source_lang, cfg.target_lang), examples)
+    wide = [n for n in names if rule_of(_settings(n, pair, place, flags)[0], None).lossless]
+
+    @functools.lru_cache(maxsize=1)  # each holds packed weights
+    def at(beam: int) -> Translators:
+        return warmed(make(wide, beam), examples)
+
+    languages = (cfg.source_lang, cfg.target_lang)
+    return Racers(make(names, 1), languages, examples, list(dict.fromkeys(wide)), at)
 
 
 def _settings(
-    name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any]
+    name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any], beam: int = 1
 ) -> Tuple[Any, Any]:
     """(decoding flags, fairseq's generation flags) of a strategy.
 
@@ -175,7 +206,7 @@ def _settings(
         ValueError: a flag or drafter that cannot be honoured, by name.
     """
     drafter = _drafter_of(name, pair, place.drafter)
-    settings, args = split_flags(name, drafter, own_flags(name, flags))
+    settings, args = split_flags(name, drafter, {**own_flags(name, flags), "beam": beam})
     check_settings(settings)
     return settings, args
 

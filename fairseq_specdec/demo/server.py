@@ -9,10 +9,10 @@ import logging
 import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from .page import Page, page_of
-from .race import UnfitError, check_names, check_text, race
+from .race import UnfitError, check_beam, check_names, check_text, race
 from .racers import Racers
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,8 @@ class Handler(BaseHTTPRequestHandler):
             racers = self.server.racers
             assert racers is not None, "serve_forever was called before enter"
             try:
-                names = check_names(asked.get("strategies"), racers.translators)
+                beam = check_beam(asked.get("beam"))
+                names = check_names(asked.get("strategies"), racers, beam)
                 text = check_text(asked.get("text"), racers.translators)
             except UnfitError as error:
                 raise RefusedError(400, str(error)) from error
@@ -148,13 +149,19 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(refused)
             return
         self._head(200, "application/x-ndjson; charset=utf-8")
-        events = race(racers.translators, text, names, self.server.repeats)
+        events = self._race(racers, text, names, beam)
         with contextlib.closing(self._in_turn(events)) as lines:  # type: ignore[type-var]
             for event in lines:
                 try:
                     self.wfile.write(json.dumps(event, allow_nan=False).encode("ascii") + b"\n")
                 except OSError:  # the client has closed the connection, or reads no more
                     return
+
+    def _race(
+        self, racers: Racers, text: str, names: List[str], beam: int
+    ) -> Iterator[Dict[str, Any]]:
+        """The events; translators are made in the race's turn, where the beam is a new one."""
+        yield from race(racers.at(beam), text, names, self.server.repeats)
 
     def _in_turn(self, events: Iterator[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
         """The events, once no other race runs; what fails becomes an ``error`` event."""

@@ -56,10 +56,10 @@ class SpellChecker(Confusions):
         self.vocabulary = sorted(self._speller.words)
         self.letters = _letters(self.vocabulary)
         self._sound: Dict[str, str] = {}
-        self._alike: Dict[str, List[str]] = {}
+        self._by_sound: Dict[str, List[str]] = {}
         for word in self.vocabulary:
             self._sound[word] = self._jellyfish.metaphone(word)
-            self._alike.setdefault(self._sound[word], []).append(word)
+            self._by_sound.setdefault(self._sound[word], []).append(word)
         self._known: Dict[str, Tuple[str, ...]] = {}
 
     def candidates(self, word: str) -> Sequence[str]:
@@ -73,7 +73,7 @@ class SpellChecker(Confusions):
             return ()  # a name, a number or a word of another language
         sound = self._sound[word]
         proposed = {found.term for found in self._speller.lookup(word, self._all, DISTANCE)}
-        proposed.update(self._alike[sound])
+        proposed.update(self._by_sound[sound])
         proposed.discard(word)
         measure = self._jellyfish.levenshtein_distance
         ranked = sorted(

@@ -102,7 +102,7 @@
     const items = rounds.map((part, i) => {
       const item = make("li", {},
         make("span", { class: "number" }, String(i + 1)), ...judged(part),
-        timeBar(part, longest));
+        timeBar(part, longest), ...beamed(part));
       list.append(item);
       return item;
     });

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence
 
+from .beam import TracedBeam
+
 OWN = "own"
 RELAXED = "relaxed"
 DRAWN = "drawn"
@@ -78,6 +80,7 @@ class TracedIteration:
         agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
             in the last round, the rest of the best hypothesis. None where it is no beam search.
         live: beam search: hypotheses that go on after the round; None where it is not told.
+        beam: beam search: what the pass scored, and the hypotheses; None where it is not told.
     """
 
     position: int
@@ -92,6 +95,7 @@ class TracedIteration:
     verifier_ms: float = 0.0
     agreed: Optional[List[str]] = None
     live: Optional[int] = None
+    beam: Optional[TracedBeam] = None
 
     @property
     def accepted(self) -> int:
@@ -152,7 +156,7 @@ class Trace:
         if plain["score"] is not None and not math.isfinite(plain["score"]):
             plain["score"] = None
         for part in plain["iterations"]:
-            for name in ("agreed", "live"):
+            for name in ("agreed", "live", "beam"):
                 if part[name] is None:
                     del part[name]
         return plain
@@ -178,12 +182,17 @@ class Trace:
         if version != VERSION:
             raise TraceError(f"a trace of version {version}, and this program reads {VERSION}")
         try:
-            rounds = [TracedIteration(**part) for part in plain.pop("iterations")]
+            rounds = list(map(_iteration, plain.pop("iterations")))
             trace = cls(iterations=rounds, **plain)
             _check(trace)
         except (TypeError, KeyError, AttributeError) as error:
             raise TraceError(f"no whole trace ({error}); decode again") from error
         return trace
+
+
+def _iteration(plain: Dict[str, Any]) -> TracedIteration:
+    beam = plain.pop("beam", None)
+    return TracedIteration(**plain, beam=None if beam is None else TracedBeam.from_plain(beam))
 
 
 def _strings(value: Any) -> bool:

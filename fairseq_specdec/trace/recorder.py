@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 
+from .beam import TracedBeam
 from .files import TraceFile
 from .record import Trace, TracedIteration, verdicts
 
@@ -96,9 +97,11 @@ class TraceBuilder:
         )
         if "beam" in self.settings:
             agreed = [words[token] for token in part.emitted]
+            beam = part.beam and TracedBeam.told(part.beam, part.position, words)
             return TracedIteration(
-                draft=[], verdicts=[], choices=[], own=None, agreed=agreed, live=part.live, **shared
-            )
+                draft=[], verdicts=[], choices=[], own=None, agreed=agreed, live=part.live,
+                beam=beam, **shared,
+            )  # fmt: skip
         own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
         return TracedIteration(
             draft=[words[token] for token in part.draft],

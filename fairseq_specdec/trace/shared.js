@@ -7,11 +7,16 @@ const MARKS = { own: "+", relaxed: "~", drawn: "%", rejected: "\u00d7", unseen: 
 const OTHERS = {
   verifier: [">", "the verifier's own token"],
   agreed: ["=", "beam search: in all hypotheses (at the end: in the best)"],
+  live: ["-", "beam search: not in all hypotheses"],
+  waits: ["?", "beam search: the replay stopped here; what follows is scored next"],
+  kept: ["+", "beam search: drafted; leads to a hypothesis or follows a live one"],
+  dropped: ["\u00d7", "beam search: drafted; leads to no hypothesis"],
 };
 const SAID = {
   own: "accepted", relaxed: "accepted, relaxed", drawn: "accepted, sampled",
   rejected: "rejected", unseen: "not judged", verifier: "verifier's own",
-  agreed: "in all hypotheses",
+  agreed: "in all hypotheses", live: "in some hypotheses", waits: "replay stopped",
+  kept: "drafted, kept", dropped: "drafted, dropped",
 };
 
 function make(tag, settings, ...children) {
@@ -54,9 +59,26 @@ function undrafted(part) {
   return part.own === null ? [] : [token(part.own, "verifier")];
 }
 
+// A pass of beam search, to open: what was scored, the live hypotheses, what was drafted.
+function beamed(part) {
+  const beam = part.beam;
+  if (!beam) return [];
+  const hypotheses = beam.hypotheses.map((one) => make("li", {}, ...one.tokens.map((word, i) =>
+    token(word, i < part.agreed.length ? "agreed" :
+      one.waits && i === one.tokens.length - 1 ? "waits" : "live"))));
+  const drafts = beam.draft.map((one) => make("li", {}, ...one.tokens.map((word, i) =>
+    token(word, i < one.known ? "live" : i < one.known + one.kept ? "kept" : "dropped"))));
+  const words = beam.scored + " prefixes scored, " + beam.drafted + " of them drafted, " +
+    beam.used + " drafted ones used, " + beam.steps + " steps";
+  const box = make("details", { class: "beam" }, make("summary", {}, words));
+  if (hypotheses.length) box.append("Live hypotheses", make("ol", { class: "live-ones" }, ...hypotheses));
+  if (drafts.length) box.append("Drafted", make("ul", { class: "drafted" }, ...drafts));
+  return [box];
+}
+
 // What the tokens of each kind look like, drafted or not; for the legend.
 function explained(kinds, beams) {
   const one = (kind, meaning) => make("span", {}, token("token", kind), meaning);
   return [...kinds.map((kind) => one(kind, data.verdicts[kind])),
-    one("verifier", OTHERS.verifier[1]), ...(beams ? [one("agreed", OTHERS.agreed[1])] : [])];
+    one("verifier", OTHERS.verifier[1]), ...(beams ? Object.keys(OTHERS).slice(1).map((kind) => one(kind, OTHERS[kind][1])) : [])];
 }

@@ -88,6 +88,12 @@ class Painter:
         notes = [times]
         if part.live is not None:
             notes.append(f"{part.live} hypotheses go on")
+        if part.beam is not None:
+            beam = part.beam
+            notes.append(
+                f"{beam.scored} prefixes scored, {beam.drafted} of them drafted, {beam.used} "
+                f"drafted ones used, {beam.steps} steps"
+            )
         if part.steps:
             notes.append(f"{part.steps} small steps")
         if part.rows > 1:

@@ -162,7 +162,8 @@ def test_the_limit_keeps_all_lengths_and_prefixes_are_forced(bench, pair):
         (["--system", "a: --stratgy gad"], "--system 'a': unrecognized arguments: --stratgy"),
         (["--system", "a: --block-size many"], "--system 'a': argument --block-size: invalid"),
         (["--system", "a: --nbest 2"], "--system 'a': --nbest"),
-        (["--system", "a: --beam 4"], "--system 'a': --beam 4"),
+        (["--system", "a: --beam 4 --nbest 5"], "--system 'a': --nbest 5"),
+        (["--system", "a: --beam 0"], "--system 'a': --beam 0: must be 1 or more"),
         (["--system", "a: --path no.pt"], "--system 'a': --path: no.pt does not exist"),
         (["--system", "a: --batch-size 4"], "--system 'a': unrecognized arguments: --batch-size"),
         (

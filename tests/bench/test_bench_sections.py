@@ -7,7 +7,8 @@ from toy_strategies import make_generator
 from toy_translation import make_sample, sentences
 
 from fairseq_specdec.bench import figures, tables, timing
-from fairseq_specdec.decoding import loop, stats
+from fairseq_specdec.bench.systems import Plan
+from fairseq_specdec.decoding import batch, loop, stats
 from fairseq_specdec.drafting import autoregressive, nar_block
 from fairseq_specdec.engine.backend import Backend
 from fairseq_specdec.engine.eager.decoder import DecoderWeights
@@ -43,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch, on_torch):
     found = Clock()
-    for module in (stats, loop, timing):
+    for module in (stats, batch, loop, timing):
         monkeypatch.setattr(module, "time", found)
     found.takes(monkeypatch, Verifier, "encode", ENCODE)
     found.takes(monkeypatch, Verifier, "open", OPEN)
@@ -58,7 +59,8 @@ def measured(case):
     system = timing.System(case, made, made.models, made.stats)
     sample = make_sample([max(sentences(12, seed=7), key=len)])
     timing.run_paired([system], [sample], warm_up=1, repeats=2)
-    row = figures.row(system, made.strategy, figures.Context(system, system, system, None))
+    plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": made.strategy})
+    row = figures.row(system, plan, figures.Context(system, system, system, None))
     return row, made.stats.iterations / 2
 
 

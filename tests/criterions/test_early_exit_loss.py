@@ -73,8 +73,8 @@ def test_logs_both_losses_and_how_often_both_agree():
     )
     whole, extra = model(**sample["net_input"])
     learnt = sample["target"] != PAD
-    alike = (whole.argmax(-1) == extra["exit_logits"].argmax(-1))[learnt].float().mean()
-    assert values["agreement"] == pytest.approx(100 * float(alike), abs=0.01)
+    agreement = (whole.argmax(-1) == extra["exit_logits"].argmax(-1))[learnt].float().mean()
+    assert values["agreement"] == pytest.approx(100 * float(agreement), abs=0.01)
 
 
 def test_refuses_models_without_exit():

@@ -7,20 +7,25 @@ class Tally:
     def __init__(self):
         self.numbers, self.undiverse, self.cases = set(), set(), set()
         self.decodings = self.sentences = self.tokens = self.ties = self.refused = 0
-        self.drafters = {}
+        self.drafters, self.beams, self.backends = {}, {}, {}
         self.seed = self.started = None
 
     @property
     def models(self):
         return len(self.numbers)
 
-    def add(self, number, case, drafter, rows, tokens, ties, diverse):
+    def add(self, number, case, drafter, beam, rows, tokens, ties, diverse):
         """A batch was compared."""
         self.numbers.add(number)
         if not diverse:
             self.undiverse.add(number)
         self.cases.add((number, case))
-        self.drafters[drafter] = self.drafters.get(drafter, 0) + 1
+        for counts, key in (
+            (self.drafters, drafter),
+            (self.beams, beam),
+            (self.backends, case.backend),
+        ):
+            counts[key] = counts.get(key, 0) + 1
         self.decodings += 1
         self.sentences += rows
         self.tokens += tokens
@@ -36,8 +41,15 @@ class Tally:
             f"repeat), {len(self.cases)} configurations, {self.decodings} batches, "
             f"{self.sentences} sentences, {self.tokens} tokens; {self.ties} sentences parted at a "
             f"tie, {self.refused} batches that stock dies of were refused{seed}",
-            "batches by drafter: "
-            + ", ".join(f"{name} {count}" for name, count in sorted(self.drafters.items())),
+            *(
+                f"batches by {what}: "
+                + ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+                for what, counts in (
+                    ("drafter", self.drafters),
+                    ("beam", self.beams),
+                    ("backend", self.backends),
+                )
+            ),
         ]
 
 

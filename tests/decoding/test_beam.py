@@ -180,7 +180,7 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
-def test_drafts_serve(backend, monkeypatch):
+def test_drafts_are_used(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(4, 6))
     models, words = [toy_model()], make_task().tgt_dict
     passes = {}
@@ -245,6 +245,45 @@ def test_a_model_drafts_where_it_pays_and_the_log_says_where_not(settings, reaso
         generator.generate(models, make_sample(SENTENCES[:2]))
     assert re.search(f"--beam 4: beam search without drafts: .*{reason}", caplog.text)
     assert generator.stats.drafted == 0
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_a_trace_tells_what_each_pass_did(backend, monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    models, words = [toy_model()], make_task().tgt_dict
+    args = flags(3, retain_iter_history=True)
+    settings = decoding_settings(strategy="iad", backend=backend)
+    generator = build_generator(models, words, words, args, settings)
+    kept = dropped = 0
+    for sentence in SENTENCES[:12]:
+        with generator.batch(models, make_sample([sentence])) as batch:
+            while batch.live:
+                batch.iterate()
+        parts = batch.traces[0]
+        before, waiting = [[]], 1
+        ended = [h["tokens"].tolist() for h in batch.finished[0]]
+        for number, part in enumerate(parts):
+            one, beam = part.beam, [h.tokens for h in part.beam.hypotheses]
+            assert one.scored - one.drafted == waiting
+            waiting = sum(h.waits for h in one.hypotheses)
+            assert len(beam) == part.live and {len(t) for t in beam} <= {len(before[0]) + one.steps}
+            assert all(tokens[: len(before[0])] in before for tokens in beam)
+            assert (waiting > 0) == (number + 1 < len(parts))
+            agreed = sum((p.emitted for p in parts[: number + 1]), [])
+            assert all(tokens[: len(agreed)] == agreed for tokens in beam)
+            for draft in one.draft:
+                assert 0 <= draft.kept <= len(draft.tokens) - draft.known <= one.drafted
+                kept += draft.kept
+                dropped += len(draft.tokens) - draft.known - draft.kept
+                # A kept prefix and a hypothesis: one begins with the other.
+                stays = draft.tokens[: draft.known + draft.kept]
+                fits = [t[: len(stays)] == stays[: len(t)] for t in beam + ended]
+                assert draft.kept == 0 or any(fits)
+            before = beam
+        assert sum(p.beam.scored for p in parts) >= sum(p.beam.used for p in parts)
+    stats = generator.stats
+    assert kept > 0 and dropped > 0 and stats.accepted > 0
+    assert stats.scored > stats.drafted > 0
 
 
 def test_hypotheses_share_no_storage():

@@ -103,6 +103,46 @@ def test_keys_alone(page, server):
     assert page.run("document.getElementById('replay').disabled") is False
 
 
+def test_a_beam_is_chosen_and_its_passes_open(page, server, racers):
+    text = text_of(sentences(30, seed=9)[17])
+    page.open(server.url)
+    page.type(text)
+    page.run(
+        "(() => { const beam = document.getElementById('beam'); beam.value = '4';"
+        "beam.dispatchEvent(new Event('change')); })()"
+    )
+    boxes = "[...document.querySelectorAll('#strategies input')].map((box) => box.disabled)"
+    assert page.run(boxes) == [False, False, True]
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.getElementById('problem').hidden")
+    expected = list(race(racers.at(4), text, ["greedy", "gad"], 0))
+    for name in ("greedy", "gad"):
+        parts = [e["iteration"] for e in expected if e["event"] == "block" and e["name"] == name]
+        passes = page.run(
+            f"[...document.querySelectorAll('section[aria-label=\"{name}\"] details.beam')].map("
+            "(pass) => [pass.open, pass.querySelector('summary').textContent,"
+            "[...pass.querySelectorAll('.live-ones li')].map((one) =>"
+            "[...one.querySelectorAll('.word')].map((word) => word.textContent))])"
+        )
+        assert [one[0] for one in passes] == [False] * (len(parts) - 1) + [True]
+        for part, (_, words, lists) in zip(parts, passes):
+            beam = part["beam"]
+            assert words.startswith(f"{beam['scored']} prefixes scored, {beam['drafted']} of them")
+            assert lists == [one["tokens"] for one in beam["hypotheses"]]
+        ends = [one["waits"] for part in parts for one in part["beam"]["hypotheses"]]
+        empty = sum(not one["tokens"] for part in parts for one in part["beam"]["hypotheses"])
+        assert len(shown(page, name, "waits")) == sum(ends) - empty > 0
+    assert page.run("document.querySelectorAll('.lane').length") == 2
+
+
+def test_a_wrong_beam_in_the_address_is_one(page, server):
+    page.open(server.url + "?beam=99")
+    assert page.run("document.getElementById('beam').value") == "1"
+    page.open(server.url + "?beam=3")
+    assert page.run("document.getElementById('beam').value") == "3"
+
+
 def test_markup_stays_text(page, server):
     text = "<img src=x onerror=document.title='owned'> </script><b>w1</b>"
     page.open(server.url)

@@ -7,7 +7,14 @@ import pytest
 from toy_pair import text_of
 from toy_translation import sentences
 
-from fairseq_specdec.demo.race import CHARACTERS, UnfitError, check_names, check_text, race
+from fairseq_specdec.demo.race import (
+    CHARACTERS,
+    UnfitError,
+    check_beam,
+    check_names,
+    check_text,
+    race,
+)
 
 TEXTS = [text_of(line) for line in sentences(6, seed=8)]
 
@@ -59,6 +66,41 @@ def test_an_abandoned_race_ends(racers):
     assert not [t for t in threading.enumerate() if t.name.startswith("specdec-stream")]
 
 
+def test_a_race_with_a_beam(racers):
+    wide = racers.at(3)
+    assert list(wide) == racers.wide == ["greedy", "gad"] and racers.at(3) is wide
+    drafted = 0
+    for text in TEXTS:
+        events = list(race(wide, text, ["greedy", "gad"], 1))
+        assert json.loads(json.dumps(events, allow_nan=False)) == events
+        assert events[-1]["event"] == "end"
+        for name, translator in wide.items():
+            mine = [event for event in events if event.get("name") == name]
+            blocks = [e["iteration"] for e in mine if e["event"] == "block"]
+            (finish,) = (e for e in mine if e["event"] == "finish")
+            assert finish["text"] == translator.translate(text).text
+            assert finish["drafted"] == sum(b["beam"]["drafted"] for b in blocks)
+            assert all(len(b["beam"]["hypotheses"]) == b["live"] for b in blocks)
+            assert max(b["live"] for b in blocks) == 3
+            drafted += finish["drafted"]
+    assert racers.at(1) is racers.translators
+    assert racers.at(2)["gad"].settings["beam"] == 2
+
+
+@pytest.mark.parametrize("beam", [0, 9, -1, True, 1.0, "2", [], {}, 10**40])
+def test_unfit_beams(beam):
+    with pytest.raises(UnfitError, match="The beam must be a whole number from 1 to 8"):
+        check_beam(beam)
+
+
+def test_strategies_that_are_not_lossless_have_no_beam(racers):
+    assert check_beam(None) == 1 and check_beam(8) == 8
+    assert check_names(None, racers, 2) == ["greedy", "gad"]
+    assert check_names(["gad++"], racers, 1) == ["gad++"]
+    with pytest.raises(UnfitError, match=r"'gad\+\+' is not lossless .* choose beam 1"):
+        check_names(["gad", "gad++"], racers, 2)
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
@@ -84,9 +126,9 @@ def test_a_text_of_too_many_tokens(racers, monkeypatch):
 @pytest.mark.parametrize("names", [[], "gad", ["sps"], [["gad"]], [{}], [1]])
 def test_unfit_names(racers, names):
     with pytest.raises(UnfitError, match="Choose at least one|is not loaded; there are greedy"):
-        check_names(names, racers.translators)
+        check_names(names, racers)
 
 
 def test_names_in_the_order_of_loading(racers):
-    assert check_names(["gad++", "greedy", "gad++"], racers.translators) == ["greedy", "gad++"]
-    assert check_names(None, racers.translators) == ["greedy", "gad", "gad++"]
+    assert check_names(["gad++", "greedy", "gad++"], racers) == ["greedy", "gad++"]
+    assert check_names(None, racers) == ["greedy", "gad", "gad++"]

@@ -94,6 +94,14 @@ def test_a_race(server, racers):
     assert ask(server, {"text": TEXT})[1][0]["names"] == ["greedy", "gad", "gad++"]
 
 
+def test_a_race_with_a_beam(server, racers):
+    status, events = ask(server, {"text": TEXT, "beam": 4})
+    assert status == 200 and events[0]["names"] == ["greedy", "gad"]
+    ends = [event for event in events if event["event"] == "finish"]
+    assert {end["text"] for end in ends} == {racers.at(4)["greedy"].translate(TEXT).text}
+    assert any(event["event"] == "block" and event["iteration"]["live"] == 4 for event in events)
+
+
 def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
     go_on = threading.Event()
     held = racers.translators["greedy"]._generator
@@ -135,6 +143,9 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
         ({"text": "w1 " * 1000}, {}, 400, "has 3000 characters"),
         ({"text": TEXT, "strategies": ["sps"]}, {}, 400, "'sps' is not loaded"),
         ({"text": TEXT, "strategies": []}, {}, 400, "at least one"),
+        ({"text": TEXT, "beam": 9}, {}, 400, "beam must be a whole number from 1 to 8"),
+        ({"text": TEXT, "beam": "<b>"}, {}, 400, "beam must be a whole number"),
+        ({"text": TEXT, "beam": 2, "strategies": ["gad++"]}, {}, 400, "is not lossless"),
         ([TEXT], {}, 400, "send an object"),
         (b"{", {}, 400, "no JSON"),
         (b"\xff", {}, 400, "no JSON"),

@@ -10,6 +10,7 @@ import re
 import pytest
 
 from fairseq_specdec.trace import Trace, TracedIteration, TraceError, cli, write_traces
+from fairseq_specdec.trace.beam import DraftedPrefix, LiveHypothesis, TracedBeam
 from fairseq_specdec.trace.compare import systems_of
 
 EVIL = '</script><img src=x onerror="alert(1)"><!-- <script>alert(2)</script>\u2028'
@@ -84,6 +85,22 @@ def test_beam_search_looks_like_no_rejected_draft(files):
     assert told[2].startswith("3 @2   =. =</s>   [")
     assert "=  beam search: in all hypotheses (at the end: in the best)" in shown
     assert "beam" not in run("show", *files(b=[trace()]))
+
+
+def pass_trace():
+    live = [LiveHypothesis(["The", "dog"], False), LiveHypothesis(["The", "cat"], True)]
+    beam = TracedBeam(2, 9, 4, 3, live, [DraftedPrefix(["The", "dog", "."], 1, 1)])
+    part = TracedIteration(0, [], [], [], None, agreed=["The"], live=2, beam=beam)
+    return Trace(3, "none", {"beam": 2}, ["Der"], ["The"], -0.5, [part])
+
+
+def test_a_pass_of_a_beam_is_told(files, page):
+    shown = run("show", *files(a=[pass_trace()]), "--color", "never")
+    assert "9 prefixes scored, 4 of them drafted, 3 drafted ones used, 2 steps]" in shown
+    (told,) = json.loads(Page(page(pass_trace())).raw[2])["sentences"][0]["runs"]
+    beam = told["iterations"][0]["beam"]
+    assert [one["waits"] for one in beam["hypotheses"]] == [False, True]
+    assert beam["draft"] == [{"tokens": ["The", "dog", "."], "known": 1, "kept": 1}]
 
 
 def test_the_page_tells_beam_search_apart(page):

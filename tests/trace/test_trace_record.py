@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, verdicts
+from fairseq_specdec.trace.beam import DraftedPrefix, LiveHypothesis, TracedBeam
 
 
 @pytest.mark.parametrize(
@@ -64,9 +65,45 @@ def test_a_round_of_beam_search_emits_what_all_hypotheses_have(agreed, live):
     assert trace.accepted == trace.drafted == 0
 
 
+def traced_beam(hypotheses, known, kept, more=0):
+    tokens = ["t"] * (known + kept + more)
+    drafts = [DraftedPrefix(tokens, known, kept)]
+    return TracedBeam(2, 9, 4, 3, [LiveHypothesis(one, True) for one in hypotheses], drafts)
+
+
+@given(st.lists(st.lists(words, max_size=3), max_size=3), *[st.integers(0, 3)] * 3)
+def test_what_a_pass_did_survives(hypotheses, known, kept, more):
+    beam = traced_beam(hypotheses, known, kept, more)
+    part = TracedIteration(0, [], [], [], None, agreed=["x"], live=2, beam=beam)
+    trace = Trace(3, "none", {"beam": 9}, [], ["x"], -0.5, [part])
+    assert Trace.from_json(trace.to_json()) == trace
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: b.update(steps="2"),
+        lambda b: b.update(scored=-1),
+        lambda b: b.pop("used"),
+        lambda b: b.update(new=1),
+        lambda b: b["hypotheses"].append({"tokens": [1], "waits": True}),
+        lambda b: b["hypotheses"].append({"tokens": "ab", "waits": True}),
+        lambda b: b["hypotheses"].append({"tokens": [], "waits": "no"}),
+        lambda b: b["draft"].append({"tokens": ["a"], "known": 1, "kept": 1}),
+        lambda b: b["draft"].append("a"),
+    ],
+)
+def test_what_is_no_pass_is_refused(change):
+    part = TracedIteration(0, [], [], [], None, agreed=["x"], live=2, beam=traced_beam([], 1, 1))
+    plain = Trace(3, "none", {"beam": 9}, [], ["x"], -0.5, [part]).to_dict()
+    change(plain["iterations"][0]["beam"])
+    with pytest.raises(TraceError, match="no whole trace"):
+        Trace.from_json(json.dumps(plain))
+
+
 def test_other_rounds_do_not_mention_it():
     trace = Trace(3, "gad", {}, ["s"], ["x"], -0.5, [iteration(["a"], 0, "x")])
-    assert not {"agreed", "live"} & set(trace.to_dict()["iterations"][0])
+    assert not {"agreed", "live", "beam"} & set(trace.to_dict()["iterations"][0])
 
 
 def test_a_score_that_is_no_number_is_none():

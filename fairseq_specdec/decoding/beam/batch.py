@@ -8,16 +8,15 @@ from typing import Any, Dict, List, Optional
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting import Source
-
+from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..parts import Parts
 from ..results import Iteration, hypothesis
-from ..stats import DecodingStats
 from .beams import Beams, EndedHypothesis, Progress
 from .forecasts import Forecasts
 from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
 from .native import NativeBeams, native_tables, reach_natively
+from .observed import observed
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
@@ -25,14 +24,8 @@ from .replayed import ReplayedBeams
 _WIDEST = 64
 
 
-class BeamBatch:
+class BeamBatch(OpenBatch):
     """The sentences of one batch. Those that are done leave it. ``close`` ends it.
-
-    Attributes:
-        finished: the hypotheses of each sentence, best first; None while it is live.
-        traces: iterations of each sentence so far, if the options ask for them.
-        stats: what was done so far.
-        max_len: most tokens before </s>.
 
     Args:
         parts: what decodes.
@@ -48,28 +41,13 @@ class BeamBatch:
         prefix: Optional[Tensor],
         bos_token: Optional[int],
     ) -> None:
-        self.parts = parts
-        self.started = time.perf_counter()
-        self.stats = DecodingStats()
+        super().__init__(parts, net_input, _WIDEST)
         src_tokens = net_input["src_tokens"]
-        self.device = src_tokens.device
-        rows, width = src_tokens.shape
-        self.max_len = parts.options.length_limit(width, parts.policy.min_len)
-        timer = self.stats.stopwatch
-        timer.on(self.device)
-        with timer("encoder"):
-            encoder_outs = parts.verifier.encode(net_input)
-        with timer("verifier"):
-            self.session = parts.verifier.open(encoder_outs, self.max_len, _WIDEST)
-        source = Source(net_input, encoder_outs[0], self.max_len, timer)
-        self.drafts = parts.drafter.open(source)
-        with timer("drafter"):
+        with self.stats.stopwatch("drafter"):
             start = parts.policy.eos if bos_token is None else bos_token
             self.beams = self._search(start, prefix, src_tokens)
-        self._live = list(range(rows))
-        self._known = [Progress()] * rows
-        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
-        self.finished: List[Any] = [None] * rows
+        self._live = list(range(len(src_tokens)))
+        self._known = [Progress()] * len(src_tokens)
 
     def _search(self, start: int, prefix: Optional[Tensor], like: Tensor) -> Beams:
         parts, policy = self.parts, self.parts.policy
@@ -131,16 +109,18 @@ class BeamBatch:
         self._known[row] = now
         self.stats.iterations += now.passes - before.passes
         self.stats.emitted += now.steps - before.steps
+        self.stats.scored += now.scored - before.scored
         self.stats.drafted += now.drafted - before.drafted
-        self.stats.accepted += now.served - before.served
+        self.stats.accepted += now.used - before.used
         ranked = self._ranked(row) if now.done else []
         if self.parts.options.keep_trace:
             position = sum(len(part.emitted) for part in self.traces[row])
             best = ranked[0].tokens + [self.parts.policy.eos] if ranked else self.beams.agreed(row)
             emitted = best[position:]
             timing = (seconds, 0.0, seconds)
+            done = observed(self.beams, row, before, now)
             self.traces[row].append(
-                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live)
+                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live, done)
             )
         if now.done:
             self._finish(row, ranked)
@@ -177,9 +157,3 @@ class BeamBatch:
                 )
         self.finished[row] = found
         self.stats.sentences += 1
-
-    def close(self) -> None:
-        """Return the caches, and stop the clock."""
-        self.session.close()
-        self.drafts.close()
-        self.stats.total_seconds = time.perf_counter() - self.started

@@ -8,11 +8,11 @@ from typing import List, Optional, Sequence
 
 from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeDecoderSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
-from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, Rules
+from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.verifier import Verifier, VerifierSession
 
 from ..policy import LogitsPolicy
-from .beams import EndedHypothesis, Progress
+from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
 from .replay import BeamRules, NoTokenError
 
@@ -67,6 +67,7 @@ class NativeBeams:
             rules.beam,
             start,
         )  # fmt: skip
+        self._longest = rules.max_len + 1
         self._pointer = ctypes.c_void_p()
         self._library.call(
             "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
@@ -91,13 +92,31 @@ class NativeBeams:
     def progress(self, row: int) -> Progress:
         facts = self._facts(row)
         live = 0 if facts.done else facts.live
-        counts = (facts.passes, facts.steps, facts.drafted, facts.served)
+        counts = (facts.passes, facts.steps, facts.scored, facts.drafted, facts.used)
         return Progress(bool(facts.done), *counts, live)
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
         self._library.call("specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length))
         return list(tokens[: length.value])
+
+    def live(self, row: int) -> List[Prefix]:
+        return self._prefixes(row, 0, self._facts(row).live)
+
+    def draft(self, row: int) -> List[Prefix]:
+        return self._prefixes(row, 1, self._facts(row).draft)
+
+    def _prefixes(self, row: int, draft: int, count: int) -> List[Prefix]:
+        found, facts = [], PrefixFacts()
+        tokens = (ctypes.c_int64 * self._longest)()
+        for number in range(count):
+            self._library.call(
+                "specdec_beams_prefix", self._pointer, row, draft, number, tokens,
+                ctypes.byref(facts),
+            )  # fmt: skip
+            told = list(tokens[: facts.length])
+            found.append(Prefix(told, bool(facts.scored), bool(facts.kept)))
+        return found
 
     def ended(self, row: int) -> List[EndedHypothesis]:
         found = []

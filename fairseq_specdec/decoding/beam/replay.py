@@ -73,8 +73,10 @@ class Sentence:
         done: nothing will follow.
         steps: done so far.
         passes: of the verifier so far.
+        scored: nodes so far.
+        draft: nodes that the last pass scored though nothing waited for them.
         drafted: nodes that were scored though nothing waited for them.
-        served: those of them that were live later.
+        used: those of them that were live later.
 
     Args:
         rules: of the search.
@@ -93,7 +95,8 @@ class Sentence:
         self.live: List[Node] = [self.tree.root]
         self.ended: List[Ended] = []
         self.done = False
-        self.steps = self.passes = self.drafted = self.served = 0
+        self.draft: List[Node] = []
+        self.steps = self.passes = self.scored = self.drafted = self.used = 0
         self._agreed = self.tree.root
 
     @property
@@ -104,7 +107,8 @@ class Sentence:
     def progress(self) -> Progress:
         """How far it is."""
         live = 0 if self.done else len(self.live)
-        return Progress(self.done, self.passes, self.steps, self.drafted, self.served, live)
+        counts = (self.passes, self.steps, self.scored, self.drafted, self.used)
+        return Progress(self.done, *counts, live)
 
     def waiting(self) -> List[Node]:
         """The nodes that must be scored before ``advance`` goes on."""
@@ -159,7 +163,7 @@ class Sentence:
             for node, token, score in growth:
                 child = node.child(token)
                 child.score = score
-                self.served += child.best is not None
+                self.used += child.best is not None
                 chosen.append(child)
             self.tree.follow(live, chosen)
             self.live = chosen

@@ -13,7 +13,7 @@ from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.verifier import VerifierSession
 
 from ..policy import LogitsPolicy
-from .beams import EndedHypothesis, Progress
+from .beams import EndedHypothesis, Prefix, Progress
 from .forecasts import Forecasts
 from .lookahead import Lookahead
 from .prefix_tree import Node, visible
@@ -67,7 +67,9 @@ class ReplayedBeams:
                 self.forecasts.tell(live, [self.lookaheads[sentence.row] for sentence in live])
             block = [self._drafted(sentence) for sentence in live]
             for sentence, nodes in zip(live, block):
-                sentence.drafted += len(nodes) - len(sentence.waiting())
+                sentence.draft = list(nodes[len(sentence.waiting()) :])
+                sentence.scored += len(nodes)
+                sentence.drafted += len(sentence.draft)
             self._score(block, live)
             for sentence, nodes in zip(live, block):
                 if self.lookaheads:
@@ -85,6 +87,12 @@ class ReplayedBeams:
 
     def agreed(self, row: int) -> List[int]:
         return self.sentences[row].agreed()
+
+    def live(self, row: int) -> List[Prefix]:
+        return list(map(_told, self.sentences[row].live))
+
+    def draft(self, row: int) -> List[Prefix]:
+        return list(map(_told, self.sentences[row].draft))
 
     def ended(self, row: int) -> List[EndedHypothesis]:
         found = []
@@ -156,3 +164,7 @@ class ReplayedBeams:
         ends = torch.from_numpy(last).view(-1, 1)
         listed = forbidden_by_ngrams(flat, ends, self.policy.no_repeat_ngram_size)
         return listed.view(len(block), width, longest).to(self.device)
+
+
+def _told(node: Node) -> Prefix:
+    return Prefix([step.token for step in node.path()], node.best is not None, node.slot >= 0)

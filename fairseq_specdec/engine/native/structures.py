@@ -194,9 +194,17 @@ class BeamFacts(Structure):
         ("failure", c_int64),
         ("passes", c_int64),
         ("steps", c_int64),
+        ("scored", c_int64),
         ("drafted", c_int64),
-        ("served", c_int64),
+        ("used", c_int64),
         ("live", c_int64),
         ("depth", c_int64),
         ("ended", c_int64),
+        ("draft", c_int64),
     ]
+
+
+class PrefixFacts(Structure):
+    """``specdec::PrefixFacts`` (beam_abi.cpp)."""
+
+    _fields_: ClassVar[Fields] = [("length", c_int64), ("scored", c_int64), ("kept", c_int64)]

@@ -127,7 +127,7 @@ bool Sentence::one_step() {
   for (const Candidate& one : growth) {
     chosen.push_back(child(one.from, one.token));
     prefixes[chosen.back()].score = one.score;
-    served += prefixes[chosen.back()].scored;
+    used += prefixes[chosen.back()].scored;
   }
   follow(chosen);
   live = std::move(chosen);
@@ -175,7 +175,9 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
       break;
     }
   }
-  drafted += found.size() - waiting;
+  draft.assign(found.begin() + waiting, found.end());
+  scored += found.size();
+  drafted += draft.size();
   return found;
 }
 

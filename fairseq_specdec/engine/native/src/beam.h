@@ -73,7 +73,8 @@ class Sentence {
   std::vector<Ended> ended;  // in the order in which they did
   bool done = false;
   Failure failure = Failure::kNone;
-  int64_t passes = 0, steps = 0, drafted = 0, served = 0;
+  std::vector<int> draft;  // prefixes of the last pass that the search did not wait for
+  int64_t passes = 0, steps = 0, scored = 0, drafted = 0, used = 0;
 
  private:
   bool one_step();

@@ -14,9 +14,14 @@ struct BeamSetup {
 
 // What is known of a sentence.
 struct BeamFacts {
-  int64_t done, failure, passes, steps, drafted, served;
+  int64_t done, failure, passes, steps, scored, drafted, used;
   int64_t live, depth;  // hypotheses that have not ended, and their tokens
-  int64_t ended;
+  int64_t ended, draft;  // draft: prefixes of the last pass that nothing waited for
+};
+
+// A prefix of which its tokens are told.
+struct PrefixFacts {
+  int64_t length, scored, kept;  // kept: it leads to a live hypothesis, or follows one
 };
 
 const Sentence& sentence_of(const void* beams, int row) {
@@ -70,11 +75,27 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
               static_cast<int64_t>(sentence.failure),
               sentence.passes,
               sentence.steps,
+              sentence.scored,
               sentence.drafted,
-              sentence.served,
+              sentence.used,
               static_cast<int64_t>(sentence.live.size()),
               sentence.step(),
-              static_cast<int64_t>(sentence.ended.size())};
+              static_cast<int64_t>(sentence.ended.size()),
+              static_cast<int64_t>(sentence.draft.size())};
+  });
+}
+
+// A live hypothesis, or a prefix of the last draft; tokens: room for max_len + 1.
+SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int number,
+                                     int64_t* tokens, specdec::PrefixFacts* facts) {
+  return guarded([&] {
+    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    const std::vector<int>& listed = draft ? sentence.draft : sentence.live;
+    specdec::require(number >= 0 && number < static_cast<int>(listed.size()),
+                     "a prefix that there is not");
+    const specdec::Prefix& prefix = sentence.prefixes[listed[number]];
+    specdec::write_path(sentence, listed[number], tokens, nullptr);
+    *facts = {prefix.depth, prefix.scored, prefix.slot >= 0};
   });
 }
 

@@ -1,0 +1,121 @@
+"""Beams in the benchmark: identity over all hypotheses, near-ties, steps and nodes a pass."""
+
+import pytest
+
+from fairseq_specdec.bench.identity import NEAR, Output, compare
+from fairseq_specdec.decoding.generator import SpeculativeGenerator
+
+
+def output(tokens, *scores):
+    """A hypothesis with these log-probabilities, one for each token."""
+    totals = [sum(scores[: i + 1]) for i in range(len(scores))]
+    return Output(list(tokens), totals, totals[-1] / len(tokens))
+
+
+ONE, TWO = output("ab", -1.0, -2.0), output("cd", -1.5, -2.0)
+
+
+@pytest.mark.parametrize("count, same", [(1, True), (2, False)])
+def test_hypotheses_are_compared_up_to_the_count(count, same):
+    assert compare([ONE, TWO], [ONE, output("ce", -1.5, -2.0)], count).same is same
+
+
+def test_missing_hypotheses_are_no_identity():
+    assert not compare([ONE], [ONE, TWO], 2).same
+    assert compare([ONE], [ONE, TWO], 1).same
+
+
+def test_an_engine_without_scores_is_compared_by_its_best_hypothesis():
+    assert compare([Output(list("ab"))], [ONE, TWO], 2) == (True, False, 0.0)
+    assert not compare([Output(list("cd"))], [ONE, TWO], 2).same
+
+
+def test_scores_are_compared_relative_to_their_size():
+    found = compare([output("ab", -1.0, -2.003)], [ONE], 1)
+    assert found.same and found.away == pytest.approx(0.001)
+    assert compare([ONE], [ONE], 1).away == 0.0
+
+
+@pytest.mark.parametrize("gap, near", [(0.4 * NEAR, True), (4 * NEAR, False)])
+def test_a_near_tie_is_close_after_the_hypotheses_part(gap, near):
+    mine, theirs = output("abx", -1, -1, -3), output("acx", -1, -1 - gap, -2)
+    assert compare([mine], [theirs], 1) == (False, near, 0.0)
+    assert not compare([output("abx", -1, -2, -3)], [theirs], 1).near_tie
+
+
+@pytest.mark.parametrize("gap, near", [(0.4 * NEAR, True), (4 * NEAR, False)])
+def test_hypotheses_of_close_rank_that_change_places_are_a_near_tie(gap, near):
+    one, two = output("a$", -1.0, -2.0), output("abc$", -1.0, -2.5, -1.5, -1.0 + 4 * gap)
+    assert compare([one, two], [two, one], 2) == (False, near, 0.0)
+
+
+def test_beams_are_compared_with_stock_at_their_beam(bench):
+    result, printed = bench(
+        "--system", "plain: --strategy greedy --nbest 3",
+        "--system", "copy: --strategy iad --lenpen 0.3 --backend torch",
+        "--system", "one: --strategy iad --beam 1 --nbest 1",
+        "--limit", 6, "--warmup", 0, "--beam", 4, "--nbest", 4,
+    )  # fmt: skip
+    rows = {row["system"]: row for row in result["runs"][0]["rows"]}
+    stock = [f"fairseq beam {beam}" for beam in (5, 1, 4)]
+    assert list(rows) == [*stock, "plain", "copy", "one"]
+    assert rows["fairseq beam 4"]["identical_to"] == "fairseq beam 1"
+    assert rows["fairseq beam 4"]["identical_percent"] > 0
+    assert rows["plain"]["identical_to"] == "fairseq beam 4" != rows["one"]["identical_to"]
+    for name in ("plain", "copy", "one"):
+        assert rows[name]["identical_percent"] == 100 and rows[name]["near_ties"] == 0
+        assert 0 <= rows[name]["score_difference"] < 1e-5
+    assert rows["plain"]["steps_a_pass"] == 1 < rows["copy"]["steps_a_pass"]
+    assert 1 < rows["plain"]["nodes_a_pass"] <= 4 < rows["copy"]["nodes_a_pass"]
+    assert rows["one"]["steps_a_pass"] is None is rows["fairseq beam 5"]["nodes_a_pass"]
+    assert result["warnings"] == [] and "| nodes |" in printed
+    assert "| near-ties |" not in printed
+
+
+@pytest.fixture
+def spoilt(monkeypatch):
+    """Let a function change the hypotheses of every sentence of ours."""
+
+    def spoil(change):
+        def generate(*args, **more):
+            found = original(*args, **more)
+            for hypotheses in found:
+                change(hypotheses)
+            return found
+
+        original = SpeculativeGenerator.generate
+        monkeypatch.setattr(SpeculativeGenerator, "generate", generate)
+
+    return spoil
+
+
+@pytest.mark.parametrize("nbest, said", [(1, []), (3, ["6 of 6 outputs differ"])])
+def test_wrong_hypotheses_below_the_best_are_told(bench, spoilt, nbest, said):
+    spoilt(lambda found: found.insert(1, found.pop()))
+    system = f"a: --strategy greedy --beam 3 --nbest {nbest}"
+    result, printed = bench("--limit", 6, "--warmup", 0, "--system", system)
+    assert result["runs"][0]["rows"][-1]["identical_percent"] == (0 if said else 100)
+    assert len(result["warnings"]) == len(said)
+    for text, warning in zip(said, result["warnings"]):
+        assert text in warning and warning in printed
+
+
+def test_wrong_scores_are_told(bench, spoilt):
+    spoilt(lambda found: found[0]["positional_scores"].sub_(0.001))
+    system = "a: --strategy greedy --beam 3"
+    result, _ = bench("--limit", 4, "--warmup", 0, "--system", system)
+    row = result["runs"][0]["rows"][-1]
+    assert row["identical_percent"] == 100 and row["score_difference"] > 1e-4
+    assert "4 of 4 outputs differ" in result["warnings"][0]
+
+
+def test_systems_of_one_hypothesis_are_compared_at_beam_1(bench, pair):
+    result, _ = bench(
+        "--system", "draw: --strategy greedy --sampling",
+        "--system", f"loose: --strategy gad++ --drafter-path {pair.d}",
+        "--limit", 2, "--warmup", 0, "--beam", 4,
+    )  # fmt: skip
+    rows = {row["system"]: row for row in result["runs"][0]["rows"]}
+    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "draw", "loose"]
+    assert {row["identical_to"] for row in rows.values()} == {"fairseq beam 1"}
+    assert result["warnings"] == []
