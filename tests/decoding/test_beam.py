@@ -336,6 +336,27 @@ def test_output_that_is_no_number_stops_decoding(backend):
         ours([model], make_sample(SENTENCES), flags(), backend=backend)
 
 
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
+    """Drafts copied from the source say a word without an embedding; the outputs do not."""
+    model, args, met = toy_model("separate_embeddings"), flags(4), 0
+    look_ahead(monkeypatch, Reach(3, 9))
+    for sentence in SENTENCES:
+        sample = make_sample([sentence])
+        expected = ours([model], sample, args)
+        for word in set(sentence):
+            broken = copy.deepcopy(model)
+            broken.decoder.embed_tokens.weight.data[word] = float("nan")
+            try:
+                found = ours([broken], sample, args)
+            except ValueError:
+                continue  # a hypothesis says the word
+            check(found, expected)
+            check(ours([broken], sample, args, strategy="iad"), expected)
+            met += 1
+    assert met > len(SENTENCES)
+
+
 def test_constraints_that_leave_no_token_stop_decoding():
     args = flags(2, no_repeat_ngram_size=1, min_len=WORDS + 8, max_len_b=WORDS + 8)
     with pytest.raises(ValueError, match="no possible token.*--no-repeat-ngram-size"):

@@ -24,12 +24,14 @@ TESTS_OF = {"beam.cpp": ["tests/decoding/test_beam.py"]}
 # (file, what it says, what it says instead)
 MUTANTS = [
     ("transformer.cpp", "kept[i] = physical_[rows[i]];", "kept[i] = physical_[i];"),
-    ("transformer.cpp", "scratch_.upto.assign(tokens, source_)", "scratch_.upto.assign(tokens, 1)"),
-    ("transformer.cpp", "if (any_hidden_) sight.hidden", "if (false) sight.hidden"),
+    ("transformer.cpp", "source_[physical_[block.row[t]]];", "source_[block.row[t]];"),
+    ("transformer.cpp", "hidden == nullptr || !hidden[i]", "hidden == nullptr || true"),
+    ("transformer.cpp", "x + --left * width, width, x", "x + (left -= 1, 0) * width, width, x"),
     ("transformer.cpp", "if (bias != nullptr && i > 0)", "if (bias != nullptr)"),
     ("transformer.cpp", "if (read[n] == layer)", "if (read[n] == layer + 1)"),
-    ("attention.h", "mine[t] = allowed[t] ? mine[t] : kHiddenScore;", "(void)allowed;"),
-    ("attention.h", "std::fill(mine + upto, mine + stride, kHiddenScore);", "(void)upto;"),
+    ("attention.h", "weights[t] = allowed[t] ? weights[t] : kHiddenScore;", "(void)allowed;"),
+    ("attention.h", "weights + upto, weights + groups", "weights + upto + 1, weights + groups"),
+    ("attention.h", "std::max(1, kMixed / some)", "std::max(2, kMixed / some)"),
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
     ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),

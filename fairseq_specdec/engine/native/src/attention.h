@@ -1,8 +1,8 @@
 // Scaled dot-product attention (Vaswani et al. 2017, equation 1) of a few queries over cached keys.
 //
 // The keys of a head lie in groups of 16 slots, so that one vector holds one dimension of 16 keys;
-// the values lie slot by slot. What a query does not see gets the weight 0. So a result has the same
-// bits however many more slots there are and whatever else is computed beside it.
+// the values lie slot by slot. What a query does not see gets the weight 0. So a result has the
+// same bits however many more slots there are and whatever else is computed beside it.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,10 @@ class KeyValues {
 
   int capacity() const { return capacity_; }
   int padded() const { return padded_; }
+  int heads() const { return heads_; }
+  int width() const { return width_; }
+  // How far the keys of the next head lie away; likewise the values.
+  ptrdiff_t apart() const { return static_cast<ptrdiff_t>(capacity_) * padded_; }
   const float* keys(int row, int head) const { return keys_.data() + at(row, head); }
   const float* values(int row, int head) const { return values_.data() + at(row, head); }
 
@@ -65,54 +69,89 @@ struct Sight {
   const int* upto;                   // per query: it sees slots 0 .. upto - 1
   const uint8_t* allowed = nullptr;  // [queries][stride]: of those only the ones marked; or null
   size_t stride = 0;
-  const uint8_t* hidden = nullptr;  // per slot: nobody sees the ones marked; or null
   // [queries][stride]: instead of slots 0 .. upto - 1 it sees these, in this order; or null
   const int* path = nullptr;
+
+  // Of the queries from `first` on.
+  Sight from(int first) const {
+    Sight later = *this;
+    later.upto += first;
+    if (allowed != nullptr) later.allowed += first * stride;
+    if (path != nullptr) later.path += first * stride;
+    return later;
+  }
 };
 
 #ifdef __AVX512F__
 constexpr int kQueries = 12;  // computed at once: two accumulators each fill 24 of 32 registers
-constexpr int kMixed = 6;     // queries times four vectors of values: 24 registers
+constexpr int kMixed = 6;     // rows of weights times four vectors of values: 24 registers
 #else
 constexpr int kQueries = 3;
 constexpr int kMixed = 1;
 #endif
+constexpr int kDims = 64;  // a run of a query's dimensions: queries lie [runs][queries][kDims]
 
-// scores[M][stride] of M queries [padded][M] over groups of 16 keys.
+// scores[M][stride] of M queries over groups of 16 keys; `next`: how far away the keys lie that are
+// used after these.
 template <int M>
-inline void score_queries(const float* queries, const float* keys, int groups, int padded,
-                          float* scores, size_t stride) {
+inline void score_queries(const float* queries, const float* keys, ptrdiff_t next, int groups,
+                          int padded, float* scores, size_t stride) {
   for (int g = 0; g < groups; g++) {
     Floats even[M], odd[M];
     for (int i = 0; i < M; i++) even[i] = odd[i] = Floats{};
     const float* q = queries;
-    for (int d = 0; d < padded; d += 2, keys += 2 * LANES, q += 2 * M) {
-      const Floats k0 = load(keys), k1 = load(keys + LANES);
+    for (int left = padded; left > 0; left -= kDims, q += M * kDims) {
+      const int run = left < kDims ? left : kDims;
+      for (int d = 0; d < run; d += 2, keys += 2 * LANES) {
+        const Floats k0 = load(keys), k1 = load(keys + LANES);
+        __builtin_prefetch(keys + next);
+        __builtin_prefetch(keys + next + LANES);
 #pragma GCC unroll 12
-      for (int i = 0; i < M; i++) {
-        even[i] += splat(q[i]) * k0;
-        odd[i] += splat(q[M + i]) * k1;
+        for (int i = 0; i < M; i++) {
+          even[i] += splat(q[i * kDims + d]) * k0;
+          odd[i] += splat(q[i * kDims + d + 1]) * k1;
+        }
       }
     }
     for (int i = 0; i < M; i++) store(scores + i * stride + g * LANES, even[i] + odd[i]);
   }
 }
 
-// out[M][out_stride], 16 N columns of the values mixed by M rows of weights.
-template <int M, int N>
-inline void mix_values(const float* weights, size_t stride, const float* values, int padded,
-                       int slots, float* out, size_t out_stride, int wanted) {
+// Weights of slots and the values that they mix.
+struct Mixture {
+  const float* weights;  // [M][stride]
+  size_t stride;
+  const float* values;  // [slots][padded]
+  ptrdiff_t apart;      // how far away the next row of weights has its values
+  ptrdiff_t next;       // how far away the values lie that are used after these
+  int padded, slots;
+  const int* path;  // in this order; or null, in their own
+};
+
+// out[M][out_stride], 16 N columns of the values from `column` on. kShared: all rows of weights mix
+// the same values.
+template <int M, int N, bool kShared>
+inline void mix_values(const Mixture& mixture, int column, float* out, size_t out_stride,
+                       int wanted) {
   Floats mixed[M][N];
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++) mixed[i][j] = Floats{};
-  for (int t = 0; t < slots; t++, values += padded) {
+  for (int t = 0; t < mixture.slots; t++) {
+    const int slot = mixture.path != nullptr ? mixture.path[t] : t;
+    const float* values = mixture.values + static_cast<size_t>(slot) * mixture.padded + column;
     Floats v[N];
-    for (int j = 0; j < N; j++) v[j] = load(values + j * LANES);
 #pragma GCC unroll 6
     for (int i = 0; i < M; i++) {
-      const Floats w = splat(weights[i * stride + t]);
+#pragma GCC unroll 4
+      for (int j = 0; j < N; j++) {
+        if (i > 0 && kShared) continue;
+        v[j] = load(values + j * LANES);
+        __builtin_prefetch(values + mixture.next + j * LANES);
+      }
+      const Floats w = splat(mixture.weights[i * mixture.stride + t]);
 #pragma GCC unroll 4
       for (int j = 0; j < N; j++) mixed[i][j] += w * v[j];
+      if (!kShared) values += mixture.apart;
     }
   }
   for (int i = 0; i < M; i++)
@@ -124,21 +163,6 @@ inline void mix_values(const float* weights, size_t stride, const float* values,
       else
         for (int c = 0; c < left; c++) to[c] = mixed[i][j][c];
     }
-}
-
-template <int M>
-inline void mix_columns(const float* weights, size_t stride, const float* values, int padded,
-                        int slots, float* out, size_t out_stride, int width) {
-  for (int c = 0; c < width; c += 4 * LANES) {
-    const float* from = values + c;
-    float* to = out + c;
-    switch ((std::min(width - c, 4 * LANES) + LANES - 1) / LANES) {
-      case 1: mix_values<M, 1>(weights, stride, from, padded, slots, to, out_stride, width - c); break;
-      case 2: mix_values<M, 2>(weights, stride, from, padded, slots, to, out_stride, width - c); break;
-      case 3: mix_values<M, 3>(weights, stride, from, padded, slots, to, out_stride, width - c); break;
-      default: mix_values<M, 4>(weights, stride, from, padded, slots, to, out_stride, width - c);
-    }
-  }
 }
 
 // Calls one of the instances 1 .. Most of a template by a number known at run time.
@@ -169,79 +193,135 @@ inline void soften(float* scores, int groups) {
   for (int g = 0; g < groups; g++) store(scores + g * LANES, load(scores + g * LANES) * scale);
 }
 
-// Values mixed in the order of a path: the same bits wherever its slots lie.
-inline void mix_path(const float* weights, const int* path, int length, const float* values,
-                     int padded, float* out, int width) {
-  for (int c = 0; c < width; c += LANES) {
-    Floats mixed{};
-    for (int t = 0; t < length; t++)
-      mixed += splat(weights[t]) * load(values + static_cast<size_t>(path[t]) * padded + c);
-    if (width - c >= LANES)
-      store(out + c, mixed);
-    else
-      for (int i = 0; i < width - c; i++) out[c + i] = mixed[i];
-  }
+template <int M, bool kShared>
+inline void mix(const Mixture& mixture, float* out, size_t out_stride, int width) {
+  for (int c = 0; c < width; c += 4 * LANES)
+    with_count<4>((std::min(width - c, 4 * LANES) + LANES - 1) / LANES, [&](auto n) {
+      mix_values<M, n.value, kShared>(mixture, c, out + c, out_stride, width - c);
+    });
 }
 
-// Attention of queries of one head of one row.
-//   queries: [count][query_stride], of which head_width numbers are read
-//   out:     [count][out_stride], of which head_width numbers are written
-inline void attend(int count, const float* queries, size_t query_stride, int head_width,
-                   const KeyValues& cache, int row, int head, const Sight& sight, float* out,
-                   size_t out_stride, Buffer<float>& scratch) {
-  int slots = *std::max_element(sight.upto, sight.upto + count);
+// Queries of a head, scaled and padded, as score_queries reads them.
+inline void arrange(int count, const float* queries, size_t stride, int width, int padded,
+                    float* to) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(width));
+  for (int d = 0; d < padded; d += LANES)
+    for (int i = 0; i < count; i++) {
+      float* at = to + (d / kDims * count + i) * kDims + d % kDims;
+      const float* from = queries + i * stride + d;
+      if (d + LANES <= width)
+        store(at, load(from) * scale);
+      else
+        for (int c = 0; c < LANES; c++) at[c] = d + c < width ? from[c] * scale : 0.0f;
+    }
+}
+
+// Slots of the cache that queries look at.
+inline int slots_seen(int count, const Sight& sight) {
+  if (sight.path == nullptr) return std::max(1, *std::max_element(sight.upto, sight.upto + count));
+  int last = 0;
+  for (int i = 0; i < count; i++)
+    for (int t = 0; t < sight.upto[i]; t++) last = std::max(last, sight.path[i * sight.stride + t]);
+  return last + 1;
+}
+
+// Weights of what query number `i` sees, from its scores; in the order of its path, if it has one.
+inline void weigh(const Sight& sight, int i, int groups, const float* scores, float* weights) {
+  const int upto = sight.upto[i];
   if (sight.path != nullptr) {
-    slots = 0;
-    for (int i = 0; i < count; i++)
-      for (int t = 0; t < sight.upto[i]; t++)
-        slots = std::max(slots, sight.path[i * sight.stride + t] + 1);
+    const int* path = sight.path + i * sight.stride;
+    for (int t = 0; t < upto; t++) weights[t] = scores[path[t]];
+    groups = (upto + LANES - 1) / LANES;
   }
-  const int padded = cache.padded(), groups = (slots + LANES - 1) / LANES;
+  std::fill(weights + upto, weights + groups * LANES, kHiddenScore);
+  if (sight.allowed != nullptr) {
+    const uint8_t* allowed = sight.allowed + i * sight.stride;
+    for (int t = 0; t < upto; t++) weights[t] = allowed[t] ? weights[t] : kHiddenScore;
+  }
+  soften(weights, groups);
+}
+
+// Room for one round of attention: scores of several heads' queries.
+struct Round {
+  int some, now;   // queries, heads
+  float* scores;   // [heads][queries][stride]
+  float* ordered;  // [heads][stride]
+  size_t stride;
+};
+
+// out: [queries][out_stride] of the round's first head. `mixture` holds that head's values.
+inline void mix_round(const Round& round, const Sight& sight, Mixture mixture, int width,
+                      float* out, size_t out_stride) {
+  const int some = round.some, now = round.now, groups = static_cast<int>(round.stride / LANES);
+  mixture.stride = round.stride;
+  if (sight.path != nullptr) {
+    mixture.weights = round.ordered;
+    for (int i = 0; i < some; i++) {
+      for (int h = 0; h < now; h++)
+        weigh(sight, i, groups, round.scores + (h * some + i) * round.stride,
+              round.ordered + h * round.stride);
+      mixture.slots = sight.upto[i];
+      mixture.path = sight.path + i * sight.stride;
+      with_count<kMixed>(
+          now, [&](auto m) { mix<m.value, false>(mixture, out + i * out_stride, width, width); });
+    }
+    return;
+  }
+  for (int i = 0; i < now * some; i++) {
+    float* weights = round.scores + i * round.stride;
+    weigh(sight, i % some, groups, weights, weights);
+  }
+  mixture.weights = round.scores;
+  if (some == 1)
+    return with_count<kMixed>(now,
+                              [&](auto m) { mix<m.value, false>(mixture, out, width, width); });
+  for (int h = 0; h < now; h++, mixture.values += mixture.apart)
+    for (int i = 0; i < some; i += kMixed) {
+      mixture.weights = round.scores + (h * some + i) * round.stride;
+      with_count<kMixed>(std::min(kMixed, some - i), [&](auto m) {
+        mix<m.value, true>(mixture, out + i * out_stride + h * width, out_stride, width);
+      });
+    }
+}
+
+// Attention of the queries of one row. Where a head has few of them, several heads go through each
+// stage together: their sums do not wait for each other.
+//   queries: [count][query_stride], of which the heads' numbers are read
+//   next:    the row of the cache that is looked at afterwards, fetched meanwhile
+//   out:     [count][out_stride], of which the heads' numbers are written
+inline void attend(int count, const float* queries, size_t query_stride, const KeyValues& cache,
+                   int row, int next, const Sight& whole, float* out, size_t out_stride,
+                   Buffer<float>& scratch) {
+  const int width = cache.width(), padded = cache.padded();
+  const int groups = (slots_seen(count, whole) + LANES - 1) / LANES;
   const size_t stride = static_cast<size_t>(groups) * LANES;
-  float* scores = scratch.reserve(kQueries * (stride + padded) + stride);
-  float* turned = scores + kQueries * stride;
-  float* ordered = turned + kQueries * padded;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(head_width));
+  const ptrdiff_t away = cache.keys(next, 0) - cache.keys(row, 0);
+  const bool paths = whole.path != nullptr;
+  const size_t most = paths ? kQueries * kMixed : std::max(kQueries, kMixed);
+  float* scores = scratch.reserve((most + kMixed) * stride + kQueries * rounded_up(padded, kDims));
+  float* ordered = scores + most * stride;
+  float* arranged = ordered + kMixed * stride;
   for (int first = 0; first < count; first += kQueries) {
     const int some = std::min(kQueries, count - first);
-    std::fill_n(turned, static_cast<size_t>(some) * padded, 0.0f);
-    for (int i = 0; i < some; i++)
-      for (int d = 0; d < head_width; d++)
-        turned[d * some + i] = queries[(first + i) * query_stride + d] * scale;
-    with_count<kQueries>(some, [&](auto m) {
-      score_queries<m.value>(turned, cache.keys(row, head), groups, padded, scores, stride);
-    });
-    if (sight.path != nullptr) {
-      for (int i = 0; i < some; i++) {
-        const int length = sight.upto[first + i];
-        const int* path = sight.path + (first + i) * sight.stride;
-        const int full = (length + LANES - 1) / LANES;
-        for (int t = 0; t < length; t++) ordered[t] = scores[i * stride + path[t]];
-        std::fill(ordered + length, ordered + full * LANES, kHiddenScore);
-        soften(ordered, full);
-        mix_path(ordered, path, length, cache.values(row, head), padded,
-                 out + (first + i) * out_stride, head_width);
+    const Sight sight = whole.from(first);
+    const int together = paths ? kMixed : std::max(1, kMixed / some);
+    for (int head = 0; head < cache.heads(); head += together) {
+      const Round round{some, std::min(together, cache.heads() - head), scores, ordered, stride};
+      for (int h = 0; h < round.now; h++) {
+        arrange(some, queries + first * query_stride + (head + h) * width, query_stride, width,
+                padded, arranged);
+        with_count<kQueries>(some, [&](auto m) {
+          score_queries<m.value>(arranged, cache.keys(row, head + h), away, groups, padded,
+                                 scores + h * some * stride, stride);
+        });
       }
-      continue;
-    }
-    for (int i = 0; i < some; i++) {
-      float* mine = scores + i * stride;
-      const int upto = sight.upto[first + i];
-      std::fill(mine + upto, mine + stride, kHiddenScore);
-      if (sight.hidden != nullptr)
-        for (int t = 0; t < upto; t++) mine[t] = sight.hidden[t] ? kHiddenScore : mine[t];
-      if (sight.allowed != nullptr) {
-        const uint8_t* allowed = sight.allowed + (first + i) * sight.stride;
-        for (int t = 0; t < upto; t++) mine[t] = allowed[t] ? mine[t] : kHiddenScore;
-      }
-      soften(mine, groups);
-    }
-    for (int i = 0; i < some; i += kMixed) {
-      const int now = std::min(kMixed, some - i);
-      with_count<kMixed>(now, [&](auto m) {
-        mix_columns<m.value>(scores + i * stride, stride, cache.values(row, head), padded, slots,
-                             out + (first + i) * out_stride, out_stride, head_width);
-      });
+      Mixture mixture{};
+      mixture.values = cache.values(row, head);
+      mixture.apart = cache.apart();
+      mixture.next = away;
+      mixture.padded = padded;
+      mixture.slots = paths ? 0 : slots_seen(some, sight);
+      mix_round(round, sight, mixture, width, out + first * out_stride + head * width, out_stride);
     }
   }
 }

@@ -56,8 +56,11 @@ void Sentence::advance() {
 
 namespace {
 
-// The first `count` of the candidates, in order.
+// The first `count` of the candidates, in order; those without a number have no place in it.
 void keep_best(std::vector<Candidate>& candidates, size_t count) {
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [](const Candidate& one) { return std::isnan(one.score); }),
+                   candidates.end());
   const size_t kept = std::min(count, candidates.size());
   std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(),
                     [](const Candidate& a, const Candidate& b) {
@@ -148,7 +151,7 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
   for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
     std::vector<Candidate> candidates;
     for (const auto& [from, score] : ahead) {
-      const int like = prefixes[from].scored ? from : alike(from);
+      const int like = prefixes[from].scored ? from : same_suffix(from);
       if (like >= 0) {
         add_candidates(from, like, score, candidates);
         continue;
@@ -182,8 +185,8 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
 }
 
 // The scored prefix whose last tokens are most like those of this one, and nearest in length; -1 if
-// none ends alike.
-int Sentence::alike(int prefix) const {
+// none has the same last token.
+int Sentence::same_suffix(int prefix) const {
   int best = -1, longest = 0, nearest = 0;
   for (int at = 0; at < static_cast<int>(prefixes.size()); at++) {
     if (!prefixes[at].scored) continue;
@@ -305,8 +308,8 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
   }
 }
 
-// The likeliest tokens after a prefix of `step` tokens, constraints applied (LogitsPolicy). NaN where
-// the logits are no distribution.
+// The likeliest tokens after a prefix of `step` tokens, constraints applied (LogitsPolicy). NaN
+// where the logits are no distribution.
 void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
           int32_t* tokens) {
   if (rules.temperature != 1.0f)

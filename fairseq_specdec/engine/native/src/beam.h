@@ -1,8 +1,8 @@
 // Beam search as in fairseq (SequenceGenerator, BeamSearch.step), over a tree of scored prefixes.
 //
 // A step is decided once the live prefixes that matter are scored; it does not matter which others
-// were. All prefixes of a sentence lie in one row of the cache, in any order: each sees the slots of
-// those it begins with. decoding/beam/replay.py is the same in Python.
+// were. All prefixes of a sentence lie in one row of the cache, in any order: each sees the slots
+// of those it begins with. decoding/beam/replay.py is the same in Python.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct Ended {
 };
 
 // How the next prefixes are predicted: the search runs ahead, and what follows a prefix that is not
-// scored is taken from the scored one that ends alike, else from the source. The prefixes that it
-// comes to live on are scored with those that the search waits for.
+// scored is taken from the scored one with the longest common suffix, else from the source. The
+// prefixes that it comes to live on are scored with those that the search waits for.
 struct Lookahead {
   std::vector<int64_t> source;
   int steps = 0;     // of the search, at most
@@ -69,7 +69,7 @@ class Sentence {
   int slots() const { return slots_; }  // that were ever taken
 
   std::vector<Prefix> prefixes;
-  std::vector<int> live;   // that have not ended, best first
+  std::vector<int> live;     // that have not ended, best first
   std::vector<Ended> ended;  // in the order in which they did
   bool done = false;
   Failure failure = Failure::kNone;
@@ -79,7 +79,7 @@ class Sentence {
  private:
   bool one_step();
   void add_candidates(int from, int like, float score, std::vector<Candidate>& candidates) const;
-  int alike(int prefix) const;
+  int same_suffix(int prefix) const;
   int32_t copied(int prefix, const std::vector<int64_t>& source) const;
   void follow(const std::vector<int>& chosen);
   void drop(int prefix);

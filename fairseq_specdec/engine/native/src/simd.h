@@ -21,16 +21,21 @@ inline void store(float* to, Floats value) { *reinterpret_cast<Floats*>(to) = va
 inline Floats splat(float value) { return value - Floats{}; }
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
+// By halves: four operations wait for each other, not sixteen.
 inline float sum(Floats v) {
-  float total = 0;
-  for (int i = 0; i < LANES; i++) total += v[i];
-  return total;
+#pragma GCC unroll 4
+  for (int n = LANES / 2; n > 0; n /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) v[i] += v[i + n];
+  return v[0];
 }
 
 inline float largest(Floats v) {
-  float most = v[0];
-  for (int i = 1; i < LANES; i++) most = v[i] > most ? v[i] : most;
-  return most;
+#pragma GCC unroll 4
+  for (int n = LANES / 2; n > 0; n /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) v[i] = v[i + n] > v[i] ? v[i + n] : v[i];
+  return v[0];
 }
 
 // e^x for x <= 88 to within 2 units in the last place: 2^n times a polynomial in the rest (Cephes'

@@ -9,9 +9,14 @@ namespace specdec {
 
 namespace {
 
-const char* const kPartNames[] = {"self-attention's input",  "self-attention's output",
-                                  "cross-attention's query", "cross-attention's key and value",
-                                  "cross-attention's output", "fc1", "fc2", "vocabulary"};
+const char* const kPartNames[] = {"self-attention's input",
+                                  "self-attention's output",
+                                  "cross-attention's query",
+                                  "cross-attention's key and value",
+                                  "cross-attention's output",
+                                  "fc1",
+                                  "fc2",
+                                  "vocabulary"};
 
 void demand(bool holds, const std::string& what) {
   if (!holds) throw std::invalid_argument(what);
@@ -62,6 +67,41 @@ void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, 
            });
 }
 
+// The tokens of a padded batch that are not padding, row by row.
+struct Ragged {
+  Ragged(int rows, int columns, const uint8_t* hidden) {
+    for (int row = 0; row < rows; row++) {
+      first.push_back(at.size());
+      for (int column = 0; column < columns; column++) {
+        const size_t i = static_cast<size_t>(row) * columns + column;
+        if (hidden == nullptr || !hidden[i]) at.push_back(i);
+      }
+    }
+    first.push_back(at.size());
+  }
+  int tokens() const { return static_cast<int>(at.size()); }
+  int length(int row) const { return static_cast<int>(first[row + 1] - first[row]); }
+
+  // Their numbers one after the other; `to` may be `from`.
+  void gather(const float* from, size_t width, float* to) const {
+    for (size_t i = 0; i < at.size(); i++)
+      if (from != to || at[i] != i) std::copy_n(from + at[i] * width, width, to + i * width);
+  }
+  // Back to their places in x [places][width]; padding becomes zeros.
+  void scatter(float* x, size_t width, size_t places) const {
+    size_t left = at.size();
+    while (places-- > left) {
+      if (left > 0 && at[left - 1] == places)
+        std::copy_n(x + --left * width, width, x + places * width);
+      else
+        std::fill_n(x + places * width, width, 0.0f);
+    }
+  }
+
+  std::vector<size_t> first;  // of each row, and their number
+  std::vector<size_t> at;     // of each, its place in the batch
+};
+
 // Runs of equal numbers: calls body(first, count).
 template <typename Body>
 void for_each_run(int count, const int* numbers, const Body& body) {
@@ -71,14 +111,6 @@ void for_each_run(int count, const int* numbers, const Body& body) {
     body(first, end - first);
     first = end;
   }
-}
-
-Sight from(const Sight& sight, int first) {
-  Sight later = sight;
-  later.upto += first;
-  if (later.allowed != nullptr) later.allowed += first * sight.stride;
-  if (later.path != nullptr) later.path += first * sight.stride;
-  return later;
 }
 
 }  // namespace
@@ -98,8 +130,8 @@ void Stack::set_matrix(int layer, int part, Matrix matrix) {
   demand(!finished, "the weights are complete");
   demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
   demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
-  demand(part == kVocabulary || (matrix.out() == outs[part] &&
-                                 matrix.in() == (part == kOuter ? shape.inner : w)),
+  demand(part == kVocabulary ||
+             (matrix.out() == outs[part] && matrix.in() == (part == kOuter ? shape.inner : w)),
          std::string("wrong size: ") + kPartNames[part]);
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
@@ -138,38 +170,39 @@ void Stack::logits(int count, const float* features, float* logits) const {
 
 void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const {
   static thread_local Scratch scratch;
-  const int width = shape.width, tokens = rows * source, head = head_width();
+  const int width = shape.width;
+  const Ragged ragged(rows, source, hidden);
+  const int tokens = ragged.tokens();
   const size_t size = static_cast<size_t>(tokens) * width;
+  ragged.gather(x, width, x);
   float* normed = scratch.normed.reserve(size);
   float* attended = scratch.attended.reserve(size);
   float* fused = scratch.fused.reserve(3 * size);
-  KeyValues cache(1, shape.heads, source, head);
-  scratch.upto.assign(source, source);
+  KeyValues cache(1, shape.heads, source, head_width());
   for (const Layer& layer : layers) {
     sublayer(shape.pre_norm, layer.norms[kSelfNorm], tokens, width, x, normed,
              [&](const float* input, float* sum) {
                multiply(layer.parts[kSelfQueryKeyValue], tokens, input, width, fused, 3 * width,
                         After::kStore);
                for (int row = 0; row < rows; row++) {
-                 const size_t first = static_cast<size_t>(row) * source;
+                 const size_t first = ragged.first[row];
+                 const int length = ragged.length(row);
                  const float* mine = fused + first * 3 * width;
-                 for (int t = 0; t < source; t++)
+                 for (int t = 0; t < length; t++)
                    cache.put(0, t, mine + (3 * t + 1) * width, mine + (3 * t + 2) * width);
-                 Sight sight{scratch.upto.data()};
-                 if (hidden != nullptr) sight.hidden = hidden + first;
-                 for (int h = 0; h < shape.heads; h++)
-                   attend(source, mine + h * head, 3 * width, head, cache, 0, h, sight,
-                          attended + first * width + h * head, width, scratch.attention);
+                 scratch.upto.assign(length, length);
+                 attend(length, mine, 3 * width, cache, 0, 0, Sight{scratch.upto.data()},
+                        attended + first * width, width, scratch.attention);
                }
                multiply(layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
              });
     feed_forward(*this, layer, tokens, x, scratch);
   }
   if (final_norm.width > 0) normalise(final_norm, tokens, width, x, x);
+  ragged.scatter(x, width, rows * source);
 }
 
-void Session::open(int rows, int source, const float* states, const uint8_t* hidden,
-                   int capacity) {
+void Session::open(int rows, int source, const float* states, const uint8_t* hidden, int capacity) {
   const Shape& shape = stack.shape;
   const int width = shape.width, head = stack.head_width();
   demand(stack.finished && shape.decoder, "the weights are not complete");
@@ -188,19 +221,22 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   };
   make_room(self_, cache_rows_, capacity_, capacity);
   make_room(cross_, source_rows_, source_capacity_, source);
-  source_ = source;
-  const size_t count = static_cast<size_t>(rows) * source;
-  hidden_.assign(count, 0);
-  if (hidden != nullptr) hidden_.assign(hidden, hidden + count);
-  any_hidden_ = std::find_if(hidden_.begin(), hidden_.end(), [](uint8_t h) { return h != 0; }) !=
-                hidden_.end();
-  float* fused = scratch_.fused.reserve(count * 2 * width);
+  const Ragged ragged(rows, source, hidden);
+  const int tokens = ragged.tokens();
+  if (tokens < rows * source) {
+    float* kept = scratch_.x.reserve(static_cast<size_t>(tokens) * width);
+    ragged.gather(states, width, kept);
+    states = kept;
+  }
+  source_.resize(rows);
+  for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
+  float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
   for (int i = 0; i < shape.layers; i++) {
-    multiply(stack.layers[i].parts[kCrossKeyValue], rows * source, states, width, fused, 2 * width,
+    multiply(stack.layers[i].parts[kCrossKeyValue], tokens, states, width, fused, 2 * width,
              After::kStore);
     for (int row = 0; row < rows; row++)
-      for (int t = 0; t < source; t++) {
-        const float* mine = fused + (static_cast<size_t>(row) * source + t) * 2 * width;
+      for (int t = 0; t < source_[row]; t++) {
+        const float* mine = fused + (ragged.first[row] + t) * 2 * width;
         cross_[i].put(row, t, mine, mine + width);
       }
   }
@@ -239,30 +275,15 @@ void Session::write(int layer, const Block& block, const float* fused) {
   }
 }
 
-void Session::attend_self(int layer, const Block& block, const float* queries, size_t stride,
-                          float* out) {
-  const int width = stack.shape.width, head = stack.head_width();
+void Session::attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
+                     const Sight& sight, const float* queries, size_t stride, float* out) {
+  const int width = stack.shape.width;
   for_each_run(block.tokens, block.row, [&](int first, int count) {
-    const Sight sight = from(block.sight, first);
-    for (int h = 0; h < stack.shape.heads; h++)
-      attend(count, queries + first * stride + h * head, stride, head, self_[layer],
-             physical_[block.row[first]], h, sight,
-             out + static_cast<size_t>(first) * width + h * head, width, scratch_.attention);
-  });
-}
-
-void Session::attend_source(int layer, int tokens, const int* row, const float* queries,
-                            float* out) {
-  const int width = stack.shape.width, head = stack.head_width();
-  scratch_.upto.assign(tokens, source_);
-  for_each_run(tokens, row, [&](int first, int count) {
-    const int physical = physical_[row[first]];
-    Sight sight{scratch_.upto.data()};
-    if (any_hidden_) sight.hidden = hidden_.data() + static_cast<size_t>(physical) * source_;
-    const size_t at = static_cast<size_t>(first) * width;
-    for (int h = 0; h < stack.shape.heads; h++)
-      attend(count, queries + at + h * head, width, head, cross_[layer], physical, h, sight,
-             out + at + h * head, width, scratch_.attention);
+    const int row = physical_[block.row[first]], after = first + count;
+    const int next = after < block.tokens ? physical_[block.row[after]] : row;
+    specdec::attend(count, queries + first * stride, stride, caches[layer], row, next,
+                    sight.from(first), out + static_cast<size_t>(first) * width, width,
+                    scratch_.attention);
   });
 }
 
@@ -322,14 +343,17 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
       if (block.sight.allowed != nullptr) block.sight.allowed = allowed.data();
       if (count == 0) return;
     }
-    attend_self(i, block, fused, 3 * static_cast<size_t>(width), attended);
+    attend(self_, i, block, block.sight, fused, 3 * static_cast<size_t>(width), attended);
     multiply(layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
     if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
     sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
              [&](const float* query_input, float* sum) {
                multiply(layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
                         After::kStore);
-               attend_source(i, block.tokens, block.row, fused, attended);
+               scratch_.upto.resize(block.tokens);
+               for (int t = 0; t < block.tokens; t++)
+                 scratch_.upto[t] = source_[physical_[block.row[t]]];
+               attend(cross_, i, block, Sight{scratch_.upto.data()}, fused, width, attended);
                multiply(layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
                         After::kAdd);
              });

@@ -110,14 +110,13 @@ class Session {
 
  private:
   void write(int layer, const Block& block, const float* fused);
-  void attend_self(int layer, const Block& block, const float* queries, size_t stride, float* out);
-  void attend_source(int layer, int tokens, const int* row, const float* queries, float* out);
+  void attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
+              const Sight& sight, const float* queries, size_t stride, float* out);
 
   std::vector<KeyValues> self_, cross_;
   std::vector<int> physical_;  // of live rows: where their caches lie
-  std::vector<uint8_t> hidden_;
-  int capacity_ = 0, cache_rows_ = 0, source_ = 0, source_capacity_ = 0, source_rows_ = 0;
-  bool any_hidden_ = false;
+  std::vector<int> source_;    // of all rows: their tokens without padding
+  int capacity_ = 0, cache_rows_ = 0, source_capacity_ = 0, source_rows_ = 0;
   Scratch scratch_;
 };
 
