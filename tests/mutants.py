@@ -9,6 +9,7 @@ docs/mutants.md are printed, and the exit status is 1. What was killed is not ru
 
 import argparse
 import difflib
+import gc
 import hashlib
 import inspect
 import itertools
@@ -28,7 +29,8 @@ import types
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PYTEST = ["-x", "-q", "-p", "no:cacheprovider"]
+# Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
+PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
 
 
 def mutants_of(source):
@@ -156,6 +158,7 @@ def run_module(module, arguments, mutants, results):
     if pytest.main([*PYTEST, *arguments]) != 0:
         return 1
     limit = 10 + 4 * (time.monotonic() - begin)
+    gc.freeze()  # so that no fork collects what was there before
     for text, inside in mutants.items():
         path.write_text(text, encoding="utf-8")  # for commands that tests start
         # A fresh Python has to import everything.
