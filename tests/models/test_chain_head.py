@@ -75,6 +75,11 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
 
 
+def test_the_rows_of_a_decoder_in_16_bits_stay_in_16_bits():
+    decoder = make_drafter(chain_width=6).decoder.bfloat16()
+    assert ChainSearch(decoder, (4, 4)).for_token.dtype == torch.bfloat16
+
+
 def test_some_blocks_are_trained_without_it():
     torch.manual_seed(0)
     decoder = make_drafter(chain_width=6, chain_dropout=0.5).decoder
