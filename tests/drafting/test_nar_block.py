@@ -70,41 +70,6 @@ SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width
 ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
 
 
-@pytest.mark.parametrize(
-    "attached, settings",
-    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
-)
-def test_drafts_what_the_training_pass_predicts(attached, settings):
-    make = toy_attached_drafter if attached else toy_drafter
-    model = make(updates=60, **settings)
-    drafter = NarBlockDrafter(model, DraftOptions(model.decoder.block_size, PAD, EOS))
-    rows = list(range(len(SOURCES)))
-    generator = torch.Generator().manual_seed(4)
-    done = [0] * len(rows)
-    encoder_out, states = reading(model, SOURCES, TARGETS) if attached else ({}, None)
-    with torch.no_grad():
-        session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out)
-        for _ in range(4):
-            accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
-            draft = session.propose(hypotheses_of(accepted, 70))
-            for i, row in enumerate(rows):
-                assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
-            # Rows move on by different amounts, and finished ones leave.
-            moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
-            ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
-            if attached:
-                seen = torch.zeros(len(rows), 5, states.size(2))
-                for i, row in enumerate(rows):
-                    known = states[row, done[i] : done[i] + 5]
-                    seen[i, : known.size(0)] = known
-                session.commit(torch.tensor([a - d for a, d in zip(ahead, done)]), seen)
-            keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
-            session.select(torch.tensor(keep, dtype=torch.long), keep)
-            rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]
-            if not rows:
-                break
-
-
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
 def test_an_unsure_drafter_says_less_and_the_same(settings):
     model = toy_drafter(updates=60, **settings)
@@ -389,3 +354,38 @@ def test_the_native_library_drafts_alone(settings):
     accepted = hypotheses_of([target[:3] for target in TARGETS])
     drafts = [session.propose(accepted) for session in (native, plain)]
     assert drafts[0].tokens.tolist() == drafts[1].tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    "attached, settings",
+    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
+)
+def test_drafts_what_the_training_pass_predicts(attached, settings):
+    make = toy_attached_drafter if attached else toy_drafter
+    model = make(updates=60, **settings)
+    drafter = NarBlockDrafter(model, DraftOptions(model.decoder.block_size, PAD, EOS))
+    rows = list(range(len(SOURCES)))
+    generator = torch.Generator().manual_seed(4)
+    done = [0] * len(rows)
+    encoder_out, states = reading(model, SOURCES, TARGETS) if attached else ({}, None)
+    with torch.no_grad():
+        session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out)
+        for _ in range(4):
+            accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
+            draft = session.propose(hypotheses_of(accepted, 70))
+            for i, row in enumerate(rows):
+                assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
+            # Rows move on by different amounts, and finished ones leave.
+            moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
+            ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
+            if attached:
+                seen = torch.zeros(len(rows), 5, states.size(2))
+                for i, row in enumerate(rows):
+                    known = states[row, done[i] : done[i] + 5]
+                    seen[i, : known.size(0)] = known
+                session.commit(torch.tensor([a - d for a, d in zip(ahead, done)]), seen)
+            keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
+            session.select(torch.tensor(keep, dtype=torch.long), keep)
+            rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]
+            if not rows:
+                break
