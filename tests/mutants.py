@@ -4,11 +4,13 @@ Each mutant has one small change (an operator, a number, an argument; mutmut mak
 stay) and is run against the tests that pyproject.toml names for its module. A process imports these
 and runs them once, so that toys are trained; each mutant is a fork of it. Survivors that are not in
 docs/mutants.md are printed, and the exit status is 1. What was killed is not run again while
-``--results`` is kept.
+``--results`` is kept and its function stays as it is.
 """
 
 import argparse
+import ast
 import difflib
+import gc
 import hashlib
 import inspect
 import itertools
@@ -28,7 +30,8 @@ import types
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PYTEST = ["-x", "-q", "-p", "no:cacheprovider"]
+# Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
+PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
 
 
 def mutants_of(source):
@@ -76,6 +79,24 @@ def change(source, mutated):
     """``old -> new`` of the lines that differ."""
     lines = [x for x in difflib.ndiff(source.splitlines(), mutated.splitlines()) if x[0] in "-+"]
     return " -> ".join(" ".join(x[2:].strip() for x in lines if x[0] == sign) for sign in "-+")
+
+
+def name_of(module, source, mutated):
+    """What a result is kept under: the module, and the mutated function or statement. Changes of
+    the code elsewhere keep it."""
+    line = next(n for n, (a, b) in enumerate(zip_lines(source, mutated), 1) if a != b)
+    scope, body = [module], ast.parse(mutated).body
+    while True:
+        within = [node for node in body if node.lineno <= line <= node.end_lineno]
+        if len(within) != 1:
+            return key(*scope, change(source, mutated))
+        if not isinstance(within[0], ast.ClassDef):
+            return key(*scope, ast.get_source_segment(mutated, within[0]))
+        scope, body = [*scope, within[0].name], within[0].body
+
+
+def zip_lines(one, other):
+    return itertools.zip_longest(one.splitlines(), other.splitlines())
 
 
 def functions_of(value):
@@ -156,13 +177,14 @@ def run_module(module, arguments, mutants, results):
     if pytest.main([*PYTEST, *arguments]) != 0:
         return 1
     limit = 10 + 4 * (time.monotonic() - begin)
+    gc.freeze()  # so that no fork collects what was there before
     for text, inside in mutants.items():
         path.write_text(text, encoding="utf-8")  # for commands that tests start
         # A fresh Python has to import everything.
         status = forked(limit if inside else limit + 40, run_mutant, path, text, inside, arguments)
         path.write_text(source, encoding="utf-8")
         found = {
-            "key": key(module, text),
+            "key": name_of(module, source, text),
             "change": change(source, text),
             "survived": status == 0,
             "tests": tests,
@@ -192,8 +214,9 @@ def report(tasks, results):
     """Print the figures of every module, and survivors that are not known; their number."""
     found, page = read(results), (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
     unknown = []
-    for module, (_, mutants) in tasks.items():
-        ran = [found[k] for k in (key(module, text) for text in mutants) if k in found]
+    for module, (_, source, mutants) in tasks.items():
+        names = [name_of(module, source, text) for text in mutants]
+        ran = [found[name] for name in names if name in found]
         survivors = [one["change"] for one in ran if one["survived"]]
         unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
         print(f"{module}: {len(ran)} mutants, {len(survivors)} survived")
@@ -215,11 +238,11 @@ def run(tasks, drawn, results):
         os.chdir(copy)
         sys.path.insert(0, str(copy))
         os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
-        for module, (arguments, mutants) in tasks.items():
+        for module, (arguments, source, mutants) in tasks.items():
             done, tests = read(results), key(*files(arguments))
             todo = {}
             for text, inside in mutants.items():
-                last = done.get(key(module, text))
+                last = done.get(name_of(module, source, text))
                 new = last is None or (last["survived"] and last["tests"] != tests)
                 if new and (module, text) in drawn:
                     todo[text] = inside
@@ -241,10 +264,10 @@ def main():
     for module, words in table.items():
         if any(part in module for part in options.modules or [""]):
             source = (ROOT / module).read_text(encoding="utf-8")
-            tasks[module] = shlex.split(words), mutants_of(source)
+            tasks[module] = shlex.split(words), source, mutants_of(source)
     if not tasks:
         parser.error(f"no module of [tool.mutants] has {' or '.join(options.modules)} in its path")
-    every = [(module, text) for module, (_, mutants) in tasks.items() for text in mutants]
+    every = [(module, text) for module, (*_, mutants) in tasks.items() for text in mutants]
     count = min(options.sample or len(every), len(every))
     run(tasks, set(random.Random(options.seed).sample(every, count)), results)
     return report(tasks, results)

@@ -61,6 +61,23 @@ def test_a_change_is_told_in_a_line():
     assert mutants.change(SOURCE, other) == "return 3 -> return 4"
 
 
+def test_a_result_is_kept_until_its_function_changes():
+    first = SOURCE.replace("return 3", "return 4")
+    name = mutants.name_of("made.py", SOURCE, first)
+    for old, new, kept in (
+        ("LIMIT = 5", "LIMIT = 50\nMORE = 6", True),
+        ("x / 2", "x / 4", True),
+        ("def three", "def others", False),
+        ("return 3", "return 3 + 0", False),
+    ):
+        changed = SOURCE.replace(old, new)
+        again = changed.replace("return 3", "return 4")
+        assert (mutants.name_of("made.py", changed, again) == name) == kept, new
+    assert mutants.name_of("other.py", SOURCE, first) != name
+    constant = SOURCE.replace("LIMIT = 5", "LIMIT = 6")
+    assert mutants.name_of("made.py", SOURCE, constant) != name
+
+
 def test_operators_numbers_and_arguments_change_and_messages_do_not():
     pytest.importorskip("libcst")
     pytest.importorskip("mutmut")

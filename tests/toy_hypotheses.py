@@ -5,6 +5,7 @@ from toy_translation import EOS, PAD, make_sample
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import Source
+from fairseq_specdec.engine.backend import TORCH
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.transformer import TransformerSession
 
@@ -19,9 +20,9 @@ def hypotheses_of(outputs, columns=80):
     return found
 
 
-def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None):
+def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None, backend=TORCH):
     """A session of a drafter over one batch; it follows ``verifier``, or its own model."""
-    ready = drafter.prepare(drafter.model if verifier is None else verifier)
+    ready = drafter.prepare(drafter.model if verifier is None else verifier, backend)
     return ready.open(Source(net_input, encoder_out or {}, max_len, Stopwatch()))
 
 

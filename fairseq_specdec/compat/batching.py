@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,8 @@ def keep_last_batch() -> None:
     """
     from fairseq.data import data_utils
 
-    probe = data_utils.batch_by_size(
-        np.arange(3),
-        num_tokens_fn=None,
-        num_tokens_vec=np.ones(3, dtype=np.int64),
-        max_sentences=2,
-        required_batch_size_multiple=2,
-    )
+    lengths = np.ones(3, dtype=np.int64)
+    probe = data_utils.batch_by_size(np.arange(3), None, lengths, required_batch_size_multiple=2)
     if sum(len(batch) for batch in probe) == 3:
         return
     wrap_once(data_utils, "batch_by_size", "keep_last_batch", _batch_by_size)
@@ -35,14 +29,11 @@ def keep_last_batch() -> None:
 
 def _batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(indices, np.ndarray):
-        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        indices = np.fromiter(indices, dtype=np.int64)
     if len(indices) == 0:
         return []
     batches = original(indices, *args, **kwargs)
-    call = inspect.signature(original).bind(indices, *args, **kwargs)
-    if call.arguments.get("fixed_shapes") is None:
-        # Batches are runs of `indices` in order, so what follows the kept ones is the dropped one.
-        kept = sum(len(batch) for batch in batches)
-        if kept < len(indices):
-            batches = list(batches) + [indices[kept:]]
-    return batches
+    # Batches are runs of `indices` in order, so what follows the kept ones is the dropped one. With
+    # fixed_shapes none is dropped.
+    kept = sum(len(batch) for batch in batches)
+    return [*batches, indices[kept:]] if kept < len(indices) else batches

@@ -78,7 +78,7 @@ def unique_continuation(
     while True:
         matched = matched_suffixes(source, output, lengths, size).masked_fill(ended, 0)
         # Only the place that matches most can be the only one of a suffix.
-        most, place = matched.topk(2, dim=1)
+        most, place = matched.topk(2)
         if size == longest or not bool((most[:, 1] == size).any()):
             return most[:, 0] > most[:, 1], place[:, 0] + 1
         size = min(2 * size, longest)
@@ -158,7 +158,7 @@ class InputCopySession(DraftSession):
         self.settings = settings
         real = src_tokens.ne(settings.pad)
         # A stable sort brings the words to the front.
-        order = (~real).long().sort(dim=1, stable=True).indices
+        order = (~real).long().sort(stable=True).indices
         words = src_tokens.gather(1, order)
         first = words.new_full((words.size(0), 1), settings.start_symbol)
         self.source = torch.cat([first, words], 1)

@@ -166,9 +166,9 @@ class NarBlockSession(DraftSession):
         self.max_len = source.max_len
         self.dtype = decoder.layers[0].fc1.bias.dtype
         self.first = int(decoder.start_symbol)  # position of the first token
-        self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
+        limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.limits = MaskLimits(
-            options.block_size, self.max_len, self.first, self.limit, decoder.whole_blocks
+            options.block_size, self.max_len, self.first, limit, decoder.whole_blocks
         )
         self.spent = False
         self.states = HiddenStateQueue(self.dtype)
@@ -255,8 +255,6 @@ class NarBlockSession(DraftSession):
             # Columns after a row's new tokens hold nothing: they write to an unused slot.
             slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
             tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(2) - 2 + self.first)
-            if self.limit is not None:
-                tokens_at = tokens_at.clamp(max=self.limit - 1)
         slots = torch.cat([slots, masks_at], 1)
         layout = Layout(slots, slots, upto, cached[0] if even else None)
         return _Columns(tokens_at, masks_at, layout, seen, known)

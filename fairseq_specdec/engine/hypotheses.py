@@ -34,7 +34,7 @@ class Hypotheses:
     ) -> None:
         self.pad = pad
         shape = (rows, count, columns)
-        self.tokens = torch.full(shape, pad, dtype=torch.long, device=like.device)
+        self.tokens = torch.full(shape, pad, device=like.device)
         self.tokens[:, :, 0] = start
         self.scores = torch.zeros(shape, device=like.device)
         self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)

@@ -13,7 +13,7 @@ is counted here, as the paper's definition has it.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .m2_file import Edit, Sentence
 
@@ -121,7 +121,7 @@ def arcs(
             node, unchanged, edited = state
             for after, is_edit in steps[node]:
                 then = (after, unchanged + (not is_edit), edited or is_edit)
-                if then[1] <= max_unchanged and reached.get(then, 1 << 30) > reached[state] + 1:
+                if then[1] <= max_unchanged and then not in reached:  # first reached, soonest
                     reached[then] = reached[state] + 1
                     waiting.append(then)
         best = {(after, False): 1 for after, is_edit in steps[start] if not is_edit}
@@ -153,34 +153,33 @@ def match(
     # By node and number of gold edits passed: (-correct, unit steps outside, edits of the path).
     best: Dict[Node, Dict[int, Tuple[int, int, int]]] = {(0, 0): {0: (0, 0, 0)}}
     for node in sorted(lattice):
-        for passed, (cost, outside, proposed) in list(best.get(node, {}).items()):
+        for passed, (cost, outside, proposed) in best[node].items():
             for arc in lattice[node]:
-                found = -1
+                found = None
                 if arc.is_edit:
                     text = " ".join(output[node[1] : arc.to[1]])
                     found = _find(gold, passed, node[0], arc.to[0], text)
                 # An edit may also be passed by, where a later one at the place agrees as well.
                 edits = proposed + arc.is_edit
                 ways = [(passed, (cost, outside + arc.units, edits))]
-                if found >= 0:
+                if found is not None:
                     ways.append((found + 1, (cost - 1, outside, edits)))
                 there = best.setdefault(arc.to, {})
                 for then, candidate in ways:
-                    if then not in there or candidate < there[then]:
-                        there[then] = candidate
+                    there[then] = min(candidate, there.get(then, candidate))
     cost, _, proposed = min(best[end].values())
     return Counts(-cost, proposed, len(gold))
 
 
-def _find(gold: Sequence[Edit], passed: int, start: int, end: int, text: str) -> int:
-    """The first gold edit from ``passed`` on that is this edit, or -1."""
+def _find(gold: Sequence[Edit], passed: int, start: int, end: int, text: str) -> Optional[int]:
+    """The first gold edit from ``passed`` on that is this edit, or None."""
     for number in range(passed, len(gold)):
         edit = gold[number]
         if (edit.start, edit.end) > (start, end):
             break
         if (edit.start, edit.end) == (start, end) and text in edit.corrections:
             return number
-    return -1
+    return None
 
 
 def score(
@@ -218,6 +217,6 @@ def score(
 
 
 def _f(counts: Counts, weight: float) -> float:
-    """F of the counts, 1 where there is nothing at all."""
+    """F of the counts without its factor 1 + beta^2; 1 where there is nothing at all."""
     below = weight * counts.gold + counts.proposed
-    return (1 + weight) * counts.correct / below if below else 1.0
+    return counts.correct / below if below else 1.0

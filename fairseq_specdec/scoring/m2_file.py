@@ -43,7 +43,7 @@ def parse(text: str, name: str = "M2") -> List[Sentence]:
     """
     sentences: List[Sentence] = []
     for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
+        line = line.rstrip()
         if line.startswith("S ") or line == "S":
             sentences.append(Sentence(tuple(line[2:].split()), {}))
         elif line.startswith("A "):

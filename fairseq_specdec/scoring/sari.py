@@ -71,7 +71,7 @@ def add_score(source: NGrams, output: NGrams, references: NGrams) -> float:
     """F1 of the n-grams added, each counted once."""
     added, wanted = set(output) - set(source), set(references) - set(source)
     good = len(added & wanted)
-    return f1(good / len(added) if added else 0.0, good / len(wanted) if wanted else 0.0)
+    return f1(good / len(added), good / len(wanted)) if good else 0.0
 
 
 def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:

@@ -58,4 +58,4 @@ class _SmoothedNLL(torch.autograd.Function):
         out.scatter_add_(1, gold[:, None], out.new_full((gold.numel(), 1), -share))
         if each > 0:
             out.sub_(each)
-        return out.mul_(grad[:, None].to(out.dtype)).to(logits.dtype), None, None
+        return out.mul_(grad[:, None].to(out.dtype)), None, None

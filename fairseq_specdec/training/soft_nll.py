@@ -42,4 +42,4 @@ class _SoftNLL(torch.autograd.Function):
         exact = torch.float32 if logits.dtype == torch.float16 else None
         out = torch.softmax(logits, dim=1, dtype=exact)
         out.sub_(torch.softmax(expected, dim=1, dtype=exact))
-        return out.mul_(grad[:, None].to(out.dtype)).to(logits.dtype), None
+        return out.mul_(grad[:, None].to(out.dtype)), None

@@ -15,7 +15,6 @@ on a busy machine. A claim holds where all its tests do, and does not where one 
 """
 
 import json
-import logging
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -27,7 +26,6 @@ from specdec_io.atomic import replacing
 
 from fairseq_specdec.bench import tables
 
-logger = logging.getLogger("claims")
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 FIGURES = ("tok", "speed", "bleu")
 SYSTEMS = {"greater": (2, 2), "equal": (2, 2), "rises": (2, 99), "peaks": (3, 99)}
@@ -110,7 +108,7 @@ class Run:
         return system in self._sentences["systems"]
 
     def _sums(self, column: Sequence[float]) -> Any:
-        return self._weights @ numpy.asarray(column, dtype=float)
+        return self._weights @ numpy.asarray(column)
 
     def figure(self, name: str, system: str) -> Any:
         """A figure of one system.

@@ -1,10 +1,13 @@
 """No sentence is lost between the data set and the decoder."""
 
+import inspect
+
 import numpy as np
 import pytest
 from fairseq.data import data_utils
 
 import fairseq_specdec
+from fairseq_specdec.compat.batching import keep_last_batch
 
 
 def batches(n, **kwargs):
@@ -23,7 +26,36 @@ def test_every_index_once_in_order(multiple, limits, vector):
         indices, made = batches(n, vector=vector, required_batch_size_multiple=multiple, **limits)
         flat = [int(i) for batch in made for i in batch]
         assert flat == indices.tolist()
-        assert all(len(batch) <= limits.get("max_sentences", n) for batch in made)
+        assert all(0 < len(batch) <= limits.get("max_sentences", n) for batch in made)
+
+
+STOCK = inspect.unwrap(data_utils.batch_by_size)
+
+
+def sound(indices, *args, **kwargs):
+    """As in releases of fairseq up to 0.12.2."""
+    made = list(STOCK(indices, *args, **kwargs))
+    kept = sum(map(len, made))
+    return [*made, indices[kept:]] if kept < len(indices) else made
+
+
+def dropping(indices, *args, required_batch_size_multiple=1, **kwargs):
+    """As in those after it."""
+    multiple = required_batch_size_multiple
+    made = sound(indices, *args, required_batch_size_multiple=multiple, **kwargs)
+    return made[:-1] if len(made[-1]) % multiple else made
+
+
+@pytest.mark.parametrize("release", [sound, dropping])
+def test_only_a_release_that_drops_sentences_is_changed_and_once(release, monkeypatch):
+    monkeypatch.setattr(data_utils, "batch_by_size", release)
+    for _ in range(2):
+        keep_last_batch()
+        changed = data_utils.batch_by_size is not release
+        assert changed == (release is dropping)
+        assert getattr(data_utils.batch_by_size, "__wrapped__", release) is release
+        _, made = batches(11, required_batch_size_multiple=8)
+        assert list(map(len, made)) == [8, 3]
 
 
 def test_an_iterable_of_indices_is_accepted():

@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import sys
+import types
 from pickle import UnpicklingError
 
 import fairseq
@@ -23,7 +24,11 @@ from settings_payloads import INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 from fairseq_specdec import convert
 from fairseq_specdec.bench import cli as bench
 from fairseq_specdec.compat.architectures import VARIABLE, building_from
-from fairseq_specdec.compat.literals import NotLiteralError, parse_literal
+from fairseq_specdec.compat.literals import (
+    NotLiteralError,
+    parse_literal,
+    parse_settings_as_literals,
+)
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.data import distill
 from fairseq_specdec.decoding.accepted_tokens import AcceptedTokens
@@ -257,6 +262,10 @@ EVALUATED = {
     "1e-3 * 2": 2e-3,
     "True": True,
     " 'x' ": "x",
+    "([1] * 2, {'a': 2 * (3,)}, [1 + 2])": ([1, 1], {"a": (3, 3)}, [3]),
+    "[0] * 10000": [0] * 10000,
+    "[0] * 5000 + [1] * 5000": [0] * 5000 + [1] * 5000,
+    "1e15 * 2": 2e15,
 }
 
 
@@ -269,11 +278,30 @@ def test_literals_are_read_as_eval_does(text):
     "text",
     ["[0] * 10**9", "[0] * 10001", "10**9 * [0]", "(" * 500 + ")" * 500, "", "x", "[1] + 'x'",
      "'x' * 10", "1 - 1", "10**10", "9" * 16 + " * 2", "[1] * 2.5", "{[1]: 2}", "\x00", "1;2",
-     "print", "...+1", "[0] * 6000 + [0] * 6000", "await x", "yield"],
+     "print", "...+1", "[0, 0] * 5001", "1000000000000001 * 2",
+     "[0] * 6000 + [0] * 6000", "await x", "yield"],
 )  # fmt: skip
 def test_what_is_no_literal_is_refused(text):
     with pytest.raises(NotLiteralError, match="is not a literal"):
         parse_literal(text)
+
+
+def test_a_refusal_keeps_the_setting_and_quotes_its_beginning():
+    text = "x(" + 98 * "y"
+    with pytest.raises(NotLiteralError) as refused:
+        parse_literal(text)
+    assert refused.value.text == text
+    assert str(refused.value).startswith(repr(text[:80]) + " is not a literal")
+
+
+def test_modules_loaded_since_are_covered_and_no_others(monkeypatch):
+    later, other = types.ModuleType("fairseq.later"), types.ModuleType("fairseq_later")
+    for module in (later, other):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delattr(fairseq, "eval")
+    parse_settings_as_literals()
+    assert fairseq.eval is later.eval is parse_literal
+    assert not hasattr(other, "eval") and not hasattr(argparse, "eval")
 
 
 @pytest.mark.parametrize("value", [b"1", 1, None, compile("1", "x", "eval")])

@@ -13,6 +13,7 @@ from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
+    CPU_SPARE,
     FIRST_ACCEPTED,
     FIRST_FAILED,
     FORGETS,
@@ -29,7 +30,7 @@ NO_LIMIT = 10**6
 
 
 def test_the_more_rows_the_shorter_the_draft():
-    budget = DraftBudget(24, False)
+    budget = DraftBudget(CPU_SPARE, False)
     assert [budget.most(live) for live in (1, 2, 8, 16, 20, 32, 97)] == [None, 14, 5, 3, 0, 0, 0]
     assert DraftBudget(None, False).most(10**6) is None
 

@@ -33,7 +33,7 @@ def test_ngrams_equal_the_definition():
     generator = torch.Generator().manual_seed(1)
     sequence = torch.randint(0, 4, (40, 12), generator=generator)
     for size in (1, 2, 3, 4):
-        last = torch.randint(0, 9, (40, 1), generator=generator) + torch.arange(3)
+        last = torch.randint(0, 10, (40, 1), generator=generator) + torch.arange(3)
         banned = forbidden_by_ngrams(sequence, last, size)
         found_any = False
         for row in range(40):

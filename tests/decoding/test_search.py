@@ -23,6 +23,7 @@ class Scripted(AcceptanceRule):
         self.verdict = Acceptance(torch.tensor(counts), torch.tensor(bonus))
 
     def accept(self, draft, scores):
+        assert isinstance(draft, DraftTree) and isinstance(scores, LogitScores)
         return self.verdict
 
 

@@ -78,6 +78,7 @@ def test_long_repetitions_are_told_apart(shared):
     source = [8, *repeated, 5, 9, *repeated, 6, EOS]
     drafter = InputCopyDrafter(PAD, EOS, max_suffix=None)
     assert propose(drafter, [source, [7, EOS]], [[9, *repeated], [5]]) == [[6, EOS], []]
+    assert propose(drafter, [source], [[9, *repeated]]) == [[6, EOS]]
     assert propose(drafter, [source], [repeated]) == [[]]
     limited = InputCopyDrafter(PAD, EOS, max_suffix=shared)
     assert propose(limited, [source], [[9, *repeated]]) == [[]]
@@ -156,6 +157,41 @@ def test_a_replaced_word_is_stepped_over():
     assert emitted == [3, 5] and made[1] == [6, 7, 4, 8, EOS]
 
 
+def test_every_mismatch_is_stepped_over():
+    source = [4, 5, 6, 7, 8, 9, 10, EOS]
+    made, emitted = iterations(source, [4, 5, 99, 7, 8, 98, 10, EOS], realign=True)
+    assert emitted == [3, 3, 2] and made == [source, source[3:], source[6:]]
+    made, emitted = iterations(source, [4, 5, 99, 98, 8, 9, 10, EOS], realign=True)
+    assert emitted == [3, 1, 4] and made == [source, source[3:], source[4:]]
+
+
+def test_rows_that_stay_keep_their_source_and_their_place():
+    source = [[4, 5, 6, 7, 8, EOS], [9, EOS, PAD, PAD, PAD, PAD], [10, 11, 12, 13, EOS, PAD]]
+    session = open_session(InputCopyDrafter(PAD, EOS, realign=True), source)
+    session.propose(hypotheses_of([[], [], []]))
+    assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6, 7, 8], [9]]
+    session.select(torch.tensor([0, 2]), [0, 2])
+    for outputs, drafts in (
+        ([[4, 99], [10, 11, 99]], [[6, 7, 8, EOS], [13, EOS]]),
+        ([[4, 99, 6, 98], [10, 11, 99, 97]], [[8, EOS], [EOS]]),
+    ):
+        draft = session.propose(hypotheses_of(outputs))
+        found = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+        assert found == drafts
+    assert session.likely_copied(1) == [10, 11, 12, 13]
+
+
+def test_what_the_loop_can_use_is_cut_by_the_loop():
+    session = open_session(InputCopyDrafter(PAD, EOS), [[5, 6, EOS]])
+    for budget, sizes in ((0, [0]), (1, [3]), (None, [3])):
+        draft = session.propose(hypotheses_of([[]]), budget)
+        assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
+
+
+def test_it_drafts_for_beams():
+    assert InputCopyDrafter(PAD, EOS).for_beams is True
+
+
 def test_deleted_words_are_skipped():
     output = [4, 5, 4, 4, 8, EOS]  # without 6 and 7
     _, emitted = iterations(LINE, output)
@@ -177,6 +213,8 @@ def test_where_the_output_goes_on_after_another_token(token, column):
     )
     expected, tokens = torch.tensor([1, 1]), torch.tensor([token, EOS])
     assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
+    six = torch.tensor([6, 6])  # in the second sentence, its last word
+    assert realigned(source, torch.tensor(ends), expected, six).tolist() == [3, 3]
 
 
 def test_nothing_is_drafted_behind_the_source():

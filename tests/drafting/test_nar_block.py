@@ -1,11 +1,14 @@
 """The block drafter behind its cache: it drafts what the model's own training pass predicts."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from on_gpu import on_gpu
-from toy_hypotheses import hypotheses_of, open_on
+from toy_drafter import make_drafter
+from toy_hypotheses import hypotheses_of, open_drafter, open_on
 from toy_translation import (
     EOS,
     PAD,
@@ -19,7 +22,13 @@ from toy_translation import (
 )
 
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
+from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.drafting.nar_block import likeliest, without_repeats
+from fairseq_specdec.drafting.native_block import NativeBlockSession
+from fairseq_specdec.engine.backend import Backend, choose_backend
+from fairseq_specdec.engine.eager import linear
+from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.native.library import load
 
 SOURCES = sentences(12, seed=21)
 TARGETS = [ids(translate(s)) for s in SOURCES]
@@ -59,41 +68,6 @@ def reading(model, sources, targets):
 
 SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]
 ATTACHED = [{}, {"chain_width": 16}, {"decoder_layers": 2, "read_layers": "2"}]
-
-
-@pytest.mark.parametrize(
-    "attached, settings",
-    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
-)
-def test_drafts_what_the_training_pass_predicts(attached, settings):
-    make = toy_attached_drafter if attached else toy_drafter
-    model = make(updates=60, **settings)
-    drafter = NarBlockDrafter(model, DraftOptions(model.decoder.block_size, PAD, EOS))
-    rows = list(range(len(SOURCES)))
-    generator = torch.Generator().manual_seed(4)
-    done = [0] * len(rows)
-    encoder_out, states = reading(model, SOURCES, TARGETS) if attached else ({}, None)
-    with torch.no_grad():
-        session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out)
-        for _ in range(4):
-            accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
-            draft = session.propose(hypotheses_of(accepted, 70))
-            for i, row in enumerate(rows):
-                assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
-            # Rows move on by different amounts, and finished ones leave.
-            moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
-            ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
-            if attached:
-                seen = torch.zeros(len(rows), 5, states.size(2))
-                for i, row in enumerate(rows):
-                    known = states[row, done[i] : done[i] + 5]
-                    seen[i, : known.size(0)] = known
-                session.commit(torch.tensor([a - d for a, d in zip(ahead, done)]), seen)
-            keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
-            session.select(torch.tensor(keep, dtype=torch.long), keep)
-            rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]
-            if not rows:
-                break
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
@@ -144,3 +118,274 @@ def test_drafts_are_cut_on_the_device_of_their_tokens():
     there = torch.zeros(2, 4, dtype=torch.long, device="meta")
     found = [*without_repeats(there, there[:, 0]), *likeliest(torch.zeros(2, 4, 9).to("meta"), 0.0)]
     assert {each.device.type for each in found} == {"meta"}
+
+
+class Likeliest:
+    """A sampler that draws the likeliest token of an unchanged distribution."""
+
+    def warp(self, log_probs):
+        assert log_probs.dtype == torch.float32
+        return log_probs.exp()
+
+    def draw(self, chances):
+        return chances.argmax(-1)
+
+
+def random_input(rows=3, length=7, seed=2):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(4, 40, (rows, length), generator=generator)
+    return {"src_tokens": tokens, "src_lengths": torch.full((rows,), length)}
+
+
+def random_drafter(**settings):
+    torch.manual_seed(3)
+    model = make_drafter(**settings).eval()
+    for name, parameter in model.named_parameters():
+        if "layer_norm" not in name:
+            parameter.data.mul_(2.0)  # so that what is attended to matters
+    return model
+
+
+def training_pass(model, net_input, row, output, temperature):
+    """Log-probabilities [k, V] of a block of one row, without a cache."""
+    one = {name: value[row : row + 1] for name, value in net_input.items()}
+    size = model.decoder.block_size
+    out = model(
+        prev_output_tokens=torch.tensor([[EOS, *output]]),
+        cuts=torch.tensor([[len(output)]]),
+        targets=torch.full((1, 1, size), 5),
+        **one,
+    )
+    logits = out["logits"] / temperature
+    logits[:, PAD] = float("-inf")
+    return logits.log_softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"decoder_layers": 2, "decoder_learned_pos": True, "max_target_positions": 90},
+        {"bidirectional_prefix": True},
+        {"source_copy": True},
+    ],
+    ids=str,
+)
+# Uneven and even rows; 60 to 76 tokens are where the cache, of 73 slots at first, grows.
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(0, 0, 0), (3, 1, 2), (4, 4, 4), (7, 5, 9), (8, 6, 10), (9, 7, 70), (16, 9, 71)],
+        [(60, 60, 60), (61, 64, 67), (62, 65, 68), (69, 69, 69)],
+        [(60, 60, 60), (69, 69, 69), (70, 70, 70)],
+    ],
+    ids=["uneven", "full", "even"],
+)
+@torch.no_grad()
+def test_distributions_are_those_of_the_training_pass(settings, steps):
+    model, net_input = random_drafter(**settings), random_input()
+    words = torch.randint(4, 40, (3, 80), generator=torch.Generator().manual_seed(9)).tolist()
+    options = DraftOptions(4, PAD, EOS, temperature=1.5, sampler=Likeliest())
+    session = open_drafter(NarBlockDrafter(model, options), net_input, 200)
+    for lengths in steps:
+        outputs = [row[:length] for row, length in zip(words, lengths)]
+        # No columns but those of the longest row.
+        draft = session.propose(hypotheses_of(outputs, max(lengths) + 1))
+        assert draft.sizes.tolist() == [4, 4, 4] and draft.log_probs.shape == (3, 4, 44)
+        for row, output in enumerate(outputs):
+            wanted = training_pass(model, net_input, row, output, 1.5)
+            torch.testing.assert_close(draft.log_probs[row], wanted, atol=1e-4, rtol=1e-4)
+            assert draft.tokens[row].tolist() == wanted.argmax(-1).tolist()
+
+
+def reading_session(rows=1, max_len=60, **options):
+    """A session of an attached drafter, its model, and the states of the first sentences."""
+    model = toy_attached_drafter(updates=60)
+    encoder_out, states = reading(model, SOURCES[:rows], TARGETS[:rows])
+    if rows == 1:
+        encoder_out = dict(encoder_out, encoder_padding_mask=[])
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, **options))
+    return open_on(drafter, SOURCES[:rows], max_len, encoder_out=encoder_out), model, states
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+@torch.no_grad()
+def test_a_drafter_that_is_asked_late_has_read_what_was_verified(rows):
+    session, model, states = reading_session(rows)
+    done = [min(1 + row % 3, len(TARGETS[row])) for row in range(rows)]
+    nothing = session.propose(hypotheses_of([[]] * rows), budget=0)
+    assert nothing.width == 0 and nothing.sizes.tolist() == [0] * rows
+    session.commit(torch.tensor(done), states[:, :3])
+    draft = session.propose(hypotheses_of([TARGETS[row][: done[row]] for row in range(rows)]))
+    for row in range(rows):
+        assert draft.tokens[row].tolist() == slow_draft(model, row, done[row])
+
+
+@torch.no_grad()
+def test_a_drafter_that_missed_states_is_done():
+    """At the limit nothing is drafted, and states go by; who reads none may go on."""
+    session, _, states = reading_session(max_len=4)
+    assert session.propose(hypotheses_of([[5] * 3])).width == 1  # room for one
+    session.commit(torch.tensor([1]), states[:, :1])
+    for length in (4, 2):
+        assert session.propose(hypotheses_of([[5] * length])).width == 0
+    session = open_drafter(
+        NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS)), random_input(1), 4
+    )
+    assert [session.propose(hypotheses_of([[5] * n])).width for n in (4, 2)] == [0, 2]
+
+
+@torch.no_grad()
+def test_no_more_is_drafted_than_the_loop_can_use():
+    session = open_drafter(
+        NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS)), random_input(), 50
+    )
+    for budget, width in ((0, 0), (1, 1), (3, 3), (9, 4), (None, 4)):
+        draft = session.propose(hypotheses_of([[5, 6]] * 3), budget)
+        assert draft.width == width and draft.sizes.tolist() == [width] * 3
+
+
+@torch.no_grad()
+def test_positions_end_with_a_learned_table():
+    limits = {"max_target_positions": 8, "max_source_positions": 7}
+    model = random_drafter(encoder_learned_pos=True, decoder_learned_pos=True, **limits)
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS))
+    session = open_drafter(drafter, random_input(length=7), 50)
+    widths = [session.propose(hypotheses_of([[5] * n] * 3)).width for n in (7, 8, 10, 11)]
+    assert widths == [4, 3, 1, 0]  # of 8 + 4, one is the start symbol's
+    assert isinstance(open_drafter(drafter, random_input(length=8), 50), SilentSession)
+    copying = NarBlockDrafter(random_drafter(source_copy=True), DraftOptions(4, PAD, EOS))
+    assert not open_drafter(copying, random_input(length=80), 50).silent
+
+
+@torch.no_grad()
+def test_repeats_are_dropped_if_asked():
+    drafts = [
+        open_drafter(
+            NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS, collapse_repeats=asked)),
+            random_input(),
+            50,
+        ).propose(hypotheses_of([[5], [6, 7], []]))
+        for asked in (False, True)
+    ]
+    tokens, sizes = without_repeats(drafts[0].tokens, drafts[0].sizes)
+    assert drafts[1].tokens.tolist() == tokens.tolist()
+    assert drafts[1].sizes.tolist() == sizes.tolist() != [4, 4, 4]
+
+
+def test_what_the_loop_is_told_of_a_drafter():
+    model, reads = random_drafter(), toy_attached_drafter(updates=60)
+    options = DraftOptions(3, PAD, EOS)
+    drafter = NarBlockDrafter(model, options)
+    assert (drafter.read_layers, drafter.adaptive, drafter.block_size) == ((), True, 3)
+    assert list(NarBlockDrafter(reads, options).read_layers) == list(reads.encoder.read_layers)
+    model.decoder.whole_blocks = True
+    assert NarBlockDrafter(model, options).adaptive is False
+
+
+class Asked(Backend):
+    """The torch backend; notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def decoder(self, decoder, name, read_layers=(), free_unpacked=False):
+        self.asked.append((decoder, name, free_unpacked))
+        return super().decoder(decoder, name, read_layers, free_unpacked)
+
+    def encoder(self, encoder, free_unpacked=False):
+        self.asked.append((encoder, free_unpacked))
+        return super().encoder(encoder, free_unpacked)
+
+    def packing(self, number_format):
+        self.asked.append(number_format)
+        return self
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_weights_are_read_by_the_backend(free):
+    model, backend = random_drafter(), Asked()
+    options = DraftOptions(4, PAD, EOS, torch.int8, free_unpacked=free)
+    NarBlockDrafter(model, options).prepare(model, backend)
+    decoder, encoder = (model.decoder, "--drafter-path", free), (model.encoder, free)
+    assert backend.asked == ["int8", decoder, encoder]
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_the_products_of_states_are_freed_as_asked(free, monkeypatch):
+    if not linear.packs(torch.float32):
+        pytest.skip("this torch packs nothing")
+    monkeypatch.setattr(linear, "SMALL", 0)
+    model = copy.deepcopy(toy_attached_drafter(updates=60))
+    options = DraftOptions(4, PAD, EOS, free_unpacked=free)
+    NarBlockDrafter(model, options).prepare(model)
+    products = model.decoder.prefix_states.project, model.decoder.mask_states.project
+    assert [isinstance(product, PackedModule) for product in products] == [free, free]
+
+
+@pytest.mark.parametrize("asked, found", [(None, torch.bfloat16), (torch.float32, torch.float32)])
+@torch.no_grad()
+def test_a_drafter_runs_in_its_number_format(asked, found):
+    verifier = toy_attached_drafter(updates=60)
+    model = copy.deepcopy(verifier)
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, asked))
+    encoder_out, states = reading(verifier, SOURCES, TARGETS)
+    like = torch.nn.Linear(1, 1).bfloat16()
+    session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out, verifier=like)
+    assert {p.dtype for p in model.decoder.parameters()} == {found}
+    session.propose(hypotheses_of([[]] * len(SOURCES)))
+    session.commit(torch.ones(len(SOURCES), dtype=torch.long), states[:, :1])
+    draft = session.propose(hypotheses_of([target[:1] for target in TARGETS]))
+    right = sum(draft.tokens[row, 0].item() == slow_draft(verifier, row, 1)[0] for row in range(12))
+    assert right >= 10  # rounding changes few
+
+
+@pytest.mark.skipif(load() is None, reason="the native library is not built")
+@pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
+@torch.no_grad()
+def test_the_native_library_drafts_alone(settings):
+    model = toy_drafter(updates=60, **settings)
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS))
+    native, plain = (
+        open_on(drafter, SOURCES, 60, backend=choose_backend(name, [model]))
+        for name in ("native", "torch")
+    )
+    assert isinstance(native, NativeBlockSession) and not isinstance(plain, NativeBlockSession)
+    accepted = hypotheses_of([target[:3] for target in TARGETS])
+    drafts = [session.propose(accepted) for session in (native, plain)]
+    assert drafts[0].tokens.tolist() == drafts[1].tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    "attached, settings",
+    [(False, settings) for settings in SPEC] + [(True, settings) for settings in ATTACHED],
+)
+def test_drafts_what_the_training_pass_predicts(attached, settings):
+    make = toy_attached_drafter if attached else toy_drafter
+    model = make(updates=60, **settings)
+    drafter = NarBlockDrafter(model, DraftOptions(model.decoder.block_size, PAD, EOS))
+    rows = list(range(len(SOURCES)))
+    generator = torch.Generator().manual_seed(4)
+    done = [0] * len(rows)
+    encoder_out, states = reading(model, SOURCES, TARGETS) if attached else ({}, None)
+    with torch.no_grad():
+        session = open_on(drafter, SOURCES, 60, encoder_out=encoder_out)
+        for _ in range(4):
+            accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
+            draft = session.propose(hypotheses_of(accepted, 70))
+            for i, row in enumerate(rows):
+                assert draft.tokens[i].tolist() == slow_draft(model, row, done[i]), (row, done[i])
+            # Rows move on by different amounts, and finished ones leave.
+            moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
+            ahead = [min(d + m, len(TARGETS[row])) for d, m, row in zip(done, moves, rows)]
+            if attached:
+                seen = torch.zeros(len(rows), 5, states.size(2))
+                for i, row in enumerate(rows):
+                    known = states[row, done[i] : done[i] + 5]
+                    seen[i, : known.size(0)] = known
+                session.commit(torch.tensor([a - d for a, d in zip(ahead, done)]), seen)
+            keep = [i for i, row in enumerate(rows) if ahead[i] < len(TARGETS[row])]
+            session.select(torch.tensor(keep, dtype=torch.long), keep)
+            rows, done = [rows[i] for i in keep], [ahead[i] for i in keep]
+            if not rows:
+                break

@@ -51,6 +51,11 @@ def test_half_precision_takes_its_softmax_in_fp32():
     torch.testing.assert_close(found.double(), slow(query, key, value, mask), atol=0.03, rtol=0.03)
 
 
+def test_the_fused_kernel_is_torch_s_own():
+    there = hasattr(torch.nn.functional, "scaled_dot_product_attention")
+    assert (attention.FUSED is not None) == there == attention.prefers_fused(inputs(1, 1, 7)[0])
+
+
 def test_a_gpu_takes_the_fused_kernel_for_every_size():
     for rows, width in ((1, 5), (4, 1), (4, 5), (40, 16)):
         query = inputs(rows, width, 7, torch.bfloat16)[0]

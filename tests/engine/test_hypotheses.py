@@ -52,6 +52,8 @@ def test_room_is_added_after_the_longest_row_and_nothing_is_lost():
     tokens, scores = found.tokens, found.scores
     found.reserve(2)  # start symbol, three tokens, two more
     assert found.tokens is tokens and found.scores is scores
+    found.reserve(3)
+    assert found.tokens.size(2) == found.scores.size(2) == 7
     found.reserve(5)
     assert found.tokens.shape == found.scores.shape == (2, 1, 9)
     assert found.first.tolist() == [[START, 7] + [PAD] * 7, [START, PAD, PAD, 8] + [PAD] * 5]

@@ -236,3 +236,12 @@ def test_a_token_that_sees_everything_needs_no_mask():
         assert (layout.mask() is None) == alone
     tree = Layout.tree(torch.tensor([3, 3]), [3, 3], torch.tensor([[-1, -1], [-1, 0]]))
     assert tree.tail.shape == (2, 3, 3) and tree.mask().shape == (2, 1, 3, 6)
+
+
+def test_scattered_tokens_see_what_they_are_told():
+    positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
+    seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5
+    layout = Layout.scattered(positions, slots, seen)
+    assert layout.positions is positions and layout.slots is slots
+    assert layout.upto == 7 and layout.run_from is None
+    assert torch.equal(layout.mask(), seen[:, None])

@@ -2,9 +2,9 @@
 
 import torch
 from on_gpu import on_gpu
-from toy_drafter import make_drafter
+from toy_drafter import ToyTask, make_drafter
 
-from fairseq_specdec.drafting.chain_search import ChainSearch
+from fairseq_specdec.drafting.chain_search import CHAIN_CANDIDATES, ChainSearch
 from fairseq_specdec.models.chain_head import ChainHead
 
 
@@ -73,6 +73,29 @@ def test_the_search_picks_what_the_training_pass_scores_best():
     # A sole candidate has probability 1, which is not below 1.
     assert certain.tolist() == few.tolist() and all_sure.tolist() == [4] * 5
     assert sole.tolist() == chosen[:1].tolist() != logits[:1].argmax(-1).tolist()
+
+
+def test_a_row_alone_chooses_among_more():
+    torch.manual_seed(0)
+    decoder = make_drafter(ToyTask(words=96), chain_width=6).decoder
+    looked_at = []
+
+    class Logits(torch.Tensor):
+        def topk(self, count, **where):
+            looked_at.append(count)
+            return self.as_subclass(torch.Tensor).topk(count, **where)
+
+    search = ChainSearch(decoder, CHAIN_CANDIDATES)
+    with torch.no_grad():
+        for rows in (1, 2, 32):
+            features = torch.randn(rows, 3, decoder.embed_dim)
+            search(features, torch.randn(rows, 3, 100).as_subclass(Logits), torch.full((rows,), 4))
+    assert looked_at == [64, 32, 32]
+
+
+def test_the_rows_of_a_decoder_in_16_bits_stay_in_16_bits():
+    decoder = make_drafter(chain_width=6).decoder.bfloat16()
+    assert ChainSearch(decoder, (4, 4)).for_token.dtype == torch.bfloat16
 
 
 def test_some_blocks_are_trained_without_it():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_specdec.scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
-from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read
+from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read, read_lines
 
 # The example of the documentation of the official scorer.
 OFFICIAL = """S The cat sat at mat .
@@ -109,6 +109,29 @@ def test_of_annotators_that_serve_alike_one_is_taken_by_what_is_counted(numbers)
     assert counts_with("a b c", "x b y", whole, parts) == (2, 2, 2)
     # Neither agrees in anything: the fewer were missed, the better.
     assert counts_with("a b c", "a b c", whole, parts) == (0, 0, 1)
+    # Alike in all of this, one edit proposed less for four more missed: the first.
+    missed = [(n, n + 1, "z") for n in range(2, 6)]
+    joined, single = [(0, 2, "x y"), *missed], [(0, 1, "x")]
+    wanted = {(0, 1): (1, 1, 5), (1, 0): (1, 2, 1)}[numbers]
+    assert counts_with("a b c d e f", "x y c d e f", joined, single) == wanted
+
+
+def test_beta_weighs_what_was_missed():
+    careful, thorough = (
+        (Edit(0, 1, ("x",)),),
+        tuple(Edit(n, n + 1, ("x",)) for n in (0, 2, 4, 6, 8)),
+    )
+    sentences = [Sentence(tuple("abcdefghi"), {0: careful, 1: thorough})]
+    output = ["x b x d e f g h i"]
+    assert score(output, sentences) == score(output, sentences, 0.5) == (2, 2, 5)
+    assert score(output, sentences, beta=1.5) == (1, 2, 1)
+
+
+def test_fewer_unchanged_words_may_be_joined_over():
+    gold = {0: (Edit(0, 3, ("b x d",)),)}
+    sentences = [Sentence(("q", "x", "r"), gold)]
+    assert score(["b x d"], sentences, max_unchanged=1) == (1, 1, 1)
+    assert score(["b x d"], sentences, max_unchanged=0) == (0, 2, 1)
 
 
 def test_precision_recall_and_f():
@@ -126,6 +149,50 @@ def test_all_cheapest_alignments_are_in_the_lattice():
     assert (1, 1) in dict(unit_steps(["a"], ["b"])[0, 0])
     assert set(dict(unit_steps(["a"], ["b"])[0, 0])) == {(1, 1), (1, 0), (0, 1)}
     assert set(dict(unit_steps(["a", "b"], ["b"])[0, 0])) >= {(1, 0)}
+
+
+def distances(source, output, substitution):
+    """Of every prefix of both from their beginning."""
+    found = {}
+    for i, j in itertools.product(range(len(source) + 1), range(len(output) + 1)):
+        ways = [0] if i == j == 0 else []
+        ways += [found[i - 1, j] + 1] if i else []
+        ways += [found[i, j - 1] + 1] if j else []
+        if i and j:
+            same = source[i - 1] == output[j - 1]
+            ways.append(found[i - 1, j - 1] + (0 if same else substitution))
+        found[i, j] = min(ways)
+    return found
+
+
+word = st.sampled_from("abc")
+
+
+@settings(deadline=None)
+@given(st.lists(word, max_size=6), st.lists(word, max_size=6))
+def test_the_unit_steps_are_those_on_a_cheapest_way(source, output):
+    wanted = {}
+    for substitution in (1, 2):
+        before = distances(source, output, substitution)
+        after = {
+            (len(source) - i, len(output) - j): cost
+            for (i, j), cost in distances(source[::-1], output[::-1], substitution).items()
+        }
+        for i, j in before:
+            for to in ((i + 1, j), (i, j + 1), (i + 1, j + 1)):
+                if to not in before:
+                    continue
+                same = to == (i + 1, j + 1) and source[i] == output[j]
+                cost = 0 if same else substitution if to == (i + 1, j + 1) else 1
+                if before[i, j] + cost + after[to] == after[0, 0]:
+                    wanted.setdefault((i, j), {})[to] = not same
+    wanted.setdefault((len(source), len(output)), {})
+    assert {node: dict(steps) for node, steps in unit_steps(source, output).items()} == wanted
+
+
+def test_repetitions_take_no_longer():
+    source = ["a", "b"] * 20
+    assert len(unit_steps(source, source[1:] + ["c"])) > 40
 
 
 def test_a_joined_edit_is_as_long_as_its_shortest_way():
@@ -164,9 +231,6 @@ def by_hand(source, output, gold, lattice):
     return best
 
 
-word = st.sampled_from("abc")
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.lists(word, max_size=4), st.lists(word, max_size=4), st.data())
 def test_no_path_agrees_more(source, output, data):
@@ -195,7 +259,7 @@ def test_every_path_turns_the_source_into_the_output(source, output):
         for arc in found:
             (i, j), (k, m) = node, arc.to
             assert arc.is_edit or (source[i:k] == output[j:m] and (k - i, m - j) == (1, 1))
-            assert arc.units <= (k - i) + (m - j)
+            assert arc.units <= (k - i) + (m - j) if arc.is_edit else arc.units == 1
             assert arc.to in lattice  # no dead end
     assert (0, 0) in lattice and (len(source), len(output)) in lattice
 
@@ -229,8 +293,12 @@ def test_the_format():
     assert sentence.edits == {0: (Edit(0, 1, ("", "-NONE- x", "")),)}
     (sentence,) = parse("S a b\nA 0 2|||T|||x|||R|||-|||0\nA 0 1|||T|||y|||R|||-|||0\n")
     assert sentence.edits == {0: (Edit(0, 1, ("y",)), Edit(0, 2, ("x",)))}
+    # At one place, in the order of the file.
+    (sentence,) = parse("S a\nA 0 0|||T|||z|||R|||-|||0\nA 0 0|||T|||b|||R|||-|||0\n")
+    assert sentence.edits == {0: (Edit(0, 0, ("z",)), Edit(0, 0, ("b",)))}
     for nothing in ("0 1|||noop", "-1 -1|||T", "-1 1|||T", "0 -1|||T"):
         assert parse(f"S a b\nA {nothing}|||x|||R|||-|||0\n")[0].edits == {0: ()}
+    assert parse("S a\r\n\r\nS\r\n") == parse("S a\n\nS\n")
     assert parse("S a\n\nS\n") == [Sentence(("a",), {0: ()}), Sentence((), {0: ()})]
 
 
@@ -240,6 +308,11 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
     # Words are split at any blank, these included.
     edits = {0: (Edit(0, 1, ("x",)),)}
     assert read(str(path)) == [Sentence(("a", "b", "c", "d"), edits), Sentence(("d",), {0: ()})]
+    path.write_bytes(b" two \r\nlines\t\n\n")
+    assert read_lines(str(path)) == [" two ", "lines\t", ""]
+    path.write_text("S a\nB\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="gold.m2, line 2: expected"):
+        read(str(path))
     path.write_bytes(b"S caf\xe9\n")
     with pytest.raises(ValueError, match="gold.m2: is not UTF-8; convert it"):
         read(str(path))

@@ -4,6 +4,7 @@ import json
 import random
 
 import claims
+import numpy
 import pytest
 from sacrebleu.metrics import BLEU
 
@@ -39,7 +40,7 @@ def found(systems, milliseconds=None, load=0.5):
     rng = random.Random(7)
     part = {
         "batch_size": 1,
-        "load_average": [load, load, load],
+        "load_average": load if load is None else [load, 99.0, 99.0],
         "ms_by_batch": {
             name: [rng.uniform(0.9, 1.1) * each for _ in range(COUNT)]
             for name, each in {"fairseq beam 5": 100.0, **(milliseconds or {})}.items()
@@ -85,7 +86,9 @@ def test_a_clear_difference_decides(test, values, verdict):
     systems = {f"k={n}": system(tok) for n, tok in enumerate(values)}
     result = judged(test, *systems, systems=systems)
     assert result.verdict == verdict, result
-    assert all(name in result.figures for name in systems)
+    for name, columns in systems.items():
+        tok = sum(columns["tokens"]) / sum(columns["iterations"])
+        assert f"{name} {tok:.2f}" in result.figures
 
 
 @pytest.mark.parametrize("test", ["greater", "equal"])
@@ -117,9 +120,54 @@ def test_resamples_are_as_many_as_large_and_repeatable():
 
 
 def test_few_sentences_decide_nothing(monkeypatch):
-    monkeypatch.setattr(claims, "LEAST", COUNT + 1)
-    result = judged("greater", "a", "b", systems=toks(a=3, b=2))
-    assert result.verdict == "undecided" and result.figures.endswith("of 120 sentences only")
+    for least, verdict in ((COUNT, "holds"), (COUNT + 1, "undecided")):
+        monkeypatch.setattr(claims, "LEAST", least)
+        result = judged("greater", "a", "b", systems=toks(a=3, b=2))
+        assert result.verdict == verdict
+    assert result.figures.endswith("of 120 sentences only")
+
+
+def constant(measured, *resampled):
+    """A figure as measured, and so often the resampled ones that they are its quartiles, too."""
+    return numpy.array([measured, *(x for x in resampled for _ in range(40))])
+
+
+def test_differences_are_told_with_their_interval():
+    more, less = constant(3.0, 3.5), constant(1.0, 1.25)
+    assert claims.above(more, less) == ("holds", "+2.00 [+2.25, +2.25]")
+    assert claims.same(more, less) == ("does not hold", "ratio 3.000 [2.800, 2.800]")
+
+
+@pytest.mark.parametrize(
+    ("resampled", "verdict"),
+    [
+        ((0.95,), "holds"),
+        ((1.05,), "holds"),
+        ((0.90, 0.95), "undecided"),
+        ((1.05, 1.10), "undecided"),
+        ((0.90, 1.00), "undecided"),
+        ((1.00, 1.10), "undecided"),
+        ((0.90, 0.94), "does not hold"),
+        ((1.06, 1.10), "does not hold"),
+    ],
+)
+def test_figures_are_equal_within_a_margin_of_5_percent(resampled, verdict):
+    assert (
+        claims.same(constant(1.0, *resampled), constant(1.0, *(1.0 for _ in resampled))).verdict
+        == verdict
+    )
+
+
+def test_a_rise_is_told_in_all_and_by_steps():
+    figures = [constant(x, x) for x in (2.0, 2.0, 3.0)]
+    up, none = "+1.00 [+1.00, +1.00]", "+0.00 [+0.00, +0.00]"
+    assert claims.rising(figures) == ("holds", f"in all {up}, steps {none}, {up}")
+
+
+def test_a_peak_is_the_highest_measured_inside():
+    figures = [constant(*x) for x in ((1.0, 1.0), (3.0, 2.0), (2.0, 5.0), (2.0, 1.5))]
+    words = "highest inner one above the first +2.00 [+1.00, +1.00], above the last +1.00"
+    assert claims.peaking(figures) == ("holds", words + " [+0.50, +0.50]")
 
 
 def test_speed_is_judged_by_the_times_unless_the_machine_was_busy():
@@ -131,12 +179,16 @@ def test_speed_is_judged_by_the_times_unless_the_machine_was_busy():
     assert judged("greater", "b", "a", **asked).verdict == "does not hold"
     busy = judged("greater", "a", "b", load=3.6, **asked)
     assert busy.verdict == "undecided" and "the machine was busy (load average 4)" in busy.figures
+    for load in (2.9, None):  # two threads and what else runs; not known
+        assert judged("greater", "a", "b", load=load, **asked).verdict == "holds"
     # What does not depend on the times is decided all the same.
     assert judged("greater", "a", "b", systems=toks(a=3, b=2), load=3.6).verdict == "holds"
 
 
 def test_bleu_is_the_corpus_s():
     texts = {"good": blurred(0.05, 1), "bad": blurred(0.4, 2), "also good": blurred(0.05, 3)}
+    texts["short"] = ["the", *texts["good"][1:]]
+    texts["words alone"] = ["lines bad the bad of bad"] * COUNT  # none of two words is right
     systems = {name: system(texts=lines) for name, lines in texts.items()}
     run = claims.Run(found(systems))
     for name, lines in texts.items():
@@ -160,7 +212,8 @@ def write(tmp_path, *lines, run=None):
     (tmp_path / "claims.tsv").write_text("# head\n\n" + "\n".join(lines), encoding="utf-8")
     if run is not None:
         (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
-    words = [tmp_path / "claims.tsv", tmp_path, "--output", tmp_path / "claims.md"]
+    output = tmp_path / "reports" / "claims.md"
+    words = [tmp_path / "claims.tsv", tmp_path, "--output", output]
     return claims.main([*map(str, words), "--note", "a note"])
 
 
@@ -172,7 +225,7 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
         "C is good\tXia et al. Table 1\tbase\tbleu\tgreater\tc; a",
     ]
     assert write(tmp_path, *lines, run=found(toks(a=3, b=2))) == 0
-    text = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    text = (tmp_path / "reports" / "claims.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()]
     assert ["A beats B", "Ge et al. Table 1", "holds"] in rows
     assert ["C is fast", "Xia et al. Table 1", "not run"] in rows  # no such set
@@ -186,7 +239,10 @@ def test_the_program_writes_claims_and_the_tests_behind_them(tmp_path):
         ("a claim\tbase\ttok\tgreater\ta; b", "claims.tsv:3: 5 fields, expected 6"),
         ("a\tb\tbase\ttime\tgreater\ta; b", "time greater: expected one of tok, speed, bleu"),
         ("a\tb\tbase\ttok\tlarger\ta; b", "tok larger: expected one of"),
-        ("a\tb\tbase\ttok\tgreater\ta", "greater takes 2 systems"),
+        ("a\tb\tbase\ttok\tgreater\ta", "greater takes 2 systems\n"),
+        ("a\tb\tbase\ttok\tgreater\ta; b; c", "greater takes 2 systems\n"),
+        ("a\tb\tbase\ttok\tequal\ta", "equal takes 2 systems\n"),
+        ("a\tb\tbase\ttok\tequal\ta; b; c", "equal takes 2 systems\n"),
         ("a\tb\tbase\ttok\tpeaks\ta; b", "peaks takes 3 systems or more"),
     ],
 )

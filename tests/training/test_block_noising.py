@@ -80,6 +80,7 @@ def test_targets_and_positions_follow_the_cut(layout, seed):
     target = torch.randint(4, 50, (cuts.size(0), width), generator=torch.manual_seed(seed))
     got = block_targets(target, cuts, size, padding_idx=1)
     positions = block_positions(cuts, size)
+    assert positions.shape == got.shape == (*cuts.shape, size)
     for row in range(cuts.size(0)):
         for block in range(cuts.size(1)):
             for step in range(size):
@@ -97,6 +98,12 @@ def test_drawn_cuts_are_uniform_over_the_target():
     for row, length in enumerate(lengths.tolist()):
         share = torch.bincount(cuts[row], minlength=length).float() / 20000
         assert torch.allclose(share, torch.full((length,), 1 / length), atol=0.02)
+
+
+def test_rows_are_cut_independently():
+    torch.manual_seed(0)
+    cuts = draw_cuts(torch.full((40,), 1000), 3)
+    assert cuts.shape == (40, 3) and cuts.unique().numel() > 100
 
 
 def test_the_largest_random_number_is_still_a_cut(monkeypatch):

@@ -43,12 +43,15 @@ def test_small_probabilities_reach_the_gradient_of_fp16_logits():
     assert float(logits.grad[0, 1]) == pytest.approx(float(wanted), rel=1e-2)
 
 
-def test_the_same_distribution_has_no_gradient():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_same_distribution_has_no_gradient(dtype):
     torch.manual_seed(0)
-    expected = torch.randn(5, 20)
+    expected = torch.randn(5, 20).to(dtype)
+    expected[:, 0] = -18.0  # a probability below the smallest of fp16
     logits = expected.clone().requires_grad_()
-    soft_nll(logits, expected).sum().backward()
-    assert float(logits.grad.abs().max()) < 1e-6
+    (2.0**14 * soft_nll(logits, expected)).sum().backward()
+    assert float(logits.grad.abs().max()) < 2**14 * 1e-6
+    assert logits.grad[:, 0].tolist() == [0.0] * 5
 
 
 def test_nothing_to_learn_is_a_loss_of_zero_with_a_gradient():
