@@ -175,11 +175,13 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            "specdec-accelerate = fairseq_specdec.accelerate.cli:cli_main",
             "specdec-bench = fairseq_specdec.bench.cli:cli_main",
             "specdec-completion = fairseq_specdec.completion:cli_main",
             "specdec-convert = fairseq_specdec.convert:cli_main",
             "specdec-demo = fairseq_specdec.demo.cli:cli_main",
             "specdec-distill = fairseq_specdec.data.distill:cli_main",
+            "specdec-flags = fairseq_specdec.decoding.listed_flags:cli_main",
             "specdec-noise = fairseq_specdec.noise.cli:cli_main",
             "specdec-trace = fairseq_specdec.trace.cli:cli_main",
         ],

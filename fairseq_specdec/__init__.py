@@ -23,6 +23,10 @@ from . import compat  # noqa: E402
 
 compat.apply()
 
+from .commands.in_fairseq import install  # noqa: E402
+
+install()
+
 from . import criterions, models, tasks  # noqa: E402  (fairseq is patched before it is extended)
 
 __all__ = ["__version__", "compat", "criterions", "models", "tasks"]

@@ -25,6 +25,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from ..commands.own import again, brief, reporting
 from ..io.provenance import digest_of
 from .corpus import Corpus
 from .files import DistillError, read_json
@@ -185,11 +186,15 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         stream=sys.stderr,
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = options.parse_args_and_arch(get_parser(), input_args=words)
-    try:
-        main(args, words)
-    except (DistillError, OSError) as error:
-        raise SystemExit(f"specdec-distill: error: {error}") from error
+    with reporting("specdec-distill", words, lambda: _kept(words)):
+        parser = brief(get_parser(), "specdec-distill")
+        main(options.parse_args_and_arch(parser, input_args=words), words)
+
+
+def _kept(words: Sequence[str]) -> str:
+    """What a run that was stopped has left, and how to go on."""
+    command = again("specdec-distill", words)
+    return f"finished chunks are kept in DEST.parts; go on with: {command}"
 
 
 if __name__ == "__main__":
