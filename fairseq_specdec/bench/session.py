@@ -61,6 +61,7 @@ def get_parser() -> argparse.ArgumentParser:
     """fairseq-generate's flags and this command's own."""
     parser: argparse.ArgumentParser = options.get_generation_parser(default_task=TASK)
     parser.set_defaults(gen_subset="test", batch_size=None)
+    parser.prog = "specdec-bench"
     parser.description = (
         "Decode the same sentences with stock fairseq and with other systems in turn, and compare "
         "speed and output."

@@ -13,11 +13,11 @@ import logging
 import os
 import re
 import sys
-import warnings
 from types import TracebackType
 from typing import Any, Callable, List, Optional, Type
 
 from .one_line import one_line, wants_traceback
+from .quiet import quieten_hydra
 
 COMMANDS = ("generate", "interactive", "train", "validate", "preprocess", "hydra_train", "score")
 TASK = "translation_specdec"
@@ -120,15 +120,6 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
             each.drop()
 
     return hook
-
-
-def quieten_hydra() -> None:
-    """Silence what hydra says of the way in which fairseq calls it: 20 lines in every command."""
-    warnings.filterwarnings("ignore", module=r"hydra\.")
-    warnings.filterwarnings("ignore", message=r"\s*'config' is validated against ConfigStore")
-    warnings.filterwarnings("ignore", message=r"\s*The version_base parameter")
-    warnings.filterwarnings("ignore", message=r"\s*The strict flag in the compose API")
-    logging.getLogger("hydra").setLevel(logging.WARNING)
 
 
 def install() -> None:
