@@ -15,6 +15,7 @@ from fairseq_specdec.commands.in_fairseq import decoding_begins
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.data.folder import check_data, refuse_split
 from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.trace.files import TraceFile
@@ -44,9 +45,11 @@ def _log_is_open() -> bool:
     return True
 
 
-def _report(strategy: str, stats: DecodingStats) -> None:
+def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -> None:
     if stats.sentences and _log_is_open():
         logger.info(stats.summary(strategy))
+        for each in advice(stats, strategy, options, lossless):
+            logger.info("advice: %s", each.text)
 
 
 def _ended(batches: List[Any]) -> Optional[bool]:
@@ -152,7 +155,8 @@ class TranslationSpecDecTask(TranslationTask):
         a --results-path file, which the log is written to.
         """
         self._generators.add(generator)
-        weakref.finalize(generator, _report, settings.strategy, generator.stats)
+        known = (settings.strategy, generator.stats, generator.options, generator.rule.lossless)
+        weakref.finalize(generator, _report, *known)
         if settings.trace_path is not None:
             self._recorders[generator] = self._recorder(generator, settings, args)
 
