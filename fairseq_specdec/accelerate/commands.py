@@ -8,6 +8,7 @@ from typing import Any, List, NamedTuple, Optional
 
 from .verifier import Fitting
 
+PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
 # Drafts end where the drafter doubts: 6% faster on the demo pair's validation set, output the same.
@@ -58,7 +59,7 @@ class Job(NamedTuple):
 def distill(job: Job, dest: str, limit: Optional[int]) -> List[str]:
     """Distil the training split; ``limit`` sentences of it or all."""
     words = [
-        sys.executable, "-m", "fairseq_specdec.data.distill", job.data, "--user-dir", PLUGIN,
+        PYTHON, "-m", "fairseq_specdec.data.distill", job.data, "--user-dir", PLUGIN,
         "--path", job.path, "--dest", dest, "-s", job.source, "-t", job.target,
         "--task", "translation_specdec", "--strategy", "greedy", "--beam", str(job.beam),
         # On a CPU small batches are quicker: 87 sentences a second of the demo pair, 37 with 8192.
@@ -73,7 +74,7 @@ def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
     precision = ["--bf16"] if job.bf16 else []
     warmup = max(1, min(400, total // 10))
     return [
-        sys.executable, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
+        PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
         "--task", "translation", "-s", job.source, "-t", job.target, *job._device(), *precision,
         "--arch", fitting.arch, *fitting.flags, "--dropout", "0.0",
         "--block-size", str(BLOCK_SIZE), "--num-cuts", "4",
@@ -103,7 +104,7 @@ def measure(job: Job, limit: int) -> List[str]:
     """Measure the drafter against stock fairseq on validation sentences."""
     flags = " ".join(f"'{word}'" if " " in word else word for word in strategy(job))
     return [
-        sys.executable, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
+        PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
         "-s", job.source, "-t", job.target, "--gen-subset", "valid", "--batch-size", "1",
         "--limit", str(limit), "--threads", str(job.threads), "--no-memory",
         "--json", job.file("measured.json"), "--system", "greedy: --strategy greedy",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
+from . import commands
 from .commands import Job
 from .steps import run
 
@@ -32,7 +32,7 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
     run(
         job,
         [
-            sys.executable, "-m", "fairseq_cli.preprocess", "-s", job.source, "-t", job.target,
+            commands.PYTHON, "-m", "fairseq_cli.preprocess", "-s", job.source, "-t", job.target,
             "--srcdict", dictionaries[job.source], "--tgtdict", dictionaries[job.target],
             "--trainpref", args.trainpref, "--validpref", args.validpref, "--destdir", job.data,
             "--workers", str(job.threads),

@@ -116,7 +116,9 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
         done, history = int(found.get("updates", 0)), list(found.get("history", []))
         total = _planned(found, limits, left)
         why = _enough(history, limits)
-        if why is None and done >= total:
+        # A few updates more are not worth starting a process for.
+        least = 0 if limits.updates is not None else FIRST_SLICE // 4
+        if why is None and done and done >= total - least:
             why = TIME_OVER if limits.updates is None else "all updates are made"
         if why is not None:
             break

@@ -31,11 +31,12 @@ from .corpus import Corpus
 from .files import DistillError, read_json
 from .flags import check, get_parser
 from .locks import at_work, remove_unless_at_work
-from .merge import REPORT, Filters, completed, merge
+from .merge import DROPPED, REPORT, Filters, completed, merge
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
 from .settings import decoding_settings, provenance, refuse, teacher_paths
 from .teacher import Teacher, decode_chunks
+from .told import dropped_many, told
 
 logger = logging.getLogger("fairseq_specdec.data.distill")
 
@@ -150,8 +151,17 @@ def _run(
     report["teacher"] = job.config.common_eval.path
     impl = job.config.dataset.dataset_impl
     written = merge(job.corpus, job.task, impl, job.parts, job.destination, job.filters, report)
-    logger.info("%s: %s", job.destination, written["counts"])
+    _tell(job.destination, written["counts"])
     return written
+
+
+def _tell(destination: str, counts: Dict[str, Any]) -> None:
+    """Log what was kept and dropped; a warning where that is much."""
+    if dropped_many(counts):
+        remedy = "more than 5% dropped: look at them before training"
+        logger.warning("%s; %s", told(destination, counts, DROPPED), remedy)
+    else:
+        logger.info("%s", told(destination, counts, DROPPED))
 
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
