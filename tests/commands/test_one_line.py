@@ -11,7 +11,6 @@ from fairseq_specdec.commands import in_fairseq, own
 from fairseq_specdec.commands.one_line import one_line, raiser, with_flag
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import check_settings
-from fairseq_specdec.decoding.policy import LogitsPolicy
 
 
 def error_of(call, *arguments):
@@ -29,7 +28,7 @@ def refused():
 
 def fault():
     """Out of an expression in this package, not by a raise statement."""
-    return error_of(LogitsPolicy)
+    return error_of(with_flag, None, ["--path", "a.pt"])
 
 
 def test_a_raise_statement_of_the_package_is_a_mistake_of_the_user():
@@ -65,9 +64,9 @@ def test_own_commands_end_with_the_line(monkeypatch):
     with pytest.raises(SystemExit, match="^specdec-x: error: --strategy gadd: unknown"):
         with own.reporting("specdec-x"):
             raise refused()
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError):
         with own.reporting("specdec-x"):
-            raise fault()
+            with_flag(None, ["--path", "a.pt"])
     monkeypatch.setenv("SPECDEC_TRACEBACK", "1")
     with pytest.raises(ValueError, match="gadd"):
         with own.reporting("specdec-x"):
