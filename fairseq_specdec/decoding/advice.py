@@ -58,7 +58,7 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
         )  # fmt: skip
         text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
         found.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
-    if stats.greedy_is_faster:
+    elif stats.greedy_is_faster:
         text = (
             f"an iteration added {stats.mean_accepted_tokens:.2f} tokens and took at least "
             f"{stats.draft_cost:.2f} times as long as a step without drafts: --strategy greedy "

@@ -45,6 +45,10 @@ def test_a_weak_drafter():
     assert figures(emitted=126).as_dict()["greedy_is_faster"] == 0.0
 
 
+def test_a_batch_that_is_too_large_says_nothing_of_the_drafter():
+    assert names(figures(emitted=101, undrafted=90)) == ["undrafted"]
+
+
 def test_greedy_beams_and_short_runs_get_none():
     weak = dict(emitted=101, undrafted=99, drafter=9.0)
     assert names(figures(drafted=0, **weak), "greedy") == []
@@ -63,7 +67,8 @@ def test_the_figures_are_added_and_listed():
 
 def test_texts_name_a_remedy():
     options = SimpleNamespace(verifier_format="bf16", beam=1)
-    said = advice(figures(emitted=100, undrafted=50), "gad", options, lossless=False)
+    runs = (figures(emitted=100), figures(undrafted=50))
+    said = [each for run in runs for each in advice(run, "gad", options, lossless=False)]
     text = " ".join(each.text for each in said)
     for word in ("lossless", "fp32", "--batch-size 1", "--strategy greedy", "50%"):
         assert word in text
