@@ -132,7 +132,11 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
-    package_data={"fairseq_specdec": ["py.typed", "demo/page.*", "trace/page.*", "trace/shared.*"]},
+    package_data={
+        "fairseq_specdec": [
+            "py.typed", "commands/help/*.txt", "demo/page.*", "trace/page.*", "trace/shared.*",
+        ]
+    },  # fmt: skip
     ext_modules=native_extensions(),
     cmdclass={"build_ext": BuildNative},
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
@@ -175,13 +179,15 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "specdec-bench = fairseq_specdec.bench.cli:cli_main",
-            "specdec-completion = fairseq_specdec.completion:cli_main",
-            "specdec-convert = fairseq_specdec.convert:cli_main",
-            "specdec-demo = fairseq_specdec.demo.cli:cli_main",
-            "specdec-distill = fairseq_specdec.data.distill:cli_main",
-            "specdec-noise = fairseq_specdec.noise.cli:cli_main",
-            "specdec-trace = fairseq_specdec.trace.cli:cli_main",
+            "specdec-accelerate = fairseq_specdec.commands.start:accelerate",
+            "specdec-bench = fairseq_specdec.commands.start:bench",
+            "specdec-completion = fairseq_specdec.commands.start:completion",
+            "specdec-convert = fairseq_specdec.commands.start:convert",
+            "specdec-demo = fairseq_specdec.commands.start:demo",
+            "specdec-distill = fairseq_specdec.commands.start:distill",
+            "specdec-flags = fairseq_specdec.commands.start:flags",
+            "specdec-noise = fairseq_specdec.commands.start:noise",
+            "specdec-trace = fairseq_specdec.commands.start:trace",
         ],
     },
 )

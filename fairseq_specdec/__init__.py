@@ -1,8 +1,8 @@
 """Draft-then-verify decoding for fairseq, as a plugin: ``--user-dir fairseq_specdec``.
 
-Importing the package patches faults of the installed fairseq, torch and numpy (see
-``compat``), then registers the tasks, models and criterions. It prints nothing, and leaves the root
-logger as it was.
+Importing the package patches faults of the installed fairseq, torch and numpy (see ``compat``),
+and registers the tasks, models and criterions: at once where fairseq is imported already, else
+when it is (see ``on_demand``). It prints nothing, and leaves the root logger as it was.
 """
 
 if __name__ != "fairseq_specdec":
@@ -13,16 +13,20 @@ if __name__ != "fairseq_specdec":
         "call the folder, or the link to it, fairseq_specdec"
     )
 
-from .host_logging import host_logging_kept  # noqa: E402
+from importlib import import_module  # noqa: E402
+from typing import Any  # noqa: E402
+
+from . import on_demand  # noqa: E402
 from .version import __version__  # noqa: E402
 
-with host_logging_kept():
-    import fairseq  # noqa: F401
+on_demand.prepare()
 
-from . import compat  # noqa: E402
 
-compat.apply()
+def __getattr__(name: str) -> Any:
+    """Subpackages that are imported when they are first asked for."""
+    if name in ("compat", *on_demand.PARTS):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-from . import criterions, models, tasks  # noqa: E402  (fairseq is patched before it is extended)
 
 __all__ = ["__version__", "compat", "criterions", "models", "tasks"]

@@ -16,6 +16,7 @@ import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import fairseq_specdec
+from fairseq_specdec.commands.own import brief, reporting
 
 SHELLS = ("bash", "zsh")
 # Flags and arguments that name a file or a folder, beside those whose metavar says so.
@@ -85,11 +86,13 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "specdec-accelerate": _module_parser("accelerate.flags"),
     "specdec-bench": _bench,
     "specdec-completion": get_parser,
     "specdec-convert": _module_parser("convert"),
     "specdec-demo": _module_parser("demo.cli"),
     "specdec-distill": _distill,
+    "specdec-flags": _module_parser("decoding.listed_flags"),
     "specdec-noise": _module_parser("noise.cli"),
     "specdec-trace": _module_parser("trace.cli"),
     "fairseq-generate": _fairseq(interactive=False),
@@ -161,16 +164,13 @@ def script(shell: str, commands: Sequence[str]) -> str:
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-completion``."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    parser = get_parser()
+    parser = brief(get_parser())
     args = parser.parse_args(arguments)
     unknown = [name for name in args.commands if name not in COMMANDS]
     if unknown:
         parser.error(f"no command {unknown[0]!r}; choose from {', '.join(COMMANDS)}")
-    try:
-        text = script(args.shell, args.commands or list(COMMANDS))
-    except ValueError as error:
-        raise SystemExit(f"specdec-completion: error: {error}") from error
-    sys.stdout.write(text)
+    with reporting("specdec-completion"):
+        sys.stdout.write(script(args.shell, args.commands or list(COMMANDS)))
 
 
 if __name__ == "__main__":

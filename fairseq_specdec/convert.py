@@ -11,12 +11,14 @@ import io
 import logging
 import os
 import sys
+from pickle import UnpicklingError
 from typing import Any, Dict, Optional, Sequence
 
 import torch
 from fairseq import checkpoint_utils
 
 import fairseq_specdec
+from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.conversion import ConversionError, equal, to_project, to_released
@@ -63,6 +65,8 @@ def _read(path: str) -> Dict[str, Any]:
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
     except RefusedCheckpointError as error:
+        raise ConversionError(str(error)) from error
+    except (RuntimeError, EOFError, UnpicklingError) as error:  # names the file and the fault
         raise ConversionError(str(error)) from error
     except Exception as error:
         text = str(error).splitlines()[0] if str(error) else ""
@@ -127,11 +131,9 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
     )
-    args = get_parser().parse_args(arguments)
-    try:
-        main(args)
-    except (ConversionError, OSError) as error:
-        raise SystemExit(f"specdec-convert: error: {error}") from error
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("specdec-convert", words):
+        main(brief(get_parser()).parse_args(words))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ import time
 
 REPO = pathlib.Path(__file__).resolve().parents[1]
 
+# A command that says what is saved ends so after Ctrl-C.
+INTERRUPTED = 128 + int(signal.SIGINT)
+
 
 def killed_at(run, moment, how=signal.SIGKILL):
     """Run in a process of its own that is killed when it renames for the n-th time.
@@ -37,6 +40,8 @@ def killed_at(run, moment, how=signal.SIGKILL):
         os.replace, os.rename = map(dying, renames)
         try:
             run()
+        except SystemExit as end:
+            status = int(signal.SIGINT) if end.code == INTERRUPTED else 1
         except KeyboardInterrupt:
             status = int(signal.SIGINT)
         except BaseException:
@@ -77,7 +82,8 @@ class Command:
             self.process.communicate()
         finally:
             self.process.kill()
-        return self.process.returncode
+        status = self.process.returncode
+        return -int(signal.SIGINT) if status == INTERRUPTED else status
 
     def finish(self):
         """Its standard output.

@@ -25,7 +25,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 
 STREAMS = 3
 PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacrebleu")
@@ -33,9 +32,11 @@ PRELOADED = ("torch", "fairseq.models.transformer", "fairseq_cli.train", "sacreb
 ENTRIES = {
     **{f"fairseq-{n}": f"fairseq_cli.{n.replace('-', '_')}" for n in (
         "preprocess", "train", "hydra-train", "generate", "interactive", "validate")},
+    "specdec-accelerate": "fairseq_specdec.accelerate.cli",
     "specdec-bench": "fairseq_specdec.bench.cli",
     "specdec-convert": "fairseq_specdec.convert",
     "specdec-distill": "fairseq_specdec.data.distill",
+    "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",
     "specdec-trace": "fairseq_specdec.trace.cli",
 }  # fmt: skip
@@ -153,7 +154,7 @@ def run(words, cwd, env):
             sys.stderr.write(ended.code + "\n")
         status = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # the plugin sets it in fairseq's commands
     finally:
         others = set(threading.enumerate()) - {threading.current_thread()}
         for thread in others:

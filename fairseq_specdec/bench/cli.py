@@ -13,10 +13,10 @@ import sys
 import tempfile
 from typing import Any, Dict, Optional, Sequence
 
+from ..commands.own import again, reporting
 from . import peers, session, tables
 from .replay import NOTICE
 from .run import Bench, logger
-from .workload import BenchError
 
 
 def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
@@ -58,10 +58,17 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
+    with reporting("specdec-bench", words, lambda: _kept(words)):
         main(words, sys.stdout.write)
-    except (BenchError, OSError) as error:
-        raise SystemExit(f"specdec-bench: error: {error}") from error
+
+
+def _kept(words: Sequence[str]) -> str:
+    """What a run that was stopped has left, and how to go on."""
+    if not any(word.split("=")[0] == "--json" for word in words):
+        return "nothing is saved without --json"
+    more = [] if "--resume" in words else ["--resume"]
+    command = again("specdec-bench", [*words, *more])
+    return f"batch sizes that were complete are in the --json file; go on with: {command}"
 
 
 if __name__ == "__main__":

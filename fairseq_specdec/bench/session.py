@@ -14,6 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
 
+from ..commands.own import brief
 from . import flags, peers, random_pair, replay, replay_flags
 from .replay_flags import Replay
 from .systems import GENERATION, Plan, build, build_stock, make_plans
@@ -61,6 +62,7 @@ def get_parser() -> argparse.ArgumentParser:
     """fairseq-generate's flags and this command's own."""
     parser: argparse.ArgumentParser = options.get_generation_parser(default_task=TASK)
     parser.set_defaults(gen_subset="test", batch_size=None, beam=1)
+    parser.prog = "specdec-bench"
     parser.description = (
         "Decode the same sentences with stock fairseq and with other systems in turn, and compare "
         "speed and output."
@@ -179,7 +181,8 @@ def read(words: Sequence[str], folder: str = "") -> Session:
         BenchError: naming the flag or the system.
     """
     replayed = replay_flags.asked(words)
-    args = options.parse_args_and_arch(get_parser(), input_args=[*[folder] * replayed, *words])
+    parser = brief(get_parser(), "specdec-bench")
+    args = options.parse_args_and_arch(parser, input_args=[*[folder] * replayed, *words])
     _check(args)
     played = replay_flags.read(args, words) if replayed else None
     sizes = _numbers(args.batch_sizes, "--batch-size")

@@ -14,6 +14,7 @@ from .checkpoints import allow_checkpoint_types, check_checkpoints
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import warn_of_tasks_named_by_strings
 from .literals import parse_settings_as_literals
+from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
 from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
@@ -33,6 +34,7 @@ FIXES = (
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     name_unreadable_checkpoints,
+    name_misfits,
     name_truncated_data,
     read_stripped_checkpoints,
     parse_settings_as_literals,

@@ -23,7 +23,18 @@ def name_unreadable_checkpoints() -> None:
 def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return original(path, *args, **kwargs)
+    except IsADirectoryError as error:
+        raise IsADirectoryError(
+            f"{path}: is a folder; name a checkpoint, such as checkpoint_best.pt in it"
+        ) from error
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise type(error)(
-            f"{path}: cannot be read as a checkpoint ({error}); is the file complete?"
+            f"{path}: cannot be read as a checkpoint ({said(error)}); is the file complete?"
         ) from error
+
+
+def said(error: BaseException) -> str:
+    """What a reader says of a damaged file, without its words about itself."""
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    damaged = ("miniz", "central directory", "sound zip", "Ran out of input", "ends too early")
+    return "it is cut off or damaged" if any(each in text for each in damaged) else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Set
 
+from ..commands.in_fairseq import install
 from .patch import wrap_once
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -44,6 +45,7 @@ def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
     folder = getattr(args, "user_dir", None)
     if folder and os.path.isdir(folder):
         if os.path.samefile(folder, PACKAGE):
+            install()  # a fairseq command, which may have imported the package by name
             return
         if os.path.basename(os.path.abspath(folder)) == os.path.basename(PACKAGE):
             raise ImportError(

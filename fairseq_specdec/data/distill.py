@@ -25,16 +25,18 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from ..commands.own import again, brief, reporting
 from ..io.provenance import digest_of
 from .corpus import Corpus
 from .files import DistillError, read_json
 from .flags import check, get_parser
 from .locks import at_work, remove_unless_at_work
-from .merge import REPORT, Filters, completed, merge
+from .merge import DROPPED, REPORT, Filters, completed, merge
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
 from .settings import decoding_settings, provenance, refuse, teacher_paths
 from .teacher import Teacher, decode_chunks
+from .told import dropped_many, told
 
 logger = logging.getLogger("fairseq_specdec.data.distill")
 
@@ -149,8 +151,17 @@ def _run(
     report["teacher"] = job.config.common_eval.path
     impl = job.config.dataset.dataset_impl
     written = merge(job.corpus, job.task, impl, job.parts, job.destination, job.filters, report)
-    logger.info("%s: %s", job.destination, written["counts"])
+    _tell(job.destination, written["counts"])
     return written
+
+
+def _tell(destination: str, counts: Dict[str, Any]) -> None:
+    """Log what was kept and dropped; a warning where that is much."""
+    if dropped_many(counts):
+        remedy = "more than 5% dropped: look at them before training"
+        logger.warning("%s; %s", told(destination, counts, DROPPED), remedy)
+    else:
+        logger.info("%s", told(destination, counts, DROPPED))
 
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
@@ -185,11 +196,15 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         stream=sys.stderr,
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = options.parse_args_and_arch(get_parser(), input_args=words)
-    try:
-        main(args, words)
-    except (DistillError, OSError) as error:
-        raise SystemExit(f"specdec-distill: error: {error}") from error
+    with reporting("specdec-distill", words, lambda: _kept(words)):
+        parser = brief(get_parser(), "specdec-distill")
+        main(options.parse_args_and_arch(parser, input_args=words), words)
+
+
+def _kept(words: Sequence[str]) -> str:
+    """What a run that was stopped has left, and how to go on."""
+    command = again("specdec-distill", words)
+    return f"finished chunks are kept in DEST.parts; go on with: {command}"
 
 
 if __name__ == "__main__":

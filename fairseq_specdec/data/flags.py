@@ -17,6 +17,11 @@ def get_parser() -> argparse.ArgumentParser:
         default_task="translation_specdec"
     )
     parser.set_defaults(gen_subset="train")
+    parser.prog = "specdec-distill"
+    parser.description = (
+        "Let a trained model or ensemble rewrite the training targets of a binarised corpus "
+        "(sequence-level knowledge distillation)."
+    )
     group = parser.add_argument_group("Sequence-level distillation")
     group.add_argument(
         "--dest", required=True, metavar="DIR", help="directory of the distilled corpus; required"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.transformer import TransformerModelBase
@@ -20,6 +19,7 @@ from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
 from .draft_budget import CPU_SPARE
+from .drafter_file import check_drafter_file
 from .extras import ending_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
@@ -156,7 +156,8 @@ def check_settings(settings: Any) -> None:
     """
     if settings.strategy not in STRATEGIES:
         raise ValueError(
-            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)}"
+            f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
+            "(specdec-flags explains them)"
         )
     if settings.block_size is not None and settings.block_size < 1:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
@@ -189,9 +190,12 @@ def _check_drafter_path(settings: Any) -> None:
     """Refuse a drafter that is missing, or that the strategy does not use."""
     needs_drafter = STRATEGIES[settings.strategy].needs_drafter
     if needs_drafter and not settings.drafter_path:
-        raise ValueError(f"--strategy {settings.strategy}: needs --drafter-path")
-    if needs_drafter and not os.path.isfile(settings.drafter_path):
-        raise ValueError(f"--drafter-path: no such file: {settings.drafter_path}")
+        raise ValueError(
+            f"--strategy {settings.strategy}: needs --drafter-path; train one with "
+            "specdec-accelerate, or use --strategy iad, which needs none"
+        )
+    if needs_drafter:
+        check_drafter_file(settings.drafter_path)
     if not needs_drafter and settings.drafter_path:
         raise ValueError(
             f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "

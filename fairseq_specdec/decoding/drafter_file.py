@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pickle import UnpicklingError
 from typing import Any, Iterator, Optional
 
 from fairseq import checkpoint_utils
@@ -108,17 +109,33 @@ def _is_block_drafter(state: Any) -> bool:
     return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
 
 
+def check_drafter_file(path: str) -> None:
+    """Refuse a drafter that is no file.
+
+    Raises:
+        ValueError: naming what is there.
+    """
+    if os.path.isdir(path):
+        raise ValueError(
+            f"--drafter-path: {path} is a folder; name a checkpoint, such as checkpoint_best.pt "
+            "in it"
+        )
+    if not os.path.isfile(path):
+        raise ValueError(f"--drafter-path: no such file: {path}")
+
+
 def _read(path: Optional[str]) -> Any:
     """The checkpoint's content."""
     if not path:
         raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
-    if not os.path.isfile(path):
-        raise ValueError(f"--drafter-path: no such file: {path}")
+    check_drafter_file(path)
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         if not state.get("model") or not (state.get("cfg") or state.get("args")):
             raise KeyError("no model in it")
     except RefusedCheckpointError as error:
+        raise ValueError(f"--drafter-path: {error}") from error
+    except (RuntimeError, EOFError, UnpicklingError) as error:  # names the file and the fault
         raise ValueError(f"--drafter-path: {error}") from error
     except Exception as error:
         raise ValueError(

@@ -252,6 +252,7 @@ class Batch(OpenBatch):
         stats.scored += sum(1 + fact.proposed for fact in facts)
         stats.drafted += sum(fact.proposed for fact in facts)
         stats.rollbacks += cut
+        stats.undrafted += sum(fact.proposed == 0 for fact in facts)
         self.budget.learn(sum(fact.proposed > 0 for fact in facts), accepted, cut)
 
     def _seconds_since(self, before: Lap) -> Lap:

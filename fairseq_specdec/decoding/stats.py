@@ -13,6 +13,11 @@ import torch
 SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 
+COUNTERS = (
+    "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
+)  # fmt: skip
+
+
 class Stopwatch:
     """Wall time by section: CPU clock, or CUDA events on the stream of the device that computes.
 
@@ -77,6 +82,7 @@ class DecodingStats:
         drafted: draft tokens given to the verifier.
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
+        undrafted: iterations without a draft, summed over sentences.
     """
 
     def __init__(self) -> None:
@@ -87,15 +93,14 @@ class DecodingStats:
         self.drafted = 0
         self.accepted = 0
         self.rollbacks = 0
+        self.undrafted = 0
         self.total_seconds = 0.0
         self.stopwatch = Stopwatch()
 
     def add(self, other: DecodingStats) -> None:
         """Add the figures of another run."""
         other.stopwatch.settle()
-        for name in (
-            "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks",
-        ):  # fmt: skip
+        for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.total_seconds += other.total_seconds
         for section, seconds in other.stopwatch.seconds.items():
@@ -135,6 +140,26 @@ class DecodingStats:
         steps = self.drafted + self.iterations
         return self.rollbacks / steps if steps else 0.0
 
+    @property
+    def undrafted_share(self) -> float:
+        """Share of the iterations without a draft."""
+        return self.undrafted / self.iterations if self.iterations else 0.0
+
+    @property
+    def draft_cost(self) -> float:
+        """Time of an iteration, at least, by that of a step without drafts.
+
+        A step is taken to last as long as the verification of a block, which never lasts less.
+        """
+        seconds = self.times()
+        drafting = seconds["drafter"] + seconds["drafter_encoder"]
+        return 1 + drafting / seconds["verifier"] if seconds["verifier"] else 1.0
+
+    @property
+    def greedy_is_faster(self) -> bool:
+        """Whether decoding without drafts would surely have been faster."""
+        return self.drafted > 0 and self.mean_accepted_tokens < self.draft_cost
+
     def times(self) -> Dict[str, float]:
         """Seconds by section; ``rest`` is all other time."""
         self.stopwatch.settle()
@@ -159,6 +184,10 @@ class DecodingStats:
             "acceptance_rate": self.acceptance_rate,
             "fallback_share": self.fallback_share,
             "rollback_share": self.rollback_share,
+            "undrafted_iterations": float(self.undrafted),
+            "undrafted_share": self.undrafted_share,
+            "draft_cost": self.draft_cost,
+            "greedy_is_faster": float(self.greedy_is_faster),
             "seconds": self.total_seconds,
         }
         figures.update({f"seconds_{name}": value for name, value in self.times().items()})

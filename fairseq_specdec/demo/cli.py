@@ -14,6 +14,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 import fairseq_specdec
+from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.loading import DEMOS, DTYPES
@@ -153,7 +154,7 @@ def start(words: Sequence[str]) -> DemoServer:
     Raises:
         ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
     """
-    args = get_parser().parse_args(list(words))
+    args = brief(get_parser()).parse_args(list(words))
     if args.repeats < 0:
         raise ValueError(f"--repeats {args.repeats}: must be 0 or more")
     if args.pair is not None and args.path is not None:
@@ -194,12 +195,9 @@ def _pair(args: argparse.Namespace) -> Pair:
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     """The console script ``specdec-demo``."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-    try:
-        server = start(sys.argv[1:] if arguments is None else arguments)
-    except (ValueError, OSError, TypeError) as error:
-        raise SystemExit(f"specdec-demo: error: {at_the_prompt(str(error))}") from error
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("specdec-demo", words, reworded=at_the_prompt):
+        server = start(words)
     assert server.racers is not None
     names = ", ".join(server.racers.translators)
     sys.stdout.write(f"{names} race at {server.url} (Ctrl-C ends it)\n")

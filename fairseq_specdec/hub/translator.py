@@ -156,6 +156,17 @@ class SpeculativeTranslator:
             loaded, codec, generator, facts, args.nbest, batch_size, max_tokens, too_long, seed
         )
 
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled, and say what to do.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a SpeculativeTranslator cannot be pickled (its weights are packed for this process); "
+            "in other processes call from_pretrained there, in threads share this one"
+        )
+
     def __repr__(self) -> str:
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"

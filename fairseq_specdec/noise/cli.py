@@ -19,6 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import fairseq_specdec
 
+from ..commands.own import again, brief, reporting
 from ..data.files import DistillError, read_json
 from ..data.plan import resolve_shard
 from ..data.settings import provenance, refuse
@@ -278,10 +279,13 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         stream=sys.stderr,
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        main(get_parser().parse_args(words), words)
-    except (DistillError, OSError) as error:
-        raise SystemExit(f"specdec-noise: error: {error}") from error
+    with reporting("specdec-noise", words, lambda: _kept(words)):
+        main(brief(get_parser()).parse_args(words), words)
+
+
+def _kept(words: Sequence[str]) -> str:
+    """What a run that was stopped has left, and how to go on."""
+    return f"finished chunks are kept; go on with: {again('specdec-noise', words)}"
 
 
 if __name__ == "__main__":

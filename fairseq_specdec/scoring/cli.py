@@ -16,6 +16,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
+from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_json
 
 from . import errant, m2
@@ -156,10 +157,9 @@ def main(args: argparse.Namespace) -> Dict[str, Any]:
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The command."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    try:
-        main(get_parser().parse_args(arguments))
-    except (ValueError, RuntimeError, OSError) as error:
-        raise SystemExit(f"scoring: error: {error}") from error
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("scoring", words):
+        main(brief(get_parser(), "scoring").parse_args(words))
 
 
 if __name__ == "__main__":

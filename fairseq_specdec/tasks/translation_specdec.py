@@ -11,8 +11,11 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
+from fairseq_specdec.commands.in_fairseq import decoding_begins
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.data.folder import check_data, refuse_split
 from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.trace.files import TraceFile
@@ -42,9 +45,11 @@ def _log_is_open() -> bool:
     return True
 
 
-def _report(strategy: str, stats: DecodingStats) -> None:
+def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -> None:
     if stats.sentences and _log_is_open():
         logger.info(stats.summary(strategy))
+        for each in advice(stats, strategy, options, lossless):
+            logger.info("advice: %s", each.text)
 
 
 def _ended(batches: List[Any]) -> Optional[bool]:
@@ -77,8 +82,10 @@ class TranslationSpecDecTask(TranslationTask):
         Raises:
             ValueError: flags that contradict one another or the dictionaries, by name; before any
                 model is loaded.
+            FileNotFoundError: the data folder or a dictionary is missing.
         """
         builder.check_settings(cfg)
+        check_data(cfg)
         task = super().setup_task(cfg, **kwargs)
         builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict, cfg)
         return task
@@ -138,6 +145,7 @@ class TranslationSpecDecTask(TranslationTask):
             self._collected = True
             gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
         self._watch(generator, settings, args)
+        decoding_begins()
         return generator
 
     def _watch(self, generator: Any, settings: Any, args: Any) -> None:
@@ -147,7 +155,8 @@ class TranslationSpecDecTask(TranslationTask):
         a --results-path file, which the log is written to.
         """
         self._generators.add(generator)
-        weakref.finalize(generator, _report, settings.strategy, generator.stats)
+        known = (settings.strategy, generator.stats, generator.options, generator.rule.lossless)
+        weakref.finalize(generator, _report, *known)
         if settings.trace_path is not None:
             self._recorders[generator] = self._recorder(generator, settings, args)
 
@@ -161,6 +170,17 @@ class TranslationSpecDecTask(TranslationTask):
         recorder = Recorder(TraceFile(settings.trace_path), trace_builder, lambda: _ended(batches))
         weakref.finalize(generator, recorder.close, _log_is_open)
         return recorder
+
+    def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
+        """As fairseq's.
+
+        Raises:
+            FileNotFoundError: there is no such split; names those that there are.
+        """
+        try:
+            super().load_dataset(split, *args, **kwargs)
+        except FileNotFoundError:
+            refuse_split(self.cfg, split)
 
     def get_batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's; a trace is complete when the last iterator has come to its end."""

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any, List, Optional, Sequence
 
+from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_text
 
 from .compare import chosen, systems_of
@@ -97,7 +98,7 @@ def main(words: Sequence[str], stream: Any) -> None:
     Raises:
         TraceError: a file or flag that makes no sense, by name.
     """
-    args = get_parser().parse_args(list(words))
+    args = brief(get_parser()).parse_args(list(words))
     if args.limit is not None and args.limit < 1:
         raise TraceError(f"--limit {args.limit}: must be 1 or more")
     if args.command == "html":
@@ -121,14 +122,14 @@ def cli_main(arguments: Optional[List[str]] = None) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character shows its escape.
         sys.stdout.reconfigure(errors="backslashreplace")
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        main(sys.argv[1:] if arguments is None else arguments, sys.stdout)
-        sys.stdout.flush()
+        with reporting("specdec-trace", words):
+            main(words, sys.stdout)
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has closed the pipe; the interpreter must not flush a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (TraceError, OSError) as error:
-        raise SystemExit(f"specdec-trace: error: {error}") from error
 
 
 if __name__ == "__main__":

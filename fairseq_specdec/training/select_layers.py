@@ -22,6 +22,7 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
+from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
@@ -178,10 +179,9 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         level=os.environ.get("LOGLEVEL", "INFO").upper(),
         stream=sys.stderr,
     )
-    try:
-        main(get_parser().parse_args(arguments))
-    except (SelectionError, OSError) as error:
-        raise SystemExit(f"select_layers: error: {error}") from error
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("select_layers", words):
+        main(brief(get_parser(), "select_layers").parse_args(words))
 
 
 if __name__ == "__main__":

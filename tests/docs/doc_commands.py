@@ -9,6 +9,7 @@ from doc_pages import commands_in
 from fairseq import options
 
 from fairseq_specdec import convert
+from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import quickstart, replay_flags, session
 from fairseq_specdec.data import distill
 from fairseq_specdec.demo import cli as demo_cli
@@ -21,6 +22,7 @@ PARSERS = {
     "fairseq-train": options.get_training_parser,
     "fairseq-generate": options.get_generation_parser,
     "fairseq-interactive": options.get_interactive_generation_parser,
+    "specdec-accelerate": accelerate_flags.get_parser,
     "specdec-convert": convert.get_parser,
     "specdec-demo": demo_cli.get_parser,
     "specdec-distill": distill.get_parser,
@@ -31,8 +33,8 @@ PARSERS = {
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
-    "fairseq-preprocess", "specdec-convert", "specdec-demo", "specdec-noise", "specdec-scoring",
-    "specdec-trace",
+    "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-demo", "specdec-noise",
+    "specdec-scoring", "specdec-trace",
 }  # fmt: skip
 MODULES = {
     "fairseq_specdec.data.distill": "specdec-distill",
@@ -48,6 +50,7 @@ ELSEWHERE = {
     "pip install torch==2.13.0": ".ci/run",
     "pip install -e .[dev]": ".ci/run",
     "python -m pytest": ".ci/run",
+    "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
     "specdec-completion bash": "tests/test_completion.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",

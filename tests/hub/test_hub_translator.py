@@ -1,6 +1,7 @@
 """``SpeculativeTranslator`` on the toy pair: the same output as the engine, in any order."""
 
 import dataclasses
+import pickle
 import threading
 from argparse import Namespace
 
@@ -305,3 +306,8 @@ def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     assert find("demo_ende", None, None, "greedy") == Place(
         [f"{folder}/verifier.pt"], None, folder, {}
     )
+
+
+def test_pickling_says_what_to_do(pair):
+    with pytest.raises(TypeError, match="call from_pretrained there"):
+        pickle.dumps(load(pair, "greedy"))

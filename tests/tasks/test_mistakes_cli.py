@@ -187,7 +187,8 @@ def test_a_mistake_is_the_exit_code(toy):
         text=True,
     )
     assert done.returncode != 0
-    assert "ValueError: --strategy gad: needs --drafter-path" in done.stderr
+    assert "fairseq-generate: error: --strategy gad: needs --drafter-path" in done.stderr
+    assert "Traceback" not in done.stderr
     assert "H-0" not in done.stdout
 
 

@@ -1,0 +1,141 @@
+"""``specdec-accelerate DATA --path VERIFIER --out FOLDER``: make a drafter and measure it.
+
+Checks the inputs, distils, trains, measures, and writes FOLDER/drafter.pt and FOLDER/report.html
+with the command to decode with. Stop it at any time: the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from argparse import Namespace
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import data_utils
+from fairseq.tasks.translation import TranslationTask
+
+from ..commands.own import again, brief, reporting
+from ..data.folder import check_data, splits
+from ..engine.eager.linear import computes_in_bf16
+from . import report, steps
+from .commands import Job
+from .flags import check, get_parser
+from .raw_text import binarise
+from .state import State
+from .steps import Limits
+from .verifier import check_checkpoint, fit
+
+logger = steps.logger
+
+
+def _languages(args: argparse.Namespace) -> Tuple[str, str]:
+    source, target = args.source_lang, args.target_lang
+    if source is None or target is None:
+        source, target = data_utils.infer_language_pair(args.data)
+    return str(source), str(target)
+
+
+def _dictionaries(job: Job) -> List[Any]:
+    files = [os.path.join(job.data, f"dict.{side}.txt") for side in (job.source, job.target)]
+    return [TranslationTask.load_dictionary(file) for file in files]
+
+
+def _check_splits(data: str) -> None:
+    missing = sorted({"train", "valid"} - set(splits(data)))
+    if missing:
+        raise ValueError(
+            f"{data}: has no split {missing[0]}; a drafter is trained on train and judged on "
+            "valid: binarise both with fairseq-preprocess --trainpref and --validpref"
+        )
+
+
+def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
+    """Check what can be checked at once; raw text is binarised.
+
+    Raises:
+        ValueError, FileNotFoundError: a flag or file by name, or the reason why it cannot pay.
+    """
+    check(args)
+    check_checkpoint(args.path)
+    if args.trainpref is None:
+        check_data(Namespace(**vars(args)))
+        _check_splits(args.data)
+    source, target = _languages(args)
+    cpu = args.cpu or not torch.cuda.is_available()
+    bf16 = cpu and computes_in_bf16()
+    tokens = args.max_tokens or (1800 if cpu else 8192)
+    data = args.data if args.trainpref is None else os.path.join(args.out, "binarised")
+    job = Job(
+        data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
+        args.eval_sentences,
+    )  # fmt: skip
+    kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens")
+    state = State(args.out, {name: getattr(args, name) for name in kept})
+    if args.trainpref is not None and not state.done("binarise"):
+        binarise(job, args)
+        state.note("binarise")
+    return job, state
+
+
+def main(args: argparse.Namespace) -> Job:
+    """Do the steps that are not done.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare`; a step that failed.
+    """
+    job, state = prepare(args)
+    limits = Limits(args.hours, args.updates, args.accepted, args.limit)
+    fitting = fit(job.path, *_dictionaries(job))
+    logger.info("check: the verifier is sound; its drafter: %s", fitting.said)
+    if not state.done("distil"):
+        logger.info("distil: the verifier rewrites the training targets")
+        steps.distil(job, state, limits)
+    counts = state.found("distil")["counts"]
+    logger.info("distil: %d sentence pairs kept of %d", counts["kept"], counts["chosen"])
+    if not state.done("train") or _asks_for_more(args, state):
+        steps.train(job, state, limits, fitting)
+        state.note("measure", done=False)
+    if not state.done("measure"):
+        logger.info("measure: %d validation sentences, one at a time", args.measure_sentences)
+        steps.measure(job, state, args.measure_sentences)
+    report.write(job, state, fitting)
+    logger.info("%s", report.verdict(state.found("measure")["rows"]))
+    logger.info("report: %s", job.file("report.html"))
+    logger.info("decode with: %s", report.command(job))
+    return job
+
+
+def _asks_for_more(args: argparse.Namespace, state: State) -> bool:
+    """Whether a longer training is asked for than the one that is complete."""
+    found = state.found("train")
+    if args.updates is not None:
+        return bool(args.updates > found["updates"])
+    spent = found["seconds"] + state.found("distil")["seconds"]
+    pace = found["seconds"] / found["updates"]
+    return bool(found["why"] == steps.TIME_OVER and args.hours * 3600 > spent + 100 * pace)
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-accelerate``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(
+        format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr
+    )
+    logger.setLevel(logging.INFO)
+
+    def saved() -> str:
+        kept = "finished steps and training's last checkpoint are kept; go on with"
+        return f"{kept}: {again('specdec-accelerate', words)}"
+
+    # Whoever ends the program ends its steps too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with reporting("specdec-accelerate", words, saved):
+        main(brief(get_parser()).parse_args(words))
+
+
+if __name__ == "__main__":
+    cli_main()

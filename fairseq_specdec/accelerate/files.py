@@ -1,0 +1,42 @@
+"""Reading JSON, and the last lines of a step's log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+
+def read_json(path: str) -> Dict[str, Any]:
+    """An object from a file.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    with open(path, encoding="utf-8") as stream:
+        try:
+            found = json.load(stream)
+        except ValueError as error:
+            raise ValueError(f"{path}: is no JSON ({error}); remove it and start again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: is no JSON object; remove it and start again")
+    return found
+
+
+def validations(path: str) -> List[Dict[str, float]]:
+    """What fairseq-train logged of its validations with ``--log-format json``, in order."""
+    found = []
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if '"valid_num_updates"' not in line:
+                continue
+            values = json.loads(line[line.index("{") :])
+            found.append({name: float(value) for name, value in values.items()})
+    return found
+
+
+def complaint(path: str) -> str:
+    """The line of a log that says why the program failed, or its last one."""
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        lines = [line.strip() for line in stream if line.strip()]
+    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+    return (errors or lines or ["it said nothing"])[-1]

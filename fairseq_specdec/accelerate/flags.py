@@ -1,0 +1,115 @@
+"""The flags of ``specdec-accelerate``, and those that make no sense."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..version import __version__
+
+# Default of --hours where --updates is not given.
+HOURS = 2.0
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-accelerate",
+        description="From a verifier's checkpoint and its training data to a drafter, a report "
+        "(OUT/report.html) and the command to decode with. Stop it at any time: the same command "
+        "goes on.",
+    )
+    parser.add_argument(
+        "data", help="folder that fairseq-preprocess wrote (train and valid), or with --trainpref "
+        "the folder that holds the verifier's dict.*.txt"
+    )  # fmt: skip
+    parser.add_argument(
+        "--path", required=True, metavar="FILE", help="the verifier's checkpoint; required"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER",
+        help="where drafter.pt, report.html and everything else is written; required",
+    )  # fmt: skip
+    for flag, short, what in (("--source-lang", "-s", "source"), ("--target-lang", "-t", "target")):
+        parser.add_argument(
+            flag, short, metavar="LANG", help=f"{what} language (default: as the data say)"
+        )
+    for split in ("train", "valid"):
+        parser.add_argument(
+            f"--{split}pref", metavar="PREFIX",
+            help=f"parallel text PREFIX.SOURCE and PREFIX.TARGET for {split}, in the verifier's "
+            "subwords; --trainpref and --validpref together (default: DATA is binarised)",
+        )  # fmt: skip
+    _add_limits(parser)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """How long, how much and where."""
+    parser.add_argument(
+        "--hours", type=float, metavar="H",
+        help="time for distilling and training, from above 0 "
+        f"(default: {HOURS:g}, or as --updates needs)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--updates", type=int, metavar="N",
+        help="train for so many updates, 1 or more (default: as --hours allows)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--accepted", type=float, metavar="TOK",
+        help="end training at so many tokens per iteration on validation sentences, from 1 "
+        "upwards (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=int, metavar="N",
+        help="distil so many sentences, 1 or more (default: what --hours allows, with --updates "
+        "all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--beam", type=int, default=1, metavar="N",
+        help="beam of the distillation, 1 or more; 1 is what gad decodes (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N",
+        help="tokens of a training batch, 1 or more (default: 1800 on a CPU, 8192 on a GPU)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--eval-sentences", type=int, default=100, metavar="N",
+        help="validation sentences that judge the training, 1 or more (default: 100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measure-sentences", type=int, default=100, metavar="N",
+        help="validation sentences that are measured in the end, 1 or more (default: 100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="T", help="CPU threads, 1 or more (default: 1)"
+    )
+    parser.add_argument(
+        "--cpu", action="store_true", help="use no GPU (default: use it where there is one)"
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse numbers out of range and flags that contradict one another; set ``hours``.
+
+    Raises:
+        ValueError: naming the flag.
+    """
+    whole = ("updates", "limit", "beam", "max_tokens", "eval_sentences", "measure_sentences",
+             "threads")  # fmt: skip
+    for name in whole:
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {value}: must be 1 or more")
+    if args.hours is not None and not args.hours > 0:
+        raise ValueError(f"--hours {args.hours}: must be above 0")
+    if args.accepted is not None and not args.accepted > 1:
+        raise ValueError(f"--accepted {args.accepted}: must be above 1, which no drafter reaches")
+    if args.hours is not None and args.updates is not None:
+        raise ValueError("--hours and --updates: choose one of them")
+    if (args.trainpref is None) != (args.validpref is None):
+        raise ValueError("--trainpref and --validpref: give both, or DATA that is binarised")
+    if args.trainpref is not None and not (args.source_lang and args.target_lang):
+        raise ValueError("--trainpref: name the languages with --source-lang and --target-lang")
+    if args.hours is None and args.updates is None:
+        args.hours = HOURS

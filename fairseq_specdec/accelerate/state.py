@@ -1,0 +1,60 @@
+"""Which steps are done, in one file that is either whole or absent."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict
+
+from ..io.atomic import write_json
+from .files import read_json
+
+FILE = "state.json"
+# What may change between two runs: how long to go on, not what is made.
+FREE = ("hours", "updates", "accepted", "threads")
+
+
+class State:
+    """Steps that are done and what they found.
+
+    Args:
+        folder: ``--out``; made where it does not exist.
+        settings: what the steps depend on.
+
+    Raises:
+        ValueError: the folder holds the work of other settings, or something else.
+    """
+
+    def __init__(self, folder: str, settings: Dict[str, Any]) -> None:
+        self._path = os.path.join(folder, FILE)
+        if not os.path.exists(self._path) and os.path.isdir(folder) and os.listdir(folder):
+            raise ValueError(
+                f"--out: {folder} exists and was not made by this command; choose another"
+            )
+        os.makedirs(folder, exist_ok=True)
+        before = read_json(self._path) if os.path.exists(self._path) else {}
+        self._settings = settings
+        self._steps: Dict[str, Any] = before.get("steps", {})
+        for name, value in before.get("settings", {}).items():
+            if name not in FREE and settings.get(name) != value:
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(
+                    f"{flag} {settings.get(name)}: {folder} was begun with {value}; give that, or "
+                    "another --out"
+                )
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self._path, {"settings": self._settings, "steps": self._steps})
+
+    def found(self, step: str) -> Dict[str, Any]:
+        """What a step has found so far; {} if it has not begun."""
+        return dict(self._steps.get(step, {}))
+
+    def done(self, step: str) -> bool:
+        """Whether a step is complete."""
+        return bool(self.found(step).get("done"))
+
+    def note(self, step: str, done: bool = True, **found: Any) -> None:
+        """Record what a step has found, and whether it is complete."""
+        self._steps[step] = dict(self.found(step), done=done, **found)
+        self._write()

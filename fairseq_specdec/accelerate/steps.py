@@ -1,0 +1,161 @@
+"""The steps: distil, train, measure. Each is done once; one that was stopped goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+
+from ..compat.checkpoints import load_checkpoint
+from ..io.atomic import replacing
+from . import commands
+from .commands import Job
+from .files import complaint, read_json, validations
+from .state import State
+from .verifier import Fitting
+
+logger = logging.getLogger("fairseq_specdec.accelerate")
+
+PILOT = 256  # sentences whose distillation is timed
+FEWEST = 1000  # sentences to distil
+DISTILLING = 0.25  # share of the time
+FIRST_SLICE = 100  # updates
+SLICES = 8  # about how many validations
+PATIENCE = 4  # validations without a better one, after which training ends
+TIME_OVER = "the time is over"
+
+
+class Limits(NamedTuple):
+    """How long to go on.
+
+    Attributes:
+        hours: of all steps together, measuring excepted; None: as ``updates`` says.
+        updates: of training; None: as ``hours`` says.
+        accepted: accepted tokens at which training ends.
+        sentences: to distil; None: what ``hours`` allows.
+    """
+
+    hours: Optional[float]
+    updates: Optional[int]
+    accepted: Optional[float]
+    sentences: Optional[int]
+
+
+def run(job: Job, words: List[str], log: str) -> float:
+    """Run a command, its output added to a log; its seconds.
+
+    Raises:
+        ValueError: it failed; with the line that says why.
+        KeyboardInterrupt: Ctrl-C, which the command got too; it has ended.
+    """
+    path = job.file("logs", log)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    began = time.monotonic()
+    with open(path, "a", encoding="utf-8") as stream:
+        process = subprocess.Popen(
+            words, stdout=stream, stderr=subprocess.STDOUT, env=commands.environment(job)
+        )
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if status:
+        raise ValueError(f"{os.path.splitext(log)[0]}: {complaint(path)} (all of it: {path})")
+    return time.monotonic() - began
+
+
+def distil(job: Job, state: State, limits: Limits) -> None:
+    """The verifier's own output becomes the drafter's training targets."""
+    limit = state.found("distil").get("limit", limits.sentences)
+    if limit is None and limits.hours is not None:
+        run(job, commands.distill(job, job.file("pilot"), PILOT), "distil.log")
+        pilot = read_json(job.file("pilot", "distill.json"))["decoding"]
+        shutil.rmtree(job.file("pilot"))
+        rate = pilot["sentences_per_second_and_process"]
+        limit = max(FEWEST, int(rate * DISTILLING * limits.hours * 3600))
+        logger.info("distil: about %.0f sentences per second, so at most %d", rate, limit)
+    state.note("distil", done=False, limit=limit)
+    dest = job.file("distilled")
+    seconds = run(job, commands.distill(job, dest, limit), "distil.log")
+    counts = read_json(os.path.join(dest, "distill.json"))["counts"]
+    state.note("distil", seconds=seconds, counts=counts)
+
+
+def _planned(found: Dict[str, Any], limits: Limits, left: float) -> int:
+    """Updates in all, from the pace so far; before the first slice a guess."""
+    if limits.updates is not None:
+        return limits.updates
+    done = int(found.get("updates", 0))
+    if not done:
+        return 10000
+    return done + int(max(0.0, left) / (found["seconds"] / done))
+
+
+def _enough(history: List[float], limits: Limits) -> Optional[str]:
+    """Why training can end, judged by accepted tokens; None if it must go on."""
+    if limits.accepted is not None and history and max(history) >= limits.accepted:
+        return f"{max(history):.2f} accepted tokens were asked for and reached"
+    if len(history) > PATIENCE and max(history[-PATIENCE:]) < max(history[:-PATIENCE]):
+        return f"no more accepted tokens in {PATIENCE} validations"
+    return None
+
+
+def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
+    """Train in slices, each ended by a validation and a checkpoint, until it is enough."""
+    while True:
+        found = state.found("train")
+        spent = float(state.found("distil").get("seconds", 0)) + float(found.get("seconds", 0))
+        left = limits.hours * 3600 - spent if limits.hours is not None else 0.0
+        done, history = int(found.get("updates", 0)), list(found.get("history", []))
+        total = _planned(found, limits, left)
+        why = _enough(history, limits)
+        # A few updates more are not worth starting a process for.
+        least = 0 if limits.updates is not None else FIRST_SLICE // 4
+        if why is None and done and done >= total - least:
+            why = TIME_OVER if limits.updates is None else "all updates are made"
+        if why is not None:
+            break
+        until = min(total, done + max(FIRST_SLICE, total // SLICES) if done else FIRST_SLICE)
+        seconds = run(job, commands.train(job, fitting, until, max(total, until)), "train.log")
+        last = validations(job.file("logs", "train.log"))[-1]
+        history.append(last["valid_accepted_tokens"])
+        state.note(
+            "train", done=False, updates=until, history=history,
+            seconds=float(found.get("seconds", 0)) + seconds,
+        )  # fmt: skip
+        _say(until, state.found("train"), limits, left - seconds)
+    _store(job)
+    state.note("train", why=why, accepted=max(history))
+    logger.info("train: ended: %s", why)
+
+
+def _say(until: int, found: Dict[str, Any], limits: Limits, left: float) -> None:
+    total = max(until, _planned(found, limits, left))
+    seconds = (total - until) * found["seconds"] / until
+    logger.info(
+        "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d min "
+        "left", until, total, found["history"][-1], round(seconds / 60),
+    )  # fmt: skip
+
+
+def _store(job: Job) -> None:
+    """The best checkpoint, without what only training needs."""
+    state = load_checkpoint(job.file("training", "checkpoint_best.pt"))
+    state.pop("last_optimizer_state", None)
+    state.get("extra_state", {}).pop("metrics", None)
+    with replacing(job.drafter, "wb") as stream:
+        torch.save(state, stream)
+
+
+def measure(job: Job, state: State, sentences: int) -> None:
+    """Speed and output against stock fairseq, on validation sentences, one at a time."""
+    run(job, commands.measure(job, sentences), "measure.log")
+    rows = read_json(job.file("measured.json"))["runs"][0]["rows"]
+    state.note("measure", rows={row["system"]: row for row in rows}, sentences=sentences)

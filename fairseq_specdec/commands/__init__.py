@@ -1,0 +1,1 @@
+"""How commands present errors and interruptions, in this project's programs and fairseq's."""

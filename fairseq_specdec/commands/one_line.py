@@ -1,0 +1,68 @@
+"""An error as one line: the flag or file, what is wrong, the remedy."""
+
+from __future__ import annotations
+
+import dis
+import os
+import re
+from typing import Optional, Sequence
+
+# Set to 1, it brings tracebacks back.
+VARIABLE = "SPECDEC_TRACEBACK"
+
+_OURS = __name__.split(".")[0]
+_FAIRSEQ = ("fairseq", "fairseq_cli")
+# What fairseq raises where a program, not its user, is at fault.
+_FAULTS = (TypeError, NotImplementedError)
+
+
+def wants_traceback() -> bool:
+    """Whether the user asked for tracebacks."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def raiser(error: BaseException) -> Optional[str]:
+    """The top package whose ``raise`` or ``assert`` statement raised an error.
+
+    Returns:
+        None where no such statement did: the error came out of an expression, as a fault does.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    if frame.f_code.co_code[trace.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
+        return None
+    return str(frame.f_globals.get("__package__") or "").split(".")[0]
+
+
+def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
+    """The line that says what the user can change.
+
+    Args:
+        error: what ended a command.
+        words: the command line; a message that begins with the value of a flag is given the flag.
+
+    Returns:
+        None for an error that nobody foresaw: a fault, which needs its traceback.
+    """
+    package = raiser(error)
+    text = " ".join(str(error).split())
+    if not text or not isinstance(error, Exception):
+        return None
+    if package == _OURS and not isinstance(error, AssertionError):
+        return with_flag(text, words)
+    if (package in _FAIRSEQ or isinstance(error, OSError)) and not isinstance(error, _FAULTS):
+        return f"{text} ({VARIABLE}=1 shows where)"
+    return None
+
+
+def with_flag(text: str, words: Sequence[str]) -> str:
+    """Put the flag before a message that begins with the flag's value and a colon."""
+    for flag, value in zip(words, words[1:]):
+        for part in filter(None, re.split(f"[,{re.escape(os.pathsep)}]", value)):
+            if flag.startswith("--") and text.startswith(part + ":"):
+                return f"{flag} {text}"
+    return text

@@ -1,0 +1,78 @@
+"""Errors and Ctrl-C of this project's own commands."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from typing import Any, Callable, Iterator, Sequence
+
+from .one_line import one_line, wants_traceback
+
+INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
+
+
+def _nothing() -> str:
+    return ""
+
+
+@contextlib.contextmanager
+def reporting(
+    program: str,
+    words: Sequence[str] = (),
+    saved: Callable[[], str] = _nothing,
+    reworded: Callable[[str], str] = str,
+) -> Iterator[None]:
+    """End a command with one line where the user made a mistake or pressed Ctrl-C.
+
+    Args:
+        program: its name.
+        words: its command line.
+        saved: says after Ctrl-C what is saved and how to go on.
+        reworded: puts a message into the words of the command line.
+
+    Raises:
+        SystemExit: with the line. Faults pass as they are, and with ``SPECDEC_TRACEBACK=1`` all do.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if wants_traceback():
+            raise
+        said = "; ".join(filter(None, ["stopped (Ctrl-C)", saved()]))
+        sys.stderr.write(f"\n{program}: {said}\n")
+        raise SystemExit(INTERRUPTED) from None
+    except Exception as error:
+        line = None if wants_traceback() else one_line(error, words)
+        if line is None:
+            raise
+        raise SystemExit(f"{program}: error: {reworded(line)}") from error
+
+
+def again(program: str, words: Sequence[str]) -> str:
+    """The command line, to be pasted into a shell."""
+    return " ".join(map(shlex.quote, [program, *words]))
+
+
+def brief(parser: Any, program: str = "") -> Any:
+    """Let a parser, and those of its subcommands, refuse with one line instead of all flags.
+
+    Args:
+        parser: changed in place.
+        program: its name, where the parser does not know it.
+
+    Returns:
+        the parser.
+    """
+    name = program or parser.prog
+
+    def refuse(message: str) -> None:
+        parser.exit(2, f"{name}: error: {message}; see {name} --help\n")
+
+    parser.error = refuse
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                brief(inner)
+    return parser

@@ -1,0 +1,70 @@
+"""The console scripts: ``--help`` and ``--version`` answer at once, without torch and fairseq.
+
+The texts in ``help`` are those of the commands' own parsers; tests/commands/test_start.py compares
+them and writes them anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Callable, Dict, Optional, Sequence
+
+from ..version import __version__
+from .quiet import quieten_hydra
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
+# Program and module that holds its cli_main.
+MODULES: Dict[str, str] = {
+    "specdec-accelerate": "accelerate.cli",
+    "specdec-bench": "bench.cli",
+    "specdec-completion": "completion",
+    "specdec-convert": "convert",
+    "specdec-demo": "demo.cli",
+    "specdec-distill": "data.distill",
+    "specdec-flags": "decoding.listed_flags",
+    "specdec-noise": "noise.cli",
+    "specdec-trace": "trace.cli",
+}
+SUBCOMMANDS = ("specdec-trace",)
+
+
+def _answer(program: str, words: Sequence[str]) -> Optional[str]:
+    """What --help or --version print; None where neither is asked for."""
+    asked = words[:1] if program in SUBCOMMANDS else words
+    if "--version" in asked:
+        return f"{program} {__version__}\n"
+    if "--help" in asked or "-h" in asked:
+        with open(os.path.join(FOLDER, f"{program}.txt"), encoding="utf-8") as stream:
+            return stream.read()
+    return None
+
+
+def start(program: str, words: Sequence[str]) -> None:
+    """Run a command."""
+    text = _answer(program, words)
+    if text is not None:
+        sys.stdout.write(text)
+        return
+    quieten_hydra()
+    package = __name__.split(".")[0]
+    importlib.import_module(f"{package}.{MODULES[program]}").cli_main()
+
+
+def _script(program: str) -> Callable[[], None]:
+    def run() -> None:
+        start(program, sys.argv[1:])
+
+    return run
+
+
+accelerate = _script("specdec-accelerate")
+bench = _script("specdec-bench")
+completion = _script("specdec-completion")
+convert = _script("specdec-convert")
+demo = _script("specdec-demo")
+distill = _script("specdec-distill")
+flags = _script("specdec-flags")
+noise = _script("specdec-noise")
+trace = _script("specdec-trace")

@@ -1,0 +1,79 @@
+"""Model files that are missing, or do not fit the task's dictionaries, are named."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, List, NoReturn, Sequence
+
+from .patch import wrap_once
+
+# "size mismatch for encoder.embed_tokens.weight: copying a param with shape torch.Size([8, 4])
+# from checkpoint, the shape in current model is torch.Size([9, 4])."
+_TABLE = re.compile(
+    r"size mismatch for (?:\w+\.)*(encoder|decoder)\.embed_tokens\.weight: copying a param with "
+    r"shape torch\.Size\(\[(\d+), \d+\]\) from checkpoint, the shape in current model is "
+    r"torch\.Size\(\[(\d+), \d+\]\)"
+)
+_SIDES = {"encoder": "source", "decoder": "target"}
+
+
+def name_misfits() -> None:
+    """Say of a model file that it is missing, or which dictionary it does not fit.
+
+    Fault: "Model file not found" without the flag; where the dictionaries of the data folder are
+    not those of training, a screen of "size mismatch". Versions: all.
+    """
+    from fairseq import checkpoint_utils
+
+    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", "name_misfits", _load)
+
+
+def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    shards, suffix = kwargs.get("num_shards", 1), kwargs.get("suffix", "")
+    if shards == 1 and not suffix and kwargs.get("state") is None:
+        for name in filenames:
+            if "://" not in str(name) and not os.path.exists(str(name)):
+                raise FileNotFoundError(f"{name}: no such file; name a model's checkpoint")
+    try:
+        return original(filenames, *args, **kwargs)
+    except RuntimeError as error:
+        refuse_dictionaries(error, [str(name) for name in filenames])
+        raise
+
+
+def refuse_dictionaries(error: RuntimeError, names: List[str]) -> None:
+    """Refuse a model whose embeddings do not have the dictionaries' sizes.
+
+    Args:
+        error: of ``load_state_dict``.
+        names: the files.
+
+    Raises:
+        RuntimeError: naming both sizes, if that is what the error is about, else the first
+            weight that does not fit.
+    """
+    found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
+    if found:
+        _refuse(found, names, error)
+    if "loading state_dict" in str(error):
+        detail = str(error).splitlines()[1:2] or [str(error)]
+        raise RuntimeError(
+            f"{':'.join(names)}: its weights are not those of the model that its settings "
+            f"describe ({detail[0].strip()[:120]}); was it written by another program?"
+        ) from error
+
+
+def _refuse(found: List[Any], names: List[str], error: RuntimeError) -> NoReturn:
+    sizes = list(dict.fromkeys(sizes[1:] for sizes in found))
+    if len(sizes) == 1:
+        said = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
+    else:
+        said = " and ".join(
+            f"a {_SIDES[side]} dictionary of {there} symbols (the data's has {here})"
+            for side, there, here in dict.fromkeys(found)
+        )
+    raise RuntimeError(
+        f"{':'.join(names)}: trained with {said}; decode data binarised with the model's "
+        "dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
+    ) from error

@@ -1,0 +1,62 @@
+"""The folder that fairseq-preprocess wrote: what is missing in it is named."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any, List, NoReturn
+
+from fairseq import utils
+from fairseq.data import data_utils
+
+REMEDY = "give the folder that fairseq-preprocess wrote"
+
+
+def check_data(cfg: Any) -> None:
+    """Refuse data without languages or dictionaries.
+
+    Args:
+        cfg: a translation task's settings.
+
+    Raises:
+        FileNotFoundError: the folder or a dictionary is missing.
+        ValueError: the languages are not known.
+    """
+    if not cfg.data:
+        raise ValueError(f"DATA: missing; {REMEDY}")
+    folder = utils.split_paths(cfg.data)[0]
+    if not os.path.isdir(folder):
+        kind = "is a file" if os.path.exists(folder) else "no such folder"
+        raise FileNotFoundError(f"{folder}: {kind}; {REMEDY}")
+    source, target = cfg.source_lang, cfg.target_lang
+    if source is None or target is None:
+        source, target = data_utils.infer_language_pair(folder)
+    if source is None or target is None:
+        raise ValueError(
+            f"{folder}: holds no binarised text (SPLIT.SOURCE-TARGET.SOURCE.idx); {REMEDY}, or "
+            "name the languages with --source-lang and --target-lang"
+        )
+    for language in (source, target):
+        file = os.path.join(folder, f"dict.{language}.txt")
+        if not os.path.exists(file):
+            raise FileNotFoundError(f"{file}: no such file; {REMEDY}")
+
+
+def splits(folder: str) -> List[str]:
+    """Names of the splits that a folder holds."""
+    names = [os.path.basename(path) for path in glob.glob(os.path.join(folder, "*.*-*.*.idx"))]
+    return sorted({name.split(".")[0] for name in names})
+
+
+def refuse_split(cfg: Any, split: str) -> NoReturn:
+    """Say that the folder lacks a split, and which it has.
+
+    Raises:
+        FileNotFoundError: always.
+    """
+    folder = utils.split_paths(cfg.data)[0]
+    there = ", ".join(splits(folder)) or "none"
+    raise FileNotFoundError(
+        f"{folder}: has no split {split} for {cfg.source_lang}-{cfg.target_lang} (it has {there}); "
+        "name one with --gen-subset, or binarise it with fairseq-preprocess"
+    )

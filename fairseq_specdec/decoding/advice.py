@@ -1,0 +1,69 @@
+"""What the figures of a run say that its user should change, for the log and for programs."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple
+
+from .stats import DecodingStats
+from .strategies import OWN_FLAGS, STRATEGIES
+
+# Fewer iterations than this say nothing.
+ENOUGH = 50
+# Share of the iterations without a draft from which on it is said.
+MANY_UNDRAFTED = 0.2
+# Strategies that leave drafts out where these would cost time.
+PAUSING = OWN_FLAGS["draft_budget"]
+
+
+class Advice(NamedTuple):
+    """One piece of advice.
+
+    Attributes:
+        name: ``relaxed``, ``format``, ``undrafted`` or ``slower_than_greedy``; for programs.
+        text: a sentence with the remedy.
+    """
+
+    name: str
+    text: str
+
+
+def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> List[Advice]:
+    """What to tell the user at the end of a run.
+
+    Args:
+        stats: its figures.
+        strategy: its name.
+        options: ``DecodingOptions`` of the generator.
+        lossless: whether the acceptance rule is.
+    """
+    found = []
+    if not lossless:
+        text = f"--strategy {strategy} with these flags is relaxed: the output may differ from "
+        found.append(Advice("relaxed", text + "fairseq's; a lossless strategy (gad, iad) keeps it"))
+    if options.verifier_format != "fp32":
+        text = f"--verifier-dtype {options.verifier_format}: the output may differ from fairseq's"
+        found.append(Advice("format", text + "; fp32 keeps it"))
+    drafts = strategy not in ("greedy", "none") and strategy in STRATEGIES
+    if drafts and options.beam == 1 and stats.iterations >= ENOUGH:
+        found += _about_drafts(stats, strategy)
+    return found
+
+
+def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
+    found = []
+    share = stats.undrafted_share
+    if strategy in PAUSING and share >= MANY_UNDRAFTED:
+        remedy = "try --batch-size 1" if strategy != "iad" else (
+            "try --batch-size 1, or the text copies little of its source"
+        )  # fmt: skip
+        text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
+        found.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
+    elif stats.greedy_is_faster:
+        text = (
+            f"an iteration added {stats.mean_accepted_tokens:.2f} tokens and took at least "
+            f"{stats.draft_cost:.2f} times as long as a step without drafts: --strategy greedy "
+            "would be faster; train the drafter longer, or draft less (--block-size, "
+            "--draft-confidence)"
+        )
+        found.append(Advice("slower_than_greedy", text))
+    return found

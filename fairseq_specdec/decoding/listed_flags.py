@@ -1,0 +1,83 @@
+"""``specdec-flags``: what ``--task translation_specdec`` adds to fairseq's commands.
+
+fairseq's ``--help`` never shows the flags of a plugin's task: its parser answers before the plugin
+is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import textwrap
+from typing import Iterator, List, Optional, Sequence
+
+from fairseq.tasks.translation import TranslationConfig
+
+from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.version import __version__
+
+from .strategies import OWN_FLAGS, STRATEGIES
+
+TASK = "translation_specdec"
+INDENT = " " * 6
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-flags",
+        description=f"List the flags that --task {TASK} adds to fairseq-generate, "
+        "fairseq-interactive and fairseq-train.",
+    )
+    parser.add_argument(
+        "strategy",
+        nargs="?",
+        choices=list(STRATEGIES),
+        metavar="STRATEGY",
+        help=f"only what this one reads: {', '.join(STRATEGIES)} (default: all flags)",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
+    inherited = TranslationConfig.__dataclass_fields__
+    for each in dataclasses.fields(TranslationSpecDecConfig):
+        wanted = strategy is None or strategy in OWN_FLAGS.get(each.name, (strategy,))
+        drafts = each.name != "drafter_path" or strategy is None
+        if each.name not in inherited and wanted:
+            if drafts or STRATEGIES[str(strategy)].needs_drafter:
+                yield each
+
+
+def listed(strategy: Optional[str] = None) -> str:
+    """The flags with their help.
+
+    Args:
+        strategy: only those that it reads; None for all.
+    """
+    lines = [f"Flags of --task {TASK}" + (f" --strategy {strategy}" if strategy else "") + ":"]
+    for each in _fields(strategy):
+        switch = each.default is False
+        value = "" if switch else " " + each.name.split("_")[-1].upper()
+        lines += ["", f"  --{each.name.replace('_', '-')}{value}"]
+        lines += textwrap.wrap(
+            str(each.metadata["help"]), 96, initial_indent=INDENT, subsequent_indent=INDENT
+        )
+        owners: List[str] = list(OWN_FLAGS.get(each.name, ()))
+        if owners and strategy is None:
+            lines.append(f"{INDENT}strategies: {', '.join(owners)}")
+    return "\n".join(lines) + "\n"
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-flags``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("specdec-flags", words):
+        sys.stdout.write(listed(brief(get_parser()).parse_args(words).strategy))
+
+
+if __name__ == "__main__":
+    cli_main()

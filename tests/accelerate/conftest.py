@@ -1,0 +1,43 @@
+"""A toy verifier with its data, and a run of the command in this process."""
+
+import pytest
+from toy_pair import text_of, write_pair
+from toy_translation import sentences, translate
+
+from fairseq_specdec.accelerate import cli, commands, steps, verifier
+
+SIZES = {"train": 300, "valid": 40}
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory, fairseq_command):
+    """A folder with verifier.pt, text, and bin, what fairseq-preprocess makes of it."""
+    folder = tmp_path_factory.mktemp("accelerate")
+    write_pair(folder)
+    for seed, (split, size) in enumerate(SIZES.items(), start=500):
+        sources = sentences(size, seed)
+        for side, lines in (("src", sources), ("tgt", map(translate, sources))):
+            text = "".join(text_of(line) + "\n" for line in lines)
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
+    fairseq_command(
+        "preprocess", "-s", "src", "-t", "tgt", "--workers", 1, "--destdir", folder / "bin",
+        *[f"--{split}pref={folder / split}" for split in SIZES],
+        "--srcdict", folder / "dict.src.txt", "--tgtdict", folder / "dict.tgt.txt",
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def accelerate(toy, tmp_path, monkeypatch, warm_python):
+    """Run the command on the toy; its words end with what is given."""
+    monkeypatch.setattr(commands, "PYTHON", str(warm_python.python))
+    monkeypatch.setattr(verifier, "LEAST_LAYERS", 2)  # the toy has so many
+    monkeypatch.setattr(steps, "FIRST_SLICE", 3)
+    monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
+
+    def run(*words, data=toy / "bin", path=toy / "verifier.pt"):
+        given = [data, "--path", path, "--out", tmp_path / "out", "--cpu", *words]
+        cli.cli_main(list(map(str, given)))
+        return tmp_path / "out"
+
+    return run

@@ -1,0 +1,165 @@
+"""The commonest mistakes end real commands with one line: flag or file, and the remedy.
+
+What the commands say is the transcript of docs/mistakes.md; ``SPECDEC_UPDATE=1`` writes it anew.
+"""
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import subprocess
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+from in_process import PLUGIN
+from toy_pair import write_pair
+from toy_translation import dictionary
+
+from fairseq_specdec.training.dictionaries import Dictionaries
+
+PAGE = pathlib.Path(PLUGIN).parent / "docs" / "mistakes.md"
+GENERATE = "fairseq-generate toy --user-dir fairseq_specdec --task translation_specdec --cpu "
+GAD = GENERATE + "--path verifier.pt --strategy gad "
+# What the user did, and the command.
+MISTAKES = [
+    ("No drafter", GAD),
+    ("A drafter that is not there", GAD + "--drafter-path draftr.pt"),
+    ("A folder in place of a checkpoint", GENERATE + "--path checkpoints"),
+    ("A dictionary of another model", GENERATE.replace("toy", "other", 1) + "--path verifier.pt"),
+    (
+        "A flag of this plugin without its task",
+        GENERATE.replace("--task translation_specdec ", "") + "--path verifier.pt --strategy gad",
+    ),
+    ("A strategy that does not exist", GENERATE + "--path verifier.pt --strategy gadd"),
+    ("Text that was not binarised", GENERATE.replace("toy", "text", 1) + "--path verifier.pt"),
+    ("A checkpoint that was cut off", GENERATE + "--path half.pt"),
+    ("A language model in place of a translation model", GENERATE + "--path lm.pt"),
+    ("A drafter with another vocabulary", GAD + "--drafter-path larger.pt"),
+    ("More hypotheses than the beam has", GENERATE + "--path verifier.pt --beam 4 --nbest 5"),
+    ("A split that was not binarised", GENERATE + "--path verifier.pt --gen-subset tets"),
+    ("No model", GENERATE),
+    ("A task that does not exist", GENERATE.replace("n_specdec", "n_specdek")),
+    ("A trace into a folder that is not there", GENERATE + "--path verifier.pt --trace-path no/t"),
+    ("A system of the benchmark that does not exist", "specdec-bench toy --path verifier.pt "
+     "--cpu --system 'fast: --strategy gadd'"),
+    ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
+    ("A drafter to convert that is cut off", "specdec-convert half.pt whole.pt"),
+]  # fmt: skip
+
+
+def language_model(path, verifier):
+    """A checkpoint of a language model over the toy's dictionary."""
+    defaults = dataclasses.asdict(TransformerLanguageModelConfig())
+    args = Namespace(**{k: v for k, v in defaults.items() if not str(v).startswith(("?", "$"))})
+    vars(args).update(
+        arch="transformer_lm", task="language_modeling", decoder_embed_dim=16, decoder_layers=1,
+        decoder_ffn_embed_dim=16, decoder_attention_heads=2, tokens_per_sample=32,
+        max_target_positions=32, decoder_input_dim=16, decoder_output_dim=16,
+    )  # fmt: skip
+    words = dictionary()
+    task = Dictionaries(words, words)
+    weights = ARCH_MODEL_REGISTRY["transformer_lm"].build_model(args, task).state_dict()
+    state = torch.load(str(verifier), weights_only=False)
+    state.update(args=args, cfg=None, model=weights)
+    torch.save(state, str(path))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, fairseq_command):
+    """What the commands name, under short names."""
+    home = tmp_path_factory.mktemp("mistakes")
+    write_pair(home)
+    for name in ("toy", "other"):
+        words = [f"--testpref={home / 'test.src-tgt'}", "--destdir", home / name]
+        dicts = {"src": home / "dict.src.txt", "tgt": home / "dict.tgt.txt"}
+        if name == "other":
+            for path in dicts.values():
+                path.write_text("".join(path.read_text().splitlines(True)[:20]))
+        words += ["--srcdict", dicts["src"], "--tgtdict", dicts["tgt"], "--workers", 1]
+        fairseq_command("preprocess", "-s", "src", "-t", "tgt", *words)
+    (home / "text").mkdir()
+    (home / "checkpoints").mkdir()
+    content = (home / "verifier.pt").read_bytes()
+    (home / "half.pt").write_bytes(content[: len(content) // 2])
+    state = torch.load(str(home / "drafter.pt"), weights_only=False)
+    for side in ("encoder", "decoder"):
+        rows = state["model"][f"{side}.embed_tokens.weight"]
+        state["model"][f"{side}.embed_tokens.weight"] = torch.cat([rows, rows[:8]])
+    torch.save(state, str(home / "larger.pt"))
+    language_model(home / "lm.pt", home / "verifier.pt")
+    (home / "fairseq_specdec").symlink_to(PLUGIN)
+    return home
+
+
+@pytest.fixture(scope="module")
+def attempt(folder, warm_python):
+    """(status, stderr) of a command; (0, stdout) where it succeeds."""
+
+    def run(command, **more):
+        program, *words = shlex.split(command)
+        start = [str(warm_python.programs / program)]
+        if program == "fairseq-generate":  # as the interpreter's own main module
+            start = [str(warm_python.python), "-m", "fairseq_cli.generate"]
+        done = subprocess.run(
+            [*start, *words], cwd=str(folder), text=True,
+            capture_output=True, env=dict(os.environ, CUDA_VISIBLE_DEVICES="", **more),
+        )  # fmt: skip
+        said = done.stderr if done.returncode else done.stdout
+        return done.returncode, said.replace(f"{folder}/", "")
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def said(attempt):
+    """{what the user did: (status, stderr)}."""
+    return {title: attempt(command) for title, command in MISTAKES}
+
+
+def error_lines(stderr):
+    return [line for line in stderr.splitlines() if "error:" in line]
+
+
+@pytest.mark.parametrize("title, command", MISTAKES, ids=[title for title, _ in MISTAKES])
+def test_a_mistake_ends_with_one_line(said, title, command):
+    status, stderr = said[title]
+    assert status not in (0, None)
+    (line,) = error_lines(stderr)
+    assert stderr.splitlines()[-1] == line
+    program = shlex.split(command)[0]
+    assert line.startswith(f"{program}: error: ") and len(line) < 400
+    assert "Traceback" not in stderr and "miniz" not in stderr and "size mismatch" not in stderr
+    assert "'_name'" not in stderr  # the dump of the configuration
+
+
+def transcript(said):
+    parts = []
+    for title, command in MISTAKES:
+        (line,) = error_lines(said[title][1])
+        parts.append(f"{title}:\n\n```text\n$ {command.strip()}\n{line}\n```\n")
+    return "\n".join(parts)
+
+
+def test_the_page_shows_what_they_say(said):
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = "<!-- transcript -->\n\n", "\n<!-- /transcript -->"
+    before, rest = text.split(begin)
+    shown, after = rest.split(end)
+    made = transcript(said)
+    if os.environ.get("SPECDEC_UPDATE"):
+        PAGE.write_text(before + begin + made + end + after, encoding="utf-8")
+        return
+    assert shown == made, "SPECDEC_UPDATE=1 writes the page anew"
+
+
+def test_the_traceback_can_be_had(attempt):
+    status, stderr = attempt(GENERATE + "--path none.pt", SPECDEC_TRACEBACK="1")
+    assert status != 0 and "Traceback" in stderr and "none.pt: no such file" in stderr
+
+
+def test_a_sound_command_still_logs_its_configuration(attempt):
+    status, stdout = attempt(GENERATE + "--path verifier.pt --beam 1")
+    assert status == 0 and stdout.count("'strategy': 'greedy'") == 1

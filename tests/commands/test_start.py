@@ -1,0 +1,105 @@
+"""The console scripts answer --help at once, with the text of the commands' own parsers.
+
+``SPECDEC_UPDATE=1`` writes the texts anew.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from in_process import PLUGIN
+
+from fairseq_specdec import completion
+from fairseq_specdec.commands import start
+from fairseq_specdec.commands.own_help import own_help
+
+PROGRAMS = sorted(start.MODULES)
+# Groups of flags that are not fairseq's, and the usage.
+OWN = {
+    "specdec-bench": (
+        ("Benchmark", "Replay"),
+        "specdec-bench DATA --path VERIFIER --system 'NAME: FLAGS' [flags]",
+    ),
+    "specdec-distill": (
+        ("Sequence-level distillation",),
+        "specdec-distill DATA --path TEACHER --dest FOLDER [flags]",
+    ),
+}
+
+
+def made(program, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "96")
+    parser = completion.COMMANDS[program]()
+    parser.prog = program
+    return own_help(parser, *OWN.get(program, ()))
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse words its help otherwise")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_text_is_that_of_the_parser(program, monkeypatch):
+    path = os.path.join(start.FOLDER, f"{program}.txt")
+    text = made(program, monkeypatch)
+    if os.environ.get("SPECDEC_UPDATE"):
+        os.makedirs(start.FOLDER, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    with open(path, encoding="utf-8") as stream:
+        assert stream.read() == text, "SPECDEC_UPDATE=1 writes it anew"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_own_flags_come_first(program):
+    with open(os.path.join(start.FOLDER, f"{program}.txt"), encoding="utf-8") as stream:
+        text = stream.read()
+    assert text.startswith("usage: " + program) and "tensorboard" not in text
+    flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, flags=re.M)
+    expected = {"specdec-bench": "--system", "specdec-distill": "--dest"}
+    assert expected.get(program, flags[0] if flags else "") in (flags or [""])
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_needs_neither_torch_nor_fairseq(run_python, word):
+    printed = run_python(
+        "import sys\n"
+        f"sys.argv = ['specdec-bench', 'data', '{word}']\n"
+        "from fairseq_specdec.commands import start\n"
+        "start.bench()\n"
+        "assert not {'torch', 'fairseq', 'numpy'} & set(sys.modules)"
+    )
+    assert printed.startswith("usage: specdec-bench")
+
+
+def test_help_takes_less_than_a_second():
+    """CPU time of the whole process, which other work on the machine does not change."""
+    code = "import sys; sys.argv = ['x', '--help']\n"
+    code += "from fairseq_specdec.commands import start; start.distill()\n"
+    code += "import os; sys.stderr.write(str(sum(os.times()[:2])))"
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(PLUGIN))
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert done.returncode == 0 and float(done.stderr) < 1.0
+
+
+def test_other_words_reach_the_command(monkeypatch):
+    came = []
+    monkeypatch.setattr("fairseq_specdec.decoding.listed_flags.cli_main", lambda: came.append(1))
+    start.start("specdec-flags", ["gad"])
+    assert came == [1]
+
+
+def test_a_subcommand_has_its_own_help(monkeypatch):
+    came = []
+    monkeypatch.setattr("fairseq_specdec.trace.cli.cli_main", lambda: came.append(time.time()))
+    start.start("specdec-trace", ["show", "--help"])
+    assert came
+
+
+def test_every_script_of_setup_is_known():
+    with open(os.path.join(os.path.dirname(PLUGIN), "setup.py"), encoding="utf-8") as stream:
+        scripts = re.findall(r'"(specdec-[\w-]+) = fairseq_specdec\.([\w.]+):(\w+)"', stream.read())
+    assert {name for name, _, _ in scripts} == set(PROGRAMS)
+    for name, module, function in scripts:
+        assert module == "commands.start" and function == name[len("specdec-") :]
+        assert callable(getattr(start, function))

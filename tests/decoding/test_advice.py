@@ -1,0 +1,74 @@
+"""Advice at the end of a run: by name for programs, with the remedy for people."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fairseq_specdec.decoding.advice import advice
+from fairseq_specdec.decoding.stats import DecodingStats
+
+
+def figures(emitted=300, undrafted=0, drafter=1.0, verifier=4.0, iterations=100, drafted=500):
+    stats = DecodingStats()
+    stats.iterations, stats.emitted, stats.undrafted = iterations, emitted, undrafted
+    stats.drafted, stats.sentences = drafted, 10
+    stats.stopwatch.add("drafter", drafter)
+    stats.stopwatch.add("verifier", verifier)
+    return stats
+
+
+def names(stats, strategy="gad", lossless=True, **options):
+    options = SimpleNamespace(**dict({"verifier_format": "fp32", "beam": 1}, **options))
+    return [each.name for each in advice(stats, strategy, options, lossless)]
+
+
+def test_a_run_that_pays_needs_no_advice():
+    assert names(figures()) == []
+
+
+def test_relaxed_output_and_other_formats_are_said():
+    assert names(figures(), "gad++", lossless=False) == ["relaxed"]
+    assert names(figures(), verifier_format="int8") == ["format"]
+
+
+@pytest.mark.parametrize("undrafted, said", [(19, []), (20, ["undrafted"]), (90, ["undrafted"])])
+def test_iterations_without_a_draft(undrafted, said):
+    assert names(figures(undrafted=undrafted)) == said
+    assert names(figures(undrafted=undrafted), "bild") == []  # it drafts where it is unsure
+
+
+def test_a_weak_drafter():
+    # 1.25 times the time of a step: 125 tokens in 100 iterations are where it begins to pay.
+    assert names(figures(emitted=126)) == []
+    assert names(figures(emitted=124)) == ["slower_than_greedy"]
+    assert figures(emitted=124).as_dict()["greedy_is_faster"] == 1.0
+    assert figures(emitted=126).as_dict()["greedy_is_faster"] == 0.0
+
+
+def test_a_batch_that_is_too_large_says_nothing_of_the_drafter():
+    assert names(figures(emitted=101, undrafted=90)) == ["undrafted"]
+
+
+def test_greedy_beams_and_short_runs_get_none():
+    weak = dict(emitted=101, undrafted=99, drafter=9.0)
+    assert names(figures(drafted=0, **weak), "greedy") == []
+    assert names(figures(**weak), beam=5) == []
+    assert names(figures(iterations=49, emitted=49)) == []
+
+
+def test_the_figures_are_added_and_listed():
+    total = figures(undrafted=3)
+    total.add(figures(undrafted=4))
+    assert total.undrafted == 7 and total.as_dict()["undrafted_iterations"] == 7.0
+    assert total.as_dict()["undrafted_share"] == pytest.approx(0.035)
+    assert total.draft_cost == pytest.approx(1.25)
+    assert DecodingStats().draft_cost == 1.0 and not DecodingStats().greedy_is_faster
+
+
+def test_texts_name_a_remedy():
+    options = SimpleNamespace(verifier_format="bf16", beam=1)
+    runs = (figures(emitted=100), figures(undrafted=50))
+    said = [each for run in runs for each in advice(run, "gad", options, lossless=False)]
+    text = " ".join(each.text for each in said)
+    for word in ("lossless", "fp32", "--batch-size 1", "--strategy greedy", "50%"):
+        assert word in text

@@ -1,0 +1,41 @@
+"""``specdec-flags`` lists every flag of the task, and of a strategy only those that it reads."""
+
+import dataclasses
+
+import pytest
+from fairseq.tasks.translation import TranslationConfig
+
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.decoding.listed_flags import cli_main, listed
+from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
+
+
+def flags_in(text):
+    return {line.split()[0] for line in text.splitlines() if line.startswith("  --")}
+
+
+def test_all_flags_of_the_task_are_listed():
+    own = {field.name for field in dataclasses.fields(TranslationSpecDecConfig)}
+    own -= set(TranslationConfig.__dataclass_fields__)
+    assert flags_in(listed()) == {"--" + name.replace("_", "-") for name in own}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_lists_what_it_reads(strategy):
+    found = flags_in(listed(strategy))
+    for name, owners in OWN_FLAGS.items():
+        assert ("--" + name.replace("_", "-") in found) == (strategy in owners)
+    assert ("--drafter-path" in found) == STRATEGIES[strategy].needs_drafter
+
+
+def test_the_command_prints_them(capsys):
+    cli_main(["iad"])
+    printed = capsys.readouterr().out
+    assert "--strategy iad" in printed and "--realign" in printed and "--tau" not in printed
+
+
+def test_an_unknown_strategy_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        cli_main(["gadd"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("specdec-flags: error: ") and "gadd" in lines[0]
