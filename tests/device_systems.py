@@ -185,13 +185,18 @@ def main():
             if len(sys.argv) > 1 and not any(a in name for a in sys.argv[1:]):
                 continue
             found, noted = count(system, rows)
-            numbers = " | ".join(f"{number:.0f}" if i != 2 else f"{number:.1f}" for i, number in enumerate(found))
+            numbers = " | ".join(
+                f"{number:.0f}" if i != 2 else f"{number:.1f}" for i, number in enumerate(found)
+            )
             say(f"| {name}, batch {rows} | {numbers} |\n")
             if "-v" in sys.argv:
                 import collections
+
                 c = collections.Counter()
-                for (w, o), k in noted[0].items(): c[w, o] += k
-                for (w, o), k in c.most_common(70): say(f"   {k/3:5.1f} {w} {o}\n")
+                for (w, o), k in noted[0].items():
+                    c[w, o] += k
+                for (w, o), k in c.most_common(70):
+                    say(f"   {k / 3:5.1f} {w} {o}\n")
                 say(f"   {noted[1]} {noted[2]}\n")
     if len(sys.argv) == 1:
         for beam in (1, 5):

@@ -14,6 +14,7 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.transfer import to_device
 
 from .failures import refuse_sentence
 from .fused_greedy import FusedSession, Verified
@@ -313,7 +314,7 @@ class Batch:
 
     def _select(self, keep: List[int]) -> None:
         """Keep only these rows."""
-        rows = torch.tensor(keep, device=self.hypotheses.tokens.device)
+        rows = to_device(keep, self.hypotheses.tokens.device)
         self.hypotheses.select(rows, keep)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)

@@ -77,7 +77,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
         encoder_out = source.encoder_out
         if self.own_encoder:
             with source.timer("drafter_encoder"):
-                encoder_out = weights.encode(source.net_input)
+                encoder_out = weights.encode(source.net_input, source.padded)
         # Drafting the token at a position takes the token before it as input.
         last = min(source.max_len, weights.decoder.max_positions())
         capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1

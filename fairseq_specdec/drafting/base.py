@@ -35,6 +35,12 @@ class Source(NamedTuple):
     max_len: int
     timer: Timer
 
+    @property
+    def padded(self) -> Optional[bool]:
+        """Whether a source is padded, as the verifier's encoder found; None where it did not."""
+        masks = self.encoder_out.get("encoder_padding_mask")
+        return None if masks is None else len(masks) > 0
+
 
 @dataclass(frozen=True)
 class DraftOptions:

@@ -109,7 +109,7 @@ class ReadyNarBlockDrafter(NamedTuple):
             if most is not None and source.net_input["src_tokens"].size(1) > most:
                 return SilentSession()
             with source.timer("drafter_encoder"):
-                encoder_out = self.encode(source.net_input)
+                encoder_out = self.encode(source.net_input, source.padded)
         with source.timer("drafter"):
             if self.native is not None:
                 return NativeBlockSession(self.native, self.options, source, encoder_out)

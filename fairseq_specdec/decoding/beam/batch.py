@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import Source
+from fairseq_specdec.engine.transfer import to_device
 
 from ..failures import refuse_sentence
 from ..parts import Parts
@@ -155,8 +156,8 @@ class BeamBatch:
                 tokens = [*one.tokens, self.parts.policy.eos]
                 found.append(
                     hypothesis(
-                        torch.tensor(tokens, device=self.device),
-                        each.to(self.device),
+                        to_device(tokens, self.device),
+                        to_device(each, self.device),
                         self._known[row].passes,
                         options.normalize_scores,
                         options.len_penalty,

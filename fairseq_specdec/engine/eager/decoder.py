@@ -154,7 +154,8 @@ class DecoderSession:
         # Keys and values of the source are computed once a batch.
         self.cross = [_by_heads(x.cross_key_value(source), x.heads) for x in weights.layers]
         self.cross_mask: Optional[Tensor] = None
-        if padding_mask is not None and bool(padding_mask.any()):
+        # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
+        if padding_mask is not None and (padding_mask.is_cuda or bool(padding_mask.any())):
             self.cross_mask = ~padding_mask[:, None, None, :]
 
     def run(
