@@ -186,7 +186,8 @@ class DeviceGuard(TorchFunctionMode):
         new = [x for x in made if x.untyped_storage()._cdata not in before]
         for x in new:
             self.put(x, device)
-        if (CUDA in on or device is CUDA) and name not in NO_KERNEL:
+        filled = any(x.numel() > 0 for x in made)  # else CUDA starts nothing either
+        if (CUDA in on or device is CUDA) and filled and name not in NO_KERNEL:
             if new or name not in MAYBE_A_COPY:
                 self.kernels[self.line(), name] += 1
         return found

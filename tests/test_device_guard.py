@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from device_guard import DeviceGuard, MixedDevicesError, PretendedEvent, on_device
+from device_systems import SYSTEMS, count
 from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_sample, make_task, sentences
 
@@ -209,3 +210,31 @@ def test_a_selection_that_waits_is_noticed(monkeypatch):
     monkeypatch.setattr("fairseq_specdec.decoding.loop.to_device", waiting)
     with DeviceGuard() as guard, pytest.raises(AssertionError, match="on the device"):
         guarded(device_generator("greedy"), guard, BATCHES[8])
+
+
+# ---- launches ----------------------------------------------------------------------------------
+
+# Most launches of an iteration, of 8 rows, at the papers' depth: the table of docs/gpu.md.
+MOST_LAUNCHES = {
+    "greedy": 110,
+    "iad": 162,
+    "gad attached with chain, k = 10": 257,
+    "gad++ attached with chain, k = 10": 275,
+    "gad 12+2, k = 25": 193,
+    "gad++ 12+2, k = 25": 211,
+    "gad 6+6 bidirectional, k = 25": 247,
+    "sps 6+1": 299,
+    "sps 6+1 sampled": 374,
+    "bild 6+1": 459,
+    "bild-early-exit, layer 1": 459,
+    "blockwise, k = 8": 156,
+    "beam 5": 114,
+    "beam 5, iad": 114,
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_launches_of_an_iteration(name):
+    found, kernels = count(SYSTEMS[name], rows=8)
+    assert found.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
+    assert found.waits <= 1 and found.start_waits <= 2

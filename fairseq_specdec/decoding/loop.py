@@ -204,7 +204,9 @@ class Batch:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
         hypotheses = self.hypotheses
         hypotheses.reserve(tree.width + 1)
-        tokens = torch.cat([hypotheses.last(), tree.tokens], 1)
+        tokens = hypotheses.last()
+        if tree.width > 0:
+            tokens = torch.cat([tokens, tree.tokens], 1)
         places = (hypotheses.lengths, hypotheses.lengths_cpu)
         if tree.parents is not None:
             return tokens, Layout.tree(*places, tree.parents)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.devices import supported
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
@@ -193,7 +194,7 @@ def follow(
     if dtype == torch.int8:
         backend, dtype = backend.packing("int8"), None
     like = next(verifier.parameters())
-    wanted = dtype or like.dtype
+    wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)
     return backend

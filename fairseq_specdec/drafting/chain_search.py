@@ -60,6 +60,8 @@ class ChainSearch:
         scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
         rows = nn.functional.embedding(candidates, self.for_token).float()  # [B, K, m, H]
         of_mask = self.of_mask(features.float())
+        if features.is_cuda:
+            return self._on_gpu(scores.float(), candidates, rows, of_mask, previous, confidence)
         state: Optional[Tensor] = None  # zero
         token = previous
         chosen: List[Tensor] = []
@@ -93,3 +95,45 @@ class ChainSearch:
             # The products fall from token to token.
             return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
         return tokens, torch.full_like(previous, tokens.size(1))
+
+    def _on_gpu(
+        self,
+        scores: Tensor,
+        candidates: Tensor,
+        rows: Tensor,
+        of_mask: Tensor,
+        previous: Tensor,
+        confidence: float,
+    ) -> Tuple[Tensor, Tensor]:
+        """The same in fewer kernels: what any candidate gives to the next state is looked up at
+        once, and a chosen one is known by its rank until the end.
+
+        Args:
+            scores: float [B, K, m], of the candidates (long [B, K, m]).
+            rows: [B, K, m, H], what turns a state into their logit bonuses.
+            of_mask: [B, K, H].
+            previous, confidence: as for ``__call__``.
+        """
+        known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
+        following = nn.functional.embedding(candidates[:, :-1], self.of_token)
+        following += of_mask[:, 1:].unsqueeze(2)
+        bonus = scores.unsqueeze(3)
+        ranks: List[Tensor] = []
+        chances: List[Tensor] = []
+        for place in range(candidates.size(1)):
+            state = torch.tanh(known)
+            total = torch.baddbmm(bonus[:, place], rows[:, place], state.unsqueeze(2)).squeeze(2)
+            if confidence > 0:
+                chance, rank = torch.softmax(total, 1).max(1, keepdim=True)
+                chances.append(chance)
+            else:
+                rank = total.argmax(1, keepdim=True)
+            ranks.append(rank)
+            if place + 1 < candidates.size(1):
+                at = rank.unsqueeze(2).expand(-1, 1, state.size(1))
+                chosen = following[:, place].gather(1, at).squeeze(1)
+                known = torch.addmm(chosen, state, self.of_state)
+        tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
+        if confidence == 0:
+            return tokens, torch.full_like(previous, tokens.size(1))
+        return tokens, (torch.cat(chances, 1).cumprod(1) >= confidence).sum(1)

@@ -205,7 +205,7 @@ class NarBlockSession(DraftSession):
         cache.reserve(upto + 1)
         seen = None
         if not (even and bidirectional):  # there every position sees them all
-            everything = (known + masks - 1).unsqueeze(1)
+            everything = (known + (masks - 1)).unsqueeze(1)
             tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
             seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
         slots = tokens_at
@@ -231,7 +231,7 @@ class NarBlockSession(DraftSession):
             if self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
                 read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
         # Column 0 of the hypotheses is the start symbol.
-        column = columns.tokens_at + (1 - self.first)
+        column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
         tokens = hypotheses.first.gather(1, column)
         embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
             tokens, columns.tokens_at, columns.masks_at, self.source, read, last

@@ -75,9 +75,9 @@ class Hypotheses:
         """Put tokens (long [B, W]) of hypothesis 0 into columns ``at`` (long [B, W])."""
         self.first.scatter_(1, at, tokens)
 
-    def write_scores(self, at: Tensor, scores: Tensor) -> None:
-        """Put the log-probabilities (float [B, W]) of the tokens in columns ``at``."""
-        self.scores[:, 0].scatter_(1, at - 1, scores)
+    def write_scores(self, after: Tensor, scores: Tensor) -> None:
+        """Put the log-probabilities (float [B, W]) of the tokens after columns ``after``."""
+        self.scores[:, 0].scatter_(1, after, scores)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""

@@ -293,3 +293,12 @@ def test_trains_on_a_gpu_in_half_precision(dtype):
     assert torch.isfinite(loss) and loss.dtype == torch.float32
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
     assert log["n_accepted"] >= log["n_blocks"]
+
+
+def test_a_sharded_drafter_cannot_be_decoded_with(tmp_path):
+    path = str(save_verifier(tmp_path))
+    sharded = {"ddp_backend": "fully_sharded"}
+    make_criterion(**sharded)
+    make_criterion(eval_verifier=path, ddp_backend="pytorch_ddp")
+    with pytest.raises(ValueError, match="--eval-verifier: --ddp-backend fully_sharded"):
+        make_criterion(eval_verifier=path, **sharded)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from torch import Tensor
 
-from .attention import attend
+from .attention import additive, attend
 from .linear import Linear
 from .norm import Norm
 from .parts import runs_encoder
@@ -40,7 +40,7 @@ class _Layer:
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.activation(self.fc1(x)))
+        x = residual + self.fc2(self.fc1.activated(x, self.activation))
         return x if self.pre_norm else self.final_norm(x)
 
 
@@ -86,6 +86,8 @@ class EncoderWeights:
         if padded:
             x = x.masked_fill(padding.unsqueeze(2), 0.0)
             mask = ~padding[:, None, None, :]
+            if padding.is_cuda:
+                mask = additive(mask, x)
         for layer in self.layers:
             x = layer.run(x, mask)
         if self.encoder.layer_norm is not None:
