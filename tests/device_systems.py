@@ -184,7 +184,8 @@ def count_stock(beam, rows, steps=3):
 def main():
     say = sys.stdout.write
     say(
-        "| system | launches | waits | copies | start: launches | waits |\n|---|--:|--:|--:|--:|--:|\n"
+        "| system | launches | waits | copies | start: launches | waits |\n"
+        "|---|--:|--:|--:|--:|--:|\n"
     )
     for rows in (1, 8):
         for name, system in SYSTEMS.items():

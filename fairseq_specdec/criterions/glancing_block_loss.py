@@ -64,7 +64,7 @@ class GlancingBlockLossConfig(FairseqDataclass):
     eval_sentences: int = field(
         default=100, metadata={"help": "how many validation sentences --eval-verifier decodes"}
     )
-    # fairseq's own --max-update and --ddp-backend; without a help text it adds no flag
+    # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
     ddp_backend: str = II("distributed_training.ddp_backend")
 

@@ -31,7 +31,8 @@ def test_which_builds_run_on_which_cards(capability, archs, runs):
 @pytest.mark.parametrize("capability, archs, index", [(V100, NEW, "cu126"), (RTX50, OLD, "cu128")])
 def test_the_remedy_is_a_command(capability, archs, index):
     reason = why_not(capability, archs, "Tesla")
-    assert reason.startswith("Tesla (sm_%d%d): " % capability) and "\n" not in reason
+    number = "".join(map(str, capability))
+    assert reason.startswith(f"Tesla (sm_{number}): ") and "\n" not in reason
     assert "pip install" in reason and f"--index-url https://download.pytorch.org/whl/{index}" in (
         reason
     )
