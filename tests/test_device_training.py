@@ -98,6 +98,7 @@ def test_a_step(case, half):
             guard.clear()
             loss, _, log = judge(trained, given)
             (loss * (128.0 if half else 1.0)).backward()
+        waits = dict(guard.waits)
         assert loss.is_cuda and bool(torch.isfinite(loss))
         missing = [
             name for name, p in trained.named_parameters() if p.requires_grad and p.grad is None
@@ -105,8 +106,9 @@ def test_a_step(case, half):
         assert not missing, "data-parallel training would wait for these gradients"
         assert all(p.grad.is_cuda for p in trained.parameters() if p.grad is not None)
         assert all(x.is_cuda for x in log.values() if isinstance(x, torch.Tensor))
-        assert sum(guard.waits.values()) <= MOST_WAITS, guard.waits
+        most = OF_ALL_HEADS if case == "blockwise, all heads" else MOST_WAITS
+        assert sum(waits.values()) <= most, (sum(waits.values()), waits)
 
 
 # Of a step: choosing places by a mask, and asking for padding, in fairseq's layers too.
-MOST_WAITS = 15
+MOST_WAITS, OF_ALL_HEADS = 15, 23
