@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test test-core native sanitize docs mutants matrix lock audit clean
+.PHONY: check test test-core native sanitize gpu docs mutants matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -32,6 +32,10 @@ native:
 # The native engine's tests with GCC's sanitizers; needs g++.
 sanitize:
 	$(PYTHON) tests/engine/native/sanitize.py
+
+# All that needs a GPU, in ten minutes (docs/gpu.md); DEVICE=cpu rehearses it.
+gpu:
+	PYTHON=$(PYTHON) bash scripts/gpu.sh $(FIGURES)
 
 docs:
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -68,12 +68,16 @@ def leading(kept: Tensor, lengths: Tensor) -> Tensor:
         long [B], the number of kept tokens before the first one that is not (the bifurcation
         position of Ge et al. 2022, equation 7).
     """
+    if kept.size(1) == 0:
+        return lengths
     columns = torch.arange(kept.size(1), device=kept.device)
-    kept = kept & (columns < lengths.unsqueeze(1))
-    return kept.long().cumprod(1).sum(1)
+    # The smallest column that is not kept; a kept one never stops before the row's length.
+    return torch.where(kept, lengths.unsqueeze(1), columns).amin(1)
 
 
 def judged(kept: Tensor, lengths: Tensor, best: Tensor) -> Acceptance:
     """The verdict that follows from a keep/reject decision per position (shapes as above)."""
+    if kept.size(1) == 0:
+        return Acceptance(lengths, best[:, 0])
     counts = leading(kept, lengths)
     return Acceptance(counts, best.gather(1, counts.unsqueeze(1)).squeeze(1))

@@ -64,8 +64,23 @@ class GlancingBlockLossConfig(FairseqDataclass):
     eval_sentences: int = field(
         default=100, metadata={"help": "how many validation sentences --eval-verifier decodes"}
     )
-    # fairseq's own --max-update; without a help text it adds no flag
+    # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
+    ddp_backend: str = II("distributed_training.ddp_backend")
+
+
+def _check_whole(ddp_backend: Any) -> None:
+    """Refuse to decode with a drafter of which each process has a part only.
+
+    Raises:
+        ValueError: ``--ddp-backend fully_sharded`` with ``--eval-verifier``.
+    """
+    if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
+        raise ValueError(
+            "--eval-verifier: --ddp-backend fully_sharded keeps a part of the drafter in each "
+            "process, which cannot decode alone; use --ddp-backend pytorch_ddp, or leave out "
+            "--eval-verifier and use the metric accepted"
+        )
 
 
 def leading_correct(correct: Tensor) -> Tensor:
@@ -121,6 +136,7 @@ class GlancingBlockLoss(FairseqCriterion):
         self.decay = cfg.block_loss_decay
         self.accepted_tokens: Optional[AcceptedTokens] = None
         if cfg.eval_verifier:
+            _check_whole(cfg.ddp_backend)
             self.accepted_tokens = AcceptedTokens(cfg.eval_verifier, cfg.eval_sentences, task)
         settings = getattr(task, "cfg", None)
         for name, why in (

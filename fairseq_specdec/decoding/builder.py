@@ -11,6 +11,7 @@ from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import BACKENDS
+from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
@@ -278,6 +279,7 @@ def build_generator(
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
     ending = ending_of(extra, tgt_dict)
+    check_device(next(models[0].parameters()).device)
     for i, model in enumerate(models):
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     policy = LogitsPolicy(

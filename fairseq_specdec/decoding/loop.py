@@ -13,6 +13,7 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.transfer import to_device
 
 from .batch import OpenBatch
 from .failures import refuse_sentence
@@ -186,7 +187,9 @@ class Batch(OpenBatch):
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
         hypotheses = self.hypotheses
         hypotheses.reserve(tree.width + 1)
-        tokens = torch.cat([hypotheses.last(), tree.tokens], 1)
+        tokens = hypotheses.last()
+        if tree.width > 0:
+            tokens = torch.cat([tokens, tree.tokens], 1)
         places = (hypotheses.lengths, hypotheses.lengths_cpu)
         if tree.parents is not None:
             return tokens, Layout.tree(*places, tree.parents)
@@ -298,7 +301,7 @@ class Batch(OpenBatch):
 
     def _select(self, keep: List[int]) -> None:
         """Keep only these rows."""
-        rows = torch.tensor(keep, device=self.hypotheses.tokens.device)
+        rows = to_device(keep, self.hypotheses.tokens.device)
         self.hypotheses.select(rows, keep)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)

@@ -47,12 +47,14 @@ class LogitsPolicy(NamedTuple):
             max_len: the step at which only </s> may follow.
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
+        reach = (hypotheses.shortest, hypotheses.longest + width - 1)
+        if self.no_repeat_ngram_size == 0 and not self._matters(reach, max_len, prefix):
+            return Edits(self._everywhere(), self.eos)
         lengths = hypotheses.lengths
         steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
         listed = None
         if self.no_repeat_ngram_size > 0:
             listed = forbidden_by_ngrams(hypotheses.first, steps, self.no_repeat_ngram_size)
-        reach = (hypotheses.shortest, hypotheses.longest + width - 1)
         return self.edits_at(steps, reach, max_len, prefix, listed)
 
     def edits_at(
@@ -71,9 +73,6 @@ class LogitsPolicy(NamedTuple):
             max_len, prefix: as for ``edits``.
             listed: long [B, W, n], tokens forbidden by n-grams, as in ``Edits``; or None.
         """
-        everywhere = [(self.pad, MINUS_INFINITY)]
-        if self.unk_penalty != 0:
-            everywhere.append((self.unk, -self.unk_penalty))
         first, last = reach
         forced = None
         if last >= max_len:
@@ -84,7 +83,19 @@ class LogitsPolicy(NamedTuple):
             wanted = self._prefix_tokens(prefix, steps, inside)
             forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
             early = None if early is None else early & ~inside
-        return Edits(tuple(everywhere), self.eos, early, listed, forced)
+        return Edits(self._everywhere(), self.eos, early, listed, forced)
+
+    def _everywhere(self) -> Tuple[Tuple[int, float], ...]:
+        """The constraints that hold at every entry."""
+        if self.unk_penalty == 0:
+            return ((self.pad, MINUS_INFINITY),)
+        return ((self.pad, MINUS_INFINITY), (self.unk, -self.unk_penalty))
+
+    def _matters(self, reach: Tuple[int, int], max_len: int, prefix: Optional[Tensor]) -> bool:
+        """Whether a constraint depends on the step, for steps within ``reach``."""
+        first, last = reach
+        inside = prefix is not None and first < prefix.size(1)
+        return first < self.min_len or last >= max_len or inside
 
     def _prefix_tokens(self, prefix: Tensor, steps: Tensor, inside: Tensor) -> Tensor:
         """Long [B, W], the prefix token of each step; -1 where there is none, or padding."""

@@ -59,23 +59,37 @@ class GreedySearch(Search):
     def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
         assert tree.is_chain, "greedy search accepts chains"
         counts, next_token = self.rule.accept(tree, scores)
+        if tree.width == 0:
+            return self._one_token(hypotheses, next_token, counts, scores, eos)
         columns = torch.arange(tree.width + 1, device=counts.device)
         bonus = next_token.unsqueeze(1)
-        emitted = torch.cat([tree.tokens, bonus], 1)
-        emitted = torch.where(columns == counts.unsqueeze(1), bonus, emitted)
+        emitted = torch.cat([tree.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
         sizes, done = emitted_sizes(emitted, counts, eos)
         # Columns after the emitted ones are overwritten by later iterations.
-        at = (hypotheses.lengths + 1).unsqueeze(1) + columns
-        hypotheses.write(at, emitted)
+        after = hypotheses.lengths.unsqueeze(1) + columns
+        hypotheses.write(after + 1, emitted)
         if not emitted.is_cuda:  # there it would cost a synchronisation
             columns = columns[: int(sizes.max())]
         reached = columns.size(0)
         own = scores.of(emitted[:, :reached])
-        hypotheses.write_scores(at[:, :reached], own)
+        hypotheses.write_scores(after[:, :reached], own)
         hypotheses.lengths = hypotheses.lengths + sizes
         # Neither NaN nor -inf is a token's log-probability.
-        broken = (~(own > float("-inf")) & (columns < sizes.unsqueeze(1))).any(1)
+        broken = ((columns < sizes.unsqueeze(1)) > (own > float("-inf"))).any(1)
         return Step(sizes, done, torch.minimum(counts, sizes), broken, emitted)
+
+    @staticmethod
+    def _one_token(
+        hypotheses: Hypotheses, token: Tensor, none: Tensor, scores: Scores, eos: int
+    ) -> Step:
+        """What ``advance`` does without a draft (``token`` and ``none``, zeros: long [B])."""
+        emitted, after = token.unsqueeze(1), hypotheses.lengths
+        hypotheses.lengths = after + 1
+        own = scores.of(emitted)
+        hypotheses.write(hypotheses.lengths.unsqueeze(1), emitted)
+        hypotheses.write_scores(after.unsqueeze(1), own)
+        broken = ~(own > float("-inf")).squeeze(1)
+        return Step(none + 1, token == eos, none, broken, emitted)
 
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Tensor]:
@@ -89,7 +103,7 @@ def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Te
     Returns:
         (long [B], 1 .. K+1; bool [B], whether the sentence ended).
     """
-    columns = torch.arange(emitted.size(1), device=emitted.device)
-    ends = (emitted == eos) & (columns <= counts.unsqueeze(1))
-    done = ends.any(1)
-    return torch.where(done, ends.long().argmax(1) + 1, counts + 1), done
+    width = emitted.size(1)
+    columns = torch.arange(width, device=emitted.device)
+    first = torch.where(emitted == eos, columns, width).amin(1)
+    return torch.minimum(first, counts) + 1, first <= counts

@@ -12,6 +12,7 @@ from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.engine.transformer import TransformerSession, TransformerWeights
 
 from .base import (
@@ -80,7 +81,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
         encoder_out = source.encoder_out
         if self.own_encoder:
             with source.timer("drafter_encoder"):
-                encoder_out = weights.encode(source.net_input)
+                encoder_out = weights.encode(source.net_input, source.padded)
         # Drafting the token at a position takes the token before it as input.
         last = min(source.max_len, weights.decoder.max_positions())
         capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1
@@ -125,7 +126,7 @@ class AutoregressiveSession(DraftSession):
         lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
         # The last token is read in any case.
         known = [min(*three) for three in zip(cached, lengths_cpu, (keep + 1 for keep in kept))]
-        self.session.commit(torch.tensor(known, device=hypotheses.lengths.device), known)
+        self.session.commit(to_device(known, hypotheses.lengths.device), known)
         steps = min(most, self.last - hypotheses.longest)
         if steps <= 0:
             return None

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.devices import supported
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
@@ -44,6 +45,12 @@ class Source(NamedTuple):
     encoder_out: Dict[str, Any]
     max_len: int
     timer: Timer
+
+    @property
+    def padded(self) -> Optional[bool]:
+        """Whether a source is padded, as the verifier's encoder found; None where it did not."""
+        masks = self.encoder_out.get("encoder_padding_mask")
+        return None if masks is None else len(masks) > 0
 
 
 @dataclass(frozen=True)
@@ -237,7 +244,7 @@ def follow(
     if dtype == torch.int8:
         backend, dtype = backend.packing("int8"), None
     like = next(verifier.parameters())
-    wanted = dtype or like.dtype
+    wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)
     return backend

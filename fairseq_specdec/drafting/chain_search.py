@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -56,9 +56,12 @@ class ChainSearch:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
             have ended.
         """
+        given = self._candidates(features, logits)
+        if features.is_cuda:
+            return self._on_gpu(given, previous, confidence)
         chosen: List[Tensor] = []
         sure: List[Tensor] = []
-        run = _Run(self, features, logits, previous)
+        run = _Run(self, given, previous)
         for step in range(features.size(1)):
             total = run.totals(step)
             if confidence > 0:
@@ -78,6 +81,12 @@ class ChainSearch:
             return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
         return tokens, torch.full_like(previous, tokens.size(1))
 
+    def _candidates(self, features: Tensor, logits: Tensor) -> _Candidates:
+        most = self.candidates[0 if features.size(0) == 1 else 1]
+        scores, tokens = logits.topk(min(most, logits.size(-1)), dim=-1)
+        rows = nn.functional.embedding(tokens, self.for_token).float()
+        return _Candidates(scores.float(), tokens, rows, self.of_mask(features.float()))
+
     def rank(
         self, features: Tensor, logits: Tensor, previous: Tensor, count: int
     ) -> Tuple[Tensor, Tensor]:
@@ -91,7 +100,7 @@ class ChainSearch:
             (log-probabilities among the candidates, float [B, K, M], falling; tokens long
             [B, K, M]).
         """
-        run = _Run(self, features, logits, previous)
+        run = _Run(self, self._candidates(features, logits), previous)
         log_probs, tokens = [], []
         for step in range(features.size(1)):
             values, ranked = run.totals(step).log_softmax(1).topk(count, dim=1)
@@ -99,6 +108,57 @@ class ChainSearch:
             tokens.append(run.choices[step].gather(1, ranked))
             run.take(step, ranked[:, :1])
         return torch.stack(log_probs, 1), torch.stack(tokens, 1)
+
+    def _on_gpu(
+        self, given: _Candidates, previous: Tensor, confidence: float
+    ) -> Tuple[Tensor, Tensor]:
+        """The same in fewer kernels: what any candidate gives to the next state is looked up at
+        once, and a chosen one is known by its rank until the end.
+
+        Args:
+            given: of the masks.
+            previous, confidence: as for ``__call__``.
+        """
+        scores, candidates, rows, of_mask = given
+        known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
+        following = nn.functional.embedding(candidates[:, :-1], self.of_token)
+        following += of_mask[:, 1:].unsqueeze(2)
+        bonus = scores.unsqueeze(3)
+        ranks: List[Tensor] = []
+        chances: List[Tensor] = []
+        for place in range(candidates.size(1)):
+            state = torch.tanh(known)
+            total = torch.baddbmm(bonus[:, place], rows[:, place], state.unsqueeze(2)).squeeze(2)
+            if confidence > 0:
+                chance, rank = torch.softmax(total, 1).max(1, keepdim=True)
+                chances.append(chance)
+            else:
+                rank = total.argmax(1, keepdim=True)
+            ranks.append(rank)
+            if place + 1 < candidates.size(1):
+                at = rank.unsqueeze(2).expand(-1, 1, state.size(1))
+                chosen = following[:, place].gather(1, at).squeeze(1)
+                known = torch.addmm(chosen, state, self.of_state)
+        tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
+        if confidence == 0:
+            return tokens, torch.full_like(previous, tokens.size(1))
+        return tokens, (torch.cat(chances, 1).cumprod(1) >= confidence).sum(1)
+
+
+class _Candidates(NamedTuple):
+    """What a block may become.
+
+    Attributes:
+        scores: float [B, K, m], logits of the masks alone.
+        tokens: long [B, K, m].
+        rows: float [B, K, m, H], what turns a state into their logit bonuses.
+        of_mask: float [B, K, H], what a mask gives to the state.
+    """
+
+    scores: Tensor
+    tokens: Tensor
+    rows: Tensor
+    of_mask: Tensor
 
 
 class _Run:
@@ -110,20 +170,16 @@ class _Run:
 
     Args:
         search: the weights.
-        features, logits, previous: as for a call of it.
+        given: of its masks.
+        previous: long [B], the token before it.
     """
 
-    def __init__(
-        self, search: ChainSearch, features: Tensor, logits: Tensor, previous: Tensor
-    ) -> None:
+    def __init__(self, search: ChainSearch, given: _Candidates, previous: Tensor) -> None:
         self.search = search
-        most = search.candidates[0 if features.size(0) == 1 else 1]
-        scores, candidates = logits.topk(min(most, logits.size(-1)), dim=-1)
-        rows = nn.functional.embedding(candidates, search.for_token).float()  # [B, K, m, H]
-        self.masks = search.of_mask(features.float()).unbind(1)
-        self.scores = scores.float().unsqueeze(3).unbind(1)
-        self.rows = rows.unbind(1)
-        self.choices = candidates.unbind(1)
+        self.masks = given.of_mask.unbind(1)
+        self.scores = given.scores.unsqueeze(3).unbind(1)
+        self.rows = given.rows.unbind(1)
+        self.choices = given.tokens.unbind(1)
         self.state: Optional[Tensor] = None  # zero
         self.token = previous
 

@@ -16,8 +16,8 @@ MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
 
 FIRST_COMPARED = 8
-"""Tokens compared at first where the limit is larger. On a GPU the host waits to learn whether that
-was enough; comparing all at once would cost the product of both lengths."""
+"""Tokens compared at first on a CPU where the limit is larger: comparing all at once costs the
+product of both lengths. On a GPU that is less than to learn whether the first ones were enough."""
 
 MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned`` to see it."""
@@ -74,7 +74,7 @@ def unique_continuation(
     # A match must leave something to copy, so it ends before the final </s>.
     columns = torch.arange(source.size(1), device=source.device)
     ended = columns >= (source_end - 1).unsqueeze(1)
-    size = min(longest, FIRST_COMPARED)
+    size = longest if source.is_cuda else min(longest, FIRST_COMPARED)
     while True:
         matched = matched_suffixes(source, output, lengths, size).masked_fill(ended, 0)
         # Only the place that matches most can be the only one of a suffix.
@@ -165,6 +165,7 @@ class InputCopySession(DraftSession):
         self.source_end = real.sum(1) + 1
         # Where the last draft began, and the tokens accepted until then.
         self.begin = self.seen = torch.zeros_like(self.source_end)
+        self._words: Optional[List[List[int]]] = None
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         if budget == 0:
@@ -198,11 +199,13 @@ class InputCopySession(DraftSession):
         return begin < self.source_end, begin
 
     def likely_copied(self, row: int) -> Sequence[int]:
-        end = int(self.source_end[row])
-        words: List[int] = self.source[row, 1 : end - 1].tolist()  # without start symbol and </s>
-        return words
+        if self._words is None:  # read once for all rows: the host waits for a GPU
+            ends, rows = self.source_end.unsqueeze(1), self.source
+            self._words = [one[2 : one[0]] for one in torch.cat([ends, rows], 1).tolist()]
+        return self._words[row]  # without start symbol and </s>
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self._words = None
         self.source = self.source.index_select(0, rows)
         self.source_end = self.source_end.index_select(0, rows)
         self.begin = self.begin.index_select(0, rows)

@@ -18,6 +18,7 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, horizon_mask
+from fairseq_specdec.engine.transfer import to_device
 
 from .base import (
     Drafter,
@@ -120,7 +121,7 @@ class ReadyNarBlockDrafter(NamedTuple):
             if most is not None and source.net_input["src_tokens"].size(1) > most:
                 return SilentSession()
             with source.timer("drafter_encoder"):
-                encoder_out = self.encode(source.net_input)
+                encoder_out = self.encode(source.net_input, source.padded)
         with source.timer("drafter"):
             if self.native is not None:
                 return NativeBlockSession(self.native, self.options, source, encoder_out)
@@ -200,7 +201,7 @@ class NarBlockSession(DraftSession):
             return None
         cached = self.layers.cache.lengths_cpu
         known = [min(have, keep + self.first) for have, keep in zip(cached, kept)]
-        self.layers.commit(torch.tensor(known, device=hypotheses.lengths.device), known)
+        self.layers.commit(to_device(known, hypotheses.lengths.device), known)
         if hidden_states is not None:
             self.states.add(*hidden_states)
         features = self._features(hypotheses, masks)[:, :most]
@@ -247,7 +248,7 @@ class NarBlockSession(DraftSession):
         cache.reserve(upto + 1)
         seen = None
         if not (even and bidirectional):  # there every position sees them all
-            everything = (known + masks - 1).unsqueeze(1)
+            everything = (known + (masks - 1)).unsqueeze(1)
             tokens_see = everything.expand(-1, fresh) if bidirectional else tokens_at
             seen = horizon_mask(torch.cat([tokens_see, everything.expand(-1, masks)], 1), upto)
         slots = tokens_at
@@ -271,7 +272,7 @@ class NarBlockSession(DraftSession):
             if self.layers.cache.lengths_cpu[0] == 0 and self.first == 1:
                 read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
         # Column 0 of the hypotheses is the start symbol.
-        column = columns.tokens_at + (1 - self.first)
+        column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
         tokens = hypotheses.first.gather(1, column)
         embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
             tokens, columns.tokens_at, columns.masks_at, self.source, read, last

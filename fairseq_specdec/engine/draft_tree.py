@@ -40,7 +40,7 @@ class DraftTree(NamedTuple):
     @classmethod
     def empty(cls, lengths: Tensor) -> DraftTree:
         """No draft for any row (``lengths``: long [B])."""
-        return cls(lengths.new_zeros(lengths.size(0), 0), torch.zeros_like(lengths))
+        return cls(lengths.new_empty(lengths.size(0), 0), torch.zeros_like(lengths))
 
     def limited(self, most: int, room: Optional[Tensor] = None) -> DraftTree:
         """The first ``most`` entries of every row, and at most ``room`` (long [B]) of each.

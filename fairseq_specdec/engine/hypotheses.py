@@ -7,6 +7,8 @@ from typing import List
 import torch
 from torch import Tensor, nn
 
+from .transfer import to_device
+
 
 class Hypotheses:
     """H hypotheses of each of B sentences; H is 1 for greedy decoding.
@@ -51,7 +53,7 @@ class Hypotheses:
         rows, count, columns = tokens.shape
         found = cls(rows, columns, 0, 0, tokens, count)
         found.tokens = tokens
-        found.lengths, found.lengths_cpu = torch.tensor(lengths, device=tokens.device), lengths
+        found.lengths, found.lengths_cpu = to_device(lengths, tokens.device), lengths
         return found
 
     @property
@@ -89,9 +91,9 @@ class Hypotheses:
         """Put tokens (long [B, W]) of hypothesis 0 into columns ``at`` (long [B, W])."""
         self.first.scatter_(1, at, tokens)
 
-    def write_scores(self, at: Tensor, scores: Tensor) -> None:
-        """Put the log-probabilities (float [B, W]) of the tokens in columns ``at``."""
-        self.scores[:, 0].scatter_(1, at - 1, scores)
+    def write_scores(self, after: Tensor, scores: Tensor) -> None:
+        """Put the log-probabilities (float [B, W]) of the tokens after columns ``after``."""
+        self.scores[:, 0].scatter_(1, after, scores)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""

@@ -70,6 +70,11 @@ class Layout(NamedTuple):
         even = max(lengths_cpu) == min(lengths_cpu)
         return cls(positions, slots, upto, upto - width if even else None, tail, lengths)
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the positions are the slots."""
+        return self.tail is None and self.seen is None
+
     def mask(self) -> Optional[Tensor]:
         """Bool [B, 1, W, upto], True where attention is allowed; None where all slots are seen."""
         if self.seen is not None:
@@ -95,6 +100,8 @@ def causal_horizon(start: Tensor, width: int) -> Tensor:
     Returns:
         long [B, W]: query w of row b sees the slots 0 .. start[b] + w.
     """
+    if width == 1:
+        return start.unsqueeze(1)
     return start.unsqueeze(1) + torch.arange(width, device=start.device)
 
 

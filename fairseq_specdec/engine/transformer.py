@@ -98,21 +98,32 @@ class TransformerSession:
         self.layers = layers
         self.positions = positions
 
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """[B, W, C], the decoder's input for tokens (long [B, W]) at positions (long [B, W])."""
+    def embed(self, tokens: Tensor, layout: Layout) -> Tensor:
+        """[B, W, C], the decoder's input for tokens (long [B, W]) at the positions of a layout."""
         decoder = self.weights.decoder
         x: Tensor = decoder.embed_scale * decoder.embed_tokens(tokens)
         for product in self.weights.products:
             x = product(x)
         if self.positions is not None:
-            x = x + F.embedding(positions.clamp(max=self.positions.size(0) - 1), self.positions)
+            x = x + self._position_rows(self.positions, layout)
         if decoder.layernorm_embedding is not None:
             x = decoder.layernorm_embedding(x)
         return x
 
+    @staticmethod
+    def _position_rows(table: Tensor, layout: Layout) -> Tensor:
+        """[B or 1, W, C], of a table [count, C]; positions after it take its last row."""
+        count, first = table.size(0), layout.run_from
+        if first is not None and layout.in_order and layout.upto <= count:
+            return table[first : layout.upto].unsqueeze(0)
+        positions = layout.positions
+        if layout.upto > count:
+            positions = positions.clamp(max=count - 1)
+        return F.embedding(positions, table)
+
     def run(self, tokens: Tensor, layout: Layout) -> Tensor:
         """Write a block (long [B, W]) to the cache and attend; [B, W, C'] for ``logits``."""
-        x = self.embed(tokens, layout.positions)
+        x = self.embed(tokens, layout)
         return self.layers.run(x, layout, layout.mask())
 
     def logits(self, features: Tensor) -> Tensor:

@@ -59,7 +59,11 @@ class Verifier:
         Args:
             net_input: fairseq's ``sample["net_input"]``.
         """
-        return [weights.encode(net_input) for weights in self.weights]
+        found: List[Any] = []
+        for weights in self.weights:
+            padded = len(found[0]["encoder_padding_mask"]) > 0 if found else None
+            found.append(weights.encode(net_input, padded))
+        return found
 
     def open(self, encoder_outs: List[Any], max_len: int, widest: int) -> VerifierSession:
         """Begin a batch.

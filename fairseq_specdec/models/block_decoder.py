@@ -133,7 +133,7 @@ class BlockDecoder(FairseqDecoder):
             weights = table.weights
         else:
             weights = table.weight
-        rows = (positions + self.padding_idx + 1).clamp(max=weights.size(0) - 1)
+        rows = (positions + (self.padding_idx + 1)).clamp(max=weights.size(0) - 1)
         return nn.functional.embedding(rows, weights)
 
     def reserve_positions(self, length: int) -> None:

@@ -88,9 +88,9 @@ def test_a_drafter_s_encoder_is_timed_apart(clock, monkeypatch):
     clock.takes(monkeypatch, nar_block.NarBlockSession, "propose", DRAFT)
 
     class Encoder(EncoderWeights):
-        def __call__(self, net_input):
+        def __call__(self, *given):
             clock.now += DRAFTER_ENCODE
-            return super().__call__(net_input)
+            return super().__call__(*given)
 
     class Decoder(DecoderWeights):
         def open(self, *args):
@@ -128,8 +128,8 @@ def test_a_small_model_s_encoder_is_timed_apart(clock, monkeypatch):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             encode = self.encode
-            self.encode = lambda net_input: (
-                setattr(clock, "now", clock.now + DRAFTER_ENCODE) or (encode(net_input))
+            self.encode = lambda *given: (
+                setattr(clock, "now", clock.now + DRAFTER_ENCODE) or (encode(*given))
             )
 
         def open(self, *args):

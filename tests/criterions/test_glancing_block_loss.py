@@ -275,9 +275,10 @@ def test_no_field_has_the_name_of_a_stock_flag():
 
     own = set(GlancingBlockLossConfig.__dataclass_fields__)
     own |= set(SpecDrafterConfig.__dataclass_fields__) - set(TransformerConfig.__dataclass_fields__)
-    shared = {"_name", "max_update"}  # max_update is meant: it interpolates the stock flag
+    shared = {"_name", "max_update", "ddp_backend"}  # meant: they interpolate stock flags
     assert not (own - shared) & stock
     assert module.GlancingBlockLossConfig().max_update == "${optimization.max_update}"
+    assert module.GlancingBlockLossConfig().ddp_backend == "${distributed_training.ddp_backend}"
 
 
 @pytest.mark.gpu
@@ -293,3 +294,13 @@ def test_trains_on_a_gpu_in_half_precision(dtype):
     assert torch.isfinite(loss) and loss.dtype == torch.float32
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
     assert log["n_accepted"] >= log["n_blocks"]
+
+
+def test_a_sharded_drafter_cannot_be_decoded_with(tmp_path):
+    path = str(tmp_path / "verifier.pt")
+    save_verifier(path)
+    sharded = {"ddp_backend": "fully_sharded"}
+    make_criterion(**sharded)
+    make_criterion(eval_verifier=path, ddp_backend="pytorch_ddp")
+    with pytest.raises(ValueError, match="--eval-verifier: --ddp-backend fully_sharded"):
+        make_criterion(eval_verifier=path, **sharded)

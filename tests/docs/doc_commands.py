@@ -58,6 +58,7 @@ ELSEWHERE = {
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
+    "--index-url",
     "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
     "--config-dir", "--config-name", "--src-embedding-copy",
     # of decoders that no command here trains, or not in every fairseq

@@ -88,8 +88,8 @@ def test_drafts_with_the_verifiers_own_weights_and_encodes_once(monkeypatch):
     encoded, opened = [], []
     encode, begin = EncoderWeights.__call__, TransformerWeights.open
 
-    def counted(self, net_input):
-        encoded.append(encode(self, net_input))
+    def counted(self, *given):
+        encoded.append(encode(self, *given))
         return encoded[-1]
 
     def watched(self, encoder_out, max_len, capacity):

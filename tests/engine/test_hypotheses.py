@@ -36,7 +36,7 @@ def test_tokens_and_scores_are_written_to_hypothesis_0():
     found = grown([2, 0], count=2)
     at = torch.tensor([[3, 4], [1, 2]])
     found.write(at, torch.tensor([[7, 8], [5, 6]]))
-    found.write_scores(at, torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]))
+    found.write_scores(at - 1, torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]))
     assert found.first.tolist() == [[START, PAD, PAD, 7, 8, PAD], [START, 5, 6, PAD, PAD, PAD]]
     # The score of token i stands in column i - 1.
     assert found.scores[:, 0].tolist() == [[0, 0, -1, -2, 0, 0], [-3, -4, 0, 0, 0, 0]]
@@ -63,7 +63,7 @@ def test_room_is_added_after_the_longest_row_and_nothing_is_lost():
 def test_kept_rows_keep_what_is_theirs():
     found = grown([1, 2, 3])
     found.write(torch.tensor([[1], [1], [1]]), torch.tensor([[5], [6], [7]]))
-    found.write_scores(torch.tensor([[1], [1], [1]]), torch.tensor([[-1.0], [-2.0], [-3.0]]))
+    found.write_scores(torch.tensor([[0], [0], [0]]), torch.tensor([[-1.0], [-2.0], [-3.0]]))
     found.select(torch.tensor([0, 2]), [0, 2])
     assert found.first[:, 1].tolist() == [5, 7] and found.scores[:, 0, 0].tolist() == [-1, -3]
     assert found.lengths.tolist() == found.lengths_cpu == [1, 3]

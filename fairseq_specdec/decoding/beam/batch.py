@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Optional
 import torch
 from torch import Tensor
 
+from fairseq_specdec.engine.transfer import to_device
+
 from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..parts import Parts
@@ -147,8 +149,8 @@ class BeamBatch(OpenBatch):
                 tokens = [*one.tokens, self.parts.policy.eos]
                 found.append(
                     hypothesis(
-                        torch.tensor(tokens, device=self.device),
-                        each.to(self.device),
+                        to_device(tokens, self.device),
+                        to_device(each, self.device),
                         self._known[row].passes,
                         options.normalize_scores,
                         options.len_penalty,

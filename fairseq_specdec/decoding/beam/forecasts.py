@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.drafting import DraftSession
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.transfer import read_back, to_device
 
 from .lookahead import Lookahead
 from .prefix_tree import Node
@@ -52,7 +53,7 @@ class Forecasts:
         if found is None:
             return
         self._paths = paths
-        log_probs, tokens = found.log_probs.cpu().numpy(), found.tokens.cpu().numpy()
+        log_probs, tokens = read_back(*found)
         for row, (path, lookahead) in enumerate(zip(paths, lookaheads)):
             lookahead.foresee(len(path), log_probs[row], tokens[row])
 
@@ -62,7 +63,7 @@ class Forecasts:
         table[:, :, 0] = self.start
         for row, path in enumerate(paths):
             table[row, 0, 1 : len(path) + 1] = [node.token for node in path]
-        return Hypotheses.of(torch.from_numpy(table).to(self.device), lengths)
+        return Hypotheses.of(to_device(torch.from_numpy(table), self.device), lengths)
 
     def _fresh_states(
         self, paths: Sequence[List[Node]], kept: Sequence[int]
@@ -74,9 +75,9 @@ class Forecasts:
         slots = np.zeros((len(paths), max(sizes)), dtype=np.int64)
         for row, (path, keep) in enumerate(zip(paths, kept)):
             slots[row, : sizes[row]] = [node.parent.slot for node in path[keep:]]  # type: ignore
-        at = torch.from_numpy(slots).to(self.device).unsqueeze(2)
+        at = to_device(torch.from_numpy(slots), self.device).unsqueeze(2)
         states = self._states.gather(1, at.expand(-1, -1, self._states.size(2)))
-        return states, torch.tensor(sizes, device=self.device)
+        return states, to_device(sizes, self.device)
 
     def learn(self, slots: Tensor, upto: int, states: Tensor) -> None:
         """Keep the hidden states of a pass.

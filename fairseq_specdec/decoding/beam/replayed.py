@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
+from fairseq_specdec.engine.transfer import read_back, to_device
 from fairseq_specdec.engine.verifier import VerifierSession
 
 from ..policy import LogitsPolicy
@@ -108,8 +109,8 @@ class ReplayedBeams:
             return
         used = [self.sentences[row].tree.slots for row in self._rows]
         keep = [at for at, row in enumerate(self._rows) if not self.sentences[row].done]
-        rows = torch.tensor(keep, device=self.device)
-        self.session.commit(torch.tensor(used, device=self.device), used)
+        rows = to_device(keep, self.device)
+        self.session.commit(to_device(used, self.device), used)
         self.session.select(rows, keep)
         if self.forecasts is not None:
             self.forecasts.select(rows, keep)
@@ -131,8 +132,8 @@ class ReplayedBeams:
             numbers[2, row, count:] = sentence.tree.slots
         upto = max(sentence.tree.slots for sentence in live) + 1
         seen = visible(block, width, upto)
-        tokens, positions, slots = torch.from_numpy(numbers).to(self.device).unbind(0)
-        layout = Layout.scattered(positions, slots, torch.from_numpy(seen).to(self.device))
+        tokens, positions, slots = to_device(torch.from_numpy(numbers), self.device).unbind(0)
+        layout = Layout.scattered(positions, slots, to_device(torch.from_numpy(seen), self.device))
         scores = self.session.score(tokens, layout)
         if self.forecasts is not None and self.forecasts.reads:
             self.forecasts.learn(slots, upto, self.session.hidden_states())
@@ -141,8 +142,7 @@ class ReplayedBeams:
         reach = (min(steps, default=0), max(steps, default=0))
         edits = self.policy.edits_at(positions, reach, self.rules.max_len, self.prefix, listed)
         scores.edit(edits)
-        found = scores.topk(self.rules.candidates)
-        log_probs, best = (part.cpu().numpy() for part in found)
+        log_probs, best = read_back(*scores.topk(self.rules.candidates))
         for row, nodes in enumerate(block):
             for entry, node in enumerate(nodes):
                 node.best = (log_probs[row, entry], best[row, entry])
@@ -163,7 +163,7 @@ class ReplayedBeams:
         flat = torch.from_numpy(table).view(-1, longest)
         ends = torch.from_numpy(last).view(-1, 1)
         listed = forbidden_by_ngrams(flat, ends, self.policy.no_repeat_ngram_size)
-        return listed.view(len(block), width, longest).to(self.device)
+        return to_device(listed.view(len(block), width, longest), self.device)
 
 
 def _told(node: Node) -> Prefix:

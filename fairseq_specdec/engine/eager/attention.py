@@ -29,6 +29,23 @@ def prefers_fused(query: Tensor) -> bool:
     return rows < (_ROWS if query.dtype in (torch.float32, torch.float64) else _ROWS_IN_HALF)
 
 
+def additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A bool mask as numbers, for a GPU: torch's fused kernel would convert it in every layer.
+
+    Args:
+        mask: bool [.., T], True where attention is allowed.
+        like: gives the number format.
+
+    Returns:
+        [.., T], 0 where attention is allowed, else -inf. Its memory is as that kernel wants it:
+        rows begin at multiples of 16 numbers.
+    """
+    slots = mask.size(-1)
+    padded = F.pad(mask, (0, -slots % 16))
+    numbers = torch.where(padded, 0.0, float("-inf")).to(like.dtype)
+    return numbers[..., :slots]
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) -> Tensor:
     """softmax(q k^T / sqrt(D)) v.
 
@@ -36,7 +53,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) ->
         query: [B, W, H, D].
         key: [B, H, T, D].
         value: [B, H, T, D].
-        mask: bool, broadcastable to [B, H, W, T], True where attention is allowed; or None.
+        mask: bool, broadcastable to [B, H, W, T], True where attention is allowed, or as
+            ``additive`` gives it; or None.
 
     Returns:
         [B, W, H D].
@@ -47,8 +65,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) ->
         out = FUSED(q, key, value, attn_mask=mask)
     else:
         scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), key.transpose(2, 3))
-        if mask is not None:
+        if mask is not None and mask.dtype == torch.bool:
             scores.masked_fill_(~mask, float("-inf"))
+        elif mask is not None:
+            scores += mask
         out = torch.matmul(torch.softmax(scores.float(), -1).to(value.dtype), value)
     joined: Tensor = out.transpose(1, 2).flatten(2)
     return joined

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..layout import Layout
-from .attention import attend
+from .attention import additive, attend
 from .kv_cache import KVCache
 from .linear import Linear
 from .norm import Norm
@@ -50,7 +50,7 @@ class _Layer:
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.activation(self.fc1(x)))
+        x = residual + self.fc2(self.fc1.activated(x, self.activation))
         return x if self.pre_norm else self.final_norm(x)
 
     def attend_to_source(self, x: Tensor, cross: Tensor, mask: Optional[Tensor]) -> Tensor:
@@ -154,8 +154,11 @@ class DecoderSession:
         # Keys and values of the source are computed once a batch.
         self.cross = [_by_heads(x.cross_key_value(source), x.heads) for x in weights.layers]
         self.cross_mask: Optional[Tensor] = None
-        if padding_mask is not None and bool(padding_mask.any()):
+        # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
+        if padding_mask is not None and (padding_mask.is_cuda or bool(padding_mask.any())):
             self.cross_mask = ~padding_mask[:, None, None, :]
+            if padding_mask.is_cuda:
+                self.cross_mask = additive(self.cross_mask, source)
 
     def run(
         self,
@@ -179,6 +182,8 @@ class DecoderSession:
             [B, W, C'] features ([B, wanted, C']), ready for ``logits``.
         """
         weights = self.weights
+        if mask is not None and mask.is_cuda:
+            mask = additive(mask, x)
         self.cache.reserve(layout.upto)
         self.cache.place(layout)
         read: List[Tensor] = []

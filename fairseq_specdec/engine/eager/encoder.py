@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from torch import Tensor
 
-from .attention import attend
+from .attention import additive, attend
 from .linear import Linear
 from .norm import Norm
 from .parts import runs_encoder
@@ -40,7 +40,7 @@ class _Layer:
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.activation(self.fc1(x)))
+        x = residual + self.fc2(self.fc1.activated(x, self.activation))
         return x if self.pre_norm else self.final_norm(x)
 
 
@@ -60,28 +60,37 @@ class EncoderWeights:
         if runs_encoder(encoder):
             self.layers = [_Layer(layer, free_unpacked) for layer in encoder.layers]
 
-    def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
+    def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
         """Encode.
 
         Args:
             net_input: fairseq's ``sample["net_input"]`` (src_tokens long [B, S]).
+            padded: whether there is padding; None to look, for which the host waits for a GPU.
 
         Returns:
             ``encoder_out``: list of one [S, B, C]; ``encoder_padding_mask``: list of one bool
-            [B, S], True at padding; as fairseq's encoders give them.
+            [B, S], True at padding, or empty where there is none; as fairseq's encoders give them.
         """
         if self.layers is None:
             out: Dict[str, Any] = self.encoder.forward_torchscript(net_input)
-            return out
+            masks = out["encoder_padding_mask"]
+            if padded is None and len(masks) > 0:
+                padded = bool(masks[0].any())
+            return out if padded else dict(out, encoder_padding_mask=[])
         tokens = net_input["src_tokens"]
         padding = tokens.eq(self.encoder.padding_idx)
         x, _ = self.encoder.forward_embedding(tokens)
         mask = None
-        if bool(padding.any()):
+        if padded is None:
+            padded = bool(padding.any())
+        if padded:
             x = x.masked_fill(padding.unsqueeze(2), 0.0)
             mask = ~padding[:, None, None, :]
+            if padding.is_cuda:
+                mask = additive(mask, x)
         for layer in self.layers:
             x = layer.run(x, mask)
         if self.encoder.layer_norm is not None:
             x = self.encoder.layer_norm(x)
-        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": [padding]}
+        masks = [padding] if padded else []
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}

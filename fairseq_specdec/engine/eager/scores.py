@@ -37,7 +37,10 @@ class LogitScores(Scores):
     def of_ensemble(cls, logits: List[Tensor]) -> LogitScores:
         """The mean of the models' distributions (each float [B, W, V])."""
         if len(logits) == 1:
-            return cls(logits[0])
+            if not logits[0].is_cuda:
+                return cls(logits[0])
+            # What few entries save is less than the kernels that it takes to find them.
+            return cls(F.log_softmax(logits[0], dim=-1, dtype=torch.float32), normalised=True)
         each = [F.log_softmax(one, dim=-1, dtype=torch.float32) for one in logits]
         mean = torch.logsumexp(torch.stack(each), dim=0) - math.log(len(each))
         return cls(mean, normalised=True)
@@ -47,10 +50,12 @@ class LogitScores(Scores):
         self.edited = self._constrained(self.logits)
 
     def _constrained(self, scores: Tensor) -> Tensor:
-        """A copy of logits or log-probabilities [B, W, V] with all constraints but ``forced``."""
-        edits, edited = self.edits, scores.clone()
+        """Logits or log-probabilities [B, W, V] with all constraints but ``forced``: a copy, unless
+        they are a GPU's log-probabilities."""
+        edits = self.edits
+        edited = scores if self.normalised and scores.is_cuda else scores.clone()
         for token, delta in edits.everywhere:
-            edited[..., token] += delta
+            edited[..., token].add_(delta)
         if edits.banned is not None:
             edited[..., edits.token].masked_fill_(edits.banned, MINUS_INFINITY)
         if edits.listed is not None:
@@ -67,6 +72,9 @@ class LogitScores(Scores):
 
     def of(self, tokens: Tensor) -> Tensor:
         width = tokens.size(1)
+        if self.normalised:
+            found = self.edited[:, :width].gather(2, tokens.unsqueeze(2)).squeeze(2)
+            return self._only_forced(found, tokens)
         found = self._normalised(width).gather(2, tokens.unsqueeze(2)).squeeze(2)
         edits = self.edits
         for token, delta in edits.everywhere:
@@ -102,7 +110,10 @@ class LogitScores(Scores):
         return values, tokens
 
     def dense(self) -> Tensor:
-        found = self._constrained(self._normalised(self.logits.size(1)))
+        if self.normalised:
+            found = self.edited
+        else:
+            found = self._constrained(self._normalised(self.logits.size(1)))
         forced = self.edits.forced
         if forced is None:
             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from torch import Tensor
 
@@ -21,17 +21,18 @@ class NativeEncoder:
         self.encoder = encoder
         self.stack = stack
 
-    def __call__(self, net_input: Dict[str, Any]) -> Dict[str, Any]:
+    def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
         """fairseq's encoder output, as far as decoding reads it.
 
         Args:
             net_input: fairseq's ``sample["net_input"]``.
+            padded: whether there is padding; None to look.
         """
         tokens: Tensor = net_input["src_tokens"]
         padding = tokens.eq(self.encoder.padding_idx)
         x, _ = self.encoder.forward_embedding(tokens)
         hidden = None
-        if bool(padding.any()):
+        if bool(padding.any()) if padded is None else padded:
             x = x.masked_fill(padding.unsqueeze(2), 0.0)
             hidden = padding.data_ptr()
         x = x.float().contiguous()
@@ -39,4 +40,5 @@ class NativeEncoder:
         self.stack.library.call(
             "specdec_encode", self.stack.pointer, rows, width, x.data_ptr(), hidden
         )
-        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": [padding]}
+        masks = [] if hidden is None else [padding]
+        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}

@@ -1,0 +1,190 @@
+"""Figures of a device for scripts/gpu.sh: check, cost of an iteration, profile, identity."""
+
+import argparse
+import json
+import pathlib
+import platform
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List
+
+import torch
+
+from fairseq_specdec.bench import random_pair
+from fairseq_specdec.bench.timing import generation_flags
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.engine.devices import check_device
+from fairseq_specdec.io import provenance
+
+ROWS = (1, 8, 32)
+ITERATIONS = 20
+
+
+def check(given: argparse.Namespace) -> int:
+    """The card, the wheel and what both can do; 1 where they do not fit."""
+    found: Dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
+    found.update(provenance.origin(("fairseq_specdec", "torch", "fairseq", "numpy")))
+    if given.device == "cuda":
+        if not torch.cuda.is_available():
+            print(f"torch {torch.__version__} finds no CUDA device; see docs/gpu.md")
+            return 1
+        try:
+            check_device(torch.device("cuda", 0))
+        except ValueError as error:
+            print(error)
+            return 1
+        found.update(
+            card=torch.cuda.get_device_name(0),
+            capability=torch.cuda.get_device_capability(0),
+            archs=torch.cuda.get_arch_list(),
+            cuda=torch.version.cuda,
+            cards=torch.cuda.device_count(),
+            memory_bytes=torch.cuda.get_device_properties(0).total_memory,
+        )
+    ones = torch.ones(64, 64).to(given.device)
+    total = float((ones @ ones).sum())
+    found["product"] = total
+    (given.folder / "check.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
+    facts = ("card", "capability", "cuda", "torch", "python", "versions")
+    lines = [f"- {name}: {found[name]}" for name in facts if name in found]
+    (given.folder / "check.md").write_text("\n".join(lines) + "\n")
+    return int(total != 64.0**3)
+
+
+class Pair:
+    """Random models of the papers' size on a device.
+
+    Args:
+        device: its name.
+        vocabulary: tokens.
+        size: a key of ``random_pair.SIZES``.
+    """
+
+    def __init__(self, device: str, vocabulary: int, size: str = "base", half: bool = False):
+        self.device = device
+        settings = argparse.Namespace(vocabulary=vocabulary, sentences=max(ROWS), length=27, seed=1)
+        with tempfile.TemporaryDirectory() as folder:
+            self.task = random_pair.write(settings, folder)
+        chosen = random_pair.SIZES[size]
+        self.verifier = random_pair.verifier(chosen, 1, self.task)
+        self.drafter = random_pair.drafter(chosen, self.task, 1, 25)
+        (self.verifier.half() if half else self.verifier).to(device)
+
+    def generator(self, strategy: str) -> Any:
+        words = (self.task.source_dictionary, self.task.target_dictionary)
+        given = {"strategy": strategy, "backend": "torch"}
+        if strategy == "gad":
+            given["drafter_path"] = __file__  # any file: `load` reads none
+        return build_generator(
+            [self.verifier], *words, generation_flags(beam=1, min_len=150, max_len_b=200),
+            decoding_settings(**given), load=lambda *_: self.drafter,
+            overrides=Overrides(always_draft=True),
+        )  # fmt: skip
+
+    def sample(self, rows: int) -> Dict[str, Any]:
+        generator = torch.Generator().manual_seed(1)
+        words = torch.randint(4, len(self.task.source_dictionary), (rows, 27), generator=generator)
+        words[:, -1] = self.task.source_dictionary.eos()
+        lengths = torch.full((rows,), 27)
+        net_input = {"src_tokens": words.to(self.device), "src_lengths": lengths.to(self.device)}
+        return {"id": torch.arange(rows), "net_input": net_input}
+
+    def wait(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def milliseconds(self, strategy: str, rows: int, iterations: int) -> float:
+        """Of an iteration: the median of single ones, after a batch that warmed up."""
+        generator, sample, found = self.generator(strategy), self.sample(rows), []
+        for _ in range(2):
+            found = []
+            with generator.batch([self.verifier], sample) as batch:
+                for _ in range(iterations):
+                    self.wait()
+                    began = time.perf_counter()
+                    batch.iterate()
+                    self.wait()
+                    found.append(1000 * (time.perf_counter() - began))
+        return sorted(found)[len(found) // 2]
+
+
+def iterations(given: argparse.Namespace) -> int:
+    """Milliseconds of an iteration by strategy and rows, and what a draft iteration costs in greedy
+    ones: what a budget of draft tokens needs to know of a device."""
+    small = given.device == "cpu"
+    table: List[Dict[str, Any]] = []
+    for precision in ("fp32",) if small else ("fp32", "fp16"):
+        pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
+        for rows in ROWS[:1] if small else ROWS:
+            row: Dict[str, Any] = {"precision": precision, "rows": rows}
+            for strategy in ("greedy", "gad"):
+                row[strategy] = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS)
+            row["gad_in_greedy"] = row["gad"] / row["greedy"]
+            if not small:
+                row["peak_bytes"] = torch.cuda.max_memory_allocated()
+                torch.cuda.reset_peak_memory_stats()
+            table.append(row)
+    (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
+    lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
+    lines += ["| | rows | greedy | gad | gad / greedy | peak MB |", "|---|--:|--:|--:|--:|--:|"]
+    for row in table:
+        numbers = f"{row['greedy']:.2f} | {row['gad']:.2f} | {row['gad_in_greedy']:.2f}"
+        peak = f"{row['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in row else "-"
+        lines.append(f"| {row['precision']} | {row['rows']} | {numbers} | {peak} |")
+    (given.folder / "iterations.md").write_text("\n".join(lines) + "\n")
+    return 0
+
+
+def profile(given: argparse.Namespace) -> int:
+    """The operators that take longest in an iteration of gad."""
+    pair = Pair(given.device, 1000 if given.device == "cpu" else 32000)
+    generator, sample = pair.generator("gad"), pair.sample(1)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if given.device == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with generator.batch([pair.verifier], sample) as batch:
+        for _ in range(3):
+            batch.iterate()
+        with torch.profiler.profile(activities=activities) as seen:
+            for _ in range(3):
+                batch.iterate()
+            pair.wait()
+    order = f"self_{given.device}_time_total"
+    table = seen.key_averages().table(sort_by=order, row_limit=25, max_name_column_width=50)
+    (given.folder / "profile.md").write_text(f"Three iterations of gad\n\n```text\n{table}\n```\n")
+    return 0
+
+
+def printed(folder: pathlib.Path) -> List[str]:
+    """The hypotheses in what fairseq-generate wrote, in their order, without scores."""
+    lines = []
+    for file in sorted(folder.glob("generate-*.txt")):
+        lines += file.read_text(encoding="utf-8").splitlines()
+    return ["\t".join(line.split("\t")[::2]) for line in lines if line.startswith("H-")]
+
+
+def same(given: argparse.Namespace) -> int:
+    """Whether two folders of --results-path hold the same hypotheses; 1 where they do not."""
+    one, other = map(printed, given.folders)
+    equal = sum(a == b for a, b in zip(one, other))
+    text = f"{equal} of {len(one)} hypotheses at beam 5 are those of stock fairseq"
+    (given.folder / "beam5_identity.md").write_text(text + "\n")
+    print(text)
+    return int(not one or len(one) != len(other) or equal < len(one))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = {"check": check, "iterations": iterations, "profile": profile, "same": same}
+    parser.add_argument("what", choices=commands)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("folders", nargs="*", type=pathlib.Path)
+    given = parser.parse_intermixed_args()
+    return commands[given.what](given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

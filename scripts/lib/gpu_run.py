@@ -1,0 +1,162 @@
+"""The steps of scripts/gpu.sh, one after the other, whatever becomes of each."""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, List, NamedTuple
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+KEPT = 20_000  # characters of a log
+PAIRS = {"ende": ("demo_ende", "en", "de"), "edit": ("demo_edit", "src", "tgt")}
+
+
+class Step(NamedTuple):
+    """A command, and the most seconds that it may take."""
+
+    name: str
+    seconds: int
+    command: List[Any]
+    needed: bool = False
+
+
+def benchmark(given: argparse.Namespace, name: str, *flags: Any) -> List[Any]:
+    """A command that writes NAME.json and NAME.md."""
+    out = given.folder / name
+    files = ["--json", f"{out}.json", "--markdown", f"{out}.md", "--no-memory"]
+    device = ["--cpu"] if given.device == "cpu" else []
+    return [sys.executable, "-m", "fairseq_specdec.bench.cli", *flags, *files, *device]
+
+
+def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
+    """Stock, other engines and ours on a demo pair."""
+    folder, source, target = PAIRS[pair]
+    data = REPOSITORY / "data-bin" / folder
+    systems = ["iad: --strategy iad"]
+    if pair == "ende":
+        drafter = f"--drafter-path {data / 'drafter.pt'}"
+        systems = ["greedy: --strategy greedy"]
+        systems += [f"{name}: --strategy {name} {drafter}" for name in ("gad", "gad++")]
+    name = f"{pair}_{precision}"
+    flags = [data, "--path", data / "verifier.pt", "-s", source, "-t", target]
+    flags += ["--gen-subset", "test", "--limit", given.sentences]
+    flags += ["--batch-size", "1,2" if given.device == "cpu" else "1,8,32"]
+    flags += [word for system in systems for word in ("--system", system)]
+    flags += ["--fp16"] if precision == "fp16" else []
+    flags += ["--peers"] if importlib.util.find_spec("ctranslate2") else []
+    return Step(name, 150, benchmark(given, name, *flags))
+
+
+def beams(given: argparse.Namespace) -> List[Step]:
+    """All five hypotheses of the demo's sentences, by stock and by ours."""
+    data = REPOSITORY / "data-bin" / "demo_ende"
+    common = [sys.executable, "-m", "fairseq_cli.generate", data, "--path", data / "verifier.pt"]
+    common += ["-s", "en", "-t", "de", "--gen-subset", "test", "--batch-size", 8, "--beam", 5]
+    common += ["--nbest", 5, "--user-dir", REPOSITORY / "fairseq_specdec"]
+    common += ["--cpu"] if given.device == "cpu" else []
+    common += ["--max-len-b", 3] if given.device == "cpu" else []
+    results = given.folder / "beam5"
+    steps = []
+    for name, task in (("stock", ["translation"]), ("ours", ["translation_specdec"])):
+        flags = ["--task", *task, "--results-path", results / name]
+        flags += ["--strategy", "greedy"] if name == "ours" else []
+        steps.append(Step(f"beam5_{name}", 120, [*common, *flags]))
+    same = figures(given, "same", results / "stock", results / "ours")
+    return [*steps, Step("beam5_identity", 20, same)]
+
+
+def figures(given: argparse.Namespace, what: str, *flags: Any) -> List[Any]:
+    """A command of gpu_figures.py."""
+    program = REPOSITORY / "scripts" / "lib" / "gpu_figures.py"
+    return [sys.executable, program, what, given.folder, "--device", given.device, *flags]
+
+
+def replay(given: argparse.Namespace, size: str) -> Step:
+    """The papers' sizes at the acceptance of Xia et al. 2023, Table 1."""
+    flags = ["--replay", size, "--block-size", 25, "--mean-accepted", 8.23]
+    flags += ["--sentences", min(given.sentences, 16), "--batch-size", 1]
+    return Step(f"replay_{size}", 90, benchmark(given, f"replay_{size}", *flags))
+
+
+def steps(given: argparse.Namespace) -> List[Step]:
+    """What is done, in this order."""
+    rehearsed = given.device == "cpu"
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
+    found = [
+        Step("check", 60, figures(given, "check"), needed=True),
+        Step("tests", 300, [sys.executable, *tests]),
+    ]
+    for precision in ("fp32",) if rehearsed else ("fp32", "fp16"):
+        found += [speed(given, "ende", precision), speed(given, "edit", precision)]
+    found += beams(given)
+    found.append(Step("iterations", 90, figures(given, "iterations")))
+    found += [replay(given, size) for size in (("base",) if rehearsed else ("base", "12+2", "big"))]
+    found.append(Step("profile", 60, figures(given, "profile")))
+    return found
+
+
+def run(step: Step, left: float, folder: pathlib.Path) -> str:
+    """Do a step; its log keeps its end. Returns what became of it."""
+    if left < 5:
+        return "no time left"
+    log = folder / f"{step.name}.log"
+    environment = dict(os.environ, GPU_FIGURES=str(folder / "divergence.json"))
+    with log.open("wb") as file:
+        try:
+            subprocess.run(
+                list(map(str, step.command)), cwd=str(REPOSITORY), stdout=file, check=True,
+                stderr=subprocess.STDOUT, timeout=min(step.seconds, left), env=environment,
+            )  # fmt: skip
+            result = "done"
+        except subprocess.TimeoutExpired:
+            result = "took too long"
+        except subprocess.CalledProcessError as error:
+            result = f"failed ({error.returncode})"
+    text = log.read_text(encoding="utf-8", errors="replace")
+    log.write_text(text[-KEPT:], encoding="utf-8")
+    return result
+
+
+def summary(folder: pathlib.Path, done: List[List[str]]) -> None:
+    """Everything worth reading in gpu.md, and the steps in steps.json."""
+    (folder / "steps.json").write_text(json.dumps(done, indent=1) + "\n")
+    parts = ["# Figures of a GPU", "| step | | seconds |\n|---|---|--:|"]
+    parts[-1] += "".join("\n| {} | {} | {} |".format(*row) for row in done)
+    for name, _, _ in done:
+        page = folder / f"{name}.md"
+        if page.exists():
+            parts += [f"## {name}", page.read_text(encoding="utf-8").strip()]
+    (folder / "gpu.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--sentences", type=int)
+    given = parser.parse_args()
+    given.sentences = given.sentences or (4 if given.device == "cpu" else 100)
+    end = time.monotonic() + 60 * given.minutes
+    done = []
+    for step in steps(given):
+        began = time.monotonic()
+        result = run(step, end - began, given.folder)
+        done.append([step.name, result, f"{time.monotonic() - began:.0f}"])
+        print("\t".join(done[-1]), flush=True)
+        summary(given.folder, done)
+        if step.needed and result != "done":
+            print((given.folder / f"{step.name}.log").read_text(encoding="utf-8")[-2000:])
+            return 1
+    shutil.rmtree(given.folder / "beam5", ignore_errors=True)
+    print(f"{given.folder / 'gpu.md'}")
+    return int(any(result != "done" for _, result, _ in done))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

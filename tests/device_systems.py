@@ -1,0 +1,201 @@
+"""Every strategy over narrow random models of the papers' depth, decoded inside a ``DeviceGuard``.
+
+``python tests/device_systems.py`` prints the table of docs/gpu.md.
+"""
+
+import sys
+from argparse import Namespace
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+import torch
+from device_guard import DeviceGuard, on_device
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_specdec.bench.timing import generation_flags
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.models.verifier_states import layers_at_thirds
+
+PAD, EOS = 1, 2
+WORDS, WIDTH, HEADS, LENGTH = 512, 64, 8, 27
+
+
+def make_task():
+    words = Dictionary()
+    for number in range(WORDS - len(words)):
+        words.add_symbol(f"w{number}")
+    return TranslationTask(TranslationConfig(), words, words)
+
+
+def model(arch, encoder_layers=6, decoder_layers=6, **more):
+    """A model with random weights, in eval mode."""
+    shape = {"embed_dim": WIDTH, "ffn_embed_dim": 4 * WIDTH, "attention_heads": HEADS}
+    settings = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()}
+    settings.update(encoder_layers=encoder_layers, decoder_layers=decoder_layers, dropout=0.0)
+    settings.update(share_all_embeddings=True, max_source_positions=256, max_target_positions=256)
+    args = Namespace(arch=arch, **dict(settings, **more))
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, make_task()).eval()
+
+
+def attached():
+    layers = ",".join(map(str, layers_at_thirds(6)))
+    more = {"block_size": 10, "chain_width": WIDTH, "read_layers": layers}
+    return model("attached_drafter_base", 6, 2, **more)
+
+
+class DeviceSystem(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        settings: decoding flags.
+        drafter: makes the drafter's model.
+        verifier: makes the verifier.
+        flags: fairseq's generation flags.
+    """
+
+    settings: Dict[str, Any]
+    drafter: Optional[Callable[[], Any]] = None
+    verifier: Callable[[], Any] = lambda: model("transformer")
+    flags: Dict[str, Any] = {}
+
+
+GAD = {"strategy": "gad"}
+GADPP = {"strategy": "gad++", "top_beta": 3, "tau": 1.0}
+BLOCKWISE = {"strategy": "blockwise"}
+
+
+def block_drafter():
+    return model("spec_drafter_base", 12, 2, block_size=25)
+
+
+def bidirectional():
+    return model("nar_drafter_base", 6, 6, block_size=25, bidirectional_prefix=True)
+
+
+def small():
+    return model("transformer", 6, 1)
+
+
+def blockwise():
+    return model("blockwise_transformer", block_size=8)
+
+
+def early_exit():
+    return model("early_exit_transformer", exit_layer=1)
+
+
+SYSTEMS = {
+    "greedy": DeviceSystem({"strategy": "greedy"}),
+    "iad": DeviceSystem({"strategy": "iad"}),
+    "gad attached with chain, k = 10": DeviceSystem(GAD, attached),
+    "gad++ attached with chain, k = 10": DeviceSystem(GADPP, attached),
+    "gad 12+2, k = 25": DeviceSystem(GAD, block_drafter),
+    "gad++ 12+2, k = 25": DeviceSystem(GADPP, block_drafter),
+    "gad 6+6 bidirectional, k = 25": DeviceSystem(GAD, bidirectional),
+    "sps 6+1": DeviceSystem({"strategy": "sps"}, small),
+    "sps 6+1 sampled": DeviceSystem({"strategy": "sps"}, small, flags={"sampling": True}),
+    "bild 6+1": DeviceSystem({"strategy": "bild"}, small),
+    "bild-early-exit, layer 1": DeviceSystem({"strategy": "bild-early-exit"}, None, early_exit),
+    "blockwise, k = 8": DeviceSystem(BLOCKWISE, None, blockwise),
+    "beam 5": DeviceSystem({"strategy": "greedy"}, flags={"beam": 5}),
+    "beam 5, iad": DeviceSystem({"strategy": "iad"}, flags={"beam": 5}),
+}
+
+
+def sample(rows):
+    """A batch; of several rows most are padded on the left."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(4, WORDS, (rows, LENGTH), generator=generator)
+    tokens[:, -1] = EOS
+    lengths = [LENGTH - row % (LENGTH - 2) for row in range(rows)]
+    for row, length in enumerate(lengths):
+        tokens[row, : LENGTH - length] = PAD
+    net_input = {"src_tokens": tokens, "src_lengths": torch.tensor(lengths)}
+    return {"id": torch.arange(rows), "nsentences": rows, "net_input": net_input}
+
+
+class Counted(NamedTuple):
+    """What an iteration at full block size costs, and the start of a batch."""
+
+    launches: float
+    waits: float
+    copies: float
+    start_launches: int
+    start_waits: int
+
+
+def count(system, rows, half=False, iterations=3):
+    """Decode a batch inside a guard, after one that filled the caches.
+
+    Returns:
+        What is counted; and the kernels of these iterations, by line and operator.
+    """
+    torch.manual_seed(0)
+    task = make_task()
+    with DeviceGuard() as guard:
+        verifier, drafter = system.verifier(), system.drafter and system.drafter()
+        (verifier.half() if half else verifier).to("cuda")
+        settings = dict(system.settings)
+        if drafter is not None:
+            settings["drafter_path"] = __file__  # any file: `load` reads none
+        flags = generation_flags(**dict({"beam": 1, "max_len_b": 220}, **system.flags))
+        generator = build_generator(
+            [verifier], task.source_dictionary, task.target_dictionary, flags,
+            decoding_settings(**settings), load=lambda *_: drafter,
+            overrides=Overrides(always_draft=True),
+        )  # fmt: skip
+        batch_of = on_device(sample(rows))
+        for _ in range(2):
+            guard.clear()
+            with generator.batch([verifier], batch_of) as batch:
+                start = guard.launches, sum(guard.waits.values())
+                for _ in range(3):
+                    batch.iterate()
+                guard.clear()
+                for _ in range(iterations):
+                    batch.iterate()
+                assert batch.live, "the random models ended their sentences"
+                found = [guard.launches, sum(guard.waits.values()), sum(guard.copies.values())]
+                kernels = guard.kernels.copy()
+    return Counted(*(number / iterations for number in found), *start), kernels
+
+
+def count_stock(beam, rows, steps=3):
+    """A step of stock fairseq."""
+    torch.manual_seed(0)
+    task = make_task()
+    with DeviceGuard("fairseq") as guard:
+        verifier = model("transformer").to("cuda")
+        batch = on_device(sample(rows))
+        totals = []
+        for longest in (20, 20, 20 + steps):
+            flags = generation_flags(beam=beam, max_len_b=longest, min_len=longest)
+            generator = FairseqTask.build_generator(task, [verifier], flags)
+            guard.clear()
+            generator.generate([verifier], batch)
+            totals.append((guard.launches, sum(guard.waits.values())))
+    return [(b - a) / steps for a, b in zip(totals[1], totals[2])]
+
+
+def main():
+    say = sys.stdout.write
+    say(
+        "| system | launches | waits | copies | start: launches | waits |\n"
+        "|---|--:|--:|--:|--:|--:|\n"
+    )
+    for rows in (1, 8):
+        for name, system in SYSTEMS.items():
+            found, _ = count(system, rows)
+            numbers = " | ".join(f"{number:.0f}" for number in found)
+            say(f"| {name}, batch {rows} | {numbers} |\n")
+    for beam in (1, 5):
+        launches, waits = count_stock(beam, 1)
+        say(f"| stock beam {beam} | {launches:.0f} | {waits:.0f} |\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""scripts/gpu.sh: its steps, and what becomes of them."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import gpu_figures
+import gpu_run
+import pytest
+from recipe_parts import REPO
+
+
+def given(folder, device="cpu"):
+    return argparse.Namespace(folder=folder, device=device, sentences=4, minutes=1)
+
+
+def step(name, code, seconds=60, **more):
+    return gpu_run.Step(name, seconds, [sys.executable, "-c", code], **more)
+
+
+def test_what_is_done(tmp_path):
+    names = [one.name for one in gpu_run.steps(given(tmp_path, "cuda"))]
+    assert names[:2] == ["check", "tests"] and names[-1] == "profile" and len(set(names)) == 14
+    rehearsed = gpu_run.steps(given(tmp_path))
+    assert {one.name for one in rehearsed} < set(names)
+    for one in rehearsed:
+        words = list(map(str, one.command))
+        assert "--fp16" not in words and "cuda" not in words
+        assert one.name == "tests" or "cpu" in words or "--cpu" in words
+
+
+@pytest.mark.parametrize(
+    "code, seconds, left, result",
+    [
+        ("print(1)", 60, 60, "done"),
+        ("raise SystemExit(3)", 60, 60, "failed (3)"),
+        ("import time; time.sleep(60)", 1, 60, "took too long"),
+        ("print(1)", 60, 4, "no time left"),
+    ],
+)
+def test_what_becomes_of_a_step(tmp_path, code, seconds, left, result):
+    assert gpu_run.run(step("one", code, seconds), left, tmp_path) == result
+
+
+def test_a_log_keeps_its_end(tmp_path):
+    assert gpu_run.run(step("long", "print('x' * 50_000, 'end')"), 60, tmp_path) == "done"
+    log = (tmp_path / "long.log").read_text()
+    assert len(log) == gpu_run.KEPT and log.endswith("end\n")
+
+
+def write(name):
+    return f"open('{name}.md', 'w').write('| {name} |')"
+
+
+def run_all(monkeypatch, capsys, folder, steps):
+    monkeypatch.setattr(gpu_run, "steps", lambda _: steps)
+    monkeypatch.setattr(sys, "argv", ["gpu_run.py", str(folder), "--device", "cpu"])
+    status = gpu_run.main()
+    done = json.loads((folder / "steps.json").read_text())
+    return status, [row[:2] for row in done], capsys.readouterr().out
+
+
+def test_a_failure_stops_nothing(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "third"
+    steps = [step("first", "1"), step("second", "1 / 0"), step("third", write(path))]
+    status, done, said = run_all(monkeypatch, capsys, tmp_path, steps)
+    assert status == 1 and "gpu.md" in said
+    assert done == [["first", "done"], ["second", "failed (1)"], ["third", "done"]]
+    page = (tmp_path / "gpu.md").read_text()
+    assert "| second | failed (1) |" in page and f"| {path} |" in page.split("## third")[1]
+
+
+def test_without_what_is_needed_nothing_is_measured(tmp_path, monkeypatch, capsys):
+    code = "print('no such card'); raise SystemExit(1)"
+    steps = [step("check", code, needed=True), step("other", "1")]
+    status, done, said = run_all(monkeypatch, capsys, tmp_path, steps)
+    assert status == 1 and done == [["check", "failed (1)"]] and "no such card" in said
+
+
+def results(folder, lines):
+    folder.mkdir()
+    (folder / "generate-test.txt").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def test_identity_of_what_was_printed(tmp_path, capsys):
+    one = results(tmp_path / "one", ["S-0\ta", "H-0\t-0.5\tb c", "H-1\t-0.25\td"])
+    near = results(tmp_path / "near", ["H-0\t-0.5000001\tb c", "H-1\t-0.25\td"])
+    other = results(tmp_path / "other", ["H-0\t-0.5\tb c", "H-1\t-0.25\te"])
+    less = results(tmp_path / "less", ["H-0\t-0.5\tb c"])
+    for folder, status in ((near, 0), (other, 1), (less, 1)):
+        compared = given(tmp_path)
+        compared.folders = [one, folder]
+        assert gpu_figures.same(compared) == status
+    assert "1 of 2 hypotheses" in (tmp_path / "beam5_identity.md").read_text()
+
+
+def test_check_of_a_cpu(tmp_path):
+    assert gpu_figures.check(given(tmp_path)) == 0
+    found = json.loads((tmp_path / "check.json").read_text())
+    assert found["product"] == 64.0**3 and "torch" in found["versions"]
+
+
+def test_check_without_a_card(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert gpu_figures.check(given(tmp_path, "cuda")) == 1
+    assert "finds no CUDA device" in capsys.readouterr().out
+
+
+def test_a_wheelhouse_without_wheels_is_named(tmp_path):
+    (tmp_path / "wheels").mkdir()
+    done = subprocess.run(
+        ["bash", str(REPO / "scripts" / "gpu.sh"), str(tmp_path / "out")],
+        env=dict(os.environ, WHEELHOUSE=str(tmp_path / "wheels"), PYTHON=sys.executable),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1 and "a wheel is missing" in done.stderr
