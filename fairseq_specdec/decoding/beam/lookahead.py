@@ -9,6 +9,10 @@ import numpy as np
 from .prefix_tree import Best, Node
 from .replay import Sentence
 
+# Weight of the newest pass in the share of copied tokens, and the share from which drafts pay.
+_NEWEST = 0.3
+_SURE = 0.6
+
 # Longest suffix that two prefixes are compared by, and the shortest that says more than a drafter.
 _LONGEST = 4
 _TELLING = 2
@@ -21,10 +25,13 @@ class Reach(NamedTuple):
         steps: most steps of the search.
         beams: most prefixes to score in a pass, in multiples of the beam, those included that the
             search waits for.
+        sure: draft only while the verifier's first choice was the next token of the source in so
+            large a share of the last passes, 0 to 1.
     """
 
     steps: int
     beams: int
+    sure: float = 0.0
 
 
 NOTHING = Reach(0, 0)
@@ -39,7 +46,7 @@ def reach_with_torch(rows: int, runs_model: bool) -> Reach:
     """
     if rows > 20:
         return NOTHING
-    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(16, 40 // rows)
+    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(16, 40 // rows, _SURE)
 
 
 def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
@@ -71,9 +78,16 @@ class Lookahead:
         self.reach = reach
         self._by_suffix: Dict[Tuple[int, ...], List[Node]] = {}
         self._forecast: Dict[int, Best] = {}
+        self._right: Optional[float] = None  # running mean
+        self._guess: Tuple[Optional[Node], Optional[int]] = None, None
 
     def learn(self, nodes: Sequence[Node]) -> None:
         """These were scored."""
+        node, guess = self._guess
+        if node is not None and node.best is not None:
+            right = float(int(node.best[1][0]) == guess)
+            before = right if self._right is None else self._right
+            self._right = before + _NEWEST * (right - before)
         for node in nodes:
             suffix = _suffix(node)
             for size in range(1, len(suffix) + 1):
@@ -91,6 +105,8 @@ class Lookahead:
 
     def draft(self, sentence: Sentence) -> List[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
+        if not self._copies(sentence.live[0]):
+            return sentence.waiting()
         rules = sentence.rules
         live = [(node, node.score) for node in sentence.live]
         wanted = [node for node in sentence.live if node.best is None]
@@ -108,6 +124,15 @@ class Lookahead:
             wanted += fresh
             known.update(map(id, fresh))
         return wanted
+
+    def _copies(self, best: Node) -> bool:
+        """Whether the output is a copy of the source, by what followed the best hypotheses so far;
+        what follows the present one is the next to be judged."""
+        if self.reach.sure == 0:
+            return True
+        if best.best is None:
+            self._guess = best, self._copied(best)
+        return self._right is not None and self._right >= self.reach.sure
 
     def _grown(
         self, live: List[Tuple[Node, float]], beam: int, eos: int, count: int
