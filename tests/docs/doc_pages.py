@@ -1,4 +1,4 @@
-"""README and the pages of ``docs`` as tests read them: blocks, commands, sections."""
+"""README, CONTRIBUTING and the pages of ``docs`` as tests read them: blocks, commands, sections."""
 
 import pathlib
 import re
@@ -7,7 +7,12 @@ from typing import Dict, List, NamedTuple, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [
+    README,
+    CONTRIBUTING,
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts),
+]
 FENCE = re.compile(r"^( *)(`{3,})([^\n`]*)\n(.*?)^\1\2 *$", re.M | re.S)
 # What a shell puts between or around commands.
 BETWEEN = set("();<>|&")

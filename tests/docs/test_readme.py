@@ -42,7 +42,7 @@ def is_number(value):
 @pytest.mark.parametrize(
     "settings, page, column",
     [
-        (TranslationSpecDecConfig, README, -1),
+        (TranslationSpecDecConfig, DOCS / "decoding.md", -1),
         (SpecDrafterConfig, DOCS / "training.md", 1),
         (GlancingBlockLossConfig, DOCS / "training.md", 1),
     ],
@@ -88,7 +88,7 @@ def test_architectures_exist():
 
 def test_refused_flags_are_all_told():
     flags = {"--" + name.replace("_", "-") for name in REFUSED} - {"--prefix-allowed-tokens-fn"}
-    assert not flags - set(FLAG.findall(sections(README)["Limits"]))
+    assert not flags - set(FLAG.findall(sections(DOCS / "decoding.md")["Limits"]))
 
 
 def test_every_patched_fault_is_told():
@@ -98,7 +98,7 @@ def test_every_patched_fault_is_told():
 
 
 def test_the_measured_table_has_its_place():
-    text = text_of(README)
+    text = text_of(DOCS / "benchmarks.md")
     begin, end = "<!-- quickstart-table -->", "<!-- /quickstart-table -->"
     assert text.count(begin) == text.count(end) == 1
     assert text.index(begin) < text.index(end)
