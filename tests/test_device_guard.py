@@ -224,7 +224,7 @@ MOST_LAUNCHES = {
     "gad++ 12+2, k = 25": 210,
     "gad 6+6 bidirectional, k = 25": 246,
     "sps 6+1": 298,
-    "sps 6+1 sampled": 373,
+    "sps 6+1 sampled": 392,
     "bild 6+1": 458,
     "bild-early-exit, layer 1": 458,
     "blockwise, k = 8": 155,

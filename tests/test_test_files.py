@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "decoding/test_poisoned.py": "the same with weights that are no numbers",
     "decoding/test_properties.py": "the same on random models and flags",
     "decoding/test_threads.py": "the same in several threads",
+    "commands/test_mistakes.py": "what users do wrong, and what every command then says",
     "scripts/test_configs.py": "the YAML files of configs",
 }
 

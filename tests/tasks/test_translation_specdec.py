@@ -19,6 +19,7 @@ from toy_translation import assert_diverse
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.generator import SpeculativeGenerator
+from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.strategies import gad
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.packed_module import PackedModule
@@ -216,13 +217,13 @@ def test_a_closed_log_is_left_alone(capsys):
     logger.setLevel(logging.INFO)
     stats = builder.DecodingStats()
     try:
-        translation_specdec._report("greedy", stats)
+        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
         assert stream.text == "", "nothing was decoded, so there is nothing to say"
         stats.sentences = 3
-        translation_specdec._report("greedy", stats)
+        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
         assert "3 sentences" in stream.text
         stream.closed = True
-        translation_specdec._report("greedy", stats)
+        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
