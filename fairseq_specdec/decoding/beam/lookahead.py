@@ -65,8 +65,7 @@ class Lookahead:
     """Drafts of one sentence. What follows a prefix that is not scored is predicted: as what
     follows a scored prefix with the same last tokens, else as the drafter's forecast or the next
     token of the source. The search is run ahead on that, and the prefixes that it comes to live on
-    are the draft. They are right as
-    long as the predictions rank the first N candidates right.
+    are the draft. They are right as long as the predictions rank the first N candidates right.
 
     Args:
         source: token ids that the output may copy, without </s>; empty for none.
