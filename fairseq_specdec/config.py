@@ -127,6 +127,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "best (default: 1.0)"
         },
     )
+    regret_budget: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "gad++, 0 or more: log-probability that a sentence may give up in all against "
+            "the verifier's own choices, beside the limits on each token; 0 keeps only ties "
+            "(default: no limit)"
+        },
+    )
     alpha_fb: float = field(
         default=0.6,
         metadata={

@@ -67,6 +67,12 @@ TOYS = {
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),
+    "gad++-budget": Toys(
+        "gad++",
+        {**RELAXED, "regret_budget": 0.0},
+        {**RELAXED, "regret_budget": 1.0},
+        drafter=toy_drafter,
+    ),  # fmt: skip
     "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
     "sps": Toys("sps", {}, drafter=small),
     "blockwise": Toys("blockwise", {}, {"accept_top_k": 2, "min_block_size": 2}, blockwise),

@@ -5,6 +5,7 @@ from .block_verification import BlockVerificationRule
 from .distance import DistanceRule
 from .exact import ExactRule
 from .minimum_block import MinimumBlockRule
+from .regret_budget import RegretBudgetRule
 from .rollback import RollbackRule
 from .sampling import Sampler, SamplingRule
 from .top_beta import TopBetaRule
@@ -16,6 +17,7 @@ __all__ = [
     "DistanceRule",
     "ExactRule",
     "MinimumBlockRule",
+    "RegretBudgetRule",
     "RollbackRule",
     "Sampler",
     "SamplingRule",

@@ -46,6 +46,18 @@ class AcceptanceRule:
             ValueError: the rule cannot be used with such tokens.
         """
 
+    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
+        """The rule for one batch: itself, unless it remembers something of each sentence.
+
+        Args:
+            rows: B, sentences of the batch.
+            device: of the scores.
+        """
+        return self
+
+    def select(self, rows: Tensor) -> None:
+        """Keep what is remembered of these rows (long [B'])."""
+
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
         """Judge a chain of draft tokens.
 

@@ -72,6 +72,7 @@ class Batch(OpenBatch):
         policy, src_tokens = parts.policy, net_input["src_tokens"]
         rows = len(src_tokens)
         self.budget = parts.budget()
+        self.search = parts.search.open(rows, self.device)
         self.fused: Optional[FusedSession] = None
         if parts.fused is not None and prefix is None:
             trace = parts.options.keep_trace
@@ -167,7 +168,7 @@ class Batch(OpenBatch):
         tokens, layout = self._lay_out(tree)
         scores = self.session.score(tokens, layout)
         self._constrain(tree, scores)
-        step = self.parts.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
+        step = self.search.advance(self.hypotheses, tree, scores, self.parts.policy.eos)
         if self.parts.read_hidden_states:
             self.drafts.commit(step.sizes, self.session.hidden_states())
         return self._read_back(tree, scores, step)
@@ -307,6 +308,7 @@ class Batch(OpenBatch):
             self.prefix = self.prefix.index_select(0, rows)
         self.session.select(rows, keep)
         self.drafts.select(rows, keep)
+        self.search.select(rows)
         for name in ("origin", "rounds", "traces"):
             values = getattr(self, name)
             setattr(self, name, [values[row] for row in keep])

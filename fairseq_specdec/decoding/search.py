@@ -32,7 +32,14 @@ class Step(NamedTuple):
 
 
 class Search:
-    """Grows hypotheses; one serves all batches."""
+    """Grows hypotheses; one serves all batches, and opens another for what a batch remembers."""
+
+    def open(self, rows: int, device: torch.device) -> Search:
+        """The search for one batch of ``rows`` sentences: itself, if it remembers nothing."""
+        return self
+
+    def select(self, rows: Tensor) -> None:
+        """Keep what is remembered of these rows (long [B'])."""
 
     def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
         """Add to every hypothesis what follows from a verification.
@@ -55,6 +62,13 @@ class GreedySearch(Search):
 
     def __init__(self, rule: AcceptanceRule) -> None:
         self.rule = rule
+
+    def open(self, rows: int, device: torch.device) -> Search:
+        rule = self.rule.open(rows, device)
+        return self if rule is self.rule else GreedySearch(rule)
+
+    def select(self, rows: Tensor) -> None:
+        self.rule.select(rows)
 
     def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
         assert tree.is_chain, "greedy search accepts chains"

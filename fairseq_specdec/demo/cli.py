@@ -30,6 +30,7 @@ DECODING: Dict[str, Any] = {
     "draft_confidence": float,
     "top_beta": int,
     "tau": float,
+    "regret_budget": float,
     "alpha_fb": float,
     "alpha_rb": float,
 }
@@ -136,7 +137,7 @@ def at_the_prompt(message: str) -> str:
     """An error of the Python interface, with flags in place of its arguments."""
     message = re.sub(r"^verifier\b", "--path", message)
     words = "data|source_lang|target_lang|tokenizer|bpe|bpe_codes|device|dtype|block_size"
-    words += "|draft_confidence|top_beta|tau|alpha_fb|alpha_rb"
+    words += "|draft_confidence|top_beta|tau|regret_budget|alpha_fb|alpha_rb"
 
     def flag(found: Any) -> str:
         return "--" + found.group(1).replace("_", "-")

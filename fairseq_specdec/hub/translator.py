@@ -126,8 +126,8 @@ class SpeculativeTranslator:
                 truncate its end.
             seed: makes ``sampling`` repeat itself, call by call.
             flags: every decoding flag by its name with underscores: beam (default 1, not fairseq's
-                5), nbest (``Translation.alternatives``), block_size, top_beta, tau, alpha_fb,
-                max_len_b, min_len, sampling, temperature ...
+                5), nbest (``Translation.alternatives``), block_size, top_beta, tau, regret_budget,
+                alpha_fb, max_len_b, min_len, sampling, temperature ...
 
         Raises:
             TypeError: a flag that does not exist or has a value of another type.

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 USED_BY = {
     "top_beta": ("gad++", "specdec"),
     "tau": ("gad++", "specdec"),
+    "regret_budget": ("gad++", "specdec"),
     "alpha_fb": ("bild", "bild-early-exit"),
     "alpha_rb": ("bild", "bild-early-exit"),
 }

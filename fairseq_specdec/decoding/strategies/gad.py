@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_specdec.acceptance import AcceptanceRule, TopBetaRule
+from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 
 from ..drafter_file import check_reading, load_drafter
@@ -36,11 +36,13 @@ def _check_exact(settings: Any) -> None:
 
 def _check_relaxed(settings: Any) -> None:
     _check(settings)
-    _top_beta(settings)
+    _relaxed_rule(settings)
 
 
-def _top_beta(settings: Any) -> AcceptanceRule:
-    return TopBetaRule(settings.top_beta, settings.tau)
+def _relaxed_rule(settings: Any) -> AcceptanceRule:
+    rule = TopBetaRule(settings.top_beta, settings.tau)
+    budget = settings.regret_budget
+    return rule if budget is None else RegretBudgetRule(rule, budget)
 
 
 def _refuse_sampling(setup: Setup, model: Any) -> None:
@@ -96,8 +98,8 @@ GAD = Strategy(
 )
 GAD_RELAXED = Strategy(
     _drafter,
-    _top_beta,
+    _relaxed_rule,
     _check_relaxed,
-    flags=_SHARED | {"top_beta", "tau"},
+    flags=_SHARED | {"top_beta", "tau", "regret_budget"},
     needs_drafter=True,
 )

@@ -1,0 +1,72 @@
+"""Bound what a relaxed rule may give up in a sentence."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.scores import Scores
+
+from .base import Acceptance, AcceptanceRule
+
+
+class RegretBudgetRule(AcceptanceRule):
+    """Accept what another rule accepts, while the sentence's regret stays within a budget.
+
+    The regret of an output token is how far its log-probability lies below that of the verifier's
+    best token, given the source and the output before it: ``max_v log p(v | y_<t) - log p(y_t |
+    y_<t)`` in nats, constraints of the decoding applied. The regret of a sentence is the sum over
+    its tokens. Every accepted token that is not the verifier's own choice is paid for, so that at
+    the end ``sum_t log p(y_t | y_<t) >= sum_t max_v log p(v | y_<t) - budget``, which anyone can
+    check by scoring the output once. A rule that limits each token (Ge et al. 2022, equation 9)
+    bounds a sentence only by its limit times the length.
+
+    Args:
+        rule: judges draft tokens; its bonus token is the verifier's best.
+        budget: nats a sentence, 0 or more. 0 accepts only what ties with the verifier's best.
+
+    Raises:
+        ValueError: the budget is below 0, or not a number.
+    """
+
+    lossless = False
+
+    def __init__(self, rule: AcceptanceRule, budget: float) -> None:
+        if not budget >= 0:
+            raise ValueError(f"--regret-budget {budget}: must be 0 or more")
+        self.rule = rule
+        self.budget = budget
+
+    def read_vocabulary(self, symbols: Sequence[str]) -> None:
+        self.rule.read_vocabulary(symbols)
+
+    def open(self, rows: int, device: torch.device) -> AcceptanceRule:
+        return _RegretOfBatch(self, rows, device)
+
+
+class _RegretOfBatch(RegretBudgetRule):
+    """The rule, and what the sentences of a batch have spent so far (float64 [B], nats)."""
+
+    def __init__(self, rule: RegretBudgetRule, rows: int, device: torch.device) -> None:
+        super().__init__(rule.rule.open(rows, device), rule.budget)
+        self.spent = torch.zeros(rows, dtype=torch.float64, device=device)
+
+    def select(self, rows: Tensor) -> None:
+        self.rule.select(rows)
+        self.spent = self.spent.index_select(0, rows)
+
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        verdict = self.rule.accept(draft, scores)
+        if draft.width == 0:
+            return verdict
+        # [B, N], spent with the tokens up to each one. An infinite gap stays infinite.
+        spent = self.spent.unsqueeze(1) + scores.gap(draft.tokens).double().cumsum(1)
+        affordable = (spent <= self.budget).long().cumprod(1).sum(1)
+        counts = torch.minimum(verdict.counts, affordable)
+        last = (counts - 1).clamp(min=0).unsqueeze(1)
+        self.spent = torch.where(counts > 0, spent.gather(1, last).squeeze(1), self.spent)
+        best = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
+        return Acceptance(counts, best)

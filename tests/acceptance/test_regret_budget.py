@@ -1,0 +1,131 @@
+"""The regret budget against a slow version, and as a promise about whole outputs."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from judging import judge
+from toy_strategies import make_generator
+from toy_translation import assert_diverse, make_sample, sentences, toy_model
+
+from fairseq_specdec.acceptance import DistanceRule, RegretBudgetRule, TopBetaRule
+
+
+def random_blocks(seed, width, blocks=3, rows=3, vocabulary=6):
+    """Blocks of one batch: (draft, sizes, log-probabilities) each."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(blocks):
+        scores = torch.randn(rows, width + 1, vocabulary, generator=generator).log_softmax(-1)
+        rank = torch.randint(0, 3, (rows, width, 1), generator=generator)
+        draft = scores[:, :-1].argsort(-1, descending=True).gather(2, rank).squeeze(2)
+        yield draft, torch.randint(0, width + 1, (rows,), generator=generator), scores
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.5, 4.0, math.inf]), st.integers(1, 4)
+)  # fmt: skip
+def test_counts_equal_those_of_the_definition(seed, budget, width):
+    """Rows leave between the blocks; each keeps what it has spent."""
+    rule = RegretBudgetRule(TopBetaRule(3, 2.0), budget)
+    assert not rule.lossless
+    rule = RegretBudgetRule(rule, math.inf).open(3, torch.device("cpu"))
+    spent, rows = [0.0, 0.0, 0.0], [0, 1, 2]
+    for draft, sizes, scores in random_blocks(seed, width=width):
+        verdict = judge(rule, draft[rows], sizes[rows], scores[rows])
+        allowed = judge(TopBetaRule(3, 2.0), draft[rows], sizes[rows], scores[rows]).counts
+        for at, row in enumerate(rows):
+            count = 0
+            while count < int(allowed[at]):
+                entry = scores[row, count]
+                regret = float(entry.max() - entry[draft[row, count]])
+                if spent[row] + regret > budget:
+                    break
+                spent[row] += regret
+                count += 1
+            assert int(verdict.counts[at]) == count
+            assert int(verdict.next_token[at]) == int(scores[row, count].argmax())
+        if len(rows) == 3:
+            rows = [2, 0]
+            rule.select(torch.tensor(rows))
+
+
+def test_a_forbidden_token_is_kept_at_no_budget():
+    scores = torch.zeros(1, 2, 6)
+    scores[0, 0, 3] = -math.inf
+    rule = RegretBudgetRule(TopBetaRule(6, math.inf), math.inf).open(1, torch.device("cpu"))
+    assert judge(rule, torch.tensor([[3]]), torch.tensor([1]), scores).counts.tolist() == [0]
+
+
+@pytest.mark.parametrize("budget", [-0.1, math.nan])
+def test_impossible_budgets_are_refused(budget):
+    with pytest.raises(ValueError, match="--regret-budget .*: must be 0 or more"):
+        RegretBudgetRule(TopBetaRule(3, 1.0), budget)
+
+
+def test_the_rule_inside_reads_the_vocabulary():
+    rule = RegretBudgetRule(DistanceRule(1.0), 9.0)
+    rule.read_vocabulary([str(number) for number in range(6)])
+    scores = torch.zeros(1, 2, 6)
+    scores[0, 0, 3] = 1.0
+    opened = rule.open(1, torch.device("cpu"))
+    assert judge(opened, torch.tensor([[4]]), torch.tensor([1]), scores).counts.tolist() == [1]
+    assert judge(opened, torch.tensor([[5]]), torch.tensor([1]), scores).counts.tolist() == [0]
+
+
+def regret_of(model, source, tokens):
+    """Nats that an output gives up against the verifier's choices, by one pass of stock fairseq."""
+    previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+    lengths = torch.tensor([source.numel()])
+    with torch.no_grad():
+        net_output = model(source.unsqueeze(0), lengths, previous)
+    scores = model.get_normalized_probs(net_output, log_probs=True)[0].double()
+    own = scores.gather(1, tokens.unsqueeze(1)).squeeze(1)
+    return float((scores.amax(1) - own).sum())
+
+
+def decoded(sources, budget, **settings):
+    """Outputs by a drafter that is followed nearly everywhere: (hypotheses, accepted tokens)."""
+    generator = make_generator(
+        "gad++", lossless=False, top_beta=9, tau=9.0, regret_budget=budget, **settings
+    )
+    found = generator.generate([toy_model()], make_sample(sources))
+    return [hypotheses[0]["tokens"] for hypotheses in found], generator.stats.accepted
+
+
+SOURCES = sentences(24, seed=7)
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("budget", [0.0, 0.7, 3.0])
+def test_no_output_gives_up_more_than_its_budget(budget, backend):
+    outputs, accepted = decoded(SOURCES, budget, backend=backend)
+    assert_diverse(outputs)
+    sample = make_sample(SOURCES)["net_input"]
+    regrets = [
+        regret_of(toy_model(), row[-length:], output)
+        for row, length, output in zip(sample["src_tokens"], sample["src_lengths"], outputs)
+    ]
+    assert max(regrets) <= budget + 1e-4
+    unbounded, accepted_at_most = decoded(SOURCES, None, backend=backend)
+    free = [
+        regret_of(toy_model(), row[-length:], output)
+        for row, length, output in zip(sample["src_tokens"], sample["src_lengths"], unbounded)
+    ]
+    # The budget decides something: without it sentences give up more.
+    assert max(free) > 3.1 and accepted <= accepted_at_most
+    assert budget == 0 or max(regrets) > 0
+
+
+def test_an_endless_budget_changes_nothing():
+    free, endless = decoded(SOURCES, None), decoded(SOURCES, math.inf)
+    assert [o.tolist() for o in free[0]] == [o.tolist() for o in endless[0]]
+    assert free[1] == endless[1]
+
+
+def test_the_company_of_a_sentence_does_not_matter():
+    """Rows that leave take what they have spent with them."""
+    together, _ = decoded(SOURCES, 2.0, backend="torch")
+    alone = [decoded([source], 2.0, backend="torch")[0][0] for source in SOURCES]
+    assert [o.tolist() for o in together] == [o.tolist() for o in alone]
