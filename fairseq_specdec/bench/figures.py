@@ -61,7 +61,13 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
     names = ("tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent")
-    names += ("steps_a_pass", "nodes_a_pass", "fallback_percent", "rollback_percent")
+    names += (
+        "acceptance_by_position",
+        "steps_a_pass",
+        "nodes_a_pass",
+        "fallback_percent",
+        "rollback_percent",
+    )
     found: Dict[str, Any] = dict.fromkeys(names)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
@@ -75,6 +81,7 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
             iter=stats.mean_iterations,
             verifier_calls=system.steps / sentences,
             accepted_percent=100 * stats.acceptance_rate,
+            acceptance_by_position=stats.acceptance_by_position or None,
         )
         if plan.generation["beam"] > 1:
             found.update(steps_a_pass=stats.mean_accepted_tokens)

@@ -78,6 +78,20 @@ TIME = [
 ]
 
 
+def by_position(rows: Sequence[Dict[str, Any]]) -> List[Column]:
+    """Columns of the shares of draft tokens accepted at each position."""
+    longest = max((len(row.get("acceptance_by_position") or ()) for row in rows), default=0)
+
+    def column(at: int) -> Column:
+        def cell(row: Dict[str, Any]) -> str:
+            shares = row.get("acceptance_by_position") or ()
+            return f"{100 * shares[at]:.1f}%" if at < len(shares) else NOTHING
+
+        return Column(str(at + 1), cell)
+
+    return [figure("accepted at", "system", "{}"), *map(column, range(longest))]
+
+
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
     """Head and body; without columns that say nothing of any row."""
     found = [[column.title, *map(column.cell, rows)] for column in columns]
@@ -129,6 +143,8 @@ def document(run: Dict[str, Any]) -> str:
         measured = f"batch {part['batch_size']}, median of {run['settings']['repeats']}"
         parts.append(f"{title(run)}, {measured}")
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
+        drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
+        parts += [markdown(by_position(drafting), drafting)] * bool(drafting)
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]
@@ -140,7 +156,8 @@ TOKENS = (
     "Tok.: tokens an iteration, </s> included; without </s>: the same as the authors of GAD and "
     "SpecDec count it; Iter.: iterations a sentence; calls: passes of the verifier's decoder a "
     "sentence, a batch's shared by its sentences; s and nodes: steps of a beam search that follow "
-    "one pass for a sentence, and prefixes that the pass scores."
+    "one pass for a sentence, and prefixes that the pass scores. Accepted at 1, 2, ...: the share "
+    "of draft tokens at that place that were accepted, of those before which all were."
 )
 IDENTICAL = (
     "identical: sentences whose tokens, of the --nbest first hypotheses, equal those of stock "

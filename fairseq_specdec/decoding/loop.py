@@ -250,6 +250,10 @@ class Batch(OpenBatch):
         # A row that emitted no more than it accepted ended inside its draft.
         cut = sum(fact.accepted < min(fact.proposed, fact.size) for fact in facts)
         accepted = sum(fact.accepted for fact in facts)
+        for fact in facts:
+            # A sentence that ended inside its draft has no bonus token, and judged no more.
+            judged = fact.accepted + (fact.size > fact.accepted < fact.proposed)
+            stats.judged[judged, fact.accepted] += 1
         stats.iterations += len(facts)
         stats.emitted += sum(fact.size for fact in facts)
         stats.accepted += accepted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from typing import Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -83,6 +84,9 @@ class DecodingStats:
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
         undrafted: iterations without a draft, summed over sentences.
+        judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
+            token is judged if all before it were accepted and the sentence has not ended. Empty in
+            beam search.
     """
 
     def __init__(self) -> None:
@@ -94,6 +98,7 @@ class DecodingStats:
         self.accepted = 0
         self.rollbacks = 0
         self.undrafted = 0
+        self.judged: Counter[Tuple[int, int]] = Counter()
         self.total_seconds = 0.0
         self.stopwatch = Stopwatch()
 
@@ -102,6 +107,7 @@ class DecodingStats:
         other.stopwatch.settle()
         for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.judged.update(other.judged)
         self.total_seconds += other.total_seconds
         for section, seconds in other.stopwatch.seconds.items():
             self.stopwatch.seconds[section] += seconds
@@ -126,6 +132,18 @@ class DecodingStats:
     def acceptance_rate(self) -> float:
         """Share of the drafted tokens that entered the output."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def acceptance_by_position(self) -> List[float]:
+        """Of each position of a draft, from the first, the share of its judged tokens that was
+        accepted: how likely it is right given that all before it were."""
+        last = max((judged for judged, _ in self.judged), default=0)
+        shares = []
+        for position in range(1, last + 1):
+            judged = sum(n for (size, _), n in self.judged.items() if size >= position)
+            accepted = sum(n for (_, size), n in self.judged.items() if size >= position)
+            shares.append(accepted / judged)
+        return shares
 
     @property
     def fallback_share(self) -> float:

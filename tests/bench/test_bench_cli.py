@@ -40,6 +40,13 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
     assert result["warnings"] == []
     assert rows["gad"]["lossless"] is True and rows["fairseq beam 1"]["lossless"] is None
     assert rows["gad"]["tok"] > 1.5 and rows["gad"]["verifier_calls"] == rows["gad"]["iter"]
+    shares = rows["gad"]["acceptance_by_position"]
+    assert len(shares) > 1 and all(0 <= share <= 1 for share in shares) and shares[0] > 0
+    assert rows["fairseq beam 1"]["acceptance_by_position"] is None
+    (line,) = [line for line in printed.split("accepted at")[1].split("\n") if "| gad" in line]
+    assert [float(cell.strip("% ")) for cell in line.split("|")[2:-1]] == [
+        pytest.approx(100 * share, abs=0.051) for share in shares
+    ]
     total = rows["gad"]["iter"] * rows["gad"]["tok"] * 12
     assert total == pytest.approx(rows["gad"]["output_tokens"])
     for row in rows.values():  # each of the 12 sentences ends in one </s>

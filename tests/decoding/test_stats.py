@@ -1,6 +1,7 @@
 """The stopwatch with CUDA events, which stand-ins play: how many live, and on which device."""
 
 import weakref
+from collections import Counter
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from toy_strategies import decode, make_generator
 from toy_translation import make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.bench import timing
-from fairseq_specdec.decoding.stats import Stopwatch
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 
 SECOND = torch.device("cuda", 1)
 MILLISECONDS = 2.0
@@ -94,3 +96,33 @@ def test_on_the_cpu_the_clock_is_read(monkeypatch):
     with stopwatch("drafter"):
         pass
     assert stopwatch.seconds["drafter"] > 0
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("case", ["gad", "iad", "sps"])
+def test_acceptance_by_position_is_that_of_the_trace(case, backend):
+    """Counted from what was drafted and what the verifier would have said."""
+    generator = make_generator(case, backend=backend, overrides=Overrides(keep_trace=True))
+    found = decode(generator, make_sample(sentences(24, 7)))
+    judged, accepted = Counter(), Counter()
+    for hypothesis in found:
+        for one in hypothesis["iterations"]:
+            for place, (token, choice) in enumerate(zip(one.draft, one.choices)):
+                judged[place] += 1
+                if token != choice:
+                    break
+                accepted[place] += 1
+    shares = generator.stats.acceptance_by_position
+    assert len(shares) == len(judged) > 2
+    assert shares == [accepted[place] / judged[place] for place in range(len(judged))]
+    assert 0 < min(shares[:2]) and any(share < 1 for share in shares)
+    twice = DecodingStats()
+    twice.add(generator.stats)
+    twice.add(generator.stats)
+    assert twice.acceptance_by_position == shares and sum(twice.judged.values()) > 0
+
+
+def test_nothing_drafted_has_no_acceptance():
+    generator = make_generator("greedy")
+    decode(generator, make_sample(sentences(3, 7)))
+    assert generator.stats.acceptance_by_position == []

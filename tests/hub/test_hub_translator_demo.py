@@ -1,9 +1,14 @@
 """The demo pair by its name: real text in, real text out."""
 
+import pathlib
+
 import pytest
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
+# gad, the first 100 held-out sentences one at a time, of the packed pair; a new pair has others.
+ACCEPTED_AT = [0.7508, 0.7875, 0.7790, 0.7625, 0.7742]
+ACCEPTED_TOKENS = 3.555
 TEXTS = ['Click "OK" - the file\'s name is (still) shown: 100% done.', "Open the file.", ""]
 
 
@@ -26,3 +31,15 @@ def test_it_streams(translator):
     pieces = list(translator.translate_stream(TEXTS[0]))
     assert len(pieces) > 1
     assert "".join(pieces) == translator.translate(TEXTS[0]).text
+
+
+def test_the_packed_drafter_is_as_good_as_it_was(demo):
+    """Outputs stay right when drafts get worse, so only this notices it."""
+    translator = SpeculativeTranslator.from_pretrained(
+        demo, strategy="gad", device="cpu", batch_size=1, draft_budget=0
+    )
+    lines = (pathlib.Path(demo) / "heldout.en").read_text(encoding="utf-8").splitlines()
+    translator.translate(lines[:100])
+    assert translator.stats.mean_accepted_tokens == pytest.approx(ACCEPTED_TOKENS, rel=0.02)
+    found = translator.stats.acceptance_by_position[: len(ACCEPTED_AT)]
+    assert found == pytest.approx(ACCEPTED_AT, rel=0.02)
