@@ -103,9 +103,10 @@ def main(args: argparse.Namespace) -> Job:
         logger.info("measure: %d validation sentences, one at a time", args.measure_sentences)
         steps.measure(job, state, args.measure_sentences)
     report.write(job, state, fitting)
-    logger.info("%s", report.verdict(state.found("measure")["rows"]))
+    rows = state.found("measure")["rows"]
+    logger.info("%s", report.verdict(rows))
     logger.info("report: %s", job.file("report.html"))
-    logger.info("decode with: %s", report.command(job))
+    logger.info("decode with: %s", report.command(job, rows))
     return job
 
 

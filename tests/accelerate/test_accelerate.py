@@ -43,6 +43,10 @@ def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys):
     drafter = torch.load(str(out / "drafter.pt"), weights_only=False)
     assert "last_optimizer_state" not in drafter and "decoder.mask_embedding" in drafter["model"]
     page = (out / "report.html").read_text(encoding="utf-8")
+    rows = found["measure"]["rows"]
+    doubt = rows["gad, drafts end at doubt"]
+    assert doubt["identical_percent"] == 100.0
+    assert ("--draft-confidence" in page) == (doubt["ms_mean"] < rows["gad"]["ms_mean"])
     assert "--strategy gad" in page and "drafter.pt" in page and "6 updates" in page
 
     def unwanted(*args):
