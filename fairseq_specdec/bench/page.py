@@ -46,6 +46,8 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")
         parts += [_table(columns, part["rows"]) for columns in (tables.SPEED, tables.TIME)]
+        if "replay" not in run:
+            parts.append(_in("p", tables.conclusion(part)))
     parts.append(f"<ul>{''.join(_in('li', line) for line in tables.legend(run))}</ul>")
     for picture in pictures:
         data, caption = base64.b64encode(picture.png).decode("ascii"), escape(picture.caption)

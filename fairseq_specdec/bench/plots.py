@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from fairseq_specdec.decoding.stats import SECTIONS
 
-from .tables import section_title
+from .tables import section_title, title
 
 WIDTH, HEIGHT = 7.0, 4.2  # inches
 
@@ -41,8 +42,11 @@ def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
     return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
 
 
-def picture(name: str, caption: str, figure: Any) -> Picture:
-    """The figure as a picture, with a legend beside axes that it would hide."""
+def picture(run: Dict[str, Any], name: str, caption: str, figure: Any) -> Picture:
+    """The figure as a picture: titled, with what was measured on what, and a legend beside axes
+    that it would hide. The title is the caption up to its first comma or semicolon."""
+    figure.suptitle(plain(re.split("[,;.] |[.]$", caption)[0]), fontsize=11)
+    figure.axes[0].set_title(plain(measured_on(run)), fontsize=7, color="0.4")
     for axes in figure.axes:
         names = [name for name in axes.get_legend_handles_labels()[1] if name]
         many = len(names) > 6
@@ -52,6 +56,14 @@ def picture(name: str, caption: str, figure: Any) -> Picture:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return Picture(name, caption, buffer.getvalue())
+
+
+def measured_on(run: Dict[str, Any]) -> str:
+    """What was decoded, the machine and its threads, in a line."""
+    facts = run["provenance"]
+    threads = facts["threads"]
+    what = title(run).split(": ", 1)[1]
+    return f"{what}; {facts['machine']['device']}, {threads} thread{'s' * (threads > 1)}"
 
 
 def plain(text: str) -> str:
@@ -75,6 +87,11 @@ def write_at(axes: Any, texts: Sequence[Any], xs: Sequence[float], ys: Sequence[
         axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
 
 
+def _numbers(run: Dict[str, Any]) -> Dict[str, int]:
+    """Systems by number, so that each has one colour in all pictures."""
+    return {row["system"]: number for number, row in enumerate(run["runs"][0]["rows"])}
+
+
 def _shown(run: Dict[str, Any]) -> Rows:
     """Rows to draw together; where they are many, the swept ones have pictures of their own."""
     rows: Rows = run["runs"][0]["rows"]
@@ -91,29 +108,26 @@ def latency_and_throughput(run: Dict[str, Any]) -> Picture:
     """A line a system, a point a batch size (Xia et al. 2023, Figure 5)."""
     figure, (axes,) = figure_of()
     sizes = [part["batch_size"] for part in run["runs"]]
-    for number, row in enumerate(_shown(run)):
-        name = row["system"]
+    for name in (row["system"] for row in _shown(run)):
         speed, wait = (_series(run, name, k) for k in ("tokens_per_second", "ms_median"))
-        line_of(axes, number, name, speed, wait)
+        line_of(axes, _numbers(run)[name], name, speed, wait)
         write_at(axes, sizes, speed, wait)
     axes.set(xlabel="tokens a second", ylabel="median latency of a batch, ms", yscale="log")
     caption = "Latency and throughput; the numbers at the points are batch sizes."
-    return picture("latency_throughput", caption, figure)
+    return picture(run, "latency_throughput", caption, figure)
 
 
 def speed_by_batch(run: Dict[str, Any]) -> Picture:
     """A line a system over batch sizes (Ge et al. 2022, Figures 6 and 7)."""
     order = sorted(range(len(run["runs"])), key=lambda i: run["runs"][i]["batch_size"])
     sizes = [str(run["runs"][i]["batch_size"]) for i in order]
-    base = _series(run, "fairseq beam 5", "sentences_per_second")[order[-1]]
     figure, (axes,) = figure_of()
-    for number, row in enumerate(_shown(run)):
-        speed = _series(run, row["system"], "sentences_per_second")
-        line_of(axes, number, row["system"], sizes, [speed[i] / base for i in order])
-    axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
-    axes.set(xlabel="batch size", ylabel=f"speed over stock beam 5 at batch size {sizes[-1]}")
-    caption = f"Speed by batch size; 1 is stock beam 5 at batch size {sizes[-1]}."
-    return picture("speed_by_batch", caption, figure)
+    for name in (row["system"] for row in _shown(run)):
+        speed = _series(run, name, "speed_beam5")
+        line_of(axes, _numbers(run)[name], name, sizes, [speed[i] for i in order])
+    axes.set(xlabel="batch size", ylabel="speed over stock beam 5 at the same batch size")
+    caption = "Speed by batch size, over stock beam 5 at the same batch size."
+    return picture(run, "speed_by_batch", caption, figure)
 
 
 def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) -> Picture:
@@ -124,15 +138,17 @@ def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) ->
     speed_ups = [[a / b for a, b in zip(base, times[name])] for name in names]
     figure, (axes,) = figure_of()
     places = range(len(names))
-    axes.violinplot(speed_ups, places, widths=0.9, showmedians=True)
+    violins = axes.violinplot(speed_ups, places, widths=0.9, showmedians=True)
+    for name, body in zip(names, violins["bodies"]):
+        body.set_facecolor(look(_numbers(run)[name])["color"])
     axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axes.set_xticks(places, labels=list(map(plain, names)), fontsize=7, rotation=30)
     axes.set(ylabel="speed-up over stock beam 5")
     caption = (
-        "Distribution of the speed-up of single sentences over stock beam 5, batch size 1, with "
-        "its range and median."
+        "Speed-up of single sentences over stock beam 5, batch size 1: its distribution, range and "
+        "median."
     )
-    return picture("speed_up_distribution", caption, figure)
+    return picture(run, "speed_up_distribution", caption, figure)
 
 
 def time_split(run: Dict[str, Any]) -> Picture:
@@ -148,7 +164,7 @@ def time_split(run: Dict[str, Any]) -> Picture:
     axes.set(xlabel="ms a sentence")
     axes.tick_params(axis="y", labelsize=7)
     caption = f"Time of a sentence by section, batch size {run['runs'][0]['batch_size']}."
-    return picture("time_split", caption, figure)
+    return picture(run, "time_split", caption, figure)
 
 
 def _named(flag: str) -> str:
@@ -215,13 +231,15 @@ def sweeps(run: Dict[str, Any]) -> List[Picture]:
         for flag in flags:
             name = f"sweep_{number}" if len(flags) == 1 else f"sweep_{number}_{flag}"
             caption = f"{base}: speed and quality over {_named(flag)}, {where}."
-            pictures.append(picture(name, caption, _over_a_flag(mine, flag)))
+            pictures.append(picture(run, name, caption, _over_a_flag(mine, flag)))
         if len(mine) > 2 and all(row.get("bleu") is not None for row in mine):
             caption = (
                 f"{base}: BLEU against time, {where}; the numbers, and the size of the points, are "
                 f"{_named(flags[0])}."
             )
-            pictures.append(picture(f"trade_off_{number}", caption, _trade_off(mine, flags[0])))
+            pictures.append(
+                picture(run, f"trade_off_{number}", caption, _trade_off(mine, flags[0]))
+            )
     return pictures
 
 

@@ -136,6 +136,19 @@ def title(run: Dict[str, Any]) -> str:
     )
 
 
+def conclusion(part: Dict[str, Any]) -> str:
+    """The fastest system that says what stock says, in a sentence."""
+    same = [row for row in part["rows"] if row.get("identical_percent") == 100]
+    best = max(same, key=lambda row: float(row["speed_beam1"]), default=None)
+    where = f"batch {part['batch_size']}"
+    if best is None or best["system"].startswith("fairseq beam"):
+        return f"{where}: no system was faster than stock fairseq with identical text."
+    return (
+        f"{where}: {best['system']} is fastest with identical text: {best['ms_mean']:.2f} ms a "
+        f"sentence, {best['speed_beam1']:.1f}x stock beam 1, {best['speed_beam5']:.1f}x beam 5."
+    )
+
+
 def document(run: Dict[str, Any]) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
     parts = [run["replay"]["notice"]] if "replay" in run else []
@@ -145,6 +158,8 @@ def document(run: Dict[str, Any]) -> str:
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
         drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
         parts += [markdown(by_position(drafting), drafting)] * bool(drafting)
+        if "replay" not in run:
+            parts.append(conclusion(part))
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]

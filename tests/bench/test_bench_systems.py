@@ -88,7 +88,11 @@ def results(name="gad", **row):
     settings = {"source_lang": "s", "target_lang": "t", "subset": "test", "sentences": 2}
     return {
         "settings": settings,
-        "provenance": {"command": "specdec-bench <data> & more"},
+        "provenance": {
+            "command": "specdec-bench <data> & more",
+            "threads": 1,
+            "machine": {"device": "Abacus"},
+        },
         "systems": [],
         "warnings": [],
         "quality": None,
@@ -135,6 +139,45 @@ def test_a_busy_machine_is_spoken_of():
 def test_bars_in_names_do_not_break_the_table():
     text = tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
     assert text.splitlines()[-1] == r"| a\|b   |"
+
+
+def test_the_fastest_system_with_identical_text_is_named():
+    part = results()["runs"][0]
+    stock, gad = part["rows"]
+    stock.update(identical_percent=None, speed_beam1=0.5)
+    gad.update(identical_percent=100.0, speed_beam1=3.14)
+    wrong = dict(gad, system="gad++", identical_percent=99.9, speed_beam1=9.0)
+    part["rows"].append(wrong)
+    said = tables.conclusion(part)
+    assert said.startswith("batch 1: gad is fastest with identical text: 3.00 ms a sentence, 3.1x")
+    part["rows"] = [stock, wrong]
+    assert "no system was faster" in tables.conclusion(part)
+
+
+@needs_matplotlib
+def test_pictures_are_titled_and_a_system_keeps_its_colour(monkeypatch):
+    run, figures = results(), {}
+    run["runs"][0]["rows"].insert(
+        1, dict(run["runs"][0]["rows"][1], system="other", sweep={"k": 1})
+    )
+    monkeypatch.setattr(plots, "MOST", 2)  # "other" is left out of some pictures
+    monkeypatch.setattr(
+        plots, "picture", lambda run, name, caption, figure: figures.update({name: figure})
+    )
+    plots.latency_and_throughput(run)
+    plots.speed_by_batch(run)
+    monkeypatch.undo()
+    for name, figure in figures.items():
+        colours = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
+        assert colours["gad"] == "C2" and "other" not in colours
+        plots.picture(run, name, "What it shows, with more.", figure)
+        assert figure.get_suptitle() == "What it shows"
+        said = figure.axes[0].get_title()
+        assert said == "s-t, test, 2 sentences; Abacus, 1 thread"
+    speeds = {
+        line.get_label(): line.get_ydata() for line in figures["speed_by_batch"].axes[0].lines
+    }
+    assert list(speeds["gad"]) == [2.0, 2.0], "over stock at the same batch size"
 
 
 @needs_matplotlib
