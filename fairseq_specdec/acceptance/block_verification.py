@@ -15,7 +15,7 @@ _MOST = 80.0
 
 
 class BlockVerificationRule(SamplingRule):
-    """Sun et al. 2024 ("Block verification accelerates speculative decoding"), algorithm 2.
+    """Block verification (Sun et al. 2024, "Block verification accelerates speculative decoding").
 
     Draft tokens are judged together. With w_0 = 1 and w_i = min(1, w_(i-1) p(x_i) / q(x_i)), the
     first i tokens of a draft of n are accepted with probability h_i, w_n for i = n and else::
