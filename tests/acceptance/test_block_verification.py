@@ -25,8 +25,7 @@ def kept(rule, p, q, width):
 
 def test_the_papers_example():
     """Two tokens, p = (1/3, 2/3), q = (2/3, 1/3), drafts of 2: 10/9 tokens by token, 11/9 by block
-    (Sun et al. 2024,
-    the introductory example)."""
+    (the example with which Sun et al. 2024 begin)."""
     p, q = torch.tensor([1 / 3, 2 / 3]), torch.tensor([2 / 3, 1 / 3])
     assert abs(kept(SamplingRule(Sampler()), p, q, 2) - 10 / 9) < 0.015
     assert abs(kept(BlockVerificationRule(Sampler()), p, q, 2) - 11 / 9) < 0.015

@@ -26,8 +26,8 @@ COMMANDS = [
 ]
 OURS = [(where, words) for where, words in COMMANDS if words[0] in PARSERS]
 # What a block may be besides a script: Python that is run too, Sphinx's own directives, diagrams,
-# and files of the worked example, whose fences name them.
-OTHERS = {"python", "text", "{toctree}", "{eval-rst}"}
+# references, and files of the worked example, whose fences name them.
+OTHERS = {"python", "text", "bibtex", "{toctree}", "{eval-rst}"}
 EXAMPLE = {"python", "diff", "markdown"}
 PATH = re.compile(
     r"(?<![\w/.$-])(?:scripts|configs|requirements|tests|fairseq_specdec|benchmarks|data-bin/demo_\w+)"
