@@ -8,6 +8,8 @@ this project's strategies, interleaved, and prints what each gives and costs.
 from __future__ import annotations
 
 import argparse
+import itertools
+import logging
 import os
 import shlex
 import sys
@@ -29,6 +31,7 @@ from .workload import BenchError
 # On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for
 # gad; gad++, which accepts more, gained nothing.
 GAD_CONFIDENCE = 0.05
+SAMPLES = 3  # sentences shown
 
 
 class Pair(NamedTuple):
@@ -90,16 +93,26 @@ def command_line(pair: Pair, limit: Optional[int], batch_size: int) -> List[str]
     return words
 
 
-def quality(pair: Pair, system: System, dictionary: Any) -> float:
-    """BLEU of a system's outputs, or the share of exact corrections."""
+def heldout(pair: Pair, language: str) -> List[str]:
+    """The held-out sentences of a language."""
+    with open(os.path.join(pair.folder, f"heldout.{language}"), encoding="utf-8") as lines:
+        return [line.rstrip("\n") for line in lines]
+
+
+def texts(pair: Pair, system: System, dictionary: Any) -> Dict[int, str]:
+    """What a system said of each sentence, as text to read."""
     detokeniser = MosesDetokenizer(lang=pair.language)
-    with open(os.path.join(pair.folder, f"heldout.{pair.target}"), encoding="utf-8") as lines:
-        references = [line.rstrip("\n") for line in lines]
-    outputs, wanted = [], []
+    found = {}
     for number, tokens in sorted(system.tokens.items()):
         words = dictionary.string(torch.tensor(tokens), "subword_nmt").split()
-        outputs.append(detokeniser.detokenize(words).replace(" @-@ ", "-"))
-        wanted.append(references[number])
+        found[number] = detokeniser.detokenize(words).replace(" @-@ ", "-")
+    return found
+
+
+def quality(pair: Pair, said: Dict[int, str]) -> float:
+    """BLEU of a system's texts, or the share of exact corrections."""
+    references, outputs = heldout(pair, pair.target), list(said.values())
+    wanted = [references[number] for number in said]
     if pair.quality == "BLEU":
         return float(sacrebleu.corpus_bleu(outputs, [wanted]).score)
     same = sum(" ".join(a.split()) == " ".join(b.split()) for a, b in zip(outputs, wanted))
@@ -141,12 +154,18 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]
     bench.measure_size(batch_size)
     dictionary = bench.workload.task.target_dictionary
     rows = bench.results["runs"][0]["rows"]
-    for row, system in zip(rows, bench.systems):
-        row["quality"] = quality(pair, system, dictionary)
+    said = [texts(pair, system, dictionary) for system in bench.systems]
+    for row, system, mine in zip(rows, bench.systems, said):
+        row["quality"] = quality(pair, mine)
         row["ms_per_iteration"] = 1000 * sum(system.seconds) / system.steps
     count = len(bench.workload.order)
     say(f"\n{pair.title}: {count} held-out sentences, batch {batch_size}\n")
     say(tables.markdown(columns(pair), rows))
+    sources = heldout(pair, pair.source)
+    last = max(i for i, row in enumerate(rows) if row["identical_percent"] == 100)
+    say(f"\nThe first sentences, by {rows[last]['system']}:\n")
+    for number, text in itertools.islice(said[last].items(), SAMPLES):
+        say(f"  {sources[number]}\n  -> {text}\n")
     return bench.results
 
 
@@ -177,6 +196,8 @@ def get_parser() -> argparse.ArgumentParser:
 def main(arguments: Optional[List[str]] = None) -> None:
     """Entry point; ends with a message where a demo pair is missing."""
     options = get_parser().parse_args(arguments)
+    logging.basicConfig(format="[quickstart] %(message)s", level=logging.WARNING)
+    logging.getLogger("fairseq_specdec.bench").setLevel(logging.INFO)
     dtype = options.drafter_dtype
     if dtype == "auto":
         dtype = "bf16" if computes_in_bf16() else "same"

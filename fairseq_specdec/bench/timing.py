@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import statistics
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
@@ -15,9 +16,11 @@ from fairseq.tasks import FairseqTask
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
-from fairseq_specdec.io.progress import bar
+from fairseq_specdec.io.progress import Counter
 
 from .identity import Output, output_of
+
+logger = logging.getLogger(__name__)
 
 
 def _wait(device: torch.device) -> None:
@@ -219,15 +222,15 @@ def run_paired(
         batches: fairseq samples.
         warm_up: batches decoded beforehand by every system, not counted.
         repeats: passes over the batches; the time of a batch is the median of its passes.
-        title: of a progress bar.
+        title: of a progress bar, or of lines in the log.
         seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
     """
     first = batches[:warm_up]
-    with bar(title=title, total=len(first) + repeats * len(batches), unit="batch") as shown:
+    with Counter(len(first) + repeats * len(batches), "batch", logger, title=title) as progress:
         for sample in first:
             for system in systems:
                 system.decode(sample, None, seed)
-            shown.update()
+            progress.add(1)
         for system in systems:
             system.reset()
         turn = 0
@@ -237,4 +240,4 @@ def run_paired(
                 for j in range(len(systems)):
                     systems[(turn + j) % len(systems)].decode(sample, i, seed + turn)
                 turn += 1
-                shown.update()
+                progress.add(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import sys
 import time
 from typing import Any, Iterable, Iterator, Optional
@@ -73,11 +74,20 @@ class Counter:
         unit: what is counted, in the singular.
         logger: gets the lines.
         initial: how much of it was done before.
+        title: shown before the bar or the count.
     """
 
-    def __init__(self, total: int, unit: str, logger: logging.Logger, initial: int = 0) -> None:
-        self._bar = bar(total=total, initial=initial, unit=unit)
+    def __init__(
+        self,
+        total: int,
+        unit: str,
+        logger: logging.Logger,
+        initial: int = 0,
+        title: Optional[str] = None,
+    ) -> None:
+        self._bar = bar(title=title, total=total, initial=initial, unit=unit)
         self._planned, self._unit, self._logger = total - initial, unit, logger
+        self._title = f"{title}: " if title else ""
         self._began = self._said = time.monotonic()
         self._done = 0
 
@@ -94,10 +104,13 @@ class Counter:
         now = time.monotonic()
         if self._bar.disable and now - self._said > LOG_EVERY:
             self._said = now
+            rate = self._done / (now - self._began)
             self._logger.info(
-                "%d of %d %ss, %.1f per second",
+                "%s%d of %d %s, %.1f per second, about %d min left",
+                self._title,
                 self._done,
                 self._planned,
-                self._unit,
-                self._done / (now - self._began),
+                self._unit + ("es" if self._unit.endswith("ch") else "s"),
+                rate,
+                math.ceil((self._planned - self._done) / rate / 60),
             )

@@ -45,7 +45,19 @@ def test_without_a_terminal_a_counter_logs_a_line_a_minute(monkeypatch, caplog):
         for _ in range(8):
             now[0] += 25.0
             counter.add(10)
-    assert caplog.messages == ["30 of 80 lines, 0.4 per second", "60 of 80 lines, 0.4 per second"]
+    assert caplog.messages == [
+        "30 of 80 lines, 0.4 per second, about 3 min left",
+        "60 of 80 lines, 0.4 per second, about 1 min left",
+    ]
+
+
+def test_a_title_stands_before_the_count(monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with caplog.at_level("INFO"), progress.Counter(4, "batch", logger, title="batch 8") as counter:
+        now[0] = 61.0
+        counter.add(2)
+    assert caplog.messages == ["batch 8: 2 of 4 batches, 0.0 per second, about 2 min left"]
 
 
 def test_log_records_are_written_above_a_bar():
