@@ -80,6 +80,7 @@
     const base = medians.greedy;
     const first = lanes.get("greedy");
     const rows = [];
+    const titles = [...document.querySelectorAll("thead th")].map((cell) => cell.textContent);
     for (const lane of lanes.values()) {
       const done = lane.done;
       const ms = medians[lane.name];
@@ -88,11 +89,11 @@
       const same = !first ? "\u2013" : lane === first ? "\u2013" :
         done.text === first.done.text ? "as greedy" : "differs from greedy";
       const share = done.drafted ? Math.round(100 * done.accepted / done.drafted) + " %" : "\u2013";
-      rows.push(make("tr", {}, make("th", { scope: "row" }, lane.name),
-        make("td", {}, ms === undefined ? "\u2013" : ms.toFixed(1) + " ms"), make("td", {}, speed),
-        make("td", {}, String(done.iterations)), make("td", {}, String(done.tokens)),
-        make("td", {}, done.mean_accepted_tokens.toFixed(2)), make("td", {}, share),
-        make("td", {}, same)));
+      const cells = [ms === undefined ? "\u2013" : ms.toFixed(1) + " ms", speed,
+        String(done.iterations), String(done.tokens), done.mean_accepted_tokens.toFixed(2), share, same];
+      rows.push(make("tr", {}, make("th", { scope: "row" }, lane.name), ...cells.map((cell, i) =>
+        // Named where there is no room for the head of the table.
+        make("td", { "data-label": titles[i + 1] }, cell))));
     }
     $("rows").replaceChildren(...rows);
     $("caption").textContent = "Time: median of " + plural(data.repeats, "run") +
@@ -181,6 +182,7 @@
     const strategies = [...document.querySelectorAll("#strategies input:checked:enabled")]
       .map((box) => box.value);
     const beam = Number($("beam").value);
+    explain(beam > 1);
     $("results").hidden = true;
     $("lanes").replaceChildren();
     lanes = new Map();
@@ -307,8 +309,12 @@
       $("text").focus();
     },
   }, example)));
-  // Nobody samples here.
-  $("legend").append(...explained(Object.keys(MARKS).filter((kind) => kind !== "drawn"), true));
+  // Nobody samples here; what only beams have is explained where there is one.
+  function explain(beams) {
+    const kinds = Object.keys(MARKS).filter((kind) => kind !== "drawn");
+    $("legend").replaceChildren(...explained(kinds, beams));
+    $("legend").hidden = false;
+  }
   $("text").value = (asked.get("text") || data.examples[0] || "").slice(0, data.characters);
   if (asked.get("drafts") === "1") {
     $("drafts").checked = true;

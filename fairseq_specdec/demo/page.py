@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 import re
 from typing import NamedTuple
@@ -54,6 +55,8 @@ def page_of(racers: Racers, repeats: int) -> Page:
     source, target = racers.languages
     filled = {
         "@TITLE@": html.escape(f"Strategies race: {source} to {target}"),
+        "@VERIFIER@": html.escape(racers.verifier),
+        "@DATE@": datetime.date.today().isoformat(),
         "@CHARACTERS@": str(CHARACTERS),
         "@STYLE@": style,
         "@DATA@": embedded(data),

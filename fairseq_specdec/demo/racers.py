@@ -64,6 +64,7 @@ class Racers(NamedTuple):
         examples: sentences to try.
         wide: the strategies that can have a beam.
         make: their translators at a beam.
+        verifier: its path, as given.
     """
 
     translators: Translators
@@ -71,6 +72,7 @@ class Racers(NamedTuple):
     examples: List[str]
     wide: List[str]
     make: Callable[[int], Translators]
+    verifier: str
 
     def at(self, beam: int) -> Translators:
         """The translators at a beam, ready to be timed."""
@@ -194,7 +196,8 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
         return warmed(make(wide, beam), examples)
 
     languages = (cfg.source_lang, cfg.target_lang)
-    return Racers(make(names, 1), languages, examples, list(dict.fromkeys(wide)), at)
+    wide = list(dict.fromkeys(wide))
+    return Racers(make(names, 1), languages, examples, wide, at, pair.path)
 
 
 def _settings(

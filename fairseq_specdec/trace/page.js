@@ -3,6 +3,14 @@
 (() => {
   const SLOWER = 10; // playing, one measured millisecond lasts so many
 
+  // The source as text, subwords joined; where it was decoded without a tokenizer, its tokens.
+  function sourceText(sentence) {
+    if (sentence.text !== null) return sentence.text;
+    const words = sentence.source.filter((word) => word !== "</s>");
+    return words.some((word) => word.startsWith("\u2581")) ?
+      words.join("").replaceAll("\u2581", " ").trim() : words.join(" ").replaceAll("@@ ", "");
+  }
+
   function emitted(part) {
     const boxes = [];
     part.draft.forEach((word, i) => {
@@ -40,7 +48,7 @@
   } });
   const select = make("select", { id: "sentence", onchange: () => open(select.selectedIndex) });
   data.sentences.forEach((sentence) => {
-    const words = sentence.text === null ? sentence.source.join(" ") : sentence.text;
+    const words = sourceText(sentence);
     const short = words.length > 60 ? words.slice(0, 60) + "\u2026" : words;
     select.append(make("option", {}, sentence.id + ": " + short));
   });
@@ -78,8 +86,7 @@
     state.sentence = Math.max(0, Math.min(number, data.sentences.length - 1));
     select.selectedIndex = state.sentence;
     const sentence = data.sentences[state.sentence];
-    source.replaceChildren(make("span", { class: "quiet" }, "Source  "),
-      sentence.text === null ? sentence.source.join(" ") : sentence.text);
+    source.replaceChildren(make("span", { class: "quiet" }, "Source  "), sourceText(sentence));
     views.length = 0;
     columns.replaceChildren();
     const longest = Math.max(0, ...iterations().flat().map((part) => part.ms));
@@ -94,7 +101,7 @@
     const rounds = run.iterations;
     const total = rounds.reduce((sum, part) => sum + part.ms, 0);
     const each = rounds.length ? run.output.length / rounds.length : 0;
-    let facts = rounds.length + " iterations, " + each.toFixed(2) + " tokens each, " +
+    let facts = rounds.length + (rounds.length === 1 ? " iteration, " : " iterations, ") + each.toFixed(2) + " tokens each, " +
       total.toFixed(1) + " ms";
     if (run.score !== null) facts += ", score " + run.score.toFixed(4);
     const output = make("div", { class: "output" });
@@ -219,7 +226,7 @@
       button("Back", () => step(-1)), button("Step", () => step(1)), play,
       make("label", { class: "wide", for: "at" }, make("span", { class: "hidden" }, "Place"),
         slider)),
-    live, source, columns, legend,
+    live, legend, source, columns,
     make("p", { class: "quiet" }, shown + ". Keys: ",
       make("kbd", {}, "\u2190"), " ", make("kbd", {}, "\u2192"), " step, ",
       make("kbd", {}, "Home"), " ", make("kbd", {}, "End"), " begin and end, ",

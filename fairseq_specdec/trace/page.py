@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import html
 import json
@@ -25,6 +26,10 @@ TEMPLATE = """<!DOCTYPE html>
 </head>
 <body>
 <h1>{title}</h1>
+<p class="lead">A drafter proposes tokens; the verifier checks them all in one pass and keeps the
+beginning that it agrees with. Each numbered row is one such iteration. Point at a token to read
+what became of it.
+<span class="quiet">Page of {made}.</span></p>
 <noscript><p>This page draws itself with JavaScript, which is off. In a terminal,
 <code>specdec-trace show</code> prints the same.</p></noscript>
 <main id="app"></main>
@@ -101,6 +106,7 @@ def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) 
     policy = f"style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'"
     return TEMPLATE.format(
         title=html.escape(title),
+        made=datetime.date.today().isoformat(),
         policy=policy + "; form-action 'none'",
         style=style,
         data=embedded(data),

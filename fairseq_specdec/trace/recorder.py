@@ -41,7 +41,7 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
             continue
         value = getattr(settings, name, field.default)
         if name in USED_BY:
-            if settings.strategy in USED_BY[name]:
+            if settings.strategy in USED_BY[name] and value is not None:
                 found[name] = value
         elif value != field.default:
             found[name] = value

@@ -8,6 +8,7 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.demo.race import race
+from fairseq_specdec.trace import cli
 
 pytestmark = [
     pytest.mark.slow,
@@ -177,3 +178,64 @@ def test_stop_ends_a_waiting_race(page, server):
         page.wait_for("document.body.dataset.races === '1'")
     assert page.run("document.getElementById('status').textContent") == "Stopped."
     assert page.run("document.getElementById('run').disabled") is False
+
+
+# Elements that reach beyond the page's right edge.
+BEYOND = (
+    "[...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right >"
+    " document.documentElement.clientWidth + 1).map((one) => one.tagName)"
+)
+INK = "getComputedStyle(document.body).color"
+
+
+def on_a_phone(page, scheme):
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1,
+        mobile=True,
+    )  # fmt: skip
+    preferred = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.call("Emulation.setEmulatedMedia", features=preferred)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_race_is_whole_on_a_phone(page, server, scheme):
+    on_a_phone(page, scheme)
+    page.open(server.url)
+    page.type(text_of(sentences(30, seed=9)[17]))
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    assert page.run("document.documentElement.scrollWidth") == 390 and page.run(BEYOND) == []
+    # Without a head, each cell of the table says what it is.
+    said = page.run("[...document.querySelectorAll('#rows tr')][1].innerText")
+    labels = page.run(
+        "[...document.querySelectorAll('#rows tr:first-child td')]"
+        ".map((cell) => getComputedStyle(cell, '::before').content)"
+    )
+    assert labels[:2] == ['"Time"', '"Speed"'] and len(labels) == 7 and "as greedy" in said
+    assert page.run(INK) == {"light": "rgb(27, 31, 36)", "dark": "rgb(230, 237, 243)"}[scheme]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_trace_is_whole_on_a_phone(page, tmp_path, scheme):
+    trace = {
+        "id": 7, "strategy": "gad", "settings": {"block_size": 3}, "version": 1,
+        "source": ["a", "long@@", "er", "sentence", *["than fits into a line"] * 9, "</s>"],
+        "output": ["x", "y", "</s>"], "score": -0.5, "source_text": None, "output_text": None,
+        "iterations": [
+            {
+                "position": 0, "draft": ["x", "y", "z"], "verdicts": ["own", "own", "rejected"],
+                "choices": ["x", "y", "</s>"], "own": "</s>", "steps": 0, "rows": 1, "ms": 3.5,
+                "drafter_ms": 1.0, "verifier_ms": 2.25,
+            }
+        ],
+    }  # fmt: skip
+    (tmp_path / "t.jsonl").write_text(json.dumps(trace) + "\n", encoding="utf-8")
+    cli.cli_main(["html", str(tmp_path / "t.jsonl"), "--output", str(tmp_path / "t.html")])
+    on_a_phone(page, scheme)
+    page.open((tmp_path / "t.html").as_uri())
+    page.press("End", 35)
+    assert page.run("document.documentElement.scrollWidth") == 390 and page.run(BEYOND) == []
+    source = page.run("document.querySelector('.source').textContent")
+    assert "a longer sentence than" in source and "</s>" not in source and "@@" not in source
+    ends = page.run("['.legend', '.system'].map((n) => document.querySelector(n).offsetTop)")
+    assert ends[0] < ends[1], "the legend stands before what it explains"
