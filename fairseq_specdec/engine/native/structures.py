@@ -47,6 +47,7 @@ class Embedding(Structure):
 
     _fields_: ClassVar[Fields] = [
         ("tokens", c_void_p),
+        ("packed", c_void_p),
         ("positions", c_void_p),
         ("vocabulary", c_int64),
         ("places", c_int64),
