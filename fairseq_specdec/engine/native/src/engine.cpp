@@ -10,3 +10,5 @@
 #include "transformer.cpp"
 #include "transformer_abi.cpp"
 #include "verify.cpp"
+
+#include "layout_abi.cpp"

@@ -50,11 +50,10 @@ struct Hypotheses {
 };
 
 struct Verdict {
-  int64_t* facts;  // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
-  int64_t*
-      choices;      // [iterations][B][N + 1], best tokens of the entries that were reached; or null
-  double* seconds;  // [iterations]
-  float* states;    // [B][N + 1][read layers x width], of the last iteration; or null
+  int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
+  int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
+  double* seconds;   // [iterations]
+  float* states;     // [B][N + 1][read layers x width], of the last iteration; or null
 };
 
 // Drafts for the next iteration; false where there is nothing more to draft.
