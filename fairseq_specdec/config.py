@@ -60,6 +60,14 @@ class TranslationSpecDecConfig(TranslationConfig):
             "that are exact equal --strategy greedy in the same format"
         },
     )
+    threads: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "CPU threads that share a large product, of this whole process, 1 or more; the "
+            "output does not depend on it on the native backend (default: what OMP_NUM_THREADS "
+            "says; without it 1 on the native backend, all cores in torch)"
+        },
+    )
     collapse_repeats: bool = field(
         default=False,
         metadata={

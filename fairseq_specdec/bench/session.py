@@ -8,12 +8,11 @@ import os
 import warnings
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are ours)
-from fairseq_specdec.engine.native.library import load as native_library
+from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
 from . import flags, peers, random_pair, replay, replay_flags
@@ -146,10 +145,7 @@ class Session(NamedTuple):
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
-        torch.set_num_threads(self.args.threads)
-        library = native_library()
-        if library is not None:
-            library.set_threads(self.args.threads)
+        set_threads(self.args.threads)
         make = None
         if self.replay is not None:
             make = functools.partial(random_pair.verifier, self.replay.size, self.replay.seed)

@@ -112,6 +112,10 @@ def make_plan(
             f"--system {name!r}: --trace-path: a trace takes time, which would be measured; use "
             "fairseq-generate for it"
         )
+    if settings["threads"] != getattr(shared, "threads", None):
+        raise BenchError(
+            f"--system {name!r}: --threads: all systems have the same; give it before --system"
+        )
     generation = {key: getattr(args, key) for key in GENERATION if hasattr(args, key)}
     own = argparse.Namespace(**settings)
     try:

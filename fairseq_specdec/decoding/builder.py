@@ -15,7 +15,8 @@ from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
-from fairseq_specdec.engine.native.stack import FORMATS
+from fairseq_specdec.engine.native.linear import FORMATS
+from fairseq_specdec.engine.threads import check_threads, set_threads
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
@@ -168,6 +169,8 @@ def check_settings(settings: Any) -> None:
         raise ValueError(
             f"--verifier-dtype {settings.verifier_dtype}: choose one of {', '.join(FORMATS)}"
         )
+    if settings.threads is not None:
+        check_threads(settings.threads)
     STRATEGIES[settings.strategy].check(settings)
     if settings.trace_path is not None:
         check_path(settings.trace_path, "--trace-path")
@@ -303,6 +306,8 @@ def build_generator(
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()
+    if settings.threads is not None:
+        set_threads(settings.threads)
     return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
 
 

@@ -28,7 +28,7 @@ class DecodingOptions:
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
         backend: ``--backend``, one of ``engine.backend.BACKENDS``.
-        verifier_format: ``--verifier-dtype``, a key of ``engine.native.stack.FORMATS``.
+        verifier_format: ``--verifier-dtype``, a key of ``engine.native.linear.FORMATS``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 

@@ -75,14 +75,15 @@ class NarBlockDrafter(Drafter):
         backend = follow(self.model, verifier, self.options.dtype, backend)
         decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
-        layers = backend.decoder(decoder, "--drafter-path", free_unpacked=free_unpacked)
+        encoder = self.model.encoder
+        layers = backend.decoder(decoder, "--drafter-path", (), free_unpacked, encoder)
         native = NativeBlockDrafter.find(decoder, layers, self.options)
         reads = reads and native is None
         return ReadyNarBlockDrafter(
             self.model,
             self.options,
             layers,
-            None if self.read_layers else backend.encoder(self.model.encoder, free_unpacked),
+            None if self.read_layers else backend.encoder(encoder, free_unpacked),
             StateProducts(decoder, free_unpacked) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
             native,

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from fairseq_specdec.engine.backend import AnyDecoder
 from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
-from fairseq_specdec.engine.native.stack import floats, side_by_side
+from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 
 from .base import DraftOptions, DraftSession, Source
@@ -57,11 +58,11 @@ class NativeBlockDrafter:
         weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
         if self.reads:
             products = decoder.prefix_states, decoder.mask_states
-            weight, _ = side_by_side(*(product.project for product in products))
-            library.call(
-                "specdec_drafter_states", self.pointer, products[0].layers, weight.data_ptr(),
-                stack.format,
-            )  # fmt: skip
+            modules = tuple(product.project for product in products)
+            states = NativeLinear.of(library, modules, stack.number_format)
+            if stack.frees:
+                PackedModule.replace(modules, states)
+            library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
         if decoder.chain is not None:
             self._read_chain(decoder)
         self._positions: Optional[Tensor] = None

@@ -32,9 +32,18 @@ class Backend:
     name = "torch"
 
     def decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+        self,
+        decoder: Any,
+        name: str,
+        read_layers: Sequence[int] = (),
+        free_unpacked: bool = False,
+        encoder: Any = None,
     ) -> AnyDecoder:
-        """Read a decoder's weights; arguments as for ``DecoderWeights``."""
+        """Read a decoder's weights; arguments as for ``DecoderWeights``.
+
+        Args:
+            encoder: may share the decoder's embeddings, which can then be freed too.
+        """
         return DecoderWeights(decoder, name, read_layers, free_unpacked)
 
     def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
@@ -65,7 +74,7 @@ class NativeBackend(Backend):
 
     Args:
         library: the loaded library.
-        number_format: of the packed weights, a key of ``native.stack.FORMATS``. Models in bf16 are
+        number_format: of the packed weights, a key of ``native.linear.FORMATS``. Models in bf16 are
             packed in bf16.
     """
 
@@ -76,12 +85,17 @@ class NativeBackend(Backend):
         self.number_format = number_format
 
     def decoder(
-        self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
+        self,
+        decoder: Any,
+        name: str,
+        read_layers: Sequence[int] = (),
+        free_unpacked: bool = False,
+        encoder: Any = None,
     ) -> AnyDecoder:
         check_stack(decoder, name)
         if self._leaves_to_torch(decoder, f"{name}: the decoder"):
             return super().decoder(decoder, name, read_layers, free_unpacked)
-        stack = self._pack(decoder, free_unpacked)
+        stack = self._pack(decoder, free_unpacked, encoder)
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
     def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
@@ -101,10 +115,10 @@ class NativeBackend(Backend):
             logger.info("%s runs on the torch backend: %s", name, reason)
         return reason is not None
 
-    def _pack(self, stack: Any, free_unpacked: bool) -> NativeStack:
+    def _pack(self, stack: Any, free_unpacked: bool, encoder: Any = None) -> NativeStack:
         in_bf16 = stack.layers[0].final_layer_norm.weight.dtype == torch.bfloat16
         number_format = "bf16" if in_bf16 else self.number_format
-        return NativeStack(self.library, stack, number_format, free_unpacked)
+        return NativeStack(self.library, stack, number_format, free_unpacked, encoder)
 
 
 BACKENDS = ("auto", "torch", "native")

@@ -41,7 +41,9 @@ class TransformerWeights:
         self.decoder = model.decoder
         if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
             check_decoder(model.decoder, name)
-        self.layers = backend.decoder(model.decoder, name, read_layers, free_unpacked)
+        self.layers = backend.decoder(
+            model.decoder, name, read_layers, free_unpacked, model.encoder
+        )
         if own_encoder:
             self.encode = backend.encoder(model.encoder, free_unpacked)
         # Between the embeddings and the layers.

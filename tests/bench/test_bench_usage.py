@@ -5,6 +5,7 @@ import torch
 
 from fairseq_specdec.bench import session, tables, usage
 from fairseq_specdec.bench.timing import System
+from fairseq_specdec.bench.workload import BenchError
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +89,12 @@ def test_the_command_says_when_the_two_times_disagree(bench, monkeypatch):
     (part,) = result["runs"]
     said = [line for line in part["thread_warnings"] if line.startswith("WARNING: copy used")]
     assert len(said) == 1 and f"- {said[0]}" in printed
+
+
+def test_all_systems_have_the_same_threads(pair):
+    line = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--threads", "2"]
+    plain, own = ("copy: --strategy iad", "copy: --strategy iad --threads 3")
+    (plan,) = session.read([*line, "--system", plain]).plans
+    assert plan.settings["threads"] == 2
+    with pytest.raises(BenchError, match="^--system 'copy': --threads: all systems have the same"):
+        session.read([*line, "--system", own])

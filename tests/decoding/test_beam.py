@@ -28,7 +28,7 @@ from fairseq_specdec.decoding.beam.batch import BeamBatch
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.native.library import load
-from fairseq_specdec.engine.native.stack import FORMATS
+from fairseq_specdec.engine.native.linear import FORMATS
 from fairseq_specdec.engine.verifier import VerifierSession
 
 SENTENCES = sentences(16, seed=7)

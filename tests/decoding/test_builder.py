@@ -69,7 +69,8 @@ CHANGED = {
     "alpha_rb": 0.0,
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
-OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path", "backend", "verifier_dtype"}
+OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
+OF_ALL |= {"backend", "verifier_dtype", "threads"}
 
 
 def test_every_flag_has_its_readers_named():

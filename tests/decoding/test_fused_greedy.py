@@ -168,8 +168,8 @@ def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
     generator = generator_for(model, drafter=block_drafter(model, "gad-int8"))
     said(generator, SENTENCES)
     parts = generator._parts
-    assert parts.drafter.layers.stack.format == FORMATS.index("int8")
-    assert parts.verifier.weights[0].layers.stack.format == FORMATS.index("fp32")
+    assert parts.drafter.layers.stack.number_format == "int8"
+    assert parts.verifier.weights[0].layers.stack.number_format == "fp32"
     assert generator.stats.accepted > 0
 
 

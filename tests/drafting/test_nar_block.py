@@ -289,7 +289,7 @@ class Asked(Backend):
     def __init__(self):
         self.asked = []
 
-    def decoder(self, decoder, name, read_layers=(), free_unpacked=False):
+    def decoder(self, decoder, name, read_layers=(), free_unpacked=False, encoder=None):
         self.asked.append((decoder, name, free_unpacked))
         return super().decoder(decoder, name, read_layers, free_unpacked)
 

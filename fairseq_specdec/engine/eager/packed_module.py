@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Protocol, Sequence, Tuple, Type
+from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
-
-from .packed_rows import PackedRows
 
 
 class Product(Protocol):
     """Holds the packed weights of modules, side by side."""
 
     size: int
-    rows: Optional[PackedRows]
+
+    @property
+    def rows(self) -> Optional[Callable[[Tensor], Tensor]]:
+        """Looks up rows of the weight, long [...] to [..., in]; None where it cannot."""
 
     def unpacked(self) -> Tensor:
         """[size, in]."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from torch import Tensor, nn
 
-from .stack import floats
+from ..eager.packed_module import PackedModule
+from .linear import NativeLinear, floats
 from .structures import Embedding
 
 
@@ -14,11 +15,11 @@ class EmbeddingTables:
     """The table of token embeddings; that of the positions grows with the longest sentence.
 
     Args:
-        tokens: float32 [V, C].
+        tokens: float32 [V, C], or packed.
         scale: of the tokens' embeddings.
     """
 
-    def __init__(self, tokens: Tensor, scale: float) -> None:
+    def __init__(self, tokens: Union[Tensor, NativeLinear], scale: float) -> None:
         self.tokens = tokens
         self.scale = scale
 
@@ -31,7 +32,9 @@ class EmbeddingTables:
             return None
         if not isinstance(table, nn.Embedding) or table.max_norm is not None:
             return None
-        return cls(floats(table.weight), float(decoder.embed_scale))
+        home = table._packed.product if isinstance(table, PackedModule) else None
+        tokens = home if isinstance(home, NativeLinear) else floats(table.weight)
+        return cls(tokens, float(decoder.embed_scale))
 
     def of(self, positions: Optional[Tensor]) -> Embedding:
         """For the library.
@@ -39,12 +42,17 @@ class EmbeddingTables:
         Args:
             positions: float32 [P, C], kept by the caller; or None.
         """
-        vocabulary, width = self.tokens.shape
+        tokens = self.tokens
+        if isinstance(tokens, NativeLinear):
+            table, packed, shape = None, tokens.pointer, (tokens.size, tokens.width)
+        else:
+            table, packed, shape = tokens.data_ptr(), None, (tokens.size(0), tokens.size(1))
         return Embedding(
-            self.tokens.data_ptr(),
+            table,
+            packed,
             None if positions is None else positions.data_ptr(),
-            vocabulary,
+            shape[0],
             0 if positions is None else positions.size(0),
-            width,
+            shape[1],
             self.scale,
         )

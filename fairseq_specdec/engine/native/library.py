@@ -2,8 +2,8 @@
 
 An object is loaded only if it is whole (it ends with a digest of itself), if a probe compiled for
 the architecture's baseline says that processor and operating system have its instructions, and if
-its ABI and version are those of this package. What fails is reported in one line, and the next best
-variant is tried; without any, the engine runs on torch.
+its version and the sizes of its structures are those of this package. What fails is reported in one
+line, and the next best variant is tried; without any, the engine runs on torch.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ import platform
 import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
+from fairseq_specdec.engine.native.structures import STRUCTURES
 from fairseq_specdec.engine.native.variants import PROBE, VARIANTS, Variant, digest, is_sealed
 from fairseq_specdec.version import __version__
 
 logger = logging.getLogger(__name__)
 
-ABI = 1  # as SPECDEC_ABI in src/abi.h
 ENVIRONMENT = "FAIRSEQ_SPECDEC_NATIVE"
 FOLDER = pathlib.Path(__file__).resolve().parent
 REMEDY = "install fairseq_specdec again"
@@ -31,11 +31,11 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_set_threads": [_INT],
     "specdec_matrix_new": [_INT, _INT, _POINTER, _POINTER, _INT, _POINTER],
     "specdec_matrix_free": [_POINTER],
+    "specdec_matrix_rows": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
     "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
     "specdec_stack_new": [_POINTER, _POINTER],
     "specdec_stack_free": [_POINTER],
-    "specdec_stack_matrix": [_POINTER, _INT, _INT, _INT, _INT, _POINTER, _POINTER, _INT],
-    "specdec_stack_unpack": [_POINTER, _INT, _INT, _POINTER],
+    "specdec_stack_matrix": [_POINTER, _INT, _INT, _POINTER],
     "specdec_stack_norm": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER, ctypes.c_float],
     "specdec_stack_finish": [_POINTER],
     "specdec_encode": [_POINTER, _INT, _INT, _POINTER, _POINTER],
@@ -48,7 +48,7 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_verify": [_POINTER, _POINTER],
     "specdec_drafter_new": [_POINTER, _POINTER, _INT, _POINTER],
     "specdec_drafter_free": [_POINTER],
-    "specdec_drafter_states": [_POINTER, _INT, _POINTER, _INT],
+    "specdec_drafter_states": [_POINTER, _INT, _POINTER],
     "specdec_drafter_chain": [_POINTER, _INT, *[_POINTER] * 5],
     "specdec_draft": [_POINTER, _POINTER, _POINTER],
     "specdec_beams_new": [_POINTER, _POINTER, _POINTER],
@@ -87,20 +87,34 @@ class Library:
     def __init__(self, path: pathlib.Path) -> None:
         try:
             self._handle = ctypes.CDLL(str(path))
-            abi = self._handle.specdec_abi()
             self._handle.specdec_stamp.restype = ctypes.c_char_p
             self._handle.specdec_error.restype = ctypes.c_char_p
             version, self.variant, sources = self._handle.specdec_stamp().decode().split()
-            if abi == ABI:
+            if version == __version__:
                 self._functions = {name: self._function(name) for name in SIGNATURES}
+                self._check_structures()
         except (OSError, AttributeError, ValueError) as error:
             raise UnusableError(f"is no native engine: {error}") from None
-        if abi != ABI or version != __version__:
-            raise UnusableError(
-                f"belongs to version {version} (ABI {abi}), the package is {__version__} ({ABI})"
-            )
+        if version != __version__:
+            raise UnusableError(f"belongs to version {version}, the package is {__version__}")
         if (FOLDER / "src").is_dir() and sources != digest(FOLDER / "src"):
             raise UnusableError("is older than its sources")
+
+    def _check_structures(self) -> None:
+        """Compare the sizes of what calls pass with those that the object was compiled with.
+
+        Raises:
+            UnusableError: one differs, or is missing on a side.
+        """
+        size_of, name = self._handle.specdec_structure, ctypes.c_char_p()
+        size_of.restype = ctypes.c_size_t
+        theirs: Dict[str, int] = {}
+        while size := size_of(len(theirs), ctypes.byref(name)):
+            theirs[(name.value or b"").decode()] = size
+        ours = {name: ctypes.sizeof(each) for name, each in STRUCTURES.items()}
+        wrong = sorted({name for name, _ in theirs.items() ^ ours.items()})
+        if wrong:
+            raise UnusableError(f"has other structures than this package: {', '.join(wrong)}")
 
     def _function(self, name: str) -> Any:
         function = getattr(self._handle, name)

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from ..eager.packed_module import home_of
 from .library import Library
-from .stack import FORMATS, floats
 
+FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
+"""Number formats of packed weights, as ``specdec::Format`` (product.h)."""
 _STORE = 0  # specdec::After::kStore
 
 
+def floats(tensor: Tensor) -> Tensor:
+    """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
+    return tensor.detach().float().cpu().contiguous()
+
+
 class NativeLinear:
-    """y = x W^T + b, a row of which has the same bits in every batch.
+    """y = x W^T + b, a row of which has the same bits in every batch; a ``Product``.
+
+    Attributes:
+        pointer: of the library's ``SharedMatrix``.
+        size, width: of W [size, width].
+        exact: the packed weight has the numbers of the one given, to the last bit.
 
     Args:
         library: the loaded library.
@@ -30,15 +42,61 @@ class NativeLinear:
     ) -> None:
         self.library = library
         self.size, self.width = weight.shape
+        self.number_format = number_format
+        self.dtype = weight.dtype
+        self.bias = None if bias is None else floats(bias).clone()  # the module's may change
+        in_bf16 = weight.dtype == torch.bfloat16 and number_format == "bf16"
+        self.exact = in_bf16 or number_format == "fp32"
         weight = floats(weight)
-        offset = None if bias is None else floats(bias)
         self.pointer = ctypes.c_void_p()
         library.call(
             "specdec_matrix_new", self.size, self.width, weight.data_ptr(),
-            None if offset is None else offset.data_ptr(), FORMATS[number_format],
+            None if self.bias is None else self.bias.data_ptr(), FORMATS[number_format],
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)
+
+    @classmethod
+    def of(cls, library: Library, modules: Tuple[Any, ...], number_format: str) -> NativeLinear:
+        """One product for several nn.Linear of the same input, outputs side by side; the one that
+        holds their weights, where there is one."""
+        home = home_of(modules)
+        if isinstance(home, cls) and home._serves(library, modules, number_format):
+            return home
+        return cls(library, *side_by_side(*modules), number_format)
+
+    def _serves(self, library: Library, modules: Tuple[Any, ...], number_format: str) -> bool:
+        bias = joined([module.bias for module in modules])
+        same = bias is self.bias or (
+            bias is not None and self.bias is not None and torch.equal(floats(bias), self.bias)
+        )
+        return same and self.library is library and self.number_format == number_format
+
+    @property
+    def rows(self) -> Optional[Callable[[Tensor], Tensor]]:
+        """Looks up rows of the weight, long [...] to [..., in]; None where they are not exact."""
+        return self._look_up if self.exact else None
+
+    def _look_up(self, ids: Tensor) -> Tensor:
+        ids = ids.contiguous()
+        found = torch.empty(*ids.shape, self.width)
+        self.library.call(
+            "specdec_matrix_rows", self.pointer, ids.numel(), ids.data_ptr(), found.data_ptr()
+        )
+        return found.to(self.dtype)
+
+    def unpacked(self) -> Tensor:
+        """[out, in], the weight as it was.
+
+        Raises:
+            RuntimeError: it was rounded when it was packed.
+        """
+        if not self.exact:
+            raise RuntimeError(
+                f"this weight exists in {self.number_format} alone (--verifier-dtype or "
+                "--drafter-dtype), since its model was only to decode; load the checkpoint again"
+            )
+        return self._look_up(torch.arange(self.size))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Float32 [.., out] of [.., in]."""
@@ -49,3 +107,24 @@ class NativeLinear:
             self.width, y.data_ptr(), self.size, _STORE,
         )  # fmt: skip
         return y
+
+
+def side_by_side(*modules: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
+    weight = joined([module.weight.detach() for module in modules])
+    assert weight is not None
+    return weight, joined([module.bias for module in modules])
+
+
+def joined(tensors: List[Optional[Tensor]]) -> Optional[Tensor]:
+    """One below the other; None of nothing but None.
+
+    Raises:
+        ValueError: some are None.
+    """
+    found = [tensor.detach() for tensor in tensors if tensor is not None]
+    if found and len(found) != len(tensors):
+        raise ValueError("projections of one attention, some with and some without bias")
+    if len(found) < 2:
+        return found[0] if found else None
+    return torch.cat(found)

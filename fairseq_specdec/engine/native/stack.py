@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from fairseq import utils
@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from ..eager.allocator import give_back_freed_memory
 from ..eager.packed_module import PackedModule
-from ..eager.packed_rows import PackedRows
 from .library import Library
+from .linear import NativeLinear, floats
 from .structures import Shape
 
-FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
-"""Number formats of packed weights, as ``specdec::Format`` (product.h)."""
-_BYTES = (4, 2, 1)  # of a weight in each
+_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}  # of a packed weight
 
 # specdec::Part and specdec::NormPart (transformer.h).
 _QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABULARY = range(8)
@@ -62,11 +60,6 @@ def refusal(stack: Any) -> Optional[str]:
     return None
 
 
-def floats(tensor: Tensor) -> Tensor:
-    """Float32, in one piece, on the CPU, without a graph; itself where it is so already."""
-    return tensor.detach().float().cpu().contiguous()
-
-
 class NativeStack:
     """Packed weights; threads share them.
 
@@ -80,8 +73,9 @@ class NativeStack:
         library: the loaded library.
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
         number_format: a key of ``FORMATS``.
-        free_unpacked: free the weights of the stack's modules that are packed in fp32; reading one
-            then unpacks it.
+        free_unpacked: free the weights of the stack's modules that are packed. Reading one then
+            unpacks it; of a format that rounds, it raises RuntimeError.
+        encoder: may share a decoder's embeddings, which are freed in both.
     """
 
     def __init__(
@@ -90,10 +84,11 @@ class NativeStack:
         stack: Any,
         number_format: str = "fp32",
         free_unpacked: bool = False,
+        encoder: Any = None,
     ) -> None:
         self.library = library
-        self.frees = free_unpacked and number_format == "fp32"
-        self.format = FORMATS[number_format]
+        self.frees = free_unpacked
+        self.number_format = number_format
         self.nbytes = 0
         first = stack.layers[0]
         decoder = getattr(first, "encoder_attn", None) is not None
@@ -119,9 +114,7 @@ class NativeStack:
         projection = getattr(stack, "output_projection", None)
         self.words = 0
         if projection is not None:
-            self.words = int(projection.weight.size(0))
-            table = stack.embed_tokens
-            self._matrix(0, _VOCABULARY, projection, tied=table.weight is projection.weight)
+            self.words = self._vocabulary(stack, encoder)
         library.call("specdec_stack_finish", self.pointer)
         if self.frees:
             give_back_freed_memory()
@@ -141,16 +134,31 @@ class NativeStack:
             self._matrix(i, _CROSS_OUT, attention.out_proj)
             self._norm(i, _CROSS_NORM, layer.encoder_attn_layer_norm)
 
-    def _matrix(self, layer: int, part: int, *modules: Any, tied: bool = False) -> None:
-        weight, bias = side_by_side(*modules)
-        out, width = weight.shape
-        self.nbytes += weight.numel() * _BYTES[self.format]
-        self.library.call(
-            "specdec_stack_matrix", self.pointer, layer, part, out, width, weight.data_ptr(),
-            None if bias is None else bias.data_ptr(), self.format,
-        )  # fmt: skip
-        if self.frees and not tied:
-            PackedModule.replace(modules, _Packed(self, layer, part, out, width))
+    def _matrix(self, layer: int, part: int, *modules: Any) -> None:
+        product = self._product(layer, part, modules)
+        if self.frees:
+            PackedModule.replace(modules, product)
+
+    def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
+        product = NativeLinear.of(self.library, modules, self.number_format)
+        self.nbytes += product.size * product.width * _BYTES[self.number_format]
+        self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
+        return product
+
+    def _vocabulary(self, decoder: Any, encoder: Any) -> int:
+        """Pack the output projection, of V words. Embeddings that are tied to it look up its packed
+        rows, if they are exact, else those of a packed table."""
+        projection = decoder.output_projection
+        product = self._product(0, _VOCABULARY, (projection,))
+        if not self.frees or isinstance(projection, PackedModule):
+            return product.size
+        tables = {decoder.embed_tokens, getattr(encoder, "embed_tokens", None)}
+        tied = [table for table in tables if getattr(table, "weight", None) is projection.weight]
+        if not product.exact and (tied or getattr(decoder, "chain", None) is not None):
+            product = NativeLinear(self.library, projection.weight, None, "fp32")
+        if all(table.max_norm is None for table in tied):  # else a look-up changes the weight
+            PackedModule.replace([projection], product, tied)
+        return product.size
 
     def _norm(self, layer: int, part: int, norm: nn.LayerNorm) -> None:
         weight, bias = floats(norm.weight), floats(norm.bias)
@@ -168,32 +176,3 @@ class NativeStack:
             "specdec_logits", self.pointer, shape.numel(), features.data_ptr(), found.data_ptr()
         )
         return found
-
-
-class _Packed:
-    """The weights of one product, as ``PackedModule`` reads them."""
-
-    rows: Optional[PackedRows] = None  # single ones are not looked up
-
-    def __init__(self, stack: NativeStack, layer: int, part: int, size: int, width: int) -> None:
-        self.stack = stack
-        self.place = (layer, part)
-        self.size = size
-        self.width = width
-
-    def unpacked(self) -> Tensor:
-        """[size, width], the weights as they were."""
-        found = torch.empty(self.size, self.width)
-        stack = self.stack
-        stack.library.call("specdec_stack_unpack", stack.pointer, *self.place, found.data_ptr())
-        return found
-
-
-def side_by_side(*modules: Any) -> Tuple[Tensor, Optional[Tensor]]:
-    """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
-    weights: List[Tensor] = [floats(module.weight) for module in modules]
-    biases: List[Tensor] = [floats(module.bias) for module in modules if module.bias is not None]
-    if biases and len(biases) != len(modules):
-        raise ValueError("projections of one attention, some with and some without bias")
-    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-    return weight, torch.cat(biases) if biases else None

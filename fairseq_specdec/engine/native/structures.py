@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
-from typing import Any, ClassVar, List, Tuple
+from typing import Any, ClassVar, Dict, List, Tuple, Type
 
 Fields = List[Tuple[str, Any]]
 
@@ -47,6 +47,7 @@ class Embedding(Structure):
 
     _fields_: ClassVar[Fields] = [
         ("tokens", c_void_p),
+        ("packed", c_void_p),
         ("positions", c_void_p),
         ("vocabulary", c_int64),
         ("places", c_int64),
@@ -208,3 +209,22 @@ class PrefixFacts(Structure):
     """``specdec::PrefixFacts`` (beam_abi.cpp)."""
 
     _fields_: ClassVar[Fields] = [("length", c_int64), ("scored", c_int64), ("kept", c_int64)]
+
+
+STRUCTURES: Dict[str, Type[Structure]] = {
+    "Shape": Shape,
+    "RunCall": RunCall,
+    "Embedding": Embedding,
+    "Rules": Rules,
+    "Drafts": Drafts,
+    "Hypotheses": HypothesesView,
+    "Verdict": Verdict,
+    "DraftLoop": DraftLoop,
+    "DraftRequest": DraftRequest,
+    "DraftCall": DraftCall,
+    "VerifyCall": VerifyCall,
+    "BeamSetup": BeamSetup,
+    "BeamFacts": BeamFacts,
+    "PrefixFacts": PrefixFacts,
+}
+"""All of them, by their names in C++."""

@@ -1,12 +1,15 @@
 """Finding, checking and loading the native engine: what is wrong ends in a line, no crash."""
 
+import ctypes
 import logging
+import re
 import shutil
 import threading
+from typing import ClassVar
 
 import pytest
 
-from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native import library, structures
 from fairseq_specdec.engine.native.variants import PROBE, SEAL_SIZE, VARIANTS, digest, seal
 
 
@@ -162,11 +165,75 @@ def test_a_spoiled_probe_allows_nothing(folder, kind, caplog):
     assert found.library is None and len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("name, value", [("ABI", 999), ("__version__", "99.1")])
-def test_another_release_is_refused(folder, monkeypatch, name, value):
-    monkeypatch.setattr(library, name, value)
+def test_another_release_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(library, "__version__", "99.1")
     found = library._search("", folder)
-    assert found.library is None and f"{value}" in found.why_not
+    assert found.library is None and "the package is 99.1" in found.why_not
+
+
+def test_structures_of_other_sizes_are_refused(folder, monkeypatch):
+    class Grown(structures.BeamFacts):
+        _fields_: ClassVar = [("more", ctypes.c_int64)]
+
+    for changed in ({"BeamFacts": Grown}, {"Unknown": Grown}):
+        monkeypatch.setattr(library, "STRUCTURES", dict(structures.STRUCTURES, **changed))
+        found = library._search("", folder)
+        (name,) = changed
+        assert found.library is None
+        assert f"has other structures than this package: {name};" in found.why_not
+
+
+# ctypes' types, by what C++ calls them; all pointers are one.
+TYPES = {
+    "int": ctypes.c_int,
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "*": ctypes.c_void_p,
+}
+
+
+def sources():
+    code = "".join(path.read_text() for path in sorted((library.FOLDER / "src").glob("*.*")))
+    return re.sub(r"\s+", " ", re.sub(r"//[^\n]*", "", code))
+
+
+def named_type(words):
+    """A ctypes type for ``const float* x``, and x."""
+    kind, name = re.fullmatch(
+        r"(?:const )?(?:specdec::)?(\w+\*{0,2}) ?(\w+)", words.strip()
+    ).groups()
+    return name, TYPES.get("*" if "*" in kind else kind) or structures.STRUCTURES[kind]
+
+
+def is_pointer(kind):
+    return kind is ctypes.c_void_p or hasattr(kind, "contents")
+
+
+@pytest.mark.parametrize("name", structures.STRUCTURES)
+def test_structures_have_the_fields_of_the_sources(name):
+    (body,) = re.findall(rf"\bstruct {name} {{(.*?)}};", sources())
+    wanted = []
+    for line in re.sub(r"\w[^;{}]*\([^;]*;", "", body).split(";")[:-1]:
+        first, *more = line.split(",")
+        field, kind = named_type(first)
+        wanted += [(field, kind), *((each.strip(), kind) for each in more)]
+    found = structures.STRUCTURES[name]._fields_
+    assert [field for field, _ in found] == [field for field, _ in wanted]
+    for (_, mine), (_, theirs) in zip(found, wanted):
+        assert mine is theirs or (is_pointer(mine) and is_pointer(theirs))
+
+
+def test_entry_points_have_the_arguments_of_the_sources():
+    found = re.findall(r"SPECDEC_API (?:int|void) (specdec_\w+)\(([^)]*)\)", sources())
+    assert {name for name, _ in found} == set(library.SIGNATURES)
+    for name, arguments in found:
+        wanted = [named_type(each)[1] for each in arguments.split(",")]
+        mine = library.SIGNATURES[name]
+        assert len(mine) == len(wanted), name
+        for one, other in zip(mine, wanted):
+            assert one is other or (is_pointer(one) and is_pointer(other)), name
 
 
 def test_objects_older_than_their_sources_are_refused(folder, monkeypatch):

@@ -6,8 +6,6 @@
 
 extern "C" {
 
-SPECDEC_API int specdec_abi() { return SPECDEC_ABI; }
-
 // The package's version and the variant this was compiled for, "1.2.0 avx512".
 SPECDEC_API const char* specdec_stamp() { return SPECDEC_STAMP; }
 

@@ -340,8 +340,7 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
              int32_t start)
     : session_(session), embedding_(embedding), rules_(rules), beam_(beam) {
   const int words = session.stack.vocabulary_size();
-  require(embedding.width == session.stack.shape.width && embedding.vocabulary == words,
-          "a table of another size than the session's");
+  require(embedding.fits(session.stack), "a table of another size than the session's");
   for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
     require(symbol >= 0 && symbol < words, "a special symbol out of range");
   require(beam > 0 && beam < words, "a beam wider than the vocabulary");

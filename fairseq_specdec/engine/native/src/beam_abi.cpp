@@ -15,7 +15,7 @@ struct BeamSetup {
 // What is known of a sentence.
 struct BeamFacts {
   int64_t done, failure, passes, steps, scored, drafted, used;
-  int64_t live, depth;  // hypotheses that have not ended, and their tokens
+  int64_t live, depth;   // hypotheses that have not ended, and their tokens
   int64_t ended, draft;  // draft: prefixes of the last pass that nothing waited for
 };
 
@@ -26,7 +26,8 @@ struct PrefixFacts {
 
 const Sentence& sentence_of(const void* beams, int row) {
   const Beams& self = *static_cast<const Beams*>(beams);
-  require(row >= 0 && row < static_cast<int>(self.sentences.size()), "a sentence that there is not");
+  require(row >= 0 && row < static_cast<int>(self.sentences.size()),
+          "a sentence that there is not");
   return self.sentences[row];
 }
 
@@ -49,9 +50,9 @@ using specdec::guarded;
 SPECDEC_API int specdec_beams_new(void* session, const specdec::BeamSetup* setup, void** beams) {
   return guarded([&] {
     specdec::require(setup->beam > 0 && setup->beam < (1 << 20), "an impossible beam");
-    *beams = new specdec::Beams(*static_cast<specdec::Session*>(session), setup->embedding,
-                                setup->rules, static_cast<int>(setup->beam),
-                                static_cast<int32_t>(setup->start));
+    *beams =
+        new specdec::Beams(*static_cast<specdec::Session*>(session), setup->embedding, setup->rules,
+                           static_cast<int>(setup->beam), static_cast<int32_t>(setup->start));
   });
 }
 

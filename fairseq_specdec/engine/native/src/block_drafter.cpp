@@ -84,9 +84,9 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, float* log
     for (; h < width; h++) state[h] = std::tanh(next[h]);
     totals.clear();
     for (int word : few)
-      totals.push_back(logits[word] + dot_bf16(chain.for_token.data() +
-                                                   static_cast<size_t>(word) * width,
-                                               state, width));
+      totals.push_back(
+          logits[word] +
+          dot_bf16(chain.for_token.data() + static_cast<size_t>(word) * width, state, width));
     if (few.empty()) return j;
     const auto top = std::max_element(totals.begin(), totals.end());
     if (request.confidence > 0) {
@@ -167,8 +167,7 @@ void embed(const BlockDrafter& drafter, const Embedding& embedding, const Column
     }
     std::copy_n(drafter.mask.data(), width, x);
     if (embedding.positions == nullptr) continue;
-    const float* place =
-        embedding.positions + std::min<int64_t>(at, embedding.places - 1) * width;
+    const float* place = embedding.positions + std::min<int64_t>(at, embedding.places - 1) * width;
     for (int64_t c = 0; c < width; c++) x[c] += place[c];
   }
 }
@@ -190,7 +189,7 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
     float* said = said_states.reserve(static_cast<size_t>(size) * 2 * width);
     const float* states = request.states + row * request.state_stride * wide;
     normalise(plain, size * drafter.read_layers, width, states, normed);
-    multiply(drafter.of_states, size, normed, wide, said, 2 * width, After::kStore);
+    multiply(*drafter.of_states, size, normed, wide, said, 2 * width, After::kStore);
     float* mine = x + columns.first[row] * width;
     for (int i = 0; i < count; i++)
       for (int c = 0; c < width; c++) mine[(i + shift) * width + c] += said[i * 2 * width + c];
@@ -208,8 +207,8 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   const Stack& stack = drafter.stack;
   const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
   const int masks = static_cast<int>(request.masks);
-  if (&session.stack != &stack || embedding.width != width || embedding.vocabulary != words ||
-      masks < 1 || request.token_stride < masks)
+  if (&session.stack != &stack || !embedding.fits(stack) || masks < 1 ||
+      request.token_stride < masks)
     throw std::invalid_argument("a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);

@@ -12,9 +12,9 @@ namespace specdec {
 // s_j = tanh(mask_j + token(y_(j-1)) + W s_(j-1)); a word's logit grows by word . s_j.
 struct Chain {
   Matrix of_mask, of_state;
-  Buffer<float> of_token;     // [vocabulary][width]
+  Buffer<float> of_token;      // [vocabulary][width]
   Buffer<uint16_t> for_token;  // [vocabulary][width], bf16: many are looked up
-  int width = 0;              // 0: there is no chain
+  int width = 0;               // 0: there is no chain
 };
 
 class BlockDrafter {
@@ -25,7 +25,7 @@ class BlockDrafter {
   Buffer<float> mask;  // [width], the embedding of [MASK], scaled
   int pad;
   // What the verifier's hidden states add to tokens and, after those, to masks; or nothing.
-  Matrix of_states;
+  SharedMatrix of_states;
   int read_layers = 0;
   Chain chain;
 };
@@ -39,8 +39,8 @@ struct DraftRequest {
   const float* states;
   int64_t state_stride;
   const int64_t* sizes;
-  int32_t candidates;  // of each mask that the chain chooses among
-  float confidence;    // end a draft before the first token that is less sure than this; 0: never
+  int32_t candidates;    // of each mask that the chain chooses among
+  float confidence;      // end a draft before the first token that is less sure than this; 0: never
   int64_t token_stride;  // of the answer, K or more
 };
 
@@ -55,11 +55,11 @@ struct DraftLoop {
   DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
   int64_t block, max_len, positions, whole;  // MaskLimits, where positions may be -1
   double accepted, forgets, pays;  // DraftBudget: end where the mean falls below what pays
-  int64_t* cached;  // [B], before and after
-  int64_t* tokens;  // [iterations][B][block]
-  int64_t* sizes;   // [iterations][B]
-  double* seconds;  // [iterations]
-  int64_t drafts;   // the answer: how many were made
+  int64_t* cached;                 // [B], before and after
+  int64_t* tokens;                 // [iterations][B][block]
+  int64_t* sizes;                  // [iterations][B]
+  double* seconds;                 // [iterations]
+  int64_t drafts;                  // the answer: how many were made
 };
 
 // A `Propose` that drafts, and learns from the verdicts on its drafts.

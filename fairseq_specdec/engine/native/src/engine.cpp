@@ -4,9 +4,11 @@
 #include "beam.cpp"
 #include "beam_abi.cpp"
 #include "block_drafter.cpp"
+#include "matrix_abi.cpp"
 #include "pool.cpp"
 #include "product.cpp"
-#include "testing.cpp"
 #include "transformer.cpp"
 #include "transformer_abi.cpp"
 #include "verify.cpp"
+
+#include "layout_abi.cpp"

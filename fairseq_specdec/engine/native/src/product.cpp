@@ -113,19 +113,23 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
   });
 }
 
-void Matrix::unpack(float* weight) const {
-  require(format_ == Format::kFloat32 || format_ == Format::kHalf,
-          "only float32 weights can be unpacked");
-  const uint16_t* halves = reinterpret_cast<const uint16_t*>(words_.data());
-  for (int i = 0; i < out_; i++) {
-    const uint32_t* from = words(i / kPanel) + i % kPanel;
-    float* row = weight + static_cast<size_t>(i) * in_;
-    for (int k = 0; k < in_; k++) {
-      if (format_ == Format::kHalf)
-        row[k] = from_half(halves[half(i, k)]);
-      else
-        std::memcpy(row + k, from + static_cast<size_t>(k) * kPanel, 4);
-    }
+void Matrix::read_row(int output, float* weight) const {
+  require(output >= 0 && output < out_, "a row that there is not");
+  require(format_ != Format::kInt8, "int8 weights cannot be unpacked");
+  const uint32_t* column = words(output / kPanel) + output % kPanel;
+  if (format_ == Format::kFloat32) {
+    for (int k = 0; k < in_; k++, column += kPanel) std::memcpy(weight + k, column, 4);
+    return;
+  }
+  const uint16_t* pairs = reinterpret_cast<const uint16_t*>(column);
+  size_t second = 1;  // where a pair's other number lies
+  if (format_ == Format::kHalf) {
+    pairs = reinterpret_cast<const uint16_t*>(words_.data()) + half(output, 0);
+    second = kWidth;
+  }
+  for (int k = 0; k < in_; k++) {
+    const uint16_t number = pairs[k / 2 * 2 * kPanel + k % 2 * second];
+    weight[k] = format_ == Format::kHalf ? from_half(number) : from_bf16(number);
   }
 }
 

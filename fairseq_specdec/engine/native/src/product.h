@@ -15,6 +15,8 @@
 // in it, are stored so: a widened half is the same float32, and half as much is read from memory.
 #pragma once
 
+#include <memory>
+
 #include "memory.h"
 #include "register.h"
 #include "simd.h"
@@ -41,13 +43,12 @@ class Matrix {
 
   int out() const { return out_; }
   int in() const { return in_; }
-  bool empty() const { return out_ == 0; }
   Format format() const { return format_; }
   int panels() const { return rounded_up(out_, kPanel) / kPanel; }
   int steps() const { return steps_; }  // words of an output
 
-  // weight[out][in] as it was; of float32 weights alone, else std::invalid_argument.
-  void unpack(float* weight) const;
+  // weight[output][in], with the numbers that the products use; std::invalid_argument for int8.
+  void read_row(int output, float* weight) const;
 
   // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
   const uint32_t* words(int panel) const {
@@ -69,6 +70,9 @@ class Matrix {
   Buffer<float> scales_;     // int8 alone
   Buffer<int32_t> offsets_;  // int8 alone: where sums start
 };
+
+// Matrices never change; stacks and the modules that they came from share them.
+typedef std::shared_ptr<const Matrix> SharedMatrix;
 
 // y[rows][y_stride] from x[rows][x_stride]. y must not overlap x.
 void multiply(const Matrix& matrix, int rows, const float* x, int x_stride, float* y, int y_stride,

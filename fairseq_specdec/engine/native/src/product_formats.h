@@ -4,10 +4,10 @@
 // Each format has
 //   kGroup                     numbers of a row in a word
 //   kParts                     instructions that a word takes, each with its own x and weights
-//   kInterleaved               whether a word's parts of x are neighbours, or lie in runs of their own
-//   measure(x, in)             the row's scale, where it has one
-//   pack(x, count, scale, to)  `count` numbers as words
-//   start, read, read_x, add_product, finish   the tile's inner loop, from bias to result; a part
+//   kInterleaved               whether a word's parts of x are neighbours, or lie in runs of their
+//   own measure(x, in)             the row's scale, where it has one pack(x, count, scale, to)
+//   `count` numbers as words start, read, read_x, add_product, finish   the tile's inner loop, from
+//   bias to result; a part
 //                              of packed x is what read<part>() makes of the row's words
 #pragma once
 

@@ -69,7 +69,8 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
-    const typename Kernel::Factor word = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
+    const typename Kernel::Factor word =
+        Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
       sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);

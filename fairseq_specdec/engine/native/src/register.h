@@ -15,9 +15,9 @@
 
 namespace specdec {
 
-// Beside loads, stores and splats of words, load_halves widens kWidth halves. Three are for int8: even_bytes and odd_bytes give bytes 0
-// and 2 (1 and 3) of a word as two signed numbers of 16 bits, and dot_pairs multiplies two such
-// words and adds the two products. No step of them can overflow.
+// Beside loads, stores and splats of words, load_halves widens kWidth halves. Three are for int8:
+// even_bytes and odd_bytes give bytes 0 and 2 (1 and 3) of a word as two signed numbers of 16 bits,
+// and dot_pairs multiplies two such words and adds the two products. No step of them can overflow.
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
 

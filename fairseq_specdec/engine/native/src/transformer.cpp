@@ -59,10 +59,10 @@ void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, 
   float* inner = scratch.inner.reserve(static_cast<size_t>(tokens) * shape.inner);
   sublayer(shape.pre_norm, layer.norms[kInnerNorm], tokens, shape.width, x, normed,
            [&](const float* input, float* sum) {
-             multiply(layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
+             multiply(*layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
                       activation == Activation::kRelu ? After::kRelu : After::kStore);
              activate(activation, static_cast<size_t>(tokens) * shape.inner, inner);
-             multiply(layer.parts[kOuter], tokens, inner, shape.inner, sum, shape.width,
+             multiply(*layer.parts[kOuter], tokens, inner, shape.inner, sum, shape.width,
                       After::kAdd);
            });
 }
@@ -124,22 +124,16 @@ Stack::Stack(const Shape& shape) : shape(shape) {
   layers.resize(shape.layers);
 }
 
-void Stack::set_matrix(int layer, int part, Matrix matrix) {
+void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   const int w = shape.width;
   const int outs[] = {3 * w, w, w, 2 * w, w, shape.inner, w};
   demand(!finished, "the weights are complete");
   demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
   demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
   demand(part == kVocabulary ||
-             (matrix.out() == outs[part] && matrix.in() == (part == kOuter ? shape.inner : w)),
+             (matrix->out() == outs[part] && matrix->in() == (part == kOuter ? shape.inner : w)),
          std::string("wrong size: ") + kPartNames[part]);
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
-}
-
-const Matrix& Stack::matrix(int layer, int part) const {
-  demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
-  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
-  return part == kVocabulary ? vocabulary : layers[layer].parts[part];
 }
 
 void Stack::set_norm(int layer, int part, Norm norm) {
@@ -154,7 +148,7 @@ void Stack::finish() {
   for (const Layer& layer : layers) {
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
-      demand(layer.parts[part].empty() == (cross && !shape.decoder),
+      demand((layer.parts[part] == nullptr) == (cross && !shape.decoder),
              std::string("missing or unexpected: ") + kPartNames[part]);
     }
     for (int part = 0; part < kLayerNorms; part++)
@@ -165,7 +159,9 @@ void Stack::finish() {
 }
 
 void Stack::logits(int count, const float* features, float* logits) const {
-  multiply(vocabulary, count, features, vocabulary.in(), logits, vocabulary.out(), After::kStore);
+  demand(vocabulary != nullptr, "a stack without a vocabulary");
+  multiply(*vocabulary, count, features, vocabulary->in(), logits, vocabulary->out(),
+           After::kStore);
 }
 
 void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const {
@@ -182,7 +178,7 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
   for (const Layer& layer : layers) {
     sublayer(shape.pre_norm, layer.norms[kSelfNorm], tokens, width, x, normed,
              [&](const float* input, float* sum) {
-               multiply(layer.parts[kSelfQueryKeyValue], tokens, input, width, fused, 3 * width,
+               multiply(*layer.parts[kSelfQueryKeyValue], tokens, input, width, fused, 3 * width,
                         After::kStore);
                for (int row = 0; row < rows; row++) {
                  const size_t first = ragged.first[row];
@@ -194,7 +190,7 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
                  attend(length, mine, 3 * width, cache, 0, 0, Sight{scratch.upto.data()},
                         attended + first * width, width, scratch.attention);
                }
-               multiply(layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
+               multiply(*layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
              });
     feed_forward(*this, layer, tokens, x, scratch);
   }
@@ -232,7 +228,7 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
   float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
   for (int i = 0; i < shape.layers; i++) {
-    multiply(stack.layers[i].parts[kCrossKeyValue], tokens, states, width, fused, 2 * width,
+    multiply(*stack.layers[i].parts[kCrossKeyValue], tokens, states, width, fused, 2 * width,
              After::kStore);
     for (int row = 0; row < rows; row++)
       for (int t = 0; t < source_[row]; t++) {
@@ -317,7 +313,7 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
       normalise(layer.norms[kSelfNorm], block.tokens, width, x, normed);
       input = normed;
     }
-    multiply(layer.parts[kSelfQueryKeyValue], block.tokens, input, width, fused, 3 * width,
+    multiply(*layer.parts[kSelfQueryKeyValue], block.tokens, input, width, fused, 3 * width,
              After::kStore);
     write(i, block, fused);
     if (wanted != nullptr && i + 1 == final) {
@@ -344,17 +340,17 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
       if (count == 0) return;
     }
     attend(self_, i, block, block.sight, fused, 3 * static_cast<size_t>(width), attended);
-    multiply(layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
+    multiply(*layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
     if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
     sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
              [&](const float* query_input, float* sum) {
-               multiply(layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
+               multiply(*layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
                         After::kStore);
                scratch_.upto.resize(block.tokens);
                for (int t = 0; t < block.tokens; t++)
                  scratch_.upto[t] = source_[physical_[block.row[t]]];
                attend(cross_, i, block, Sight{scratch_.upto.data()}, fused, width, attended);
-               multiply(layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
+               multiply(*layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
                         After::kAdd);
              });
     feed_forward(stack, layer, block.tokens, x, scratch_);

@@ -34,7 +34,7 @@ enum Part {
 enum NormPart { kSelfNorm, kCrossNorm, kInnerNorm, kLayerNorms, kFinalNorm = kLayerNorms };
 
 struct Layer {
-  Matrix parts[kLayerParts];
+  SharedMatrix parts[kLayerParts];
   Norm norms[kLayerNorms];
 };
 
@@ -50,9 +50,8 @@ class Stack {
   explicit Stack(const Shape& shape);
 
   // Throw std::invalid_argument where sizes are not those of the shape.
-  void set_matrix(int layer, int part, Matrix matrix);
+  void set_matrix(int layer, int part, SharedMatrix matrix);
   void set_norm(int layer, int part, Norm norm);
-  const Matrix& matrix(int layer, int part) const;
   void finish();  // throws where something is missing
 
   // Encode x [rows][source][width] in place; hidden [rows][source] marks padding, or null.
@@ -62,12 +61,12 @@ class Stack {
   void logits(int count, const float* features, float* logits) const;
 
   int head_width() const { return shape.width / shape.heads; }
-  int vocabulary_size() const { return vocabulary.out(); }
+  int vocabulary_size() const { return vocabulary ? vocabulary->out() : 0; }
 
   Shape shape;
   std::vector<Layer> layers;
   Norm final_norm;
-  Matrix vocabulary;
+  SharedMatrix vocabulary;
   bool finished = false;
 };
 

@@ -58,7 +58,7 @@ struct VerifyCall {
   const int32_t* read;
   int64_t most;
   Verdict verdict;
-  int64_t done;  // the answer: iterations
+  int64_t done;                 // the answer: iterations
   const BlockDrafter* drafter;  // of a loop that drafts itself
   Session* draft_session;
   DraftLoop* loop;  // null: the drafts are given
@@ -96,8 +96,10 @@ Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
   return norm;
 }
 
-Matrix matrix_of(int out, int in, const float* weight, const float* bias, int format) {
-  return Matrix(out, in, weight, bias, static_cast<Format>(format));
+SharedMatrix shared(const void* matrix) { return *static_cast<const SharedMatrix*>(matrix); }
+
+Matrix matrix_of(int out, int in, const float* weight, const float* bias) {
+  return Matrix(out, in, weight, bias, Format::kFloat32);
 }
 
 }  // namespace
@@ -113,17 +115,10 @@ SPECDEC_API int specdec_stack_new(const specdec::Shape* shape, void** stack) {
 
 SPECDEC_API void specdec_stack_free(void* stack) { delete static_cast<specdec::Stack*>(stack); }
 
-SPECDEC_API int specdec_stack_matrix(void* stack, int layer, int part, int out, int in,
-                                     const float* weight, const float* bias, int format) {
+SPECDEC_API int specdec_stack_matrix(void* stack, int layer, int part, const void* matrix) {
   return guarded([&] {
-    static_cast<specdec::Stack*>(stack)->set_matrix(
-        layer, part, specdec::matrix_of(out, in, weight, bias, format));
+    static_cast<specdec::Stack*>(stack)->set_matrix(layer, part, specdec::shared(matrix));
   });
-}
-
-SPECDEC_API int specdec_stack_unpack(const void* stack, int layer, int part, float* weight) {
-  return guarded(
-      [&] { static_cast<const specdec::Stack*>(stack)->matrix(layer, part).unpack(weight); });
 }
 
 SPECDEC_API int specdec_stack_norm(void* stack, int layer, int part, int width, const float* weight,
@@ -183,8 +178,7 @@ SPECDEC_API int specdec_verify(void* session, specdec::VerifyCall* call) {
 
 SPECDEC_API int specdec_drafter_new(const void* stack, const float* mask, int pad, void** drafter) {
   return guarded([&] {
-    *drafter =
-        new specdec::BlockDrafter(*static_cast<const specdec::Stack*>(stack), mask, pad);
+    *drafter = new specdec::BlockDrafter(*static_cast<const specdec::Stack*>(stack), mask, pad);
   });
 }
 
@@ -192,15 +186,16 @@ SPECDEC_API void specdec_drafter_free(void* drafter) {
   delete static_cast<specdec::BlockDrafter*>(drafter);
 }
 
-// weight: [2 C][read_layers C], of tokens and of masks.
-SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const float* weight,
-                                       int format) {
+// matrix: [2 C][read_layers C], of tokens and of masks.
+SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* matrix) {
   return guarded([&] {
     auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
     const int width = self.stack.shape.width;
+    const specdec::SharedMatrix states = specdec::shared(matrix);
     specdec::require(read_layers > 0 && read_layers < 1024, "no layers to read");
-    self.of_states =
-        specdec::matrix_of(2 * width, read_layers * width, weight, nullptr, format);
+    specdec::require(states->out() == 2 * width && states->in() == read_layers * width,
+                     "wrong size: products of hidden states");
+    self.of_states = states;
     self.read_layers = read_layers;
   });
 }
@@ -214,8 +209,8 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
     specdec::require(width > 0, "a chain without width");
     specdec::Chain chain;
     const size_t count = static_cast<size_t>(self.stack.vocabulary_size()) * width;
-    chain.of_mask = specdec::matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias, 0);
-    chain.of_state = specdec::matrix_of(width, width, of_state, nullptr, 0);
+    chain.of_mask = specdec::matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias);
+    chain.of_state = specdec::matrix_of(width, width, of_state, nullptr);
     chain.of_token = specdec::Buffer<float>(count);
     chain.for_token = specdec::Buffer<uint16_t>(count);
     std::copy_n(of_token, count, chain.of_token.data());

@@ -9,8 +9,18 @@
 
 namespace specdec {
 
+bool Embedding::fits(const Stack& stack) const {
+  const bool same = width == stack.shape.width && vocabulary == stack.vocabulary_size();
+  if (tokens != nullptr || packed == nullptr) return same && tokens != nullptr;
+  return same && (*packed)->in() == width && (*packed)->out() == vocabulary;
+}
+
 void Embedding::embed(int64_t token, int64_t position, float* out) const {
   const float* word = tokens + token * width;
+  if (tokens == nullptr) {
+    (*packed)->read_row(static_cast<int>(token), out);
+    word = out;
+  }
   const float* place = nullptr;
   if (positions != nullptr) place = positions + std::min(position, places - 1) * width;
   int64_t c = 0;
@@ -111,7 +121,7 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
                  const Verdict& verdict) {
   const Stack& stack = session.stack;
   const int rows = session.rows(), words = stack.vocabulary_size(), width = stack.shape.width;
-  if (drafts.rows != rows || embedding.width != width || embedding.vocabulary != words)
+  if (drafts.rows != rows || !embedding.fits(stack))
     throw std::invalid_argument("a batch or a table of another size than the session's");
   for (int64_t symbol : {rules.pad, rules.unk, rules.eos})
     if (symbol < 0 || symbol >= words) throw std::invalid_argument("a special symbol out of range");
@@ -120,7 +130,8 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
     longest = std::max(longest, hypotheses.lengths[row] + drafts.sizes[row]);
     total += drafts.sizes[row] + 1;
   }
-  if (longest >= (int64_t{1} << 24) || total <= 0) throw std::invalid_argument("impossible lengths");
+  if (longest >= (int64_t{1} << 24) || total <= 0)
+    throw std::invalid_argument("impossible lengths");
   session.reserve(static_cast<int>(longest) + 1);
 
   static thread_local Buffer<float> embedded, features, states, logits;

@@ -11,12 +11,14 @@ namespace specdec {
 
 // A table of token embeddings and one of positions; the caller keeps both.
 struct Embedding {
-  const float* tokens;     // [vocabulary][width]
-  const float* positions;  // [places][width], or null; later positions get the last row
+  const float* tokens;         // [vocabulary][width], or null:
+  const SharedMatrix* packed;  // the same numbers, packed
+  const float* positions;      // [places][width], or null; later positions get the last row
   int64_t vocabulary, places;
   int64_t width;
   float scale;  // of the tokens' embeddings
 
+  bool fits(const Stack& stack) const;
   // out[width]; the token is in range.
   void embed(int64_t token, int64_t position, float* out) const;
 };
@@ -43,13 +45,13 @@ struct Hypotheses {
   int64_t token_stride;
   float* scores;  // [B][..]
   int64_t score_stride;
-  int64_t columns;       // that tokens and scores have
+  int64_t columns;         // that tokens and scores have
   const int64_t* lengths;  // [B], tokens after the start symbol
 };
 
 struct Verdict {
   int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
-  int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries that were reached; or null
+  int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
   double* seconds;   // [iterations]
   float* states;     // [B][N + 1][read layers x width], of the last iteration; or null
 };

@@ -11,7 +11,7 @@ namespace specdec {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 struct Peak {
-  int at = -1;     // index of the first largest one; -1 where there is none (NaN, or all -inf)
+  int at = -1;  // index of the first largest one; -1 where there is none (NaN, or all -inf)
   float top = kMinusInfinity;
   bool tied = false;  // another one is as large
 };

@@ -1,0 +1,33 @@
+// The sizes of the structures that Python fills or reads: structures.py has them too, and an object
+// whose sizes are others is not used. Included last, where all of them are known.
+#include "abi.h"
+
+#define SPECDEC_SIZE(name) \
+  { #name, sizeof(specdec::name) }
+
+namespace {
+
+struct NamedSize {
+  const char* name;
+  size_t size;
+};
+
+constexpr NamedSize kSizes[] = {
+    SPECDEC_SIZE(Shape),     SPECDEC_SIZE(RunCall),     SPECDEC_SIZE(Embedding),
+    SPECDEC_SIZE(Rules),     SPECDEC_SIZE(Drafts),      SPECDEC_SIZE(Hypotheses),
+    SPECDEC_SIZE(Verdict),   SPECDEC_SIZE(DraftLoop),   SPECDEC_SIZE(DraftRequest),
+    SPECDEC_SIZE(DraftCall), SPECDEC_SIZE(VerifyCall),  SPECDEC_SIZE(BeamSetup),
+    SPECDEC_SIZE(BeamFacts), SPECDEC_SIZE(PrefixFacts),
+};
+
+}  // namespace
+
+extern "C" {
+
+// The size of structure `number`, whose name is stored, or 0 after the last one.
+SPECDEC_API size_t specdec_structure(int number, const char** name) {
+  if (number < 0 || number >= static_cast<int>(sizeof kSizes / sizeof *kSizes)) return 0;
+  *name = kSizes[number].name;
+  return kSizes[number].size;
+}
+}

@@ -1,0 +1,54 @@
+// Entry points for products of a single matrix. A handle of Python's is a SharedMatrix of its own.
+#include "abi.h"
+#include "errors.h"
+#include "product.h"
+#include "product_reference.h"
+
+using specdec::After;
+using specdec::Format;
+using specdec::Matrix;
+using specdec::SharedMatrix;
+
+extern "C" {
+
+SPECDEC_API int specdec_matrix_new(int out, int in, const float* weight, const float* bias,
+                                   int format, void** matrix) {
+  return specdec::guarded([&] {
+    *matrix = new SharedMatrix(
+        std::make_shared<const Matrix>(out, in, weight, bias, static_cast<Format>(format)));
+  });
+}
+
+SPECDEC_API void specdec_matrix_free(void* matrix) { delete static_cast<SharedMatrix*>(matrix); }
+
+// rows[count][in] of the weight, those numbered `numbers`; all of them in order where it is null.
+SPECDEC_API int specdec_matrix_rows(const void* matrix, int64_t count, const int64_t* numbers,
+                                    float* rows) {
+  return specdec::guarded([&] {
+    const Matrix& self = **static_cast<const SharedMatrix*>(matrix);
+    specdec::require(count >= 0, "a negative number of rows");
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t number = numbers == nullptr ? i : numbers[i];
+      specdec::require(number >= 0 && number < self.out(), "a row that there is not");
+      self.read_row(static_cast<int>(number), rows + i * self.in());
+    }
+  });
+}
+
+SPECDEC_API int specdec_matrix_multiply(const void* matrix, int rows, const float* x, int x_stride,
+                                        float* y, int y_stride, int after) {
+  return specdec::guarded([&] {
+    specdec::multiply(**static_cast<const SharedMatrix*>(matrix), rows, x, x_stride, y, y_stride,
+                      static_cast<After>(after));
+  });
+}
+
+SPECDEC_API int specdec_matrix_reference(int out, int in, const float* weight, const float* bias,
+                                         int format, int rows, const float* x, int x_stride,
+                                         float* y, int y_stride, int after) {
+  return specdec::guarded([&] {
+    specdec::reference::multiply(out, in, weight, bias, static_cast<Format>(format), rows, x,
+                                 x_stride, y, y_stride, static_cast<After>(after));
+  });
+}
+}

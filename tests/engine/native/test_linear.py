@@ -1,0 +1,115 @@
+"""Products that hold the weights of modules: rows, sharing, and weights that are gone."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from toy_strategies import cases, decode, make_generator, toys
+from toy_translation import SHAPES, make_sample, sentences, toy_model
+
+from fairseq_specdec.engine.backend import NativeBackend
+from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.native.linear import FORMATS, NativeLinear
+from fairseq_specdec.engine.transformer import TransformerWeights
+
+SENTENCES = sentences(5, seed=11)
+
+
+def chain(width):
+    rows = len(SENTENCES)
+    return Layout.chain(torch.zeros(rows, dtype=torch.long), [0] * rows, width)
+
+
+@pytest.mark.parametrize("size, width", [(1, 1), (7, 3), (40, 24), (33, 130), (70, 65)])
+@pytest.mark.parametrize("kind", ["fp32", "halves", "bf16"])
+def test_rows_are_those_of_the_weight(loaded, size, width, kind):
+    torch.manual_seed(size)
+    weight = torch.randn(size, width)
+    if kind == "halves":
+        weight = weight.half().float()
+    if kind == "bf16":
+        weight = weight.bfloat16()
+    product = NativeLinear(loaded, weight, None, "bf16" if kind == "bf16" else "fp32")
+    ids = torch.randint(size, (3, 5))
+    found = product.rows(ids)
+    assert found.dtype == weight.dtype and torch.equal(found, weight[ids])
+    assert torch.equal(product.rows(ids.t()), weight[ids.t()])
+    assert torch.equal(product.unpacked(), weight)
+    for wrong in (-1, size):
+        with pytest.raises(ValueError, match="a row that there is not"):
+            product.rows(torch.tensor([0, wrong]))
+
+
+@pytest.mark.parametrize("number_format", ["bf16", "int8"])
+def test_rounded_weights_are_not_read_back(loaded, number_format):
+    linear = nn.Linear(24, 8)
+    product = NativeLinear.of(loaded, (linear,), number_format)
+    assert product.rows is None
+    PackedModule.replace([linear], product)
+    uses = [
+        lambda: linear.weight,
+        lambda: linear(torch.zeros(1, 24)),
+        lambda: copy.deepcopy(linear),
+        lambda: torch.save(linear, io.BytesIO()),
+        lambda: linear.state_dict(),
+        lambda: linear.double(),
+        lambda: NativeLinear.of(loaded, (linear,), "fp32"),
+    ]
+    for use in uses:
+        with pytest.raises(RuntimeError, match=f"exists in {number_format} alone .*load the check"):
+            use()
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
+def test_freed_models_give_the_bits_of_kept_ones(loaded, shape, number_format):
+    model, sample = toy_model(shape), make_sample(SENTENCES)
+    tokens, found = torch.randint(4, 20, (len(SENTENCES), 3)), []
+    for free in (False, True):
+        mine = copy.deepcopy(model)
+        backend = NativeBackend(loaded, number_format)
+        weights = TransformerWeights(mine, "", free_unpacked=free, backend=backend)
+        with torch.no_grad():
+            out = weights.encode(sample["net_input"])
+            session = weights.open(out, 20, 8)
+            embedded = session.embed(tokens, chain(3))
+            logits = session.logits(session.run(tokens, chain(3)))
+        found.append((out["encoder_out"][0], embedded, logits))
+    assert all(torch.equal(kept, gone) for kept, gone in zip(*found))
+    left = [p for p in mine.parameters() if p.dim() == 2 and not p.isnan().any()]
+    assert len(left) == (0 if SHAPES[shape].get("share_all_embeddings", True) else 2)
+
+
+def test_a_second_reading_shares_the_products(loaded):
+    for number_format in FORMATS:
+        model = copy.deepcopy(toy_model("pre_norm"))
+        backend = NativeBackend(loaded, number_format)
+        for _ in range(2):
+            TransformerWeights(model, "", free_unpacked=True, backend=backend)
+            first = model.decoder.layers[0].fc1
+            product = first._packed.product
+            assert NativeLinear.of(loaded, (first,), number_format) is product
+        first.bias.data += 1.0
+        if product.exact:
+            changed = NativeLinear.of(loaded, (first,), number_format)
+            assert torch.equal(changed(torch.zeros(1, first.in_features))[0], first.bias)
+
+
+@pytest.mark.parametrize("number_format", ["bf16", "int8"])
+@pytest.mark.parametrize("case", cases())
+def test_freed_models_decode_as_kept_ones(case, number_format):
+    """In formats that round: the bits of every score, again after the weights were read again."""
+    sample, scores = make_sample(sentences(12, seed=77)), []
+    for free in (False, True):
+        models = [copy.deepcopy(toys(case).verifier())]
+        generator = make_generator(
+            case, models=models, free_unpacked=free, backend="native", verifier_dtype=number_format
+        )
+        for _ in range(2):
+            found = decode(generator, sample)
+            scores.append([h["positional_scores"].tolist() for h in found])
+            generator.refresh()
+    assert all(each == scores[0] for each in scores[1:])
