@@ -5,7 +5,7 @@ from .block_verification import BlockVerificationRule
 from .distance import DistanceRule
 from .exact import ExactRule
 from .minimum_block import MinimumBlockRule
-from .regret_budget import RegretBudgetRule
+from .regret_budget import RegretBudgetRule, RegretOfBatch
 from .rollback import RollbackRule
 from .sampling import Sampler, SamplingRule
 from .top_beta import TopBetaRule
@@ -18,6 +18,7 @@ __all__ = [
     "ExactRule",
     "MinimumBlockRule",
     "RegretBudgetRule",
+    "RegretOfBatch",
     "RollbackRule",
     "Sampler",
     "SamplingRule",

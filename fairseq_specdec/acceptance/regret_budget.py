@@ -44,11 +44,15 @@ class RegretBudgetRule(AcceptanceRule):
         self.rule.read_vocabulary(symbols)
 
     def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        return _RegretOfBatch(self, rows, device)
+        return RegretOfBatch(self, rows, device)
 
 
-class _RegretOfBatch(RegretBudgetRule):
-    """The rule, and what the sentences of a batch have spent so far (float64 [B], nats)."""
+class RegretOfBatch(RegretBudgetRule):
+    """The rule for one batch.
+
+    Attributes:
+        spent: float64 [B], nats that each sentence has given up so far; changed in place.
+    """
 
     def __init__(self, rule: RegretBudgetRule, rows: int, device: torch.device) -> None:
         super().__init__(rule.rule.open(rows, device), rule.budget)
@@ -62,11 +66,11 @@ class _RegretOfBatch(RegretBudgetRule):
         verdict = self.rule.accept(draft, scores)
         if draft.width == 0:
             return verdict
-        # [B, N], spent with the tokens up to each one. An infinite gap stays infinite.
-        spent = self.spent.unsqueeze(1) + scores.gap(draft.tokens).double().cumsum(1)
-        affordable = (spent <= self.budget).long().cumprod(1).sum(1)
+        # [B, N + 1], spent before each token; summed one by one, as the native backend does. An
+        # infinite gap stays infinite.
+        spent = torch.cat([self.spent.unsqueeze(1), scores.gap(draft.tokens).double()], 1).cumsum(1)
+        affordable = (spent[:, 1:] <= self.budget).long().cumprod(1).sum(1)
         counts = torch.minimum(verdict.counts, affordable)
-        last = (counts - 1).clamp(min=0).unsqueeze(1)
-        self.spent = torch.where(counts > 0, spent.gather(1, last).squeeze(1), self.spent)
+        self.spent.copy_(spent.gather(1, counts.unsqueeze(1)).squeeze(1))
         best = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
         return Acceptance(counts, best)

@@ -4,18 +4,25 @@ What the torch code does in some thirty operators of a few microseconds each (em
 constrain, accept, emit) is one call here. It serves the usual case, one model with constraints that
 need no look at the hypotheses, and leaves every other one, and ties of the best tokens, to the
 general code, whose answers it must equal. The rules are those of Ge et al. 2022: exact (equations 5
-and 7), or top-beta and tau (equations 8 and 9).
+and 7), or top-beta and tau (equations 8 and 9), the latter within a regret budget or not.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from fairseq_specdec.acceptance import AcceptanceRule, ExactRule, TopBetaRule
+from fairseq_specdec.acceptance import (
+    AcceptanceRule,
+    ExactRule,
+    RegretBudgetRule,
+    RegretOfBatch,
+    TopBetaRule,
+)
 from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -57,11 +64,13 @@ class Verified(NamedTuple):
 
 
 def _rule(rule: AcceptanceRule) -> Optional[Any]:
-    """(top_beta, tau) of a rule that the library knows, else None."""
+    """(top_beta, tau, regret budget) of a rule that the library knows, else None."""
     if type(rule) is ExactRule:
-        return (1, 0.0)
+        return (1, 0.0, math.inf)
     if type(rule) is TopBetaRule:
-        return (rule.top_beta, rule.tau)
+        return (rule.top_beta, rule.tau, math.inf)
+    if type(rule) is RegretBudgetRule and type(rule.rule) is TopBetaRule:
+        return (rule.rule.top_beta, rule.rule.tau, rule.budget)
     return None
 
 
@@ -70,7 +79,7 @@ class FusedGreedy:
 
     Args:
         verifier: one model on the native backend.
-        rule: exact, or top-beta.
+        rule: exact, or top-beta, within a regret budget or not.
         policy: without n-gram blocking.
         tables: of the decoder's embeddings.
     """
@@ -91,15 +100,22 @@ class FusedGreedy:
             verifier.temperature, *known,
         )  # fmt: skip
 
-    def open(self, session: VerifierSession, max_len: int, choices: bool) -> FusedSession:
+    def open(
+        self,
+        session: VerifierSession,
+        max_len: int,
+        choices: bool,
+        rule: Optional[AcceptanceRule] = None,
+    ) -> FusedSession:
         """Begin a batch.
 
         Args:
             session: of the verifier.
+            rule: the batch's own, where it remembers something of each sentence.
             max_len: the step at which only </s> may follow.
             choices: tell the verifier's best tokens, for a trace.
         """
-        return FusedSession(self, session, max_len, choices)
+        return FusedSession(self, session, max_len, choices, rule)
 
 
 class _Answer(NamedTuple):
@@ -120,12 +136,18 @@ class FusedSession:
     """
 
     def __init__(
-        self, greedy: FusedGreedy, session: VerifierSession, max_len: int, choices: bool
+        self,
+        greedy: FusedGreedy,
+        session: VerifierSession,
+        max_len: int,
+        choices: bool,
+        rule: Optional[AcceptanceRule],
     ) -> None:
         layers = session.sessions[0].layers
         assert isinstance(layers, NativeDecoderSession)
         self.layers = layers
         self.wants_choices = choices
+        self.regret = rule if isinstance(rule, RegretOfBatch) else None
         self.hidden_states: Optional[Tensor] = None
         self.table = session.sessions[0].positions  # the call points into it
         self.call = VerifyCall(embedding=greedy.tables.of(self.table), rules=greedy.rules)
@@ -220,12 +242,12 @@ class FusedSession:
         self.hidden_states = states
         return answer
 
-    @staticmethod
-    def _point_to(hypotheses: Hypotheses, view: HypothesesView) -> None:
+    def _point_to(self, hypotheses: Hypotheses, view: HypothesesView) -> None:
         tokens, scores = hypotheses.tokens, hypotheses.scores
         view.tokens, view.token_stride = tokens.data_ptr(), tokens.stride(0)
         view.scores, view.score_stride = scores.data_ptr(), scores.stride(0)
         view.columns, view.lengths = tokens.size(2), hypotheses.lengths.data_ptr()
+        view.spent = None if self.regret is None else self.regret.spent.data_ptr()
 
     def _states(self, rows: int, width: int) -> Optional[Tensor]:
         """Room for the hidden states of an iteration, which a drafter may keep."""

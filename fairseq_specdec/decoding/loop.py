@@ -76,7 +76,7 @@ class Batch(OpenBatch):
         self.fused: Optional[FusedSession] = None
         if parts.fused is not None and prefix is None:
             trace = parts.options.keep_trace
-            self.fused = parts.fused.open(self.session, self.max_len, trace)
+            self.fused = parts.fused.open(self.session, self.max_len, trace, self.search.rule)
         self.left_over: Optional[DraftTree] = None  # drafted, not verified yet
         self.prefix = prefix
         start = policy.eos if bos_token is None else bos_token

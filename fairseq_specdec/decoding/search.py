@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,13 @@ class Step(NamedTuple):
 
 
 class Search:
-    """Grows hypotheses; one serves all batches, and opens another for what a batch remembers."""
+    """Grows hypotheses; one serves all batches, and opens another for what a batch remembers.
+
+    Attributes:
+        rule: accepts draft tokens; None where the search itself decides.
+    """
+
+    rule: Optional[AcceptanceRule] = None
 
     def open(self, rows: int, device: torch.device) -> Search:
         """The search for one batch of ``rows`` sentences: itself, if it remembers nothing."""
@@ -59,6 +65,8 @@ class GreedySearch(Search):
     Args:
         rule: accepts draft tokens.
     """
+
+    rule: AcceptanceRule
 
     def __init__(self, rule: AcceptanceRule) -> None:
         self.rule = rule

@@ -4,6 +4,8 @@ import pytest
 import torch
 from scripted_drafter import KINDS, ScriptedDrafter
 from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
+from toy_strategies import decode as toy_decode
+from toy_strategies import make_generator
 from toy_translation import make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -195,7 +197,8 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, pays, limit, monkeypat
         assert drafted > 0
 
 
-def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
+def iterations_of_loops(monkeypatch):
+    """As ``iterations_of_calls``, of the calls that draft too."""
     speculate, calls = FusedSession.speculate, []
 
     def counted(self, *arguments):
@@ -204,6 +207,11 @@ def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
         return found
 
     monkeypatch.setattr(FusedSession, "speculate", counted)
+    return calls
+
+
+def test_a_sentence_is_drafted_and_verified_in_one_call(monkeypatch):
+    calls = iterations_of_loops(monkeypatch)
     model = toy_model("pre_norm")
     generator = generator_for(model, drafter=block_drafter(model, "gad-attached-unsure"))
     said(generator, SENTENCES[:1])
@@ -286,3 +294,29 @@ def test_the_padding_symbol_is_never_said():
     wanted = [h["tokens"].tolist() for h in stock([model], sample, flags(max_len_b=20))]
     ours, _ = decode([model], sample, "greedy", flags(max_len_b=20), backend="native")
     assert [h["tokens"].tolist() for h in ours] == wanted
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.4, 2.0, 6.0])
+def test_regret_is_spent_as_on_torch(budget, monkeypatch):
+    """In the library's calls, in those that draft too, and where the general code takes over."""
+    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": budget}
+
+    def found(backend, **more):
+        generator = make_generator("gad++", lossless=False, backend=backend, **relaxed)
+        tokens = [h["tokens"].tolist() for h in toy_decode(generator, make_sample(SENTENCES))]
+        return tokens, generator.stats.accepted, generator.stats.iterations
+
+    wanted = found("torch")
+    calls = iterations_of_calls(monkeypatch)
+    looped = iterations_of_loops(monkeypatch)
+    assert found("native") == wanted
+    assert looped and sum(looped) > 0, "the library decided"
+    undecided = FusedSession.verify
+
+    def every_other(self, *arguments):
+        calls.append(0)
+        return [] if len(calls) % 2 else undecided(self, *arguments)
+
+    monkeypatch.setattr(FusedSession, "verify", every_other)
+    monkeypatch.setattr(FusedSession, "speculate", lambda *_: ([], None))
+    assert found("native") == wanted

@@ -69,6 +69,7 @@ class Rules(Structure):
         ("temperature", c_float),
         ("top_beta", c_int32),
         ("tau", c_float),
+        ("regret_budget", c_double),
     ]
 
 
@@ -94,6 +95,7 @@ class HypothesesView(Structure):
         ("score_stride", c_int64),
         ("columns", c_int64),
         ("lengths", c_void_p),
+        ("spent", c_void_p),
     ]
 
 

@@ -93,6 +93,8 @@ class Entry {
   int64_t best() const { return forced_ ? rules_.eos : best_.at; }
   float score(int64_t token) const { return logits_[token] - top_ - log_sum_; }
 
+  double regret(int64_t token) const { return best_.top - logits_[token]; }
+
   // Among the best few and close to the best one (Ge et al. 2022, equations 8 and 9).
   bool near(int64_t token) const {
     if (rules_.top_beta <= 1 || forced_) return false;
@@ -149,6 +151,9 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
   constexpr int kSome = 12;
   float* rated = logits.reserve(static_cast<size_t>(total) * words);
   int64_t projected = 0;
+  // Stored at the end: an iteration that is left to the caller spends nothing.
+  std::vector<double> spent(hypotheses.spent == nullptr ? 0 : rows);
+  std::copy_n(hypotheses.spent, spent.size(), spent.begin());
   for (int row = 0; row < rows; row++) {
     const int64_t first = entries.first[row], length = hypotheses.lengths[row];
     int64_t* tokens = hypotheses.tokens + row * hypotheses.token_stride + length + 1;
@@ -166,7 +171,12 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
       const int64_t best = entry.best();
       const bool drafted = w < drafts.sizes[row];
       const int64_t draft = drafted ? drafts.tokens[row * drafts.token_stride + w] : -1;
-      const bool accepted = drafted && (draft == best || entry.near(draft));
+      bool accepted = drafted && (draft == best || entry.near(draft));
+      if (accepted && draft != best && !spent.empty()) {
+        const double total_regret = spent[row] + entry.regret(draft);
+        accepted = total_regret <= rules.regret_budget;
+        if (accepted) spent[row] = total_regret;
+      }
       const int64_t token = accepted ? draft : best;
       tokens[w] = token;
       scores[w] = entry.score(token);
@@ -179,6 +189,7 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
     }
   }
   // Only now: those of the iteration before are still the caller's where this one is left to it.
+  std::copy(spent.begin(), spent.end(), hypotheses.spent);
   const size_t wide = read.size() * width;
   for (int row = 0; row < rows && verdict.states != nullptr; row++)
     std::copy_n(kept + entries.first[row] * wide, (drafts.sizes[row] + 1) * wide,

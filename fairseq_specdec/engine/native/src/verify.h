@@ -30,6 +30,7 @@ struct Rules {
   float unk_penalty, temperature;
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
+  double regret_budget;  // of a sentence, where Hypotheses::spent is kept (RegretBudgetRule)
 };
 
 // Rows of int64 and float numbers; strides count numbers.
@@ -47,6 +48,7 @@ struct Hypotheses {
   int64_t score_stride;
   int64_t columns;         // that tokens and scores have
   const int64_t* lengths;  // [B], tokens after the start symbol
+  double* spent;           // [B], the regret of each sentence so far; or null: it is not limited
 };
 
 struct Verdict {
