@@ -157,8 +157,8 @@ def document(run: Dict[str, Any]) -> str:
         parts.append(f"{title(run)}, {measured}")
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
         drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
-        parts += [markdown(by_position(drafting), drafting)] * bool(drafting)
-        if "replay" not in run:
+        if "replay" not in run:  # there both are drawn
+            parts += [markdown(by_position(drafting), drafting)] * bool(drafting)
             parts.append(conclusion(part))
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
