@@ -103,14 +103,17 @@ def test_what_cannot_matter_is_left_out():
     rows = rows_of([3, 5])
     assert plain.edits(rows, 4, 9, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
     # One token further, or one row behind, and they matter.
-    assert plain.edits(rows, 5, 9, prefix).forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
-    assert plain.edits(rows_of([2, 5]), 1, 9, None).banned.tolist() == [[True], [False]]
+    found = plain.edits(rows, 5, 9, prefix)
+    assert found.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
+    assert found.banned is None and found.listed is None
+    assert plain.edits(rows_of([2, 3]), 1, 9, None).banned.tolist() == [[True], [False]]
     assert plain.edits(rows_of([2, 5]), 1, 9, prefix).forced.tolist() == [[7], [-1]]
     begun = policy(min_len=1).edits(rows_of([2, 5]), 1, 9, prefix)
     assert begun.banned is None and begun.forced is not None
     assert policy(unk_penalty=2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, -2.0),)
     assert policy(unk_penalty=-2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, 2.0),)
-    assert policy(no_repeat_ngram_size=1).edits(rows, 1, 9, None).listed is not None
+    blocked = policy(no_repeat_ngram_size=1).edits(rows, 1, 9, prefix)
+    assert blocked.listed is not None and blocked.forced is None
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
