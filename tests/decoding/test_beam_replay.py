@@ -139,25 +139,53 @@ def ended(sentence):
     return [(tokens_of(one.node), one.score) for one in sentence.ended]
 
 
-@pytest.mark.parametrize("reward", [0.0, 2.5])
-@pytest.mark.parametrize("max_len", [0, 1, 3, 12])
-@pytest.mark.parametrize("beam", [2, 3, WORDS - 2])
-def test_is_beam_search_whatever_was_drafted(beam, max_len, reward):
-    rules = BeamRules(beam, EOS, max_len, reward)
-    passes = used = 0
-    for seed in range(12):
-        model = functools.partial(follows, seed, max_len=max_len, reward=reward)
-        expected = plain(model, rules)
-        sentence, _ = replay(model, rules)
-        assert ended(sentence) == expected
-        assert sentence.passes == sentence.steps == sentence.progress().passes
-        assert sentence.used == 0
-        fewer, _ = replay(model, rules, seed + 1)
-        assert ended(fewer) == expected and fewer.steps == sentence.steps
-        assert fewer.passes <= sentence.passes
-        passes += sentence.passes - fewer.passes
-        used += fewer.used
-    assert max_len < 12 or (passes > 0 and used > 0)
+def test_a_prefix_is_its_last_token_and_what_is_before():
+    tree = PrefixTree(START)
+    node = tree.root.child(5).child(6)
+    assert (tree.root.token, tree.root.parent, tree.root.path()) == (START, None, [])
+    assert (tree.root.depth, node.depth, tokens_of(node)) == (0, 2, [5, 6])
+    assert tree.root.child(5).child(6) is node and node.parent.child(7) is not node
+    assert (node.slot, node.seen, node.best, node.score, node.children) == (-1, 0, None, 0.0, {})
+
+
+def test_slots_of_dropped_prefixes_are_given_again_lowest_first():
+    tree = PrefixTree(START)
+    kept, dropped = tree.root.child(5), tree.root.child(6)
+    below = dropped.child(7)
+    later, unplaced = kept.child(8), kept.child(4)
+    tree.place([tree.root, dropped, below, kept, later])
+    assert [node.slot for node in (tree.root, dropped, below, kept, later)] == [0, 1, 2, 3, 4]
+    assert tree.slots == 5 and later.seen == 0b11001
+    tree.follow([tree.root], [kept])
+    assert (dropped.slot, below.slot, kept.slot) == (-1, -1, 3)
+    assert tree.root.children == {5: kept}
+    tree.place([kept.child(9)])
+    assert kept.child(9).slot == 1 and kept.child(9).seen == 0b1011 and tree.slots == 5
+    tree.place([unplaced, kept.child(10)])
+    assert (unplaced.slot, kept.child(10).slot, tree.slots) == (2, 5, 6)
+
+
+def test_prefixes_that_lead_nowhere_are_forgotten_up_to_the_fork():
+    tree = PrefixTree(START)
+    fork = tree.root.child(5)
+    short, long = fork.child(6).child(7), fork.child(8).child(9)
+    tree.place([tree.root, fork, short.parent, short, long.parent, long])
+    tree.follow([short, long], [long.child(4)])
+    assert short.slot == short.parent.slot == -1 and fork.children == {8: long.parent}
+    assert (tree.root.slot, fork.slot, long.slot) == (0, 1, 5)
+    # The root stays, whatever leads from it.
+    tree.follow([long], [])
+    assert not tree.root.children and tree.root.slot == 0
+
+
+@pytest.mark.parametrize("upto", [9, 16, 17, 24])
+def test_what_the_tokens_of_a_block_see(upto):
+    first, second = Node(5, None), Node(6, None)
+    first.seen, second.seen = 0b1_0000_0101, 0b10
+    found = visible([[first, second], [second]], 2, upto)
+    assert found.dtype == bool and found.shape == (2, 2, upto)
+    places = [[np.flatnonzero(entry).tolist() for entry in row] for row in found]
+    assert places == [[[0, 2, 8], [1]], [[1], [0]]]
 
 
 def test_a_step_is_done_once_the_rest_cannot_matter():
@@ -240,50 +268,22 @@ def test_what_is_done_has_no_live_hypotheses():
     assert sentence.progress()[3:6] == (7, 5, 4)
 
 
-def test_a_prefix_is_its_last_token_and_what_is_before():
-    tree = PrefixTree(START)
-    node = tree.root.child(5).child(6)
-    assert (tree.root.token, tree.root.parent, tree.root.path()) == (START, None, [])
-    assert (tree.root.depth, node.depth, tokens_of(node)) == (0, 2, [5, 6])
-    assert tree.root.child(5).child(6) is node and node.parent.child(7) is not node
-    assert (node.slot, node.seen, node.best, node.score, node.children) == (-1, 0, None, 0.0, {})
-
-
-def test_slots_of_dropped_prefixes_are_given_again_lowest_first():
-    tree = PrefixTree(START)
-    kept, dropped = tree.root.child(5), tree.root.child(6)
-    below = dropped.child(7)
-    later, unplaced = kept.child(8), kept.child(4)
-    tree.place([tree.root, dropped, below, kept, later])
-    assert [node.slot for node in (tree.root, dropped, below, kept, later)] == [0, 1, 2, 3, 4]
-    assert tree.slots == 5 and later.seen == 0b11001
-    tree.follow([tree.root], [kept])
-    assert (dropped.slot, below.slot, kept.slot) == (-1, -1, 3)
-    assert tree.root.children == {5: kept}
-    tree.place([kept.child(9)])
-    assert kept.child(9).slot == 1 and kept.child(9).seen == 0b1011 and tree.slots == 5
-    tree.place([unplaced, kept.child(10)])
-    assert (unplaced.slot, kept.child(10).slot, tree.slots) == (2, 5, 6)
-
-
-def test_prefixes_that_lead_nowhere_are_forgotten_up_to_the_fork():
-    tree = PrefixTree(START)
-    fork = tree.root.child(5)
-    short, long = fork.child(6).child(7), fork.child(8).child(9)
-    tree.place([tree.root, fork, short.parent, short, long.parent, long])
-    tree.follow([short, long], [long.child(4)])
-    assert short.slot == short.parent.slot == -1 and fork.children == {8: long.parent}
-    assert (tree.root.slot, fork.slot, long.slot) == (0, 1, 5)
-    # The root stays, whatever leads from it.
-    tree.follow([long], [])
-    assert not tree.root.children and tree.root.slot == 0
-
-
-@pytest.mark.parametrize("upto", [9, 16, 17, 24])
-def test_what_the_tokens_of_a_block_see(upto):
-    first, second = Node(5, None), Node(6, None)
-    first.seen, second.seen = 0b1_0000_0101, 0b10
-    found = visible([[first, second], [second]], 2, upto)
-    assert found.dtype == bool and found.shape == (2, 2, upto)
-    places = [[np.flatnonzero(entry).tolist() for entry in row] for row in found]
-    assert places == [[[0, 2, 8], [1]], [[1], [0]]]
+@pytest.mark.parametrize("reward", [0.0, 2.5])
+@pytest.mark.parametrize("max_len", [0, 1, 3, 12])
+@pytest.mark.parametrize("beam", [2, 3, WORDS - 2])
+def test_is_beam_search_whatever_was_drafted(beam, max_len, reward):
+    rules = BeamRules(beam, EOS, max_len, reward)
+    passes = used = 0
+    for seed in range(12):
+        model = functools.partial(follows, seed, max_len=max_len, reward=reward)
+        expected = plain(model, rules)
+        sentence, _ = replay(model, rules)
+        assert ended(sentence) == expected
+        assert sentence.passes == sentence.steps == sentence.progress().passes
+        assert sentence.used == 0
+        fewer, _ = replay(model, rules, seed + 1)
+        assert ended(fewer) == expected and fewer.steps == sentence.steps
+        assert fewer.passes <= sentence.passes
+        passes += sentence.passes - fewer.passes
+        used += fewer.used
+    assert max_len < 12 or (passes > 0 and used > 0)
