@@ -88,8 +88,8 @@ def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
     environment = dict(os.environ, PYTHONPATH=str(copy), SPECDEC_TOYS=toys)
     build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(build, cwd=str(copy), check=True, env=environment)
-    # Some faults never end.
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["--timeout=60", "--timeout-method=thread"]  # some faults loop in the library
     command += TESTS_OF.get(name, TESTS)
     done = subprocess.run(command, cwd=str(copy), env=environment, capture_output=True, text=True)
     # A crash is noticed too; 4 and 5 are pytest's: no tests.
