@@ -188,6 +188,16 @@ def test_what_the_tokens_of_a_block_see(upto):
     assert places == [[[0, 2, 8], [1]], [[1], [0]]]
 
 
+def test_begins_with_the_start_symbol_waiting():
+    sentence = Sentence(BeamRules(2, EOS, 9), START)
+    assert sentence.rules.most == 0 and sentence.rules.candidates == 4
+    assert sentence.waiting() == sentence.live == [sentence.tree.root]
+    assert sentence.tree.root.token == START
+    assert (sentence.row, sentence.prefix, sentence.draft, sentence.ended) == (0, (), [], [])
+    assert sentence.progress() == (False, 0, 0, 0, 0, 0, 1) and sentence.done is False
+    assert (sentence.step, sentence.agreed()) == (0, [])
+
+
 def test_a_step_is_done_once_the_rest_cannot_matter():
     """Two hypotheses, of which the first is scored and likelier than the second can be."""
     for most, decided in ((0.0, True), (0.9, True), (1.1, False)):
