@@ -122,6 +122,18 @@ def replace(old, new):
             one.__kwdefaults__ = other.__kwdefaults__
 
 
+def set_constants(old, new):
+    """Give a mutant's constants to the module and to those that imported them by their names."""
+    for name, value in vars(new).items():
+        before = vars(old).get(name)
+        known = (type, types.FunctionType, types.ModuleType)
+        if name.startswith("__") or isinstance(value, known) or repr(before) == repr(value):
+            continue
+        for module in list(sys.modules.values()):
+            if name in vars(module) and vars(module)[name] is before:
+                setattr(module, name, value)
+
+
 def run_mutant(path, text, inside, arguments):
     """The exit status of the tests of a mutant, of which this process is a fork."""
     import pytest
@@ -132,11 +144,13 @@ def run_mutant(path, text, inside, arguments):
     try:
         exec(compile(text, str(old.__file__), "exec"), vars(new))
         replace(old, new)
+        set_constants(old, new)
     except Exception:  # it registers something, say
-        inside = False
-    if inside:
-        return pytest.main([*PYTEST, *arguments])
-    # Others may have imported a constant by its name: a fresh Python.
+        inside = None
+    status = 0 if inside is None else pytest.main([*PYTEST, *arguments])
+    if inside or status != 0:
+        return status
+    # What was computed from a constant when modules were imported needs a fresh Python.
     return subprocess.run([sys.executable, "-m", "pytest", *PYTEST, *arguments]).returncode
 
 

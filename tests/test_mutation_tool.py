@@ -1,6 +1,7 @@
 """The mutation tool: a mutant is what everyone gets, who imported the function or not."""
 
 import json
+import sys
 import time
 import types
 
@@ -55,6 +56,16 @@ def test_whoever_imported_a_function_gets_the_mutants():
     assert plain(5) == 3 and holder.best is False and holder.three == 4 and holder.half(3) == 6
     with holder.opened() as found:
         assert found == 2
+
+
+def test_whoever_imported_a_constant_gets_the_mutants(monkeypatch):
+    old, reader, other = module_of(SOURCE), module_of(""), module_of("LIMIT = 7")
+    reader.LIMIT = old.LIMIT
+    for name, module in (("old", old), ("reader", reader), ("other", other)):
+        monkeypatch.setitem(sys.modules, f"made_{name}", module)
+    plain = old.plain
+    mutants.set_constants(old, module_of(SOURCE.replace("LIMIT = 5", "LIMIT = 6")))
+    assert (old.LIMIT, reader.LIMIT, other.LIMIT) == (6, 6, 7) and old.plain is plain
 
 
 def test_a_change_is_told_in_a_line():
