@@ -68,6 +68,7 @@ def drafted(source, tokens, reach=FAR, **more):
         # Two places end the same: the one nearest to the output's own length.
         ([7, 20, 8, 9, 7, 21, 5], [50, 51, 52, 7], [21, 5]),
         ([7, 20, 8, 9, 6, 5, 7, 21], [7], [20, 8, 9, 6, 5, 7, 21]),
+        ([7, 20, 7, 21], [50, 7], [20, 7]),  # of two as near the first
         # A longer equal end is worth more than a near one.
         ([3, 7, 20, 4, 4, 4, 5, 7, 21], [50, 51, 50, 51, 50, 51, 3, 7], [20, 4, 4, 4, 5, 7, 21]),
         ([6, 7, 30, 5, 7, 31], [5, 7], [31]),
@@ -119,6 +120,9 @@ def test_waiting_prefixes_come_first_and_nothing_comes_twice():
     first = give(sentence.live[0], (50, -0.1), (EOS, -0.2))
     again = look.draft(sentence)
     assert first not in again and first.child(50) in again and first.child(11) not in again
+    give(first.child(50), (51, -0.1), (52, -0.2))
+    later = look.draft(sentence)
+    assert first.child(50) not in later and first.child(50).child(51) in later
 
 
 def test_what_followed_a_like_prefix_is_said_again():

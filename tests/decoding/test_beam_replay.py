@@ -219,6 +219,34 @@ def test_a_step_is_done_once_the_rest_cannot_matter():
         assert sentence.progress() == (False, 2, 1 + decided, 0, 0, 0, 2)
 
 
+def test_as_likely_as_the_rest_can_be_is_not_decided():
+    sentence = Sentence(BeamRules(2, EOS, 9), START)
+    sentence.tree.root.best = np.float32([-0.25, -0.5]), np.array([5, 6])
+    sentence.advance()
+    sentence.live[0].best = np.float32([-0.125, -0.25, -9.0]), np.array([7, 8, EOS])
+    sentence.advance()
+    assert sentence.steps == 1 and [node.score for node in sentence.live] == [-0.25, -0.5]
+
+
+def test_drafts_that_hypotheses_come_to_are_counted():
+    sentence = Sentence(BeamRules(3, EOS, 9), START)
+    root = sentence.tree.root
+    root.best = np.float32([-1, -1.5, -2]), np.array([5, 6, 7])
+    for token in (5, 6, 8):
+        root.child(token).best = np.float32([-1] * 4), np.array([4, 5, 6, 7])
+    sentence.advance()
+    # Then the third hypothesis is waited for: it was not drafted.
+    assert (sentence.used, sentence.steps) == (2, 1)
+
+
+def test_drafts_are_not_agreed_on():
+    sentence = Sentence(BeamRules(2, EOS, 9), START)
+    sentence.tree.root.best = np.float32([-1]), np.array([5])
+    sentence.tree.root.child(5).child(7)
+    sentence.advance()
+    assert [tokens_of(node) for node in sentence.live] == [[5]] == [sentence.agreed()]
+
+
 def test_a_candidate_too_few_decides_nothing():
     sentence = Sentence(BeamRules(2, EOS, 9), START)
     sentence.tree.root.best = np.float32([-0.1, -2.5]), np.array([5, 6])
@@ -237,6 +265,12 @@ def test_of_equal_candidates_those_of_the_better_hypothesis_come_first():
         node.best = np.float32([-1, -1]), np.array([8, 7])
     sentence.advance()
     assert [tokens_of(node) for node in sentence.live] == [[6, 8], [6, 7]]
+    # More of them than an unstable order keeps by chance.
+    many = np.random.RandomState(1).permutation(60) + 3
+    sentence = Sentence(BeamRules(20, EOS, 9), START)
+    sentence.tree.root.best = np.full(60, -1, dtype=np.float32), many
+    sentence.advance()
+    assert [node.token for node in sentence.live] == many[:20].tolist()
 
 
 @pytest.mark.parametrize(
