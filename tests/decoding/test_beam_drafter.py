@@ -76,3 +76,4 @@ def test_others_give_way_and_the_log_says_why(drafter, backend, settings, why, c
         found = chosen(drafter, backend, **settings)
     assert type(found) is NoDrafter
     assert f"--beam 4: beam search without drafts: {why}" in caplog.text
+    assert {record.name for record in caplog.records} == {beam_drafter.__module__}

@@ -352,6 +352,7 @@ def test_how_many_hypotheses(caplog):
         assert caplog.text == ""
         assert builder.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
     assert "--beam 2: --strategy gad++ with these flags is not lossless" in caplog.text
+    assert {record.name for record in caplog.records} == {builder.__name__}
     for given, rule, said in (
         ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
         ({"beam": 27}, exact, "--beam 27: .* 28 entries; use --beam 26"),
