@@ -7,6 +7,7 @@ from test_beam import check, flags, look_ahead, stock
 from toy_translation import PAD, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam.beams import Progress
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.native import NativeBeams
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
@@ -27,6 +28,10 @@ def make(args=None, models=None, **settings):
 
 def decode(generator, prefix=None, chosen=SENTENCES):
     return generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
+
+
+def test_begins_with_one_hypothesis_and_nothing_done():
+    assert Progress() == (False, 0, 0, 0, 0, 0, 1)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "iad"])
