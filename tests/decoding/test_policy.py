@@ -45,6 +45,11 @@ def test_ngrams_equal_the_definition():
         assert found_any
 
 
+def test_the_last_token_of_a_full_row_counts():
+    full = torch.tensor([[5, 6, 7]])
+    assert forbidden_by_ngrams(full, torch.tensor([[2]]), 1).tolist() == [[[5, 6, 7]]]
+
+
 def test_a_banned_token_zero_stays_banned_and_an_unbanned_one_stays_possible():
     sequence = torch.tensor([[0, 5, 0, 5], [4, 5, 6, 7]])
     out = apply(policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence)
