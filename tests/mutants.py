@@ -35,6 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
 # Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
 PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+PYTEST += ["--timeout=0"]  # by the clock: a process that was stopped for a while would fail
 
 
 def mutants_of(source):

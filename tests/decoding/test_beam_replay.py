@@ -9,7 +9,6 @@ import pytest
 from fairseq_specdec.decoding.beam.prefix_tree import Node, PrefixTree, visible
 from fairseq_specdec.decoding.beam.replay import BeamRules, NoTokenError, Sentence
 
-pytestmark = pytest.mark.timeout(10)  # what is broken may never end
 EOS, START, UNK = 2, 0, 3
 WORDS = 9
 NOTHING = float("-inf")

@@ -13,7 +13,6 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.draft_budget import DraftBudget
 from fairseq_specdec.engine.native.library import load
 
-pytestmark = pytest.mark.timeout(20)  # what is broken may never end
 SENTENCES = sentences(8, seed=7)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 LAYERS = (1, 2)
