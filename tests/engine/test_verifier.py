@@ -4,6 +4,8 @@ import pytest
 import torch
 from toy_translation import EOS, PAD, make_sample, pad_to, sentences, toy_model
 
+from fairseq_specdec.engine import verifier
+from fairseq_specdec.engine.backend import TORCH
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.verifier import Verifier
 
@@ -24,9 +26,9 @@ def expected(models, temperature=1.0, chosen=(0, 1, 2)):
 
 
 def opened(models, chosen=(0, 1, 2), widest=3, max_len=40, **more):
-    verifier = Verifier(models, **more)
+    made = Verifier(models, **more)
     net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
-    return verifier.open(verifier.encode(net_input), max_len, widest)
+    return made.open(made.encode(net_input), max_len, widest)
 
 
 def block(session, first, width, chosen=(0, 1, 2)):
@@ -78,17 +80,29 @@ def test_hidden_states_are_of_the_layers_of_the_first_model():
 
 def test_what_it_holds():
     models = [toy_model(shape) for shape in MODELS]
-    verifier = Verifier(models, temperature=2.5)
-    assert verifier.models == models and verifier.models is not models
-    assert len(verifier.weights) == 2 and verifier.temperature == 2.5
+    made = Verifier(models, temperature=2.5)
+    assert made.models == models and made.models is not models
+    assert len(made.weights) == 2 and made.temperature == 2.5
     session = opened(models, temperature=2.5)
     assert len(session.sessions) == 2 and session.temperature == 2.5
 
 
+def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
+    read = []
+    monkeypatch.setattr(verifier, "TransformerWeights", lambda *given: read.append(given))
+    Verifier(["a", "b"], 1.0, (1, 2), True, "backend")
+    Verifier(["c"])
+    assert read == [
+        ("a", "--path, model 1 of 2", (1, 2), True, "backend"),
+        ("b", "--path, model 2 of 2", (), True, "backend"),
+        ("c", "--path, model 1 of 1", (), False, TORCH),
+    ]
+
+
 def test_the_second_encoder_is_told_what_the_first_one_found():
     """Whether a source is padded: looked at once."""
-    verifier, told = Verifier([toy_model(shape) for shape in MODELS]), []
-    for weights in verifier.weights:
+    made, told = Verifier([toy_model(shape) for shape in MODELS]), []
+    for weights in made.weights:
         encode = weights.encode
         weights.encode = lambda net_input, padded, run=encode: (
             told.append(padded) or run(net_input, padded)
@@ -97,7 +111,7 @@ def test_the_second_encoder_is_told_what_the_first_one_found():
         del told[:]
         net_input = make_sample(chosen)["net_input"]
         assert bool(net_input["src_tokens"].eq(PAD).any()) == padded
-        verifier.encode(net_input)
+        made.encode(net_input)
         assert told == [None, padded]
 
 
