@@ -1,5 +1,7 @@
 """A batch of beam searches: hypotheses, counts, how far it looks ahead, what stops it."""
 
+import copy
+
 import pytest
 import torch
 from scripted_drafter import EOS
@@ -7,8 +9,9 @@ from test_beam import check, flags, look_ahead, stock
 from toy_translation import PAD, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.beams import Progress
-from fairseq_specdec.decoding.beam.lookahead import Reach
+from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
 from fairseq_specdec.decoding.beam.native import NativeBeams
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
 from fairseq_specdec.decoding.builder import build_generator
@@ -156,6 +159,27 @@ def test_how_far_it_looks_ahead():
     assert reaches(21, strategy="iad") == []
     assert reaches(2, strategy="iad", draft_budget=24) == [Reach(16, 4)] * 2
     assert reaches(21, strategy="iad", draft_budget=0) == [Reach(16, 17)] * 21
+
+
+def test_what_the_reach_is_chosen_by(monkeypatch):
+    asked = []
+    monkeypatch.setattr(batch_module, "reach_with_torch", lambda *of: asked.append(of) or NOTHING)
+    assert reaches(2, strategy="iad") == [] and asked == [(2, False)]
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_natively_weights_that_the_cache_holds_need_no_drafts():
+    generator = make(strategy="iad", backend="native")
+    decode(generator)
+    assert generator.stats.drafted == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_output_that_is_no_number_is_named_as_such(backend):
+    model = copy.deepcopy(toy_model("separate_embeddings"))
+    model.decoder.output_projection.weight.data[7] = float("inf")
+    with pytest.raises(ValueError, match="--path.*no number at position 0 of sentence 0"):
+        decode(make(models=[model], backend=backend))
 
 
 def test_each_sentence_copies_its_own_source(monkeypatch):

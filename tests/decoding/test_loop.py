@@ -1,16 +1,28 @@
 """The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
 
+import copy
+
 import pytest
 import torch
 from scripted_drafter import ScriptedDrafter, ScriptedSession
 from test_beam_forecasts import true_states
 from toy_strategies import flags, stock, tokens
-from toy_translation import EOS, PAD, WORDS, make_sample, make_task, sentences, toy_model
+from toy_translation import (
+    EOS,
+    PAD,
+    WORDS,
+    make_sample,
+    make_task,
+    sentences,
+    toy_drafter,
+    toy_model,
+)
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.draft_budget import DraftBudget
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(8, seed=7)
@@ -109,6 +121,35 @@ def test_passes_of_a_small_model_are_told(expected):
 
     found = decode(make(Slow(expected, "perfect", WORDS, 2)))
     assert {part.steps for one in found for part in one["iterations"]} == {5}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_draft_may_be_of_one_token(backend, expected):
+    generator = make(ScriptedDrafter(expected, "perfect", WORDS, 1), backend=backend)
+    assert tokens(decode(generator)) == expected
+    assert generator.stats.iterations == sum(-(-len(output) // 2) for output in expected)
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("always_draft", [True, False])
+def test_both_turns_in_one_call_are_told_one_by_one(always_draft, expected):
+    def run(backend, keep_trace=True):
+        drafter = NarBlockDrafter(copy.deepcopy(toy_drafter()), DraftOptions(4, PAD, EOS))
+        generator = make(drafter, None, always_draft, keep_trace, backend)
+        return decode(generator, chosen=SENTENCES[:1]), generator.stats
+
+    (found,), stats = run("native")
+    (other,), wanted = run("torch")
+    assert found["tokens"].tolist() == other["tokens"].tolist() == expected[0]
+    assert figures(stats) == figures(wanted) == figures(run("native", False)[1])
+    told = [part._replace(seconds=()) for part in found["iterations"]]
+    assert told == [part._replace(seconds=()) for part in other["iterations"]]
+    for part in found["iterations"]:
+        whole, drafting, verifying = part.seconds
+        assert whole == drafting + verifying and verifying > 0 and drafting >= 0
+    spent = stats.stopwatch.seconds
+    assert 0 < spent["drafter"] < stats.total_seconds
+    assert 0 < spent["verifier"] < stats.total_seconds
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -216,13 +257,15 @@ def test_iterations_go_one_by_one_or_in_one_call(backend, expected):
     assert at_once == (2 if backend == "native" else 1)
 
 
+@pytest.mark.parametrize("kind", ["empty", "perfect"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_sentence_without_a_possible_token_is_named(backend):
+def test_a_sentence_without_a_possible_token_is_named(backend, kind):
     """Row 0 has left when row 1 is asked for a token that is impossible."""
     args = flags(unkpen=float("inf"))
     prefix = torch.tensor([[EOS, PAD, PAD], [5, 6, 3]])
+    drafter = ScriptedDrafter([[EOS], [5, 6, 3, 7]], kind, WORDS, 4)
     with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
-        decode(make(args=args, backend=backend), prefix, SENTENCES[:2])
+        decode(make(drafter, args, backend=backend), prefix, SENTENCES[:2])
 
 
 class Reader(ScriptedDrafter):
