@@ -128,6 +128,15 @@ def test_states_lie_by_slots_and_those_of_the_tokens_before_are_given():
     assert found[0] == [[6.0, 7.0], [4.0, 5.0]] and sizes == [2, 1]
 
 
+def test_states_may_have_more_numbers_than_there_are_slots():
+    made = forecasts.Forecasts(Said(answer(3)), EOS, True, LIKE)
+    for upto in (2, 10):
+        made.learn(torch.full((3, 1), upto - 1), upto, torch.full((3, 1, 20), float(upto)))
+    made.tell([sentence_of(5), sentence_of(5), sentence_of(*range(5, 15))], [Told()] * 3)
+    states = made.drafts.asked[0][2][0][2]
+    assert [row[19] for row in states] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 10]
+
+
 class Listener(Drafter, DraftSession):
     """Writes down what it is told, and says the same words always; one batch only.
 
