@@ -1,6 +1,7 @@
 """A batch of beam searches: hypotheses, counts, how far it looks ahead, what stops it."""
 
 import copy
+from argparse import Namespace
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.beams import Progress
 from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
-from fairseq_specdec.decoding.beam.native import NativeBeams
+from fairseq_specdec.decoding.beam.native import NativeBeams, reach_natively
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
+from fairseq_specdec.engine.native.decoder import NativeDecoderSession
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(5, seed=7)
@@ -172,6 +174,13 @@ def test_natively_weights_that_the_cache_holds_need_no_drafts():
     generator = make(strategy="iad", backend="native")
     decode(generator)
     assert generator.stats.drafted == 0
+
+
+@pytest.mark.parametrize("size, reach", [(32 << 20, NOTHING), ((32 << 20) + 1, Reach(1, 2))])
+def test_natively_the_reach_depends_on_the_size_of_the_weights(size, reach):
+    layers = object.__new__(NativeDecoderSession)
+    layers.weights = Namespace(stack=Namespace(nbytes=size))
+    assert reach_natively(Namespace(sessions=[Namespace(layers=layers)])) == reach
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
