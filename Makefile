@@ -42,9 +42,10 @@ docs:
 
 # Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs .[mutants].
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was
-# stopped, it goes on where it was.
+# stopped, it goes on where it was; PAGE=1 writes the table of docs/mutants.md.
 mutants:
-	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE))
+	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE)) \
+		$(if $(PAGE),--page)
 
 # All Pythons that are installed, each with its torch and fairseq; needs nox.
 matrix:

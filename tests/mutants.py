@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -26,12 +27,15 @@ import sys
 import tempfile
 import time
 import types
+from typing import Dict, List, NamedTuple
 
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "mutants.md"
 # Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
 PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
+PYTEST += ["--timeout=0"]  # by the clock: a process that was stopped for a while would fail
 
 
 def mutants_of(source):
@@ -119,6 +123,18 @@ def replace(old, new):
             one.__kwdefaults__ = other.__kwdefaults__
 
 
+def set_constants(old, new):
+    """Give a mutant's constants to the module and to those that imported them by their names."""
+    for name, value in vars(new).items():
+        before = vars(old).get(name)
+        known = (type, types.FunctionType, types.ModuleType)
+        if name.startswith("__") or isinstance(value, known) or repr(before) == repr(value):
+            continue
+        for module in list(sys.modules.values()):
+            if name in vars(module) and vars(module)[name] is before:
+                setattr(module, name, value)
+
+
 def run_mutant(path, text, inside, arguments):
     """The exit status of the tests of a mutant, of which this process is a fork."""
     import pytest
@@ -129,11 +145,13 @@ def run_mutant(path, text, inside, arguments):
     try:
         exec(compile(text, str(old.__file__), "exec"), vars(new))
         replace(old, new)
+        set_constants(old, new)
     except Exception:  # it registers something, say
-        inside = False
-    if inside:
-        return pytest.main([*PYTEST, *arguments])
-    # Others may have imported a constant by its name: a fresh Python.
+        inside = None
+    status = 0 if inside is None else pytest.main([*PYTEST, *arguments])
+    if inside or status != 0:
+        return status
+    # What was computed from a constant when modules were imported needs a fresh Python.
     return subprocess.run([sys.executable, "-m", "pytest", *PYTEST, *arguments]).returncode
 
 
@@ -147,10 +165,12 @@ def forked(limit, function, *arguments):
             status = function(*arguments)
         finally:
             os._exit(status)
-    end, done = time.monotonic() + limit, (0, 0)
-    while done[0] == 0 and time.monotonic() < end:
+    done = (0, 0)
+    for _ in range(int(100 * limit)):  # not the clock: both may be stopped for a while
         time.sleep(0.01)
         done = os.waitpid(pid, os.WNOHANG)
+        if done[0]:
+            break
     try:
         os.killpg(pid, signal.SIGKILL)  # with what it started
     except ProcessLookupError:
@@ -158,7 +178,7 @@ def forked(limit, function, *arguments):
     return None if done == (0, 0) and os.waitpid(pid, 0) else done[1] >> 8 | done[1] & 127
 
 
-def run_module(module, arguments, mutants, results):
+def run_module(module, task, mutants, results):
     """Run mutants ({source: inside}) of a module, adding a line of JSON for each to a file."""
     import hypothesis
     import pytest
@@ -172,12 +192,14 @@ def run_module(module, arguments, mutants, results):
     log = os.open(str(results.with_suffix(".log")), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1), os.dup2(log, 2)
     path = pathlib.Path(module).resolve()
-    source, tests = path.read_text(encoding="utf-8"), key(*files(arguments))
-    begin = time.monotonic()
-    if pytest.main([*PYTEST, *arguments]) != 0:
+    arguments, source = task.arguments, task.source
+    if pytest.main([*PYTEST, *arguments]) != 0:  # torch is loaded, toys are trained
         return 1
-    limit = 10 + 4 * (time.monotonic() - begin)
     gc.freeze()  # so that no fork collects what was there before
+    begin = time.monotonic()
+    if forked(10**6, pytest.main, [*PYTEST, *arguments]) != 0:
+        return 1  # every mutant would seem to be killed
+    limit = 10 + 4 * (time.monotonic() - begin)
     for text, inside in mutants.items():
         path.write_text(text, encoding="utf-8")  # for commands that tests start
         # A fresh Python has to import everything.
@@ -187,7 +209,7 @@ def run_module(module, arguments, mutants, results):
             "key": name_of(module, source, text),
             "change": change(source, text),
             "survived": status == 0,
-            "tests": tests,
+            "tests": task.tests,
         }
         with open(results, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(found) + "\n")
@@ -198,10 +220,34 @@ def key(*texts):
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def files(arguments):
-    """The tests' texts."""
-    paths = [pathlib.Path(word) for word in arguments if word.endswith(".py")]
-    return [path.read_text(encoding="utf-8") for path in paths]
+class Task(NamedTuple):
+    """A module.
+
+    Attributes:
+        arguments: pytest's, for the tests that judge it.
+        source: its text.
+        tests: a digest of the tests' texts.
+        mutants: {mutated source: whether the change is inside a function or class}.
+    """
+
+    arguments: List[str]
+    source: str
+    tests: str
+    mutants: Dict[str, bool]
+
+    @classmethod
+    def of(cls, module, words):
+        """Of a path and what [tool.mutants] says of it."""
+        arguments, source = shlex.split(words), (ROOT / module).read_text(encoding="utf-8")
+        paths = [ROOT / word for word in arguments if word.endswith(".py")]
+        tests = key(*(path.read_text(encoding="utf-8") for path in paths))
+        return cls(arguments, source, tests, mutants_of(source))
+
+    def last(self, module, text, found):
+        """The result of a mutant; None where it is to be run: it was not yet, or survived other
+        tests."""
+        one = found.get(name_of(module, self.source, text))
+        return None if one is None or (one["survived"] and one["tests"] != self.tests) else one
 
 
 def read(results):
@@ -211,18 +257,25 @@ def read(results):
 
 
 def report(tasks, results):
-    """Print the figures of every module, and survivors that are not known; their number."""
-    found, page = read(results), (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
-    unknown = []
-    for module, (_, source, mutants) in tasks.items():
-        names = [name_of(module, source, text) for text in mutants]
-        ran = [found[name] for name in names if name in found]
-        survivors = [one["change"] for one in ran if one["survived"]]
+    """(lines of a table, survivors that docs/mutants.md does not list)."""
+    found, page, unknown = read(results), PAGE.read_text(encoding="utf-8"), []
+    lines, total = (
+        ["| module | mutants | run | killed | survived | to run |", "|---" * 6 + "|"],
+        [0] * 5,
+    )
+    for module, task in tasks.items():
+        ran = [task.last(module, text, found) for text in task.mutants]
+        survivors = [one["change"] for one in ran if one is not None and one["survived"]]
         unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
-        print(f"{module}: {len(ran)} mutants, {len(survivors)} survived")
-    for line in unknown:
-        print(line)
-    return len(unknown)
+        done = len(ran) - ran.count(None)
+        row = [len(ran), done, done - len(survivors), len(survivors), ran.count(None)]
+        total = [sum(pair) for pair in zip(total, row)]
+        name = (
+            module[len("fairseq_specdec/") :] if module.startswith("fairseq_specdec/") else module
+        )
+        lines.append(f"| `{name}` | " + " | ".join(map(str, row)) + " |")
+    lines.append("| all | " + " | ".join(map(str, total)) + " |")
+    return lines, unknown
 
 
 def run(tasks, drawn, results):
@@ -238,15 +291,14 @@ def run(tasks, drawn, results):
         os.chdir(copy)
         sys.path.insert(0, str(copy))
         os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
-        for module, (arguments, source, mutants) in tasks.items():
-            done, tests = read(results), key(*files(arguments))
-            todo = {}
-            for text, inside in mutants.items():
-                last = done.get(name_of(module, source, text))
-                new = last is None or (last["survived"] and last["tests"] != tests)
-                if new and (module, text) in drawn:
-                    todo[text] = inside
-            if todo and forked(10**6, run_module, module, arguments, todo, results) != 0:
+        for module, task in tasks.items():
+            found = read(results)
+            todo = {
+                text: inside
+                for text, inside in task.mutants.items()
+                if (module, text) in drawn and task.last(module, text, found) is None
+            }
+            if todo and forked(10**6, run_module, module, task, todo, results) != 0:
                 sys.exit(f"{module}: its tests fail without a mutant; see {results.parent}")
 
 
@@ -255,22 +307,33 @@ def main():
     parser.add_argument("modules", nargs="*", help="parts of their paths; all")
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--page", action="store_true", help="write the table to docs/mutants.md")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
     options = parser.parse_args()
     results = options.results.resolve()
     results.parent.mkdir(parents=True, exist_ok=True)
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
-    tasks = {}
-    for module, words in table.items():
-        if any(part in module for part in options.modules or [""]):
-            source = (ROOT / module).read_text(encoding="utf-8")
-            tasks[module] = shlex.split(words), source, mutants_of(source)
+    tasks = {
+        module: Task.of(module, words)
+        for module, words in table.items()
+        if any(part in module for part in options.modules or [""])
+    }
     if not tasks:
         parser.error(f"no module of [tool.mutants] has {' or '.join(options.modules)} in its path")
-    every = [(module, text) for module, (*_, mutants) in tasks.items() for text in mutants]
-    count = min(options.sample or len(every), len(every))
+    every = [(module, text) for module, task in tasks.items() for text in task.mutants]
+    count = len(every) if options.sample is None else min(options.sample, len(every))
     run(tasks, set(random.Random(options.seed).sample(every, count)), results)
-    return report(tasks, results)
+    lines, unknown = report(tasks, results)
+    print("\n".join(lines + unknown))
+    if options.page:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_table(page, lines), encoding="utf-8")
+    return len(unknown)
+
+
+def with_table(page, lines):
+    """The page with these lines for its table."""
+    return re.sub(r"(?m)^\| module .*(?:\n\|.*)*", lambda _: "\n".join(lines), page, count=1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The mutation tool: a mutant is what everyone gets, who imported the function or not."""
 
+import json
+import sys
 import time
 import types
 
@@ -56,6 +58,16 @@ def test_whoever_imported_a_function_gets_the_mutants():
         assert found == 2
 
 
+def test_whoever_imported_a_constant_gets_the_mutants(monkeypatch):
+    old, reader, other = module_of(SOURCE), module_of(""), module_of("LIMIT = 7")
+    reader.LIMIT = old.LIMIT
+    for name, module in (("old", old), ("reader", reader), ("other", other)):
+        monkeypatch.setitem(sys.modules, f"made_{name}", module)
+    plain = old.plain
+    mutants.set_constants(old, module_of(SOURCE.replace("LIMIT = 5", "LIMIT = 6")))
+    assert (old.LIMIT, reader.LIMIT, other.LIMIT) == (6, 6, 7) and old.plain is plain
+
+
 def test_a_change_is_told_in_a_line():
     other = SOURCE.replace("return 3", "return 4")
     assert mutants.change(SOURCE, other) == "return 3 -> return 4"
@@ -88,6 +100,29 @@ def test_operators_numbers_and_arguments_change_and_messages_do_not():
     assert found["return x / 2 -> return x * 2"] and found["best = True -> best = False"]
     assert found["return 3 -> return 4"] and not found["LIMIT = 5 -> LIMIT = 6"]
     assert not any("raise" in change or "Says" in change for change in found)
+
+
+def test_the_table_is_of_results_that_hold(monkeypatch, tmp_path):
+    texts = {SOURCE.replace("return 3", f"return {n}"): True for n in range(4, 9)}
+    task = mutants.Task([], SOURCE, "tests", texts)
+    results = tmp_path / "mutants.jsonl"
+    told = [(4, False, "old"), (5, True, "tests"), (6, True, "old"), (7, True, "tests")]
+    with open(results, "w", encoding="utf-8") as stream:
+        for number, survived, tests in told:
+            text = SOURCE.replace("return 3", f"return {number}")
+            found = {"key": mutants.name_of("m.py", SOURCE, text), "survived": survived}
+            found.update(tests=tests, change=mutants.change(SOURCE, text))
+            stream.write(json.dumps(found) + "\n")
+    page = tmp_path / "page.md"
+    page.write_text("Listed: `return 3 -> return 5`\n\n| module | old |\n|---|\n| x |\n\nEnd.\n")
+    monkeypatch.setattr(mutants, "PAGE", page)
+    lines, unknown = mutants.report({"m.py": task}, results)
+    # One was not run, and one survived other tests.
+    assert lines[2:] == ["| `m.py` | 5 | 3 | 1 | 2 | 2 |", "| all | 5 | 3 | 1 | 2 | 2 |"]
+    assert unknown == ["m.py: return 3 -> return 7"]
+    assert mutants.with_table(page.read_text(), ["| a |", "| b |"]) == (
+        "Listed: `return 3 -> return 5`\n\n| a |\n| b |\n\nEnd.\n"
+    )
 
 
 def test_a_fork_gives_its_status_back_or_runs_out_of_time():

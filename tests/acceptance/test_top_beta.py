@@ -159,3 +159,8 @@ def test_leading_stops_at_the_first_rejection_and_at_the_length():
 def test_impossible_settings_name_the_flag(beta, tau, flag):
     with pytest.raises(ValueError, match=flag):
         TopBetaRule(beta, tau)
+
+
+def test_of_no_tokens_none_are_kept():
+    nothing = torch.zeros(2, 0, dtype=torch.bool)
+    assert leading(nothing, torch.zeros(2, dtype=torch.long)).tolist() == [0, 0]

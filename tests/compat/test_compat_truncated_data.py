@@ -87,6 +87,17 @@ def test_a_split_without_sentences(tmp_path):
         load(stem)
 
 
+def test_a_single_sentence_is_data(tmp_path):
+    stem = tmp_path / "valid.src-tgt.src"
+    builder = indexed_dataset.make_builder(f"{stem}.bin", impl="mmap", vocab_size=40)
+    builder.add_item(torch.tensor([5, 2], dtype=torch.int))
+    builder.finalize(f"{stem}.idx")
+    assert load(stem)[0].tolist() == [5, 2]
+    cut(stem, ".bin", 1)
+    with pytest.raises(OSError, match="was cut off"):
+        load(stem)
+
+
 def test_missing_data_and_raw_text_go_to_fairseq(tmp_path):
     assert load(tmp_path / "train.src-tgt.src") is None
     (tmp_path / "x.idx").write_bytes(truncated_data.MMAP)

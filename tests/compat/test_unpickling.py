@@ -16,10 +16,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from omegaconf.basecontainer import BaseContainer
-from pickle_assembly import FLOATS, dict_of, ended, legacy, tensor, zipped
+from pickle_assembly import FLOATS, dict_of, ended, legacy, named, tensor, text, zipped
 from pickle_assembly import storage as stored
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.unpickling import Unpickler
+from fairseq_specdec.compat.unpickling_objects import Objects
 
 RUNS = sorted(payloads.runs(""))
 CHANGES = sorted(payloads.changes())
@@ -74,6 +76,60 @@ def in_layout(name, pickled, header=()):
     if pickle.BINPERSID not in pickled:
         return legacy(pickled, header=header)
     return legacy(pickled, ["0"], (4).to_bytes(8, "little") + FLOATS, header)
+
+
+def read_plain(data, limit=None, storage=None):
+    """The object of a pickle by itself."""
+    stream = io.BytesIO(data)
+    found = Unpickler(stream, len(data) if limit is None else limit, Objects(), storage).load()
+    assert stream.read() == b""
+    return found
+
+
+LISTED = [[number] for number in range(300)]
+PLAIN = [
+    *(None, True, False, 0, 255, 256, 65535, 65536, -1, 2**31 - 1, -(2**31), 2**40, -(2**70)),
+    *(0.1, float("inf"), -2.5e300, "", "caf\xe9", "\ud800", "\U0001f600", "x" * 300),
+    *((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), ((1, 2), (3, (4, 5, 6)))),
+    *([], [1], [1, 2], [[]], {}, {"a": 1}, {"a": 1, 2: [3], 1.5: None, True: ()}),
+    # Numbers of what was read before take one byte, and then four.
+    [*LISTED, LISTED[3], LISTED[299]],
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:20])
+def test_plain_values_are_read(value):
+    found = read_plain(pickle.dumps(value, 2))
+    assert found == value and type(found) is type(value)
+
+
+def test_what_is_the_same_stays_the_same():
+    found = read_plain(pickle.dumps([*LISTED, LISTED[3], LISTED[299]], 2))
+    assert found[300] is found[3] and found[301] is found[299]
+
+
+def test_nothing_is_longer_than_the_file():
+    data = ended(text("abcde"))
+    assert read_plain(data, limit=5) == "abcde"
+    with pytest.raises(pickle.UnpicklingError, match="^it ends too early$"):
+        read_plain(data, limit=4)
+
+
+def test_names_have_at_most_199_bytes():
+    for size, said in ((199, "cannot|not|no "), (200, "a name without an end")):
+        for name in (("m" * size, "n"), ("m", "n" * size)):
+            with pytest.raises(pickle.UnpicklingError, match=said) as caught:
+                read_plain(ended(named(*name)))
+            assert ("without an end" in str(caught.value)) == (size == 200)
+
+
+def test_an_error_is_told_in_a_line_of_at_most_200_characters():
+    def storage(told):
+        raise ValueError("ab\n " * 100)
+
+    with pytest.raises(pickle.UnpicklingError) as caught:
+        read_plain(ended(text("x") + pickle.BINPERSID), storage=storage)
+    assert str(caught.value) == "ValueError: " + ("ab " * 100)[:200]
 
 
 @pytest.mark.parametrize("layout", MORE)

@@ -91,6 +91,7 @@ CHANGES = [
     {"min_len": 6},
     {"max_len_a": 0.5, "max_len_b": 2},
     {"max_len_b": 1},
+    {"max_len_b": 0, "min_len": 0},  # one hypothesis, </s>
     {"unkpen": 3.0},
     {"unkpen": -12.0},
     {"temperature": 2.0},
@@ -338,23 +339,28 @@ def test_output_that_is_no_number_stops_decoding(backend):
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
-    """Drafts copied from the source say a word without an embedding; the outputs do not."""
-    model, args, met = toy_model("separate_embeddings"), flags(4), 0
+    """Drafts copied from the source say a word without an embedding; the outputs do not. What the
+    library has for the tokens after it is token 0, and no draft says that."""
+    model, met, said = toy_model("separate_embeddings"), 0, set()
     look_ahead(monkeypatch, Reach(3, 9))
     for sentence in SENTENCES:
         sample = make_sample([sentence])
-        expected = ours([model], sample, args)
-        for word in set(sentence):
+        expected = ours([model], sample, flags(4))
+        for word in set(sample["net_input"]["src_tokens"][0].tolist()) - {2}:
             broken = copy.deepcopy(model)
             broken.decoder.embed_tokens.weight.data[word] = float("nan")
             try:
-                found = ours([broken], sample, args)
+                found = ours([broken], sample, flags(4))
             except ValueError:
                 continue  # a hypothesis says the word
             check(found, expected)
-            check(ours([broken], sample, args, strategy="iad"), expected)
-            met += 1
-    assert met > len(SENTENCES)
+            found = ours([broken], sample, flags(4, retain_iter_history=True), strategy="iad")
+            check(found, expected)
+            parts = found[0][0]["iterations"]
+            drafts = [one.tokens for part in parts for one in part.beam.draft]
+            met += any(word in tokens for tokens in drafts)
+            said.update(token for tokens in drafts for token in tokens)
+    assert met > 0 and 0 not in said
 
 
 def test_constraints_that_leave_no_token_stop_decoding():
@@ -458,9 +464,21 @@ MUTANTS = [
 ]
 
 
+BROKEN = (AssertionError, ValueError, IndexError, KeyError)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_beam_is_noticed(mutant, monkeypatch):
     mutant(monkeypatch)
     monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
-    with pytest.raises((AssertionError, ValueError, IndexError, KeyError)):
+    with pytest.raises(BROKEN):
         compare([toy_model("pre_norm")], flags(4))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("case", DRAFTING)
+def test_a_broken_beam_is_noticed_under_forecasts(case, mutant, monkeypatch):
+    expected = stock([toy_model()], make_sample(SENTENCES), flags(4))
+    mutant(monkeypatch)
+    with pytest.raises((*BROKEN, RuntimeError)):  # an index out of range
+        check(drafted(case, flags(4), SENTENCES)[0], expected)

@@ -1,19 +1,27 @@
 """Flags that cannot be honoured, or that contradict one another, are refused by name."""
 
+import copy
 from argparse import Namespace
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
-from toy_translation import make_task, toy_model
+from on_gpu import on_gpu
+from toy_translation import make_task, toy_drafter, toy_model
 
+from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBetaRule
 from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
 from fairseq_specdec.decoding.extras import ending_of
+from fairseq_specdec.decoding.options import DecodingOptions
+from fairseq_specdec.decoding.policy import LogitsPolicy
+from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting import NoDrafter
+from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 
 
 def test_what_is_sound_passes(tmp_path):
@@ -188,3 +196,182 @@ def test_unknown_backends_and_number_formats_are_refused(flag, value):
     name = flag.replace("_", "-")
     with pytest.raises(ValueError, match=f"--{name} {value}: choose one of "):
         builder.check_settings(decoding_settings(**{flag: value}))
+
+
+def make(args=None, models=None, extra=None, free_unpacked=False, overrides=None, **settings):
+    words = make_task().tgt_dict
+    return builder.build_generator(
+        models or [toy_model(updates=1)], words, words, args or Namespace(),
+        decoding_settings(**dict({"strategy": "iad"}, **settings)),
+        extra=extra, free_unpacked=free_unpacked, overrides=overrides or Overrides(),
+    )  # fmt: skip
+
+
+def test_without_flags_all_is_as_stock_has_it():
+    """A bare namespace and fairseq's own defaults, but for the width of the beam."""
+    words = make_task().tgt_dict
+    for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
+        found = make(args)
+        assert found.options == DecodingOptions(
+            "iad", 1, 0, 200, 64, True, 1, 1.0, False, builder.CPU_SPARE, True, None, False, False,
+            frozenset({words.eos()}), "auto", "fp32",
+        )  # fmt: skip
+        pad, unk, eos = words.pad(), words.unk(), words.eos()
+        assert found.policy == LogitsPolicy(pad, unk, eos, 1, 0, 0)
+        assert isinstance(found.drafter, InputCopyDrafter) and type(found.rule) is ExactRule
+        assert found.models == [toy_model(updates=1)]
+
+
+def test_constraints_reach_the_policy():
+    words = make_task().tgt_dict
+    args = Namespace(min_len=3, unkpen=1.5, no_repeat_ngram_size=4)
+    found = make(args, extra={"eos": 7, "symbols_to_strip_from_output": {8}})
+    assert found.policy == LogitsPolicy(words.pad(), words.unk(), 7, 3, 1.5, 4)
+    assert found.options.hidden == {7, 8}
+
+
+def test_settings_reach_the_options():
+    models = [toy_model(updates=1), copy.deepcopy(toy_model("learned", updates=1))]
+    models[1].decoder.max_target_positions = models[1].decoder.embed_positions.max_positions = 9
+    found = make(
+        Namespace(retain_iter_history=True, beam=3), models, draft_budget=5, backend="torch",
+        free_unpacked=True,
+    ).options  # fmt: skip
+    assert found.max_positions == models[1].max_decoder_positions() == 9 and found.beam == 3
+    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (5, True, 5)
+    assert found.keep_trace and found.inference and found.free_unpacked
+    assert found.backend == "torch"
+    assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
+    assert make(backend="torch").options.verifier_format == "fp32"
+
+
+@pytest.mark.parametrize(
+    "given, overrides", [({"draft_budget": 0}, {}), ({}, {"always_draft": True})]
+)
+def test_whole_drafts_are_never_shortened(given, overrides):
+    found = make(overrides=Overrides(**overrides), **given).options
+    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (None, False, 0)
+
+
+def test_on_a_gpu_drafts_are_as_long_as_they_are(monkeypatch):
+    """There a longer block takes no longer; a pause is worth its time all the same."""
+    model = toy_model(updates=1)
+    parameters = [on_gpu(p.data) for p in model.parameters()]
+    monkeypatch.setattr(type(model), "parameters", lambda self: iter(parameters))
+    monkeypatch.setattr(builder, "keep_freed_memory", lambda: pytest.fail("of a CPU alone"))
+    monkeypatch.setattr(builder, "SpeculativeGenerator", lambda *given: given[5])
+    found = make(models=[model], backend="torch")
+    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (None, True, None)
+    assert make(models=[model], draft_budget=6).spare_tokens == 6
+
+
+def test_freed_memory_is_kept_on_a_cpu(monkeypatch):
+    asked = []
+    monkeypatch.setattr(builder, "keep_freed_memory", lambda: asked.append(True))
+    make()
+    assert asked == [True]
+
+
+def test_models_that_only_decode_are_run_in_inference_mode():
+    ready, other = copy.deepcopy(toy_model(updates=1)), toy_model("pre_norm", updates=1)
+    ready.make_generation_fast_()
+    assert make(models=[ready]).options.inference
+    assert not make(models=[ready, other]).options.inference
+
+
+def test_parts_may_be_given():
+    drafter, rule, stats = NoDrafter(), TopBetaRule(2, 1.0), DecodingStats()
+    given = Overrides(drafter, rule, "named", keep_trace=True)
+    found = make(overrides=given)
+    assert found.drafter is drafter and found.rule is rule
+    assert found.strategy == "named" and found.options.keep_trace
+    words = make_task().tgt_dict
+    found = builder.build_generator(
+        [toy_model(updates=1)], words, words, Namespace(), decoding_settings(), stats=stats
+    )
+    assert found.stats is stats and found.strategy == decoding_settings().strategy
+
+
+def test_a_rule_is_told_the_dictionary():
+    words, told = make_task().tgt_dict, []
+
+    class Reader(ExactRule):
+        def read_vocabulary(self, symbols):
+            told.append(symbols)
+
+    make(overrides=Overrides(rule=Reader()))
+    assert told == [words.symbols]
+    other = Dictionary()
+    other.add_symbol("nine")
+    settings = decoding_settings(strategy="blockwise", accept_epsilon=0.5)
+    with pytest.raises(ValueError, match="--accept-epsilon"):
+        builder.check_dictionaries("blockwise", other, other, settings)
+    builder.check_dictionaries("blockwise", other, other)
+
+
+@pytest.mark.parametrize("strategy", ["gad", "sps"])
+def test_a_drafter_is_read_with_both_dictionaries(strategy):
+    words, other, asked = make_task().tgt_dict, make_task().tgt_dict, []
+
+    def load(path, src_dict, tgt_dict, read):
+        asked.append((path, src_dict is other, tgt_dict is words, read))
+        return copy.deepcopy(toy_drafter() if strategy == "gad" else toy_model("learned", seed=2))
+
+    args = Namespace(sampling=True, temperature=1.5, sampling_topk=3)
+    found = builder.build_generator(
+        [toy_model(updates=1)], other, words, args,
+        decoding_settings(strategy=strategy, drafter_path=__file__, block_size=3),
+        extra={"eos": 7}, load=load, free_unpacked=True,
+    )  # fmt: skip
+    assert asked == [
+        (__file__, True, True, load_drafter if strategy == "gad" else load_small_model)
+    ]
+    options = found.drafter.options
+    assert (options.block_size, options.pad, options.eos) == (3, words.pad(), 7)
+    assert (options.temperature, options.free_unpacked) == (1.5, True)
+    assert options.sampler is found.rule.sampler and options.sampler.topk == 3
+    assert type(found.rule) is BlockVerificationRule and found.options.temperature == 1.5
+
+
+def test_how_tokens_are_drawn():
+    assert builder.sampler_of(Namespace()) is None
+    assert builder.sampler_of(Namespace(sampling=False, sampling_topk=-1)) is None
+    found = builder.sampler_of(Namespace(sampling=True))
+    assert (found.topk, found.topp) == (None, None)
+    found = builder.sampler_of(Namespace(sampling=True, sampling_topp=0.5, sampling_topk=-1))
+    assert (found.topk, found.topp) == (None, 0.5)
+    with pytest.raises(ValueError, match="^--sampling-topp: needs --sampling$"):
+        builder.sampler_of(Namespace(sampling_topp=0.5))
+    with pytest.raises(ValueError, match="^--sampling-topk 0: "):
+        builder.sampler_of(Namespace(sampling_topk=0))
+
+
+def test_how_many_hypotheses(caplog):
+    exact, relaxed = ExactRule(), TopBetaRule(2, 1.0)
+    with caplog.at_level("INFO"):
+        assert builder.beam_of(Namespace(), "gad", exact, 28) == 1
+        assert builder.beam_of(Namespace(beam=26, nbest=26), "gad", exact, 28) == 26
+        assert builder.beam_of(Namespace(beam=1), "gad++", relaxed, 28) == 1
+        assert caplog.text == ""
+        assert builder.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
+    assert "--beam 2: --strategy gad++ with these flags is not lossless" in caplog.text
+    assert {record.name for record in caplog.records} == {builder.__name__}
+    for given, rule, said in (
+        ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
+        ({"beam": 27}, exact, "--beam 27: .* 28 entries; use --beam 26"),
+        ({"beam": 3, "nbest": 4}, exact, "--nbest 4: there are --beam 3 hypotheses; use --beam 4"),
+        ({"beam": 3, "nbest": 2}, relaxed, "--nbest 2: --strategy gad .* one hypothesis; use"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            builder.beam_of(Namespace(**given), "gad", rule, 28)
+
+
+def test_devices_and_models_are_looked_at(monkeypatch):
+    asked = []
+    monkeypatch.setattr(builder, "check_device", asked.append)
+    make()
+    assert [device.type for device in asked] == ["cpu"]
+    with pytest.raises(ValueError, match="--path holds a drafter, not a verifier; were --path"):
+        builder.check_verifier(toy_drafter(), "--path")
+    with pytest.raises(ValueError, match="--path holds a Namespace with decoder NoneType"):
+        builder.check_verifier(Namespace(), "--path")

@@ -101,6 +101,15 @@ def test_drafts_that_fail_become_seldom_and_come_back():
     assert budget.pause == SHORTEST_PAUSE and budget.accepted > PAYS
 
 
+def test_a_mean_at_the_bar_pays():
+    budget = DraftBudget(None, True)
+    budget.accepted = PAYS
+    budget.learn(1, PAYS, 0)
+    assert budget.accepted == budget.bar and budget.most(1) is None
+    budget.learn(1, 0, 0)
+    assert budget.accepted < budget.bar and budget.most(1) == 0
+
+
 def test_what_was_not_tried_teaches_nothing():
     budget = DraftBudget(None, True)
     for _ in range(100):

@@ -45,6 +45,11 @@ def test_ngrams_equal_the_definition():
         assert found_any
 
 
+def test_the_last_token_of_a_full_row_counts():
+    full = torch.tensor([[5, 6, 7]])
+    assert forbidden_by_ngrams(full, torch.tensor([[2]]), 1).tolist() == [[[5, 6, 7]]]
+
+
 def test_a_banned_token_zero_stays_banned_and_an_unbanned_one_stays_possible():
     sequence = torch.tensor([[0, 5, 0, 5], [4, 5, 6, 7]])
     out = apply(policy(no_repeat_ngram_size=2), torch.zeros(2, 1, 9), [3, 3], sequence=sequence)
@@ -103,14 +108,17 @@ def test_what_cannot_matter_is_left_out():
     rows = rows_of([3, 5])
     assert plain.edits(rows, 4, 9, prefix) == (((PAD, float("-inf")),), EOS, None, None, None)
     # One token further, or one row behind, and they matter.
-    assert plain.edits(rows, 5, 9, prefix).forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
-    assert plain.edits(rows_of([2, 5]), 1, 9, None).banned.tolist() == [[True], [False]]
+    found = plain.edits(rows, 5, 9, prefix)
+    assert found.forced.tolist() == [[-1] * 5, [-1] * 4 + [EOS]]
+    assert found.banned is None and found.listed is None
+    assert plain.edits(rows_of([2, 3]), 1, 9, None).banned.tolist() == [[True], [False]]
     assert plain.edits(rows_of([2, 5]), 1, 9, prefix).forced.tolist() == [[7], [-1]]
     begun = policy(min_len=1).edits(rows_of([2, 5]), 1, 9, prefix)
     assert begun.banned is None and begun.forced is not None
     assert policy(unk_penalty=2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, -2.0),)
     assert policy(unk_penalty=-2.0).edits(rows, 1, 9, None).everywhere[1:] == ((UNK, 2.0),)
-    assert policy(no_repeat_ngram_size=1).edits(rows, 1, 9, None).listed is not None
+    blocked = policy(no_repeat_ngram_size=1).edits(rows, 1, 9, prefix)
+    assert blocked.listed is not None and blocked.forced is None
 
 
 def test_a_prefix_as_long_as_the_limit_still_ends_there():

@@ -82,6 +82,14 @@ def test_a_token_without_a_log_probability_is_told(wrong):
         assert step.broken.tolist() == [False, broken]
 
 
+@pytest.mark.parametrize("wrong", [math.nan, -math.inf])
+def test_a_token_without_a_log_probability_is_told_where_there_is_no_draft(wrong):
+    scores = log_probs(2, 0)
+    scores[1] = wrong
+    _, step = advance(Scripted([0, 0], [6, 6]), [[], [7]], [[], []], scores)
+    assert step.broken.tolist() == [False, True]
+
+
 def test_a_tree_is_refused():
     tree = DraftTree(torch.tensor([[4, 5]]), torch.tensor([2]), parents=torch.tensor([[-1, -1]]))
     with pytest.raises(AssertionError, match="chains"):

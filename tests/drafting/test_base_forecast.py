@@ -76,6 +76,13 @@ def differs(name):
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
+def test_its_drafter_says_that_there_is_one(name):
+    drafter = DRAFTERS[name]()
+    assert drafter.for_beams is drafter.runs_model is True
+    assert Batch(drafter, [[5], [6], [7]]).session.forecasts is True
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
 def test_is_that_of_a_new_session(name):
     assert not differs(name)
 

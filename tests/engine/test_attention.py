@@ -77,3 +77,13 @@ def test_few_queries_of_many_rows_are_no_case_for_the_fused_kernel(monkeypatch):
             assert found == [True, False, True, False]
         for width in (1, 17):
             assert attention.prefers_fused(torch.zeros(40, width, 2, 4, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("slots", [1, 15, 16, 17])
+def test_a_mask_in_numbers_has_rows_that_the_fused_kernel_takes(slots, dtype):
+    mask = torch.rand(2, 3, slots) < 0.5
+    found = attention.additive(mask, torch.zeros(1, dtype=dtype))
+    assert found.dtype == dtype and found.shape == mask.shape
+    assert torch.equal(found == 0, mask) and torch.equal(found == float("-inf"), ~mask)
+    assert found.stride() == (3 * -(-slots // 16) * 16, -(-slots // 16) * 16, 1)

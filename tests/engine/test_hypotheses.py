@@ -60,6 +60,16 @@ def test_room_is_added_after_the_longest_row_and_nothing_is_lost():
     assert not found.scores.any()
 
 
+def test_hypotheses_that_are_there_already():
+    tokens = torch.arange(24).view(2, 3, 4)
+    found = Hypotheses.of(tokens, [3, 1])
+    assert found.tokens is tokens and found.lengths_cpu == found.lengths.tolist() == [3, 1]
+    assert found.lengths.dtype == torch.long and found.last().tolist() == [[3], [13]]
+    assert found.scores.shape == (2, 3, 4) and not found.scores.any()
+    elsewhere = Hypotheses.of(tokens.to("meta"), [3, 1])
+    assert elsewhere.lengths.device.type == elsewhere.scores.device.type == "meta"
+
+
 def test_kept_rows_keep_what_is_theirs():
     found = grown([1, 2, 3])
     found.write(torch.tensor([[1], [1], [1]]), torch.tensor([[5], [6], [7]]))

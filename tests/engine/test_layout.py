@@ -238,6 +238,13 @@ def test_a_token_that_sees_everything_needs_no_mask():
     assert tree.tail.shape == (2, 3, 3) and tree.mask().shape == (2, 1, 3, 6)
 
 
+def test_only_in_a_chain_positions_are_slots():
+    lengths, at = torch.tensor([2]), torch.tensor([[2, 3]])
+    assert Layout.chain(lengths, [2], 2).in_order and Layout.at(at, [3]).in_order
+    assert not Layout.tree(lengths, [2], torch.tensor([[-1]])).in_order
+    assert not Layout.scattered(at, at, torch.ones(1, 2, 4, dtype=torch.bool)).in_order
+
+
 def test_scattered_tokens_see_what_they_are_told():
     positions, slots = torch.tensor([[3, 5], [4, 4]]), torch.tensor([[2, 0], [1, 3]])
     seen = torch.rand(2, 2, 7, generator=torch.Generator().manual_seed(1)) < 0.5

@@ -2,6 +2,8 @@ from argparse import Namespace
 
 import pytest
 import torch
+import torch.nn.functional as F
+from on_gpu import on_gpu
 from torch import nn
 
 from fairseq_specdec.engine.eager import linear
@@ -94,3 +96,24 @@ def test_a_number_format_that_the_processor_cannot_pack_stays_plain(monkeypatch)
     assert product.packed is None and type(module) is nn.Linear
     x = torch.randn(3, 24, dtype=torch.bfloat16)
     assert torch.equal(product(x), module(x).detach())
+
+
+@pytest.mark.skipif(linear.FUSED_RELU is None, reason="torch has no such kernel")
+@pytest.mark.parametrize("activation", [F.relu, torch.tanh])
+@pytest.mark.parametrize("bias", [True, False])
+def test_relu_on_a_gpu_is_in_the_product(bias, activation, monkeypatch):
+    """torch's own kernel, which a processor has, too."""
+    calls, fused = [], linear.FUSED_RELU
+    assert fused is torch._addmm_activation
+    monkeypatch.setattr(linear, "FUSED_RELU", lambda *given: calls.append(given) or fused(*given))
+    torch.manual_seed(1)
+    one, x = nn.Linear(8, 5, bias=bias), torch.randn(2, 3, 8)
+    product, wanted = Linear.of(one), activation(one(x))
+    torch.testing.assert_close(product.activated(x, activation), wanted)
+    assert not calls
+    found = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
+    torch.testing.assert_close(found, wanted)
+    assert len(calls) == (bias and activation is F.relu)
+    monkeypatch.setattr(linear, "FUSED_RELU", None)
+    found = product.activated(on_gpu(x), activation).as_subclass(torch.Tensor)
+    torch.testing.assert_close(found, wanted)

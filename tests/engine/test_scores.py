@@ -339,6 +339,30 @@ def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
     near(chosen(scores), [[max(entry) for entry in row] for row in expected])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_one_model_is_normalised_at_once_on_a_gpu_alone(dtype):
+    logits = random_logits(3, dtype=dtype)
+    assert not LogitScores.of_ensemble([logits.clone()]).normalised
+    scores = LogitScores.of_ensemble([on_gpu(logits.clone())])
+    assert scores.normalised
+    near(scores.dense().as_subclass(torch.Tensor), slow_dense(logits))
+
+
+def test_a_token_beside_a_forced_one_is_never_among_the_best():
+    scores = LogitScores(torch.zeros(1, 2, 4))
+    scores.edit(Edits(forced=torch.tensor([[3, -1]])))
+    asked = torch.ones(1, 2, dtype=torch.bool)
+    assert scores.among_best(torch.tensor([[2, 2]]), 4, asked).tolist() == [[False, True]]
+    assert scores.among_best(torch.tensor([[3, 3]]), 4, asked).tolist() == [[True, True]]
+
+
+def test_log_probabilities_that_were_given_stay_as_they_are():
+    log_probs = random_logits(4)
+    scores = LogitScores(log_probs, normalised=True)
+    scores.edit(random_edits(4))
+    assert torch.equal(log_probs, random_logits(4))
+
+
 def test_log_probabilities_are_taken_as_they_are():
     log_probs = random_logits(4) - 5  # they need not sum to one
     scores = LogitScores(log_probs.clone(), normalised=True)

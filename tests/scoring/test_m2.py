@@ -193,6 +193,8 @@ def test_the_unit_steps_are_those_on_a_cheapest_way(source, output):
 def test_repetitions_take_no_longer():
     source = ["a", "b"] * 20
     assert len(unit_steps(source, source[1:] + ["c"])) > 40
+    # Every way through the table is a cheapest alignment.
+    assert len(unit_steps(["a"] * 14, ["b"] * 14)) == 15 * 15
 
 
 def test_a_joined_edit_is_as_long_as_its_shortest_way():

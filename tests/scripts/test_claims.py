@@ -136,6 +136,7 @@ def test_differences_are_told_with_their_interval():
     more, less = constant(3.0, 3.5), constant(1.0, 1.25)
     assert claims.above(more, less) == ("holds", "+2.00 [+2.25, +2.25]")
     assert claims.same(more, less) == ("does not hold", "ratio 3.000 [2.800, 2.800]")
+    assert claims.same(constant(6.0, 7.0), constant(2.0, 2.5))[1] == "ratio 3.000 [2.800, 2.800]"
 
 
 @pytest.mark.parametrize(

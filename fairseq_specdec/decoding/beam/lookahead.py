@@ -87,6 +87,7 @@ class Lookahead:
             right = float(int(node.best[1][0]) == guess)
             before = right if self._right is None else self._right
             self._right = before + _NEWEST * (right - before)
+            self._guess = None, None
         for node in nodes:
             suffix = _suffix(node)
             for size in range(1, len(suffix) + 1):

@@ -139,7 +139,6 @@ class Sentence:
         ending: List[Ended] = []
         chosen: List[Node] = []
         growth: List[Tuple[Node, int, float]] = []
-        last = 0.0
         for rank, at in enumerate(order):
             score = scores[at]
             if not score > float("-inf"):
@@ -153,8 +152,7 @@ class Sentence:
                     ending.append(Ended(node, score))
             elif len(growth) < rules.beam:
                 growth.append((node, token, score))
-                last = score
-        if len(known) < len(live) and not self._decided(len(growth), last):
+        if len(known) < len(live) and not self._decided(growth):
             return False
         self._end(ending)
         if not self.done:
@@ -169,15 +167,14 @@ class Sentence:
             self.live = chosen
         return True
 
-    def _decided(self, count: int, last: float) -> bool:
+    def _decided(self, growth: Sequence[Tuple[Node, int, float]]) -> bool:
         """Whether the live nodes that are not scored cannot come among the first N candidates.
 
         Args:
-            count: of candidates that go on, of the nodes that are scored.
-            last: the score of the last of them.
+            growth: (node, token, score) of the candidates that go on, of the nodes that are scored.
         """
         unknown = max(node.score for node in self.live if node.best is None)
-        return count == self.rules.beam and last > unknown + self.rules.most
+        return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.most
 
     def _end(self, ending: List[Ended]) -> None:
         rules, step = self.rules, self.step

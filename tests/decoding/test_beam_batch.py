@@ -1,0 +1,214 @@
+"""A batch of beam searches: hypotheses, counts, how far it looks ahead, what stops it."""
+
+import copy
+from argparse import Namespace
+
+import pytest
+import torch
+from scripted_drafter import EOS
+from test_beam import check, flags, look_ahead, stock
+from toy_translation import PAD, WORDS, make_sample, make_task, sentences, toy_model
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import batch as batch_module
+from fairseq_specdec.decoding.beam.beams import Progress
+from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
+from fairseq_specdec.decoding.beam.native import NativeBeams, reach_natively
+from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
+from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.drafting.input_copy import InputCopyDrafter
+from fairseq_specdec.engine.native.decoder import NativeDecoderSession
+from fairseq_specdec.engine.native.library import load
+
+SENTENCES = sentences(5, seed=7)
+BACKENDS = ["torch"] + ["native"] * (load() is not None)
+UNK = 3
+
+
+def make(args=None, models=None, **settings):
+    words = make_task().tgt_dict
+    given = decoding_settings(**dict({"strategy": "greedy", "backend": "torch"}, **settings))
+    return build_generator(models or [toy_model()], words, words, args or flags(3), given)
+
+
+def decode(generator, prefix=None, chosen=SENTENCES):
+    return generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
+
+
+def test_begins_with_one_hypothesis_and_nothing_done():
+    assert Progress() == (False, 0, 0, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"unnormalized": True, "unkpen": -12.0},
+        {"lenpen": 0.2, "max_len_b": 6},
+        {"lenpen": 3.0, "min_len": 5, "temperature": 1.5},
+        {"no_repeat_ngram_size": 2, "unkpen": 2.0},
+    ],
+    ids=str,
+)
+def test_says_what_stock_says(changes, backend, strategy, monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    args = flags(3, **changes)
+    expected = stock([toy_model()], make_sample(SENTENCES), args)
+    generator = make(args, strategy=strategy, backend=backend)
+    found = decode(generator)
+    check(found, expected)
+    drafts = generator.stats.drafted > 0
+    assert drafts == (strategy == "iad") and (generator.stats.accepted > 0) == drafts
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"no_repeat_ngram_size": 2}, {"max_len_b": 2}], ids=str)
+def test_forced_tokens_stay_with_their_sentences(changes, left, monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
+    for row in range(len(SENTENCES)):
+        prefix[row, row % 5 :] = PAD
+    prefix[2, 1] = EOS  # it leaves first
+    sample = make_sample(SENTENCES, left)
+    args = flags(3, **changes)
+    expected = stock([toy_model()], sample, args, prefix)
+    for strategy in ("greedy", "iad"):
+        made = make(args, strategy=strategy)
+        check(made.generate(made.models, sample, prefix_tokens=prefix), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_counts_are_of_what_was_done(backend, monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator = make(strategy="iad", backend=backend)
+    found = decode(generator)
+    stats, alone = generator.stats, make(strategy="iad", backend=backend)
+    assert stats.sentences == len(SENTENCES)
+    assert stats.iterations == sum(h[0]["steps"] for h in found)
+    assert stats.scored > stats.drafted > stats.accepted > 0
+    steps = [max(len(h["tokens"]) for h in hypotheses) for hypotheses in found]
+    assert stats.emitted >= sum(steps)
+    # Each sentence by itself does the same.
+    for sentence in SENTENCES:
+        decode(alone, chosen=[sentence])
+    for name in ("iterations", "emitted", "scored", "drafted", "accepted", "sentences"):
+        assert getattr(alone.stats, name) == getattr(stats, name), name
+    assert all(one["steps"] == row[0]["steps"] for row in found for one in row)
+    assert stats.stopwatch.seconds["verifier"] > 0 and stats.total_seconds > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_trace_is_of_the_best_hypothesis_alone(backend):
+    args = flags(3, retain_iter_history=True)
+    generator = make(args, backend=backend)
+    for hypotheses in decode(generator):
+        best, *others = hypotheses
+        parts = best["iterations"]
+        assert len(parts) == best["steps"] and not any(one["iterations"] for one in others)
+        assert [token for part in parts for token in part.emitted] == best["tokens"].tolist()
+        assert [part.position for part in parts] == [
+            sum(len(part.emitted) for part in parts[:number]) for number in range(len(parts))
+        ]
+        for part in parts:
+            assert (part.draft, part.accepted, part.steps) == ([], 0, 0)
+            assert part.choices == part.emitted and 1 <= part.rows <= len(SENTENCES)
+            assert part.seconds[0] == part.seconds[2] > 0 and part.seconds[1] == 0
+        assert parts[-1].live == 0 and parts[0].live == 3 and parts[0].rows == len(SENTENCES)
+    assert all(not one["iterations"] for row in decode(make(backend=backend)) for one in row)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_passes_go_one_by_one_or_in_one_call(backend):
+    generator, expected = make(backend=backend), decode(make(backend=backend))
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        batch.iterate()
+        assert batch.stats.iterations == len(SENTENCES) and batch.live
+        batch.iterate(2)
+        assert batch.stats.iterations == 3 * len(SENTENCES)
+        while batch.live:
+            batch.iterate(100)
+        check(batch.finished, expected)
+    assert generator.stats.iterations == batch.stats.iterations
+    traced = make(flags(3, retain_iter_history=True), backend=backend)
+    with traced.batch(traced.models, make_sample(SENTENCES)) as batch:
+        batch.iterate(100)  # a trace tells of each pass
+        assert batch.stats.iterations == len(SENTENCES)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sentence_without_a_possible_token_is_named(backend):
+    """The second one may end nowhere; the first one has left by then."""
+    prefix = torch.tensor([[EOS, PAD, PAD], [5, 6, UNK]])
+    args = flags(3, unkpen=float("inf"))
+    with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
+        decode(make(args, backend=backend), prefix, SENTENCES[:2])
+
+
+def reaches(rows, **settings):
+    """How far a batch of so many sentences looks ahead on torch."""
+    generator = make(flags(4), **settings)
+    with generator.batch(generator.models, make_sample([SENTENCES[0]] * rows)) as batch:
+        assert isinstance(batch.beams, ReplayedBeams)
+        return [one.reach for one in batch.beams.lookaheads]
+
+
+def test_how_far_it_looks_ahead():
+    assert reaches(2) == []
+    assert reaches(2, strategy="iad") == [Reach(16, 20, 0.6)] * 2
+    assert reaches(21, strategy="iad") == []
+    assert reaches(2, strategy="iad", draft_budget=24) == [Reach(16, 4)] * 2
+    assert reaches(21, strategy="iad", draft_budget=0) == [Reach(16, 17)] * 21
+
+
+def test_what_the_reach_is_chosen_by(monkeypatch):
+    asked = []
+    monkeypatch.setattr(batch_module, "reach_with_torch", lambda *of: asked.append(of) or NOTHING)
+    assert reaches(2, strategy="iad") == [] and asked == [(2, False)]
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_natively_weights_that_the_cache_holds_need_no_drafts():
+    generator = make(strategy="iad", backend="native")
+    decode(generator)
+    assert generator.stats.drafted == 0
+
+
+@pytest.mark.parametrize("size, reach", [(32 << 20, NOTHING), ((32 << 20) + 1, Reach(1, 2))])
+def test_natively_the_reach_depends_on_the_size_of_the_weights(size, reach):
+    layers = object.__new__(NativeDecoderSession)
+    layers.weights = Namespace(stack=Namespace(nbytes=size))
+    assert reach_natively(Namespace(sessions=[Namespace(layers=layers)])) == reach
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_output_that_is_no_number_is_named_as_such(backend):
+    model = copy.deepcopy(toy_model("separate_embeddings"))
+    model.decoder.output_projection.weight.data[7] = float("inf")
+    with pytest.raises(ValueError, match="--path.*no number at position 0 of sentence 0"):
+        decode(make(models=[model], backend=backend))
+
+
+def test_each_sentence_copies_its_own_source(monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator = make(flags(4), strategy="iad")
+    assert isinstance(generator.drafter, InputCopyDrafter)
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        sources = [list(one.source) for one in batch.beams.lookaheads]
+    assert sources == [[4 + word for word in sentence] for sentence in SENTENCES]
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_what_the_library_does_not_search_is_replayed():
+    def kind(args, models=None, prefix=None):
+        generator = make(args, models, backend="native")
+        sample = make_sample(SENTENCES)
+        with generator.batch(generator.models, sample, prefix) as batch:
+            return type(batch.beams)
+
+    assert kind(flags(3)) is NativeBeams
+    assert kind(flags(3), prefix=torch.tensor([[5]] * len(SENTENCES))) is ReplayedBeams
+    assert kind(flags(3, no_repeat_ngram_size=2)) is ReplayedBeams
+    assert kind(flags(3), [toy_model(), toy_model("pre_norm")]) is ReplayedBeams

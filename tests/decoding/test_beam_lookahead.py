@@ -1,0 +1,262 @@
+"""What a beam search drafts: copies of the source, what followed a like prefix, forecasts."""
+
+import numpy as np
+import pytest
+
+from fairseq_specdec.decoding.beam.lookahead import (
+    NOTHING,
+    Lookahead,
+    Reach,
+    reach_of_budget,
+    reach_with_torch,
+)
+from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
+
+EOS, START = 2, 0
+FAR = Reach(20, 20)
+
+
+def tokens_of(node):
+    return [one.token for one in node.path()]
+
+
+def told(nodes):
+    return [tokens_of(node) for node in nodes]
+
+
+def distribution(*pairs):
+    """(log-probabilities, tokens) of (token, log-probability)."""
+    return np.float32([value for _, value in pairs]), np.array([token for token, _ in pairs])
+
+
+def give(node, *pairs):
+    node.best = distribution(*pairs)
+    return node
+
+
+def begun(*tokens, beam=2, max_len=30, low=-9.0):
+    """A sentence whose best hypothesis has these tokens and is not scored; the second one, where
+    there are tokens, is ``low`` below it and ends with token 99."""
+    sentence = Sentence(BeamRules(beam, EOS, max_len), START)
+    node = sentence.tree.root
+    for at, token in enumerate(tokens):
+        rest = [(99, low)] if at == len(tokens) - 1 else []
+        give(node, (token, -0.1), *rest)
+        sentence.advance()
+        node = sentence.live[0]
+    return sentence
+
+
+def drafted(source, tokens, reach=FAR, **more):
+    """The longest draft after some tokens, where two hypotheses follow a copy of the source."""
+    sentence = begun(*tokens, **more)
+    nodes = Lookahead(source, reach).draft(sentence)
+    waiting = sentence.waiting()
+    assert nodes[: len(waiting)] == waiting
+    after = [one[len(tokens) :] for one in told(nodes) if one[: len(tokens)] == list(tokens)]
+    return max(after, key=len)
+
+
+@pytest.mark.parametrize(
+    "source, tokens, copied",
+    [
+        ([10, 11, 12], [], [10, 11, 12]),  # from the beginning
+        ([10, 11, 12, 13], [10, 11], [12, 13]),
+        ([10, 11, 12, 13], [10, 50, 12], [13]),  # one token was exchanged
+        ([10, 11, 12, 13, 14], [10, 50, 51, 12, 13], [14]),
+        # Two places end the same: the one nearest to the output's own length.
+        ([7, 20, 8, 9, 7, 21, 5], [50, 51, 52, 7], [21, 5]),
+        ([7, 20, 8, 9, 6, 5, 7, 21], [7], [20, 8, 9, 6, 5, 7, 21]),
+        ([7, 20, 7, 21], [50, 7], [20, 7]),  # of two as near the first
+        # A longer equal end is worth more than a near one.
+        ([3, 7, 20, 4, 4, 4, 5, 7, 21], [50, 51, 50, 51, 50, 51, 3, 7], [20, 4, 4, 4, 5, 7, 21]),
+        ([6, 7, 30, 5, 7, 31], [5, 7], [31]),
+        # No more than the last four tokens are compared.
+        ([9, 1, 1, 1, 1, 8, 1, 1, 1, 1, 7], [50, 1, 1, 1, 1], [8]),
+        # Nothing is alike: the place of the same number.
+        ([10, 11, 12, 13], [50, 51], [12, 13]),
+        ([10], [50, 51, 52], [10]),
+        ([10, 11], [10, 11], [11]),  # at the end of the source: the last place
+        ([], [5], []),
+    ],
+    ids=str,
+)
+def test_the_source_is_copied_from_where_it_is_most_alike(source, tokens, copied):
+    assert drafted(source, tokens)[: len(copied) or None] == copied
+
+
+@pytest.mark.parametrize("low, stays", [(-0.11, True), (-0.13, False)])
+def test_a_copy_is_worth_a_log_probability_of_a_tenth(low, stays):
+    sentence = begun(10, low=low)
+    first = give(sentence.live[0], (50, -0.1), (51, -0.12))  # after -0.1: -0.2, -0.22
+    found = Lookahead([10, 11, 12, 13], Reach(1, 9)).draft(sentence)
+    assert told(found) == [[99], [10, 50], [99, 11] if stays else [10, 51]]
+    assert first not in found
+
+
+def test_steps_prefixes_and_length_are_limited():
+    source = list(range(10, 30))
+    for steps in (0, 1, 3):
+        assert drafted(source, [], Reach(steps, 20)) == source[:steps]
+    # Beam 2: the root, and a prefix a step; those of a step that is too much are left out.
+    for beams, count in ((1, 1), (2, 3), (3, 5)):
+        assert drafted(source, [], Reach(20, beams)) == source[:count]
+    for max_len in (1, 4):
+        assert drafted(source, [], max_len=max_len) == source[:max_len]
+    assert drafted(source, [10, 11], max_len=4) == [12, 13]
+
+
+def test_waiting_prefixes_come_first_and_nothing_comes_twice():
+    sentence = begun(10, low=-0.2)
+    look = Lookahead([10, 11, 12, 13], FAR)
+    nodes = look.draft(sentence)
+    assert nodes[:2] == sentence.waiting() == sentence.live
+    assert len(set(map(id, nodes))) == len(nodes) and all(node.best is None for node in nodes)
+    assert [10, 11] in told(nodes) and [99, 11] in told(nodes)
+    for node in nodes:  # parents first
+        assert node.parent.best is not None or node.parent in nodes[: nodes.index(node)]
+    # What is scored is not drafted again, and what follows it is known.
+    first = give(sentence.live[0], (50, -0.1), (EOS, -0.2))
+    again = look.draft(sentence)
+    assert first not in again and first.child(50) in again and first.child(11) not in again
+    give(first.child(50), (51, -0.1), (52, -0.2))
+    later = look.draft(sentence)
+    assert first.child(50) not in later and first.child(50).child(51) in later
+
+
+def test_what_followed_a_like_prefix_is_said_again():
+    sentence = begun(10, 11, 12, 11)
+    look = Lookahead([10, 60, 61], FAR)
+    seen = sentence.live[0].parent.parent  # it ends with 11, too
+    give(seen, (12, -0.1), (40, -0.5))
+    look.learn([seen])
+    found = told(look.draft(sentence))
+    assert [10, 11, 12, 11, 12] in found and [10, 11, 12, 11, 40] in found
+
+
+def test_the_longest_like_end_is_asked_and_of_equals_the_nearest():
+    look = Lookahead([], Reach(1, 9))
+    prefixes = {(5, 7): 20, (6, 7): 21, (1, 2, 3, 6, 7): 22, (3, 6, 7): 23, (9,): 24, (1, 1, 9): 25}
+    prefixes[9, 9, 5, 2, 3, 6, 7] = 26
+    sentence = Sentence(BeamRules(2, EOS, 30), START)
+    for tokens, word in prefixes.items():
+        node = sentence.tree.root
+        for token in tokens:
+            node = node.child(token)
+        look.learn([give(node, (word, -0.1))])
+
+    def next_of(*tokens):
+        sentence.live = [sentence.tree.root]
+        for token in tokens:
+            sentence.live = [sentence.live[0].child(token)]
+        return [one[-1] for one in told(look.draft(sentence)[1:])]
+
+    assert next_of(8, 5, 7) == [20]
+    assert next_of(8, 6, 7) == [23] and next_of(8, 8, 6, 7) == [22]  # three end with 6 7
+    assert next_of(4, 4, 3, 6, 7) == [22] and next_of(4, 3, 6, 7) == [22]
+    assert next_of(5, 2, 3, 6, 7) == [22]  # only the last four tokens are compared
+    assert next_of(7) == [20]  # of equally near ones the first
+    assert next_of(4, 4, 7) == [23]  # one token alike
+    assert next_of(8, 8, 8, 9) == [25] and next_of(8, 9) == [24]
+    assert next_of(8, 4) == []
+
+
+def forecast(*steps):
+    """float32 [K, M] and long [K, M] of lists of (token, log-probability)."""
+    pairs = [distribution(*step) for step in steps]
+    return np.stack([values for values, _ in pairs]), np.stack([tokens for _, tokens in pairs])
+
+
+def test_a_forecast_is_asked_where_less_than_two_tokens_are_alike():
+    sentence = begun(10, 11)
+    look = Lookahead([10, 11, 50, 51], Reach(3, 9))
+    look.foresee(2, *forecast([(30, -0.1), (31, -9.5)], [(32, -0.1), (33, -9.5)]))
+    # The third token is beyond the forecast: copied, by its place.
+    assert max(told(look.draft(sentence)), key=len) == [10, 11, 30, 32, 51]
+    like = give(sentence.tree.root.child(11), (40, -0.1))
+    look.learn([like])  # one token alike says less than the forecast
+    assert max(told(look.draft(sentence)), key=len)[:3] == [10, 11, 30]
+    like = give(sentence.tree.root.child(9).child(10).child(11), (41, -0.1))
+    look.learn([like])
+    assert max(told(look.draft(sentence)), key=len)[:3] == [10, 11, 41]
+    # The next forecast takes the place of the last one.
+    look.foresee(3, *forecast([(34, -0.1), (35, -9.5)]))
+    assert [10, 11, 41, 34] in told(look.draft(sentence))
+
+
+def test_what_has_ended_takes_the_room_of_others():
+    sentence = begun(10)
+    look = Lookahead([10, 11, 12, 13], FAR)
+    likely_end = [(EOS, -0.1), (11, -0.2), (12, -0.3)]
+    give(sentence.live[0], *likely_end)
+    # One ends, one goes on; it is followed, as the second place is not filled yet.
+    assert [10, 11] in told(look.draft(sentence))
+    sentence.ended = [object()]
+    assert look.draft(sentence) == sentence.waiting()
+    sentence.ended = []
+    give(sentence.live[0], (11, -0.1), (12, -0.2), (EOS, -0.3))  # </s> is third of two
+    sentence.ended = [object()]
+    assert [10, 11] in told(look.draft(sentence))
+
+
+def pass_of(look, node, source_was_right):
+    """One pass: the draft of a sentence with this best hypothesis, which is then scored; whether
+    there was a draft."""
+    sentence = Sentence(BeamRules(2, EOS, 30), START)
+    sentence.live = [node]
+    copied = look.source[node.depth]
+    found = look.draft(sentence)
+    give(node, (copied if source_was_right else 77, -0.1))
+    look.learn([node])
+    return len(found) > 1
+
+
+def passes(sure, rights, twice=False):
+    """Whether each pass drafted, and one more."""
+    look = Lookahead(list(range(10, 30)), Reach(3, 9, sure))
+    node = Sentence(BeamRules(2, EOS, 30), START).tree.root
+    found = []
+    for right in [*rights, True]:
+        found.append(pass_of(look, node, right))
+        if twice:
+            look.learn([])  # a pass in which the best hypothesis was not scored again
+        node = node.child(look.source[node.depth])
+    return found
+
+
+def test_copies_are_drafted_while_the_verifier_copies():
+    """Running means with weight 0.3: 1, 0.7, 0.49 and 0, 0.3, 0.51, 0.657."""
+    assert passes(0.6, [True, True]) == [False, True, True]
+    assert passes(0.6, [True, False, False]) == [False, True, True, False]
+    assert passes(0.6, [False, True, True, True]) == [False] * 4 + [True]
+    assert passes(1.0, [True, False]) == [False, True, False]
+    assert passes(0.0, [False, False]) == [True] * 3
+
+
+def test_each_prediction_is_judged_once():
+    rights = [True, False, True]
+    assert passes(0.6, rights, twice=True) == passes(0.6, rights) == [False, True, True, True]
+
+
+def test_a_prediction_is_judged_when_its_prefix_is_scored():
+    look = Lookahead([10, 11, 12, 13], Reach(3, 9, 0.6))
+    sentence = begun(10)
+    assert look.draft(sentence) == sentence.waiting()
+    look.learn([])  # not scored yet
+    assert look.draft(sentence) == sentence.waiting()
+    look.learn([give(sentence.live[0], (11, -0.1))])
+    assert len(look.draft(sentence)) > len(sentence.waiting())
+
+
+def test_how_far_to_look():
+    assert NOTHING == (0, 0, 0.0) == Reach(0, 0)
+    assert reach_with_torch(1, False) == (16, 40, 0.6)
+    assert reach_with_torch(20, False) == (16, 2, 0.6)
+    assert reach_with_torch(21, False) == reach_with_torch(21, True) == NOTHING
+    assert [reach_with_torch(rows, True)[:2] for rows in (1, 2, 5, 20)] == [
+        (4, 5), (4, 2), (4, 1), (4, 1)
+    ]  # fmt: skip
+    assert reach_with_torch(1, True).sure == 0
+    assert reach_of_budget(0, 3, 5) == (16, 17, 0.0)
+    assert reach_of_budget(20, 1, 5) == (16, 5, 0.0) and reach_of_budget(20, 4, 5) == (16, 2, 0.0)
+    assert reach_of_budget(19, 4, 5) == (16, 1, 0.0)

@@ -1,0 +1,303 @@
+"""The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
+
+import copy
+
+import pytest
+import torch
+from scripted_drafter import ScriptedDrafter, ScriptedSession
+from test_beam_forecasts import true_states
+from toy_strategies import flags, stock, tokens
+from toy_translation import (
+    EOS,
+    PAD,
+    WORDS,
+    make_sample,
+    make_task,
+    sentences,
+    toy_drafter,
+    toy_model,
+)
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.draft_budget import DraftBudget
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
+from fairseq_specdec.engine.native.library import load
+
+SENTENCES = sentences(8, seed=7)
+BACKENDS = ["torch"] + ["native"] * (load() is not None)
+LAYERS = (1, 2)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return tokens(stock([toy_model()], make_sample(SENTENCES), flags()))
+
+
+def make(drafter=None, args=None, always_draft=True, keep_trace=True, backend="torch"):
+    words = make_task().tgt_dict
+    return build_generator(
+        [toy_model()], words, words, args or flags(),
+        decoding_settings(strategy="greedy", backend=backend),
+        overrides=Overrides(drafter, always_draft=always_draft, keep_trace=keep_trace),
+    )  # fmt: skip
+
+
+def decode(generator, prefix=None, chosen=SENTENCES):
+    found = generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
+    return [hypotheses[0] for hypotheses in found]
+
+
+def figures(stats):
+    """The counters, without times."""
+    return {name: value for name, value in vars(stats).items() if isinstance(value, int)}
+
+
+def check_trace(parts, output, live):
+    """The iterations of one sentence, whose rounds had so many ``live`` rows."""
+    position = 0
+    for number, part in enumerate(parts):
+        assert part.position == position and part.rows == live[number]
+        right = 0
+        for drafted, true in zip(part.draft, output[position:]):
+            if drafted != true:
+                break
+            right += 1
+        assert part.accepted == right
+        assert part.emitted == output[position : position + len(part.emitted)]
+        # The verifier's choices, of which the last one is the bonus token.
+        assert part.choices == part.emitted
+        assert len(part.emitted) == min(right + 1, len(output) - position)
+        whole, drafting, verifying = part.seconds
+        assert drafting >= 0 and verifying > 0 and whole >= 0.99 * (drafting + verifying)
+        position += len(part.emitted)
+    assert position == len(output)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["perfect", "noisy", "wrong", "sometimes", "empty", "junk behind"])
+def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
+    generator = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend)
+    found = decode(generator)
+    assert tokens(found) == expected
+    rounds = [one["iterations"] for one in found]
+    longest = max(map(len, rounds))
+    live = [sum(len(parts) > number for parts in rounds) for number in range(longest)]
+    for one, output in zip(found, expected):
+        assert one["steps"] == len(one["iterations"])
+        check_trace(one["iterations"], output, live)
+    parts = [part for some in rounds for part in some]
+    drafted = sum(len(part.draft) for part in parts)
+    assert figures(generator.stats) == {
+        "sentences": len(SENTENCES),
+        "iterations": len(parts),
+        "emitted": sum(map(len, expected)),
+        "accepted": sum(part.accepted for part in parts),
+        "drafted": drafted,
+        "scored": drafted + len(parts),
+        "undrafted": sum(not part.draft for part in parts),
+        "rollbacks": sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
+    }
+    assert (drafted > 0) == (kind != "empty") and len(set(live)) > 1
+    drafter = ScriptedDrafter(expected, kind, WORDS, 3)
+    untraced = make(drafter, keep_trace=False, backend=backend)
+    again = decode(untraced)
+    assert tokens(again) == expected and figures(untraced.stats) == figures(generator.stats)
+    assert [one["steps"] for one in again] == [one["steps"] for one in found]
+    assert all(len(one["iterations"]) == 0 for one in again)
+    assert untraced.stats.total_seconds > 0
+    assert untraced.stats.stopwatch.seconds["verifier"] > 0
+
+
+def test_passes_of_a_small_model_are_told(expected):
+    class Slow(ScriptedDrafter):
+        def open(self, source):
+            return SlowSession(self, len(source.net_input["src_tokens"]), source.max_len)
+
+    class SlowSession(ScriptedSession):
+        def propose(self, hypotheses, budget=None):
+            return super().propose(hypotheses, budget)._replace(passes=5)
+
+    found = decode(make(Slow(expected, "perfect", WORDS, 2)))
+    assert {part.steps for one in found for part in one["iterations"]} == {5}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_draft_may_be_of_one_token(backend, expected):
+    generator = make(ScriptedDrafter(expected, "perfect", WORDS, 1), backend=backend)
+    assert tokens(decode(generator)) == expected
+    assert generator.stats.iterations == sum(-(-len(output) // 2) for output in expected)
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("always_draft", [True, False])
+def test_both_turns_in_one_call_are_told_one_by_one(always_draft, expected):
+    def run(backend, keep_trace=True):
+        drafter = NarBlockDrafter(copy.deepcopy(toy_drafter()), DraftOptions(4, PAD, EOS))
+        generator = make(drafter, None, always_draft, keep_trace, backend)
+        return decode(generator, chosen=SENTENCES[:1]), generator.stats
+
+    (found,), stats = run("native")
+    (other,), wanted = run("torch")
+    assert found["tokens"].tolist() == other["tokens"].tolist() == expected[0]
+    assert figures(stats) == figures(wanted) == figures(run("native", False)[1])
+    told = [part._replace(seconds=()) for part in found["iterations"]]
+    assert told == [part._replace(seconds=()) for part in other["iterations"]]
+    for part in found["iterations"]:
+        whole, drafting, verifying = part.seconds
+        assert whole == drafting + verifying and verifying > 0 and drafting >= 0
+    spent = stats.stopwatch.seconds
+    assert 0 < spent["drafter"] < stats.total_seconds
+    assert 0 < spent["verifier"] < stats.total_seconds
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_draft_may_reach_the_limit_not_pass_it(backend):
+    args = flags(max_len_b=4)
+    expected = tokens(stock([toy_model()], make_sample(SENTENCES), args))
+    generator = make(ScriptedDrafter(expected, "past the end", WORDS, 3), args, backend=backend)
+    found = decode(generator)
+    assert tokens(found) == expected and max(map(len, expected)) == 5
+    parts = [part for one in found for part in one["iterations"]]
+    assert max(part.position + len(part.draft) for part in parts) == 4
+    assert all(part.position + len(part.draft) <= 4 for part in parts)
+    # Right up to the limit: one iteration.
+    assert generator.stats.iterations == len(SENTENCES)
+
+
+class Noted(ScriptedDrafter):
+    """Notes the budgets that it is told."""
+
+    def open(self, source):
+        session = ScriptedSession(self, len(source.net_input["src_tokens"]), source.max_len)
+        propose, self.budgets = session.propose, []
+
+        def noted(hypotheses, budget=None):
+            self.budgets.append(budget)
+            return propose(hypotheses, budget)
+
+        session.propose = noted
+        return session
+
+
+@pytest.mark.parametrize("kind", ["noisy", "wrong"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_drafts_keep_to_the_budget_which_learns_from_them(kind, backend, expected, monkeypatch):
+    monkeypatch.setattr(builder, "CPU_SPARE", 18)
+    drafter = Noted(expected, kind, WORDS, 4)
+    found = decode(make(drafter, always_draft=False, backend=backend))
+    assert tokens(found) == expected
+    rounds = [one["iterations"] for one in found]
+    budget, told = DraftBudget(18, True), []
+    for number in range(max(map(len, rounds))):
+        parts = [some[number] for some in rounds if len(some) > number]
+        told.append(budget.most(len(parts)))
+        if told[-1] is not None:
+            assert all(len(part.draft) <= told[-1] for part in parts)
+        budget.learn(
+            sum(len(part.draft) > 0 for part in parts),
+            sum(part.accepted for part in parts),
+            sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
+        )
+    assert drafter.budgets == told and len(set(told)) > 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["empty", "noisy"])
+def test_forced_tokens_stay_with_their_rows(kind, backend):
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
+    for row in range(len(SENTENCES)):
+        prefix[row, row % 5 :] = PAD
+        if row % 3 == 0 and row % 5:
+            prefix[row, row % 5 - 1] = EOS  # it leaves early
+    expected = stock([toy_model()], make_sample(SENTENCES), flags(), prefix)
+    drafter = ScriptedDrafter(tokens(expected), kind, WORDS, 3)
+    found = decode(make(drafter, backend=backend), prefix)
+    assert tokens(found) == tokens(expected)
+    for mine, theirs in zip(found, expected):
+        assert torch.allclose(mine["positional_scores"], theirs["positional_scores"], atol=1e-4)
+        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["perfect", "noisy"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_drafts_are_part_of_what_must_not_repeat(kind, size):
+    args = flags(no_repeat_ngram_size=size)
+    expected = tokens(stock([toy_model()], make_sample(SENTENCES), args))
+    assert tokens(decode(make(ScriptedDrafter(expected, kind, WORDS, 3), args))) == expected
+
+
+@pytest.mark.parametrize("changes", [{"unnormalized": True}, {"lenpen": 0.3}, {"lenpen": 2.0}])
+def test_scores_are_stocks(changes):
+    args = flags(**changes)
+    expected = stock([toy_model()], make_sample(SENTENCES), args)
+    for mine, theirs in zip(decode(make(args=args)), expected):
+        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+        assert len(mine["tokens"]) == len(mine["positional_scores"])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_iterations_go_one_by_one_or_in_one_call(backend, expected):
+    generator = make(keep_trace=False, backend=backend)
+    sample = make_sample(SENTENCES)
+    with generator.batch(generator.models, sample) as batch:
+        for done in range(2):
+            assert batch.live and batch.hypotheses.lengths_cpu == [done] * len(SENTENCES)
+            batch.iterate()
+        batch.iterate(2)
+        at_once = batch.hypotheses.longest - 2
+        while batch.live:
+            assert batch.hypotheses.lengths.tolist() == batch.hypotheses.lengths_cpu
+            assert len(batch.origin) == len(batch.traces) == len(batch.rounds)
+            batch.iterate(100)
+        assert batch.hypotheses.lengths_cpu == []
+        assert tokens([one for (one,) in batch.finished]) == expected
+    assert at_once == (2 if backend == "native" else 1)
+
+
+@pytest.mark.parametrize("kind", ["empty", "perfect"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sentence_without_a_possible_token_is_named(backend, kind):
+    """Row 0 has left when row 1 is asked for a token that is impossible."""
+    args = flags(unkpen=float("inf"))
+    prefix = torch.tensor([[EOS, PAD, PAD], [5, 6, 3]])
+    drafter = ScriptedDrafter([[EOS], [5, 6, 3, 7]], kind, WORDS, 4)
+    with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
+        decode(make(drafter, args, backend=backend), prefix, SENTENCES[:2])
+
+
+class Reader(ScriptedDrafter):
+    """Drafts by script, and keeps the verifier's states of what was accepted."""
+
+    read_layers = LAYERS
+
+    def open(self, source):
+        self.session = ReaderSession(self, len(source.net_input["src_tokens"]), source.max_len)
+        return self.session
+
+
+class ReaderSession(ScriptedSession):
+    def __init__(self, script, rows, max_len):
+        super().__init__(script, rows, max_len)
+        self.states = [[] for _ in range(rows)]
+
+    def commit(self, sizes, hidden_states):
+        assert len(sizes) == len(hidden_states) == len(self.rows)
+        for row, size, states in zip(self.rows, sizes.tolist(), hidden_states):
+            self.states[row].append(states[:size].clone())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["noisy", "empty"])
+def test_a_drafter_is_told_the_states_that_predicted_what_was_added(kind, backend, expected):
+    drafter = Reader(expected, kind, WORDS, 3)
+    generator = make(drafter, keep_trace=False, backend=backend)
+    found = decode(generator)
+    assert tokens(found) == expected
+    for row, output in enumerate(expected[:4]):
+        states = torch.cat(drafter.session.states[row])
+        assert len(states) == len(output)
+        assert torch.allclose(states, true_states(SENTENCES[row], output), atol=1e-4)
+    assert generator.stats.iterations == sum(map(len, drafter.session.states))

@@ -1,0 +1,132 @@
+"""The verifier's scores of a block against the ensemble's own forward passes."""
+
+import pytest
+import torch
+from toy_translation import EOS, PAD, make_sample, pad_to, sentences, toy_model
+
+from fairseq_specdec.engine import verifier
+from fairseq_specdec.engine.backend import TORCH
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.verifier import Verifier
+
+SENTENCES = sentences(3, seed=11)
+OUTPUTS = [[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15, 16], [17, 18, 19, 20, 21, 22]]
+MODELS = ["post_norm", "pre_norm"]
+
+
+def expected(models, temperature=1.0, chosen=(0, 1, 2)):
+    """[B, 7, V], mean probabilities of the models after 0 .. 6 tokens, as logarithms."""
+    net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
+    previous = pad_to([[EOS, *OUTPUTS[row]] for row in chosen], left=False)
+    found = []
+    for model in models:
+        logits, _ = model(prev_output_tokens=previous, **net_input)
+        found.append((logits / temperature).softmax(-1))
+    return torch.stack(found).mean(0).log()
+
+
+def opened(models, chosen=(0, 1, 2), widest=3, max_len=40, **more):
+    made = Verifier(models, **more)
+    net_input = make_sample([SENTENCES[row] for row in chosen])["net_input"]
+    return made.open(made.encode(net_input), max_len, widest)
+
+
+def block(session, first, width, chosen=(0, 1, 2)):
+    """[B, W, V], scores of the tokens ``first`` .. of each row."""
+    tokens = torch.tensor([[EOS, *OUTPUTS[row]][first : first + width] for row in chosen])
+    lengths = [first] * len(chosen)
+    layout = Layout.chain(torch.tensor(lengths), lengths, width)
+    return session.score(tokens, layout).dense()
+
+
+def keep(session, length, rows=3):
+    session.commit(torch.full((rows,), length), [length] * rows)
+
+
+@pytest.fixture(autouse=True)
+def without_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("shapes", [MODELS[:1], MODELS])
+def test_scores_are_those_of_the_ensemble(shapes, temperature):
+    models = [toy_model(shape) for shape in shapes]
+    session = opened(models, temperature=temperature)
+    wanted = expected(models, temperature)
+    torch.testing.assert_close(block(session, 0, 3), wanted[:, :3], atol=1e-4, rtol=0)
+    keep(session, 1)  # two tokens are rolled back
+    torch.testing.assert_close(block(session, 1, 4), wanted[:, 1:5], atol=1e-4, rtol=0)
+    keep(session, 5)
+    session.select(torch.tensor([0, 2]), [0, 2])
+    found = block(session, 5, 2, chosen=(0, 2))
+    torch.testing.assert_close(found, wanted[[0, 2], 5:7], atol=1e-4, rtol=0)
+    session.close()
+
+
+def test_hidden_states_are_of_the_layers_of_the_first_model():
+    models = [toy_model(shape) for shape in MODELS]
+    session = opened(models, read_layers=(1, 2))
+    with pytest.raises(AssertionError, match="no block scored"):
+        session.hidden_states()
+    block(session, 0, 3)
+    net_input = make_sample(SENTENCES)["net_input"]
+    previous = pad_to([[EOS, *output] for output in OUTPUTS], left=False)
+    _, extra = models[0](prev_output_tokens=previous, **net_input)
+    inner = [states.transpose(0, 1)[:, :3] for states in extra["inner_states"][1:]]
+    torch.testing.assert_close(session.hidden_states(), torch.cat(inner, 2), atol=1e-4, rtol=0)
+
+
+def test_what_it_holds():
+    models = [toy_model(shape) for shape in MODELS]
+    made = Verifier(models, temperature=2.5)
+    assert made.models == models and made.models is not models
+    assert len(made.weights) == 2 and made.temperature == 2.5
+    session = opened(models, temperature=2.5)
+    assert len(session.sessions) == 2 and session.temperature == 2.5
+
+
+def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
+    read = []
+    monkeypatch.setattr(verifier, "TransformerWeights", lambda *given: read.append(given))
+    Verifier(["a", "b"], 1.0, (1, 2), True, "backend")
+    Verifier(["c"])
+    assert read == [
+        ("a", "--path, model 1 of 2", (1, 2), True, "backend"),
+        ("b", "--path, model 2 of 2", (), True, "backend"),
+        ("c", "--path, model 1 of 1", (), False, TORCH),
+    ]
+
+
+def test_the_second_encoder_is_told_what_the_first_one_found():
+    """Whether a source is padded: looked at once."""
+    made, told = Verifier([toy_model(shape) for shape in MODELS]), []
+    for weights in made.weights:
+        encode = weights.encode
+        weights.encode = lambda net_input, padded, run=encode: (
+            told.append(padded) or run(net_input, padded)
+        )
+    for chosen, padded in ((SENTENCES, True), (SENTENCES[:1], False)):
+        del told[:]
+        net_input = make_sample(chosen)["net_input"]
+        assert bool(net_input["src_tokens"].eq(PAD).any()) == padded
+        made.encode(net_input)
+        assert told == [None, padded]
+
+
+def test_a_model_that_cannot_run_is_named():
+    broken = toy_model("pre_norm", seed=9, updates=1)
+    broken.decoder.layers[0].fc1 = torch.nn.Identity()
+    with pytest.raises(ValueError, match="--path, model 2 of 2"):
+        Verifier([toy_model(), broken])
+
+
+def test_the_cache_is_prepared_for_what_is_expected():
+    """The first slots of a row, at most 63, and the widest block after them."""
+    for max_len, widest, slots in ((10, 3, 15), (62, 3, 67), (63, 3, 67), (63, 40, 104)):
+        session = opened([toy_model()], max_len=max_len, widest=widest)
+        assert session.sessions[0].layers.cache.capacity == slots
+        session.close()
+    with pytest.raises(ValueError, match="positions"):
+        opened([toy_model("learned", seed=4)], max_len=64)
