@@ -10,11 +10,10 @@ from toy_strategies import cases, decode, flags, make_generator, stock, tokens, 
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
-from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding import builder, draft_budget
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
-    COLUMN_IN_CACHE,
-    COLUMN_IN_MEMORY,
+    COLUMN,
     CPU_SPARE,
     FIRST_ACCEPTED,
     FIRST_FAILED,
@@ -93,7 +92,7 @@ def test_the_best_draft_emits_most_in_its_time(live, chance, column):
 
 
 def test_by_cost_what_a_draft_became_sizes_the_next():
-    in_memory, in_cache = (PassCost(c, 0.5) for c in (COLUMN_IN_MEMORY, COLUMN_IN_CACHE))
+    in_memory, in_cache = (PassCost(column, 0.5) for column in (0.1, COLUMN))
     assert DraftBudget(24, True, in_cache).most(8) == 0  # whatever the chance
     budget = DraftBudget(24, True, in_memory)
     first = budget.most(8)
@@ -110,7 +109,7 @@ def test_by_cost_what_a_draft_became_sizes_the_next():
     assert DraftBudget(24, True, in_cache).most(1) is None  # alone from the start
 
 
-def test_a_given_budget_or_the_torch_backend_leaves_cost_aside():
+def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     if library.load() is None:
         pytest.skip(library.why_not())
     for settings, by_cost in (
@@ -123,6 +122,10 @@ def test_a_given_budget_or_the_torch_backend_leaves_cost_aside():
             generator = make_generator(case, **settings)
             decode(generator, make_sample(SENTENCES))
             assert (generator._parts.cost is not None) == (by_cost and case == "gad")
+    monkeypatch.setattr(draft_budget, "CACHE", 1000)  # a model that is too large for it
+    generator = make_generator("gad", draft_budget=None)
+    decode(generator, make_sample(SENTENCES))
+    assert generator._parts.cost is None
 
 
 def test_what_is_learnt_is_of_a_row():
