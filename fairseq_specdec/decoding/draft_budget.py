@@ -40,8 +40,8 @@ AGAIN = 1.5
 # The chance of a draft token by which the first draft is sized; after that its outcome counts.
 UNTRIED = 0.97
 
-# A drafter's pass as a share of the verifier's: of gad's iterations on the demo pair, 32% of the time
-# goes into the int8 drafter and 57% into the verifier.
+# A drafter's pass as a share of the verifier's: on the demo pair 32% of gad's time goes into the
+# drafter and 57% into the verifier.
 DRAFTER = 0.5
 
 
