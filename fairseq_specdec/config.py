@@ -115,8 +115,9 @@ class TranslationSpecDecConfig(TranslationConfig):
             "but the time: draft tokens of all sentences together, 0 or more, that one "
             "verification may be expected to reject, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
-            "iterations where drafts keep failing (default: 24 on the CPU, without limit on a "
-            "GPU and for a sentence alone; 0: always draft k, as the papers do). In a beam "
+            "iterations where drafts keep failing (default: 24 on the CPU, for models that draft "
+            "on the native backend what pays by the cost of its passes, without limit on a GPU "
+            "and for a sentence alone; 0: always draft k, as the papers do). In a beam "
             "search: prefixes that a pass may score though nothing waits for them; where it is "
             "given, gad and sps draft for beams on a CPU too (torch backend)"
         },

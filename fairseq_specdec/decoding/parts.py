@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget
+from .draft_budget import DraftBudget, PassCost
 from .fused_greedy import FusedGreedy
 from .options import DecodingOptions
 from .policy import LogitsPolicy
@@ -26,6 +26,7 @@ class Parts(NamedTuple):
         options: all other settings.
         adaptive: drafts may be shortened and left out: the output does not depend on them.
         fused: verifies in one call where it can; None where there is no such way.
+        cost: of passes, where it decides how much to draft.
     """
 
     verifier: Verifier
@@ -36,9 +37,11 @@ class Parts(NamedTuple):
     options: DecodingOptions
     adaptive: bool
     fused: Optional[FusedGreedy] = None
+    cost: Optional[PassCost] = None
 
     def budget(self) -> DraftBudget:
         """How much to draft, for one batch."""
         if self.adaptive:
-            return DraftBudget(self.options.spare_tokens, self.options.pause_drafting)
+            options = self.options
+            return DraftBudget(options.spare_tokens, options.pause_drafting, self.cost)
         return DraftBudget(None, False)
