@@ -95,8 +95,8 @@ def test_without_a_condition_no_rest_is_drafted():
 
 
 def test_one_sentence_looks_eight_steps_ahead_and_batches_less_wide():
-    assert reach_with_torch(1, False) == (8, 40, 0.6, 4)
-    assert reach_with_torch(8, False) == (8, 5, 0.6, 4)
+    assert reach_with_torch(1, False) == (8, 40, 0.8, 3)
+    assert reach_with_torch(8, False) == (8, 5, 0.8, 3)
 
 
 def plain_growth(look, live, beam, count):

@@ -11,7 +11,7 @@ from .replay import Sentence
 
 # Weight of the newest pass in the share of copied tokens, and the share from which drafts pay.
 _NEWEST = 0.3
-_SURE = 0.6
+_SURE = 0.8
 
 # Log-probability of a token that is expected since the source has it.
 _COPIED = -0.1
@@ -56,7 +56,7 @@ def reach_with_torch(rows: int, runs_model: bool) -> Reach:
     """
     if rows > 20:
         return NOTHING
-    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(8, 40 // rows, _SURE, 4)
+    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(8, 40 // rows, _SURE, 3)
 
 
 def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
@@ -86,6 +86,7 @@ class Lookahead:
         self.source = source
         self.reach = reach
         self._by_suffix: Dict[Tuple[int, ...], List[Node]] = {}
+        self._fresh: List[Node] = []  # scored, and not among those yet
         self._forecast: Dict[int, Best] = {}
         self._right: Optional[float] = None  # running mean
         self._guess: Tuple[Optional[Node], Optional[int]] = None, None
@@ -105,10 +106,16 @@ class Lookahead:
             if first:  # all of the first draft is a copy
                 for node, after in zip(nodes[1:], nodes[2:]):
                     self._judge(node, after.token)
-        for node in nodes:
-            suffix = _suffix(node)
-            for size in range(1, len(suffix) + 1):
-                self._by_suffix.setdefault(suffix[:size], []).append(node)
+        self._fresh += nodes
+
+    def _like(self, suffix: Tuple[int, ...]) -> List[Node]:
+        """The prefixes that were scored and end so."""
+        for node in self._fresh:  # where nothing is drafted nobody asks
+            end = _suffix(node)
+            for size in range(1, len(end) + 1):
+                self._by_suffix.setdefault(end[:size], []).append(node)
+        self._fresh.clear()
+        return self._by_suffix.get(suffix, [])
 
     def _judge(self, node: Node, guess: Optional[int]) -> None:
         """Count whether this token is the likeliest one after a prefix that was scored."""
@@ -208,7 +215,7 @@ class Lookahead:
         for size in range(len(suffix), 0, -1):
             if forecast is not None and size < _TELLING:
                 return self._ranked(forecast)
-            scored = self._by_suffix.get(suffix[:size])
+            scored = self._like(suffix[:size])
             if scored:
                 nearest = min(scored, key=lambda one: abs(one.depth - node.depth))
                 assert nearest.best is not None
