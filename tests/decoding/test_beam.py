@@ -148,7 +148,12 @@ def look_ahead(monkeypatch, reach):
         monkeypatch.setattr(batch_module, name, lambda *given: reach)
 
 
-@pytest.mark.parametrize("reach", [(0, 0), (1, 1), (1, 9), (3, 2), (2, 3), (30, 100)], ids=str)
+# The last two draft the rest of the source, however little of it is copied.
+@pytest.mark.parametrize(
+    "reach",
+    [(0, 0), (1, 1), (1, 9), (3, 2), (2, 3), (30, 100), (3, 9, -1.0, 2), (1, 2, -1.0, 9)],
+    ids=str,
+)
 @pytest.mark.parametrize("changes", [{}, {"unkpen": -12.0}, {"max_len_b": 3}], ids=str)
 def test_drafts_change_no_output(reach, changes, monkeypatch):
     look_ahead(monkeypatch, Reach(*reach))

@@ -249,14 +249,14 @@ def test_a_prediction_is_judged_when_its_prefix_is_scored():
 
 
 def test_how_far_to_look():
-    assert NOTHING == (0, 0, 0.0) == Reach(0, 0)
-    assert reach_with_torch(1, False) == (16, 40, 0.6)
-    assert reach_with_torch(20, False) == (16, 2, 0.6)
+    assert NOTHING == (0, 0, 0.0, 0) == Reach(0, 0)
+    assert reach_with_torch(1, False) == (8, 40, 0.8, 3)
+    assert reach_with_torch(20, False) == (8, 2, 0.8, 3)
     assert reach_with_torch(21, False) == reach_with_torch(21, True) == NOTHING
     assert [reach_with_torch(rows, True)[:2] for rows in (1, 2, 5, 20)] == [
         (4, 5), (4, 2), (4, 1), (4, 1)
     ]  # fmt: skip
     assert reach_with_torch(1, True).sure == 0
-    assert reach_of_budget(0, 3, 5) == (16, 17, 0.0)
-    assert reach_of_budget(20, 1, 5) == (16, 5, 0.0) and reach_of_budget(20, 4, 5) == (16, 2, 0.0)
-    assert reach_of_budget(19, 4, 5) == (16, 1, 0.0)
+    assert reach_of_budget(0, 3, 5) == Reach(16, 17)
+    assert reach_of_budget(20, 1, 5) == Reach(16, 5) and reach_of_budget(20, 4, 5) == Reach(16, 2)
+    assert reach_of_budget(19, 4, 5) == Reach(16, 1)

@@ -78,7 +78,7 @@ class Case(NamedTuple):
     block: int
     beam: int
     backend: str
-    reach: Tuple[int, int]  # of the look-ahead for beams: steps, prefixes in multiples of the beam
+    reach: Tuple[float, ...]  # a ``Reach`` of the look-ahead for beams
 
 
 def short_if_wide(case):
@@ -111,7 +111,7 @@ def cases(drafters, beams):
         block=st.integers(1, 12),
         beam=beams,
         backend=st.sampled_from(["auto", "torch"]),
-        reach=st.sampled_from([(0, 0), (1, 2), (3, 4), (16, 40)]),
+        reach=st.sampled_from([(0, 0), (1, 2), (3, 4), (16, 40), (4, 9, -1.0, 3)]),
     ).map(short_if_wide)
 
 

@@ -11,11 +11,17 @@ from .replay import Sentence
 
 # Weight of the newest pass in the share of copied tokens, and the share from which drafts pay.
 _NEWEST = 0.3
-_SURE = 0.6
+_SURE = 0.8
+
+# Log-probability of a token that is expected since the source has it.
+_COPIED = -0.1
 
 # Longest suffix that two prefixes are compared by, and the shortest that says more than a drafter.
 _LONGEST = 4
 _TELLING = 2
+
+Ranked = List[Tuple[float, int]]
+"""Log-probabilities of the likeliest next tokens, falling, and the tokens."""
 
 
 class Reach(NamedTuple):
@@ -26,12 +32,16 @@ class Reach(NamedTuple):
         beams: most prefixes to score in a pass, in multiples of the beam, those included that the
             search waits for.
         sure: draft only while the verifier's first choice was the next token of the source in so
-            large a share of the last passes, 0 to 1.
+            large a share of the last passes, 0 to 1. Then the rest of the source is drafted after
+            the best hypothesis, too.
+        probe: steps of the first passes: where that share is not known yet, and where the rest of
+            the source is drafted for the first time.
     """
 
     steps: int
     beams: int
     sure: float = 0.0
+    probe: int = 0
 
 
 NOTHING = Reach(0, 0)
@@ -46,7 +56,7 @@ def reach_with_torch(rows: int, runs_model: bool) -> Reach:
     """
     if rows > 20:
         return NOTHING
-    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(16, 40 // rows, _SURE)
+    return Reach(4, max(1, 5 // rows)) if runs_model else Reach(8, 40 // rows, _SURE, 3)
 
 
 def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
@@ -76,22 +86,44 @@ class Lookahead:
         self.source = source
         self.reach = reach
         self._by_suffix: Dict[Tuple[int, ...], List[Node]] = {}
+        self._fresh: List[Node] = []  # scored, and not among those yet
         self._forecast: Dict[int, Best] = {}
         self._right: Optional[float] = None  # running mean
         self._guess: Tuple[Optional[Node], Optional[int]] = None, None
+        # Before the rest of the source is scored, what comes later is hardly known.
+        self._far = reach.probe or reach.steps
+        self._numbers: Dict[int, Tuple[Best, Ranked]] = {}
+        self._after: Dict[int, List[int]] = {}  # the places after each token of the source
+        for at, token in enumerate(source[:-1], start=1):
+            self._after.setdefault(token, []).append(at)
 
     def learn(self, nodes: Sequence[Node]) -> None:
         """These were scored."""
         node, guess = self._guess
         if node is not None and node.best is not None:
-            right = float(int(node.best[1][0]) == guess)
-            before = right if self._right is None else self._right
-            self._right = before + _NEWEST * (right - before)
+            first = self._right is None
+            self._judge(node, guess)
+            if first:  # all of the first draft is a copy
+                for node, after in zip(nodes[1:], nodes[2:]):
+                    self._judge(node, after.token)
             self._guess = None, None
-        for node in nodes:
-            suffix = _suffix(node)
-            for size in range(1, len(suffix) + 1):
-                self._by_suffix.setdefault(suffix[:size], []).append(node)
+        self._fresh += nodes
+
+    def _like(self, suffix: Tuple[int, ...]) -> List[Node]:
+        """The prefixes that were scored and end so."""
+        for node in self._fresh:  # where nothing is drafted nobody asks
+            end = _suffix(node)
+            for size in range(1, len(end) + 1):
+                self._by_suffix.setdefault(end[:size], []).append(node)
+        self._fresh.clear()
+        return self._by_suffix.get(suffix, [])
+
+    def _judge(self, node: Node, guess: Optional[int]) -> None:
+        """Count whether this token is the likeliest one after a prefix that was scored."""
+        assert node.best is not None
+        right = float(int(node.best[1][0]) == guess)
+        before = right if self._right is None else self._right
+        self._right = before + _NEWEST * (right - before)
 
     def foresee(self, depth: int, log_probs: np.ndarray, tokens: np.ndarray) -> None:
         """A drafter's forecast; it replaces the one before.
@@ -106,16 +138,22 @@ class Lookahead:
     def draft(self, sentence: Sentence) -> List[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
         if not self._copies(sentence.live[0]):
-            return sentence.waiting()
+            return self._ahead(sentence, self.reach.probe if self._right is None else 0)
+        wanted = self._ahead(sentence, self._far)
+        self._far = self.reach.steps
+        return self._rest(sentence, wanted) if self.reach.sure else wanted
+
+    def _ahead(self, sentence: Sentence, steps: int) -> List[Node]:
+        """The prefixes that the next steps of the search are expected to come to."""
         rules = sentence.rules
         live = [(node, node.score) for node in sentence.live]
         wanted = [node for node in sentence.live if node.best is None]
         known = set(map(id, wanted))
         room = rules.beam - len(sentence.ended)
-        for _ in range(self.reach.steps):
+        for _ in range(min(steps, rules.max_len - sentence.step)):
             growth, ending = self._grown(live, rules.beam, rules.eos, rules.candidates)
             room -= ending
-            if room <= 0 or not growth or live[0][0].depth + 1 > rules.max_len:
+            if room <= 0 or not growth:
                 break
             live = [(node.child(token), score) for node, token, score in growth]
             fresh = [node for node, _ in live if node.best is None and id(node) not in known]
@@ -123,6 +161,22 @@ class Lookahead:
                 break
             wanted += fresh
             known.update(map(id, fresh))
+        return wanted
+
+    def _rest(self, sentence: Sentence, wanted: List[Node]) -> List[Node]:
+        """The same, and the best hypothesis followed to the end of the source: most of it will be
+        live, and what is known of it says what will follow the others."""
+        rules, node = sentence.rules, sentence.live[0]
+        known = set(map(id, wanted))
+        most = self.reach.beams * rules.beam
+        last = min(rules.max_len, len(self.source))
+        while node.depth < last and len(wanted) < most:
+            (_, token), *_ = self._predicted(node)
+            if token == rules.eos:
+                break
+            node = node.child(token)
+            if node.best is None and id(node) not in known:
+                wanted.append(node)
         return wanted
 
     def _copies(self, best: Node) -> bool:
@@ -138,47 +192,66 @@ class Lookahead:
         self, live: List[Tuple[Node, float]], beam: int, eos: int, count: int
     ) -> Tuple[List[Tuple[Node, int, float]], int]:
         """(the likeliest N prefixes of one token more, how many hypotheses end)."""
-        found = []
+        found: List[Tuple[float, Node, int]] = []
+        least = float("-inf")  # of the first ``count`` so far
         for node, score in live:
-            values, tokens = node.best if node.best is not None else self._predicted(node)
-            found += [
-                (float(value) + score, node, int(token))
-                for value, token in zip(values[:count], tokens[:count])
-            ]
-        found.sort(key=lambda one: -one[0])
+            for value, token in self._predicted(node)[:count]:
+                if value + score < least:
+                    break
+                found.append((value + score, node, token))
+            found.sort(key=_first, reverse=True)
+            if len(found) >= count:
+                least = found[count - 1][0]
         first = found[:count]
         ending = sum(token == eos for _, _, token in first[:beam])
         going = [(node, token, score) for score, node, token in first if token != eos]
         return going[:beam], ending
 
-    def _predicted(self, node: Node) -> Best:
+    def _predicted(self, node: Node) -> Ranked:
+        """What may follow a prefix."""
+        if node.best is not None:
+            return self._ranked(node.best)
         suffix = _suffix(node)
         forecast = self._forecast.get(node.depth)
         for size in range(len(suffix), 0, -1):
             if forecast is not None and size < _TELLING:
-                return forecast
-            scored = self._by_suffix.get(suffix[:size])
+                return self._ranked(forecast)
+            scored = self._like(suffix[:size])
             if scored:
                 nearest = min(scored, key=lambda one: abs(one.depth - node.depth))
                 assert nearest.best is not None
-                return nearest.best
+                return self._ranked(nearest.best)
         token = self._copied(node)
-        if token is None:
-            return np.zeros(0, dtype=np.float32), np.zeros(0, dtype=np.int64)
-        return np.array([-0.1], dtype=np.float32), np.array([token])
+        return [] if token is None else [(_COPIED, token)]
+
+    def _ranked(self, best: Best) -> Ranked:
+        """A distribution as Python numbers."""
+        known = self._numbers.get(id(best))
+        if known is None:
+            ranked = list(zip(best[0].tolist(), best[1].tolist()))
+            known = self._numbers[id(best)] = best, ranked  # kept: the number stays its own
+        return known[1]
 
     def _copied(self, node: Node) -> Optional[int]:
         """The source token after the place that this prefix has reached: where the longest suffix
         ends the same, nearest to the prefix's own length."""
-        suffix, source = _suffix(node), self.source
-        best: Tuple[int, int, Optional[int]] = (0, 0, None)
-        for at in range(len(source)):
+        suffix, source, depth = _suffix(node), self.source, node.depth
+        if not source:
+            return None
+        # Where nothing ends the same: the place of the same number, or the last one.
+        places = [*self._after.get(suffix[0], ()), min(depth, len(source) - 1)]
+
+        def likeness(at: int) -> Tuple[int, int, int]:
             size = 0
             while size < len(suffix) and size < at and source[at - 1 - size] == suffix[size]:
                 size += 1
-            size += size == at == node.depth  # from the very beginning
-            best = max(best, (size + 1, -abs(at - node.depth), source[at]), key=lambda x: x[:2])
-        return best[2]
+            return size, -abs(at - depth), -at
+
+        return source[max(places, key=likeness)]
+
+
+def _first(one: Tuple[float, Node, int]) -> float:
+    return one[0]
 
 
 def _suffix(node: Node) -> Tuple[int, ...]:
