@@ -89,5 +89,7 @@ def leading(kept: Tensor, lengths: Tensor) -> Tensor:
 
 def judged(kept: Tensor, lengths: Tensor, best: Tensor) -> Acceptance:
     """The verdict that follows from a keep/reject decision per position (shapes as above)."""
+    if kept.size(1) == 0:  # one kernel less to launch
+        return Acceptance(lengths, best[:, 0])
     counts = leading(kept, lengths)
     return Acceptance(counts, best.gather(1, counts.unsqueeze(1)).squeeze(1))

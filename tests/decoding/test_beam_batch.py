@@ -157,7 +157,7 @@ def reaches(rows, **settings):
 
 def test_how_far_it_looks_ahead():
     assert reaches(2) == []
-    assert reaches(2, strategy="iad") == [Reach(16, 20, 0.6)] * 2
+    assert reaches(2, strategy="iad") == [Reach(8, 20, 0.8, 3)] * 2
     assert reaches(21, strategy="iad") == []
     assert reaches(2, strategy="iad", draft_budget=24) == [Reach(16, 4)] * 2
     assert reaches(21, strategy="iad", draft_budget=0) == [Reach(16, 17)] * 21
