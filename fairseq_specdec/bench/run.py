@@ -116,7 +116,7 @@ class Bench:
             },
             "sweep": plan.sweep,
             "base": _base(system, plan),
-            "lossless": _promised(system),
+            "lossless": _promised(system, plan),
         }
 
     def _references(self, batches: List[Any], size: int) -> List[System]:
@@ -179,7 +179,7 @@ class Bench:
             sweep=plan.sweep,
             base=_base(system, plan),
             identical_to=context.reference.name + other,
-            lossless=_promised(system),
+            lossless=_promised(system, plan),
         )
 
     def _faults(self, system: System, plan: Plan, reference: System) -> List[str]:
@@ -192,7 +192,7 @@ class Bench:
         if system.unsteady and not system.sampled:
             count = len(system.unsteady)
             found.append(f"{system.name}: {count} outputs differ between passes")
-        if not _promised(system) or self.asked.config.common.fp16:
+        if not _promised(system, plan) or self.asked.config.common.fp16:
             return found
         verdicts = figures.verdicts(system, reference, plan.generation["nbest"])
         wrong = [n for n, each in verdicts.items() if not each.same or each.away > TOLERANCE]
@@ -235,11 +235,14 @@ class Bench:
             write_text(args.html, page(results, pictures), make_folder=True)
 
 
-def _promised(system: System) -> Optional[bool]:
+def _promised(system: System, plan: Plan) -> Optional[bool]:
     """Whether one of our systems is lossless under its settings; None for others, which promise
-    nothing."""
+    nothing. In another number format the verifier itself is another."""
+    if system.stats is None:
+        return None
     rule = getattr(system.generator, "rule", None)
-    return bool(getattr(rule, "lossless", False)) if system.stats is not None else None
+    exact = plan.settings.get("verifier_dtype", "fp32") == "fp32"
+    return exact and bool(getattr(rule, "lossless", False))
 
 
 def _base(system: System, plan: Plan) -> str:

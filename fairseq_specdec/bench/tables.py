@@ -11,6 +11,7 @@ from .identity import NEAR
 from .peers import TITLE
 
 NOTHING = "-"
+PLACES = 10  # of a draft, that the table shows; the JSON has all
 
 
 class Column(NamedTuple):
@@ -81,6 +82,7 @@ TIME = [
 def by_position(rows: Sequence[Dict[str, Any]]) -> List[Column]:
     """Columns of the shares of draft tokens accepted at each position."""
     longest = max((len(row.get("acceptance_by_position") or ()) for row in rows), default=0)
+    longest = min(longest, PLACES)
 
     def column(at: int) -> Column:
         def cell(row: Dict[str, Any]) -> str:

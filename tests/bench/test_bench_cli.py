@@ -259,3 +259,13 @@ def test_figures_of_single_sentences_add_up_to_the_rows(bench, pair, tmp_path):
             totals = [sum(max(0, count - n) for count in words) for n in range(4)]
             score = BLEU.compute_bleu(matches, totals, sum(words), wanted)
             assert score.score == pytest.approx(row["bleu"])
+
+
+def test_another_number_format_promises_nothing(bench):
+    result, _ = bench(
+        "--system", "int8: --strategy greedy --verifier-dtype int8",
+        "--system", "fp32: --strategy greedy", "--warmup", 0,
+    )  # fmt: skip
+    rows = rows_of(result)
+    assert rows["fp32"]["lossless"] is True and rows["int8"]["lossless"] is False
+    assert result["warnings"] == []
