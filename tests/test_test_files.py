@@ -73,6 +73,12 @@ def test_every_file_is_named_as_what_it_tests():
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_two_files_have_one_name():
+    """pytest imports them by their names, whatever the folder."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_exceptions_exist():
     assert all((TESTS / name).exists() for name in EXCEPTIONS)
     assert all((TESTS / name).is_dir() for name in ABOUT_OTHERS)
