@@ -82,6 +82,12 @@ class AlteredRule(AcceptanceRule):
     def __init__(self, rule, change):
         self.rule, self.change = rule, change
 
+    def open(self, rows, device):
+        return self.rule.open(rows, device)  # a search that is opened with it alters it again
+
+    def select(self, rows):
+        self.rule.select(rows)
+
     def accept(self, draft, scores):
         verdict = self.rule.accept(draft, scores)
         return self.change(draft, scores.best(), verdict)

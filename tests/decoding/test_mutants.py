@@ -127,6 +127,7 @@ OWN_CACHE = {
     "gad": True,
     "gad-attached": True,
     "gad++": True,
+    "gad++-budget": True,
     "specdec": True,
     "sps": True,
     "bild": False,
