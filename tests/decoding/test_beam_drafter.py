@@ -69,7 +69,7 @@ def test_a_model_serves_on_torch_where_a_budget_is_given(caplog):
         (Model(), NATIVE, {"look_ahead": 20}, "natively a pass costs what its"),
         (Model(), TORCH, {}, "on a CPU the drafts of a model do not pay"),
     ],
-    ids=str,
+    ids=["one hypothesis", "native", "CPU"],
 )
 def test_others_give_way_and_the_log_says_why(drafter, backend, settings, why, caplog):
     with caplog.at_level(logging.INFO):
