@@ -31,6 +31,8 @@ SHORTEST = 3
 # more token of a pass takes then, as a share of a pass over one token. Measured with greedy search
 # in batches of 1 and 32 on the demo pair. Where weights come from memory, a token costs less.
 CACHE = 32 << 20
+# Of smaller decoders a pass costs hardly more than starting it, and a token next to nothing.
+SMALLEST = 1 << 20
 COLUMN = 0.4
 
 # Where nothing was drafted, the drafter has yet to read what was accepted since: drafts must make
@@ -77,8 +79,8 @@ class PassCost(NamedTuple):
 
 
 def native_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:
-    """Of a ``Verifier`` on the native backend whose weights the cache holds, with a drafter that is
-    a model; None of others.
+    """Of a ``Verifier`` on the native backend whose weights the cache holds, and which is no toy,
+    with a drafter that is a model; None of others.
 
     Drafts of the source (``iad``) are right so often on some texts that a limit by this cost took
     longer there than CPU_SPARE, which is kept for them.
@@ -90,8 +92,8 @@ def native_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:
     layers = [weights.layers for weights in verifier.weights]
     if not drafter.runs_model or not all(isinstance(each, NativeDecoder) for each in layers):
         return None
-    cached = sum(each.stack.nbytes for each in layers) <= CACHE
-    return PassCost(COLUMN, DRAFTER) if cached else None
+    known = SMALLEST <= sum(each.stack.nbytes for each in layers) <= CACHE
+    return PassCost(COLUMN, DRAFTER) if known else None
 
 
 class DraftBudget:

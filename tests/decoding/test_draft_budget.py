@@ -112,6 +112,7 @@ def test_by_cost_what_a_draft_became_sizes_the_next():
 def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     if library.load() is None:
         pytest.skip(library.why_not())
+    monkeypatch.setattr(draft_budget, "SMALLEST", 1000)
     for settings, by_cost in (
         ({"draft_budget": None}, True),
         ({"draft_budget": 24}, False),
@@ -126,6 +127,13 @@ def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     generator = make_generator("gad", draft_budget=None)
     decode(generator, make_sample(SENTENCES))
     assert generator._parts.cost is None
+
+
+def test_a_toy_drafts_in_a_batch_by_default():
+    """Its passes cost hardly more than starting them."""
+    generator = make_generator("gad", draft_budget=None)
+    decode(generator, make_sample(SENTENCES))
+    assert generator._parts.cost is None and generator.stats.drafted > 0
 
 
 def test_what_is_learnt_is_of_a_row():
