@@ -3,13 +3,17 @@
 Each mutant has one small change (an operator, a number, an argument; mutmut makes them, messages
 stay) and is run against the tests that pyproject.toml names for its module. A process imports these
 and runs them once, so that toys are trained; each mutant is a fork of it. Survivors that are not in
-docs/mutants.md are printed, and the exit status is 1. What was killed is not run again while
-``--results`` is kept and its function stays as it is.
+docs/mutants.md are printed, and the exit status is 1. What was killed is not run again while its
+function stays as it is: ``build/mutants.jsonl`` has the results of this checkout, and
+``tests/mutants.tsv``, which ``--page`` writes and git keeps, a line for each function whose mutants
+were all run.
 """
 
 import argparse
 import ast
+import csv
 import difflib
+import functools
 import gc
 import hashlib
 import inspect
@@ -33,6 +37,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
+KEPT = ROOT / "tests" / "mutants.tsv"
 # Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
 PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
 PYTEST += ["--timeout=0"]  # by the clock: a process that was stopped for a while would fail
@@ -88,15 +93,38 @@ def change(source, mutated):
 def name_of(module, source, mutated):
     """What a result is kept under: the module, and the mutated function or statement. Changes of
     the code elsewhere keep it."""
-    line = next(n for n, (a, b) in enumerate(zip_lines(source, mutated), 1) if a != b)
-    scope, body = [module], ast.parse(mutated).body
+    scope, text = place_of(mutated, first_change(source, mutated))
+    return key(module, *scope, text or change(source, mutated))
+
+
+def function_of(module, source, mutated):
+    """(name, digest) of the function or statement that a mutant changes."""
+    scope, text = place_of(source, first_change(source, mutated))
+    return ".".join(scope) or "-", key(module, *scope, text)
+
+
+def first_change(source, mutated):
+    return next(n for n, (a, b) in enumerate(zip_lines(source, mutated), 1) if a != b)
+
+
+def place_of(source, line):
+    """(names of the classes around a line, and the function's; its text) of the innermost function
+    or statement. Empty where the line lies between two."""
+    scope, body = [], parsed(source).body
     while True:
         within = [node for node in body if node.lineno <= line <= node.end_lineno]
         if len(within) != 1:
-            return key(*scope, change(source, mutated))
+            return scope, ""
+        if isinstance(within[0], (ast.ClassDef, ast.FunctionDef)):
+            scope = [*scope, within[0].name]
         if not isinstance(within[0], ast.ClassDef):
-            return key(*scope, ast.get_source_segment(mutated, within[0]))
-        scope, body = [*scope, within[0].name], within[0].body
+            return scope, ast.get_source_segment(source, within[0])
+        body = within[0].body
+
+
+@functools.lru_cache(2)
+def parsed(source):
+    return ast.parse(source)
 
 
 def zip_lines(one, other):
@@ -243,32 +271,80 @@ class Task(NamedTuple):
         tests = key(*(path.read_text(encoding="utf-8") for path in paths))
         return cls(arguments, source, tests, mutants_of(source))
 
-    def last(self, module, text, found):
-        """The result of a mutant; None where it is to be run: it was not yet, or survived other
+    def last(self, module, text, results):
+        """Whether a mutant survived; None where it is to be run: it was not yet, or survived other
         tests."""
-        one = found.get(name_of(module, self.source, text))
-        return None if one is None or (one["survived"] and one["tests"] != self.tests) else one
+        name, digest = (one(module, self.source, text) for one in (name_of, function_of))
+        survived, tests = results.found.get(name) or results.of(name, digest[1]) or (None, "")
+        return None if survived and tests != self.tests else survived
+
+    def functions(self, module):
+        """{(name, digest): mutated sources}."""
+        grouped = {}
+        for text in self.mutants:
+            grouped.setdefault(function_of(module, self.source, text), []).append(text)
+        return grouped
 
 
-def read(results):
-    """The last result of every mutant."""
-    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    return {found["key"]: found for found in map(json.loads, lines)}
+class Results:
+    """What is known of mutants.
+
+    Attributes:
+        found: {name of a mutant: (survived, digest of the tests)}, of this checkout.
+        kept: {digest of a function: names of its survivors, digest of the tests} where all its
+            mutants were run.
+    """
+
+    def __init__(self, path):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        each = map(json.loads, lines)
+        self.found = {one["key"]: (one["survived"], one["tests"]) for one in each}
+        self.kept = {row[2]: (row[5].split(","), row[4]) for row in rows_of(KEPT)}
+
+    def of(self, name, digest):
+        """(survived, digest of the tests) of a mutant by its function's row; None without one."""
+        if digest not in self.kept:
+            return None
+        survivors, tests = self.kept[digest]
+        return name in survivors, tests
+
+    def keep(self, tasks):
+        """Write a row for each function of the modules of which all mutants were run."""
+        rows = []
+        for module, task in tasks.items():
+            for (function, digest), texts in task.functions(module).items():
+                last = {name_of(module, task.source, x): task.last(module, x, self) for x in texts}
+                if None not in last.values():
+                    survivors = ",".join(sorted(name for name in last if last[name]))
+                    rows.append([module, function, digest, str(len(texts)), task.tests, survivors])
+        with open(KEPT, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream, "excel-tab", lineterminator="\n").writerows(
+                [["module", "function", "digest", "mutants", "tests", "survivors"], *sorted(rows)]
+            )
 
 
-def report(tasks, results):
+def rows_of(path):
+    """A file of tab-separated values without its head; nothing where there is none."""
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream, "excel-tab"))[1:]
+
+
+def report(tasks, found):
     """(lines of a table, survivors that docs/mutants.md does not list)."""
-    found, page, unknown = read(results), PAGE.read_text(encoding="utf-8"), []
+    page, unknown = PAGE.read_text(encoding="utf-8"), []
     lines, total = (
         ["| module | mutants | run | killed | survived | to run |", "|---" * 6 + "|"],
         [0] * 5,
     )
     for module, task in tasks.items():
-        ran = [task.last(module, text, found) for text in task.mutants]
-        survivors = [one["change"] for one in ran if one is not None and one["survived"]]
+        ran = {text: task.last(module, text, found) for text in task.mutants}
+        survivors = [change(task.source, text) for text, survived in ran.items() if survived]
         unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
-        done = len(ran) - ran.count(None)
-        row = [len(ran), done, done - len(survivors), len(survivors), ran.count(None)]
+        to_run = list(ran.values()).count(None)
+        done = len(ran) - to_run
+        row = [len(ran), done, done - len(survivors), len(survivors), to_run]
         total = [sum(pair) for pair in zip(total, row)]
         name = (
             module[len("fairseq_specdec/") :] if module.startswith("fairseq_specdec/") else module
@@ -292,7 +368,7 @@ def run(tasks, drawn, results):
         sys.path.insert(0, str(copy))
         os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
         for module, task in tasks.items():
-            found = read(results)
+            found = Results(results)
             todo = {
                 text: inside
                 for text, inside in task.mutants.items()
@@ -307,28 +383,34 @@ def main():
     parser.add_argument("modules", nargs="*", help="parts of their paths; all")
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--page", action="store_true", help="write the table to docs/mutants.md")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/mutants.md's table and tests/mutants.tsv"
+    )
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
     options = parser.parse_args()
     results = options.results.resolve()
     results.parent.mkdir(parents=True, exist_ok=True)
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutants"]
-    tasks = {
-        module: Task.of(module, words)
-        for module, words in table.items()
-        if any(part in module for part in options.modules or [""])
-    }
-    if not tasks:
+    tasks = {module: Task.of(module, words) for module, words in table.items()}
+    chosen = {x: task for x, task in tasks.items() if any(y in x for y in options.modules or [""])}
+    if not chosen:
         parser.error(f"no module of [tool.mutants] has {' or '.join(options.modules)} in its path")
-    every = [(module, text) for module, task in tasks.items() for text in task.mutants]
+    every = [(module, text) for module, task in chosen.items() for text in task.mutants]
     count = len(every) if options.sample is None else min(options.sample, len(every))
-    run(tasks, set(random.Random(options.seed).sample(every, count)), results)
-    lines, unknown = report(tasks, results)
-    print("\n".join(lines + unknown))
+    run(chosen, set(random.Random(options.seed).sample(every, count)), results)
+    found = Results(results)
     if options.page:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(with_table(page, lines), encoding="utf-8")
+        write_page(tasks, found)
+    lines, unknown = report(chosen, found)
+    print("\n".join(lines + unknown))
     return len(unknown)
+
+
+def write_page(tasks, found):
+    """The table of docs/mutants.md, and tests/mutants.tsv, anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, report(tasks, found)[0]), encoding="utf-8")
+    found.keep(tasks)
 
 
 def with_table(page, lines):
