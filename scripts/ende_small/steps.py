@@ -82,7 +82,7 @@ def prepare(step: Step) -> None:
             work = step["WORK"]
             raise StepError(
                 f"VERIFIER: {models[0]} knows other subwords than the corpus: {path} is not "
-                f"{other}. Train one on this corpus (scripts/run demo 03_verifier), then set "
+                f"{other}. Train one on this corpus (scripts/run demo 05_verifier), then set "
                 f"VERIFIER={work}/verifier/verifier.pt and DICTIONARIES={work}/bin/ende"
             )
     for name, path in zip(("verifier", "attached"), models):

@@ -129,24 +129,24 @@ def distill(
     *,
     corpus: str,
     pair: str,
-    verifier: str,
+    teacher: str,
     dest: str,
     beam: str,
     tokens: str,
     limit: str,
 ) -> None:
-    """An action: let the verifier rewrite the training targets. ``limit``: 0 for all of them."""
+    """An action: let the teacher rewrite the training targets. ``limit``: 0 for all of them."""
     step.need("specdec-distill")
     out = pathlib.Path(dest)
     record = out.with_name(out.name + ".provenance.json")
     sides = pair.split(",")
-    inputs = [verifier, *corpus_files(corpus, *sides)]
+    inputs = [teacher, *corpus_files(corpus, *sides)]
     if step.finished(record, inputs):
         return
-    # fp32 on a CPU: the targets are then those that the verifier decodes.
+    # fp32 on a CPU: the targets are then those that the teacher decodes.
     device = ["--cpu"] if Devices(step).cpu else ["--fp16"]
     device += ["--limit", limit] if limit != "0" else []
-    words = distill_flags(step, verifier, dest, sides, beam, tokens)
+    words = distill_flags(step, teacher, dest, sides, beam, tokens)
     log = out.with_name(out.name + ".log")
     step.run("specdec-distill", corpus, *words, *device, log=log)
     step.record(record, inputs, dest)

@@ -72,7 +72,7 @@ def test_a_verifier_of_other_subwords_is_refused_until_one_fits(run_recipe, own_
     done = run_recipe("ende_small", "01_prepare", check=False, **own_text)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "knows other subwords than the corpus" in done.stderr
-    assert "scripts/run demo 03_verifier" in done.stderr
+    assert "scripts/run demo 05_verifier" in done.stderr
     (tmp_path / "own.pt").write_text("a verifier\n")
     fits = {"VERIFIER": tmp_path / "own.pt", "DICTIONARIES": tmp_path / "work/bin/ende"}
     run_recipe("ende_small", "01_prepare", **own_text, **fits)
