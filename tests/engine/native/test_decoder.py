@@ -217,6 +217,28 @@ def test_buffers_serve_the_next_batch(native):
     assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
 
 
+def test_batches_of_any_shape_take_turns_in_the_same_buffers(native):
+    """Many rows of few slots, then few rows of many, whose cache also grows: as if each came first.
+    Heads 25 wide leave padding in the cache, which must stay 0."""
+    model = random_model(50, 2, 33)
+    reused = TransformerWeights(model, "--path", backend=native)
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for rows, slots in ((7, 4), (1, 70), (3, 20), (7, 4), (2, 40), (5, 90), (1, 4)):
+            sample, found = make_sample(SENTENCES[:rows]), []
+            tokens = random_tokens(generator, rows, 60)
+            for weights in (reused, TransformerWeights(model, "--path", backend=native)):
+                session = weights.open(weights.encode(sample["net_input"]), 200, slots)
+                for begin in range(0, 60, 20):
+                    lengths = [begin] * rows
+                    layout = Layout.chain(torch.tensor(lengths), lengths, 20)
+                    found.append(scored(session, tokens[:, begin : begin + 20], layout)[0])
+                    ends = [begin + 20] * rows
+                    session.commit(torch.tensor(ends), ends)
+                session.close()
+            assert all(map(torch.equal, found[:3], found[3:])), (rows, slots)
+
+
 @pytest.mark.parametrize("slot", [-1, 1 << 40])
 def test_slots_out_of_range_are_refused(slot, native):
     session = opened(toy_model(), native, make_sample(SENTENCES[:1]))

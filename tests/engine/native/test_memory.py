@@ -5,8 +5,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from resident import dictionary, random_model, resident
 
+from fairseq_specdec.engine.backend import NativeBackend
 from fairseq_specdec.engine.native.library import FOLDER
+from fairseq_specdec.engine.transformer import TransformerWeights
 
 SCRIPT = pathlib.Path(__file__).with_name("resident.py")
 MOST = 1.15  # times the packed weights, beside the cache
@@ -25,3 +29,16 @@ def test_each_weight_is_in_memory_once(built, number_format, halves, weight, tab
     megabytes, weights, embeddings = map(float, done.stdout.split())
     wanted = weight * weights + table * embeddings
     assert wanted < megabytes * 2**20 < MOST * wanted + CACHE
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_many_short_sentences_and_then_long_ones_do_not_multiply(loaded):
+    """The cache of 256 rows of 16 slots takes 8 MiB, that of a row of 2,048 slots 4 MiB, and one of
+    256 such rows would take 1 GiB."""
+    model = random_model(128, dictionary(100), False)
+    weights = TransformerWeights(model, "--path", backend=NativeBackend(loaded))
+    found = []
+    for rows, slots in ((256, 16), (1, 2048), (256, 16)):
+        weights.layers.open(torch.zeros(2, rows, 128), None, slots).close()
+        found.append(resident())
+    assert found[2] - found[0] < 64

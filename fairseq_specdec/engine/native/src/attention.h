@@ -18,13 +18,20 @@ namespace specdec {
 class KeyValues {
  public:
   KeyValues() = default;
-  KeyValues(int rows, int heads, int capacity, int head_width)
-      : heads_(heads),
-        width_(head_width),
-        padded_(rounded_up(head_width, LANES)),
-        capacity_(rounded_up(capacity, LANES)),
-        keys_(static_cast<size_t>(rows) * heads * capacity_ * padded_),
-        values_(static_cast<size_t>(rows) * heads * capacity_ * padded_) {}
+  KeyValues(int heads, int head_width)
+      : heads_(heads), width_(head_width), padded_(rounded_up(head_width, LANES)) {}
+
+  // Room for `rows` of at least `least` slots each, and of up to `most` where the memory that is
+  // there holds them; what was in it is lost. So a batch of many rows and one of many slots take
+  // turns in the memory of the larger one. (Padding stays 0, since it lies at the same places for
+  // any number of rows and slots.)
+  void make_room(int rows, int least, int most) {
+    const size_t slot = static_cast<size_t>(rows) * heads_ * padded_;
+    const size_t held = std::min(keys_.size() / slot, static_cast<size_t>(most));
+    capacity_ = std::max(rounded_up(least, LANES), static_cast<int>(held / LANES * LANES));
+    keys_.reserve(slot * capacity_);
+    values_.reserve(slot * capacity_);
+  }
 
   int capacity() const { return capacity_; }
   int padded() const { return padded_; }

@@ -174,7 +174,8 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
   float* normed = scratch.normed.reserve(size);
   float* attended = scratch.attended.reserve(size);
   float* fused = scratch.fused.reserve(3 * size);
-  KeyValues cache(1, shape.heads, source, head_width());
+  KeyValues cache(shape.heads, head_width());
+  cache.make_room(1, source, source);
   for (const Layer& layer : layers) {
     sublayer(shape.pre_norm, layer.norms[kSelfNorm], tokens, width, x, normed,
              [&](const float* input, float* sum) {
@@ -204,19 +205,13 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   demand(stack.finished && shape.decoder, "the weights are not complete");
   demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
-  const auto make_room = [&](std::vector<KeyValues>& caches, int& most_rows, int& most_slots,
-                             int slots) {
-    if (rows <= most_rows && slots <= most_slots) return;
-    const int wanted = std::max(rows, most_rows);
-    std::vector<KeyValues> fresh;
-    for (int i = 0; i < shape.layers; i++)
-      fresh.emplace_back(wanted, shape.heads, std::max(slots, most_slots), head);
-    caches = std::move(fresh);
-    most_rows = wanted;
-    most_slots = caches[0].capacity();
-  };
-  make_room(self_, cache_rows_, capacity_, capacity);
-  make_room(cross_, source_rows_, source_capacity_, source);
+  for (std::vector<KeyValues>* caches : {&self_, &cross_})
+    while (caches->size() < static_cast<size_t>(shape.layers))
+      caches->emplace_back(shape.heads, head);
+  most_slots_ = std::max(most_slots_, capacity);
+  for (KeyValues& cache : self_) cache.make_room(rows, capacity, most_slots_);
+  for (KeyValues& cache : cross_) cache.make_room(rows, source, source);
+  capacity_ = self_[0].capacity();
   const Ragged ragged(rows, source, hidden);
   const int tokens = ragged.tokens();
   if (tokens < rows * source) {
@@ -243,14 +238,15 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
 void Session::reserve(int capacity) {
   if (capacity <= capacity_) return;
   const Shape& shape = stack.shape;
-  const int slots = std::max(capacity, 2 * capacity_);
-  std::vector<KeyValues> grown;
-  for (int i = 0; i < shape.layers; i++) {
-    grown.emplace_back(cache_rows_, shape.heads, slots, stack.head_width());
-    grown.back().copy_from(self_[i], cache_rows_, capacity_);
+  const int slots = std::max(capacity, 2 * capacity_), rows = static_cast<int>(source_.size());
+  for (KeyValues& cache : self_) {
+    KeyValues grown(shape.heads, stack.head_width());
+    grown.make_room(rows, slots, slots);
+    grown.copy_from(cache, rows, capacity_);
+    cache = std::move(grown);
   }
-  self_ = std::move(grown);
   capacity_ = self_[0].capacity();
+  most_slots_ = std::max(most_slots_, capacity_);
 }
 
 void Session::select(int count, const int64_t* rows) {

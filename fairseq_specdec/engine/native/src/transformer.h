@@ -115,7 +115,8 @@ class Session {
   std::vector<KeyValues> self_, cross_;
   std::vector<int> physical_;  // of live rows: where their caches lie
   std::vector<int> source_;    // of all rows: their tokens without padding
-  int capacity_ = 0, cache_rows_ = 0, source_capacity_ = 0, source_rows_ = 0;
+  int capacity_ = 0;    // slots of a row
+  int most_slots_ = 0;  // that a batch ever had
   Scratch scratch_;
 };
 
