@@ -77,13 +77,12 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
     wanted = sentences * length / mean_emitted(weights, length)
     generator = random.Random(seed)
     sizes = range(1, len(weights) + 1)
-    cumulative = [sum(weights[: i + 1]) for i in range(len(weights))]
 
     def sentence() -> List[int]:
         found: List[int] = []
         left = length
         while left > 0:
-            found.append(min(left, generator.choices(sizes, cum_weights=cumulative)[0]))
+            found.append(min(left, generator.choices(sizes, weights)[0]))
             left -= found[-1]
         return found
 

@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from typing import Any, Dict
 
-import fairseq_specdec
+from fairseq_specdec.io import provenance
 
 from .workload import BenchError
 
@@ -31,22 +31,13 @@ START = (
 )
 
 
-def _environment() -> Dict[str, str]:
-    """For a process that is to import this very package."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(fairseq_specdec.__file__)))
-    path = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"KMP_BLOCKTIME": SPIN_MS, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
-
-
 def _end(process: Any, log: Any) -> None:
     """The process ends when there is nothing more to read."""
-    process.stdin.close()
     try:
-        process.wait(timeout=10)
+        process.communicate(timeout=10)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
-    process.stdout.close()
+        process.communicate()
     log.close()
 
 
@@ -60,13 +51,14 @@ class Child:
     def __init__(self, title: str) -> None:
         self.title = title
         self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")
+        here = [provenance.CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
             [sys.executable, "-c", START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             encoding="utf-8",
-            env=_environment(),
+            env={"KMP_BLOCKTIME": SPIN_MS, **os.environ, "PYTHONPATH": os.pathsep.join(here)},
         )
         self.close = weakref.finalize(self, _end, self.process, self.log)
 

@@ -36,7 +36,7 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
         asked = session.read(words, folder)
         if asked.replay is not None:
             logger.warning("%s", NOTICE)
-        bench = Bench(asked, words)
+        bench = Bench(asked)
         left = bench.left
         try:
             for size in left:

@@ -10,9 +10,14 @@ from fairseq_specdec.decoding.stats import SECTIONS
 
 from .identity import Verdict, compare
 from .systems import Plan
-from .text import Texts
+from .text import Quality, Texts
 from .timing import System
 
+ITERATION_FIGURES = (
+    "tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent",
+    "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
+    "rollback_percent",
+)  # fmt: skip
 # Strategies whose steps are those of Kim et al. 2023, Algorithm 1.
 BIG_LITTLE = ("bild", "bild-early-exit")
 
@@ -23,15 +28,13 @@ class Context(NamedTuple):
     Attributes:
         beam, greedy: stock beam 5 and beam 1.
         reference: stock of the row's own verifier and constraints, at its beam.
-        quality: BLEU by system, or None.
-        compound: the same with compounds split, or None.
+        quality: BLEU of the systems, or None.
     """
 
     beam: System
     greedy: System
     reference: System
-    quality: Optional[Dict[str, float]]
-    compound: Optional[Dict[str, float]] = None
+    quality: Optional[Quality]
 
 
 def section_times(system: System) -> Optional[Dict[str, float]]:
@@ -42,10 +45,9 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     if steps is None:
         return None
     steps.stopwatch.settle()
-    seconds = dict(steps.stopwatch.seconds)
+    seconds = steps.stopwatch.seconds
     spent = sum(sum(passes) for passes in system.times)
-    seconds["rest"] = max(0.0, spent - sum(seconds.values()))
-    return seconds
+    return {**seconds, "rest": max(0.0, spent - sum(seconds.values()))}
 
 
 def verdicts(system: System, reference: System, nbest: int) -> Dict[int, Verdict]:
@@ -60,15 +62,7 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
-    names = ("tok", "tok_without_eos", "iter", "verifier_calls", "accepted_percent")
-    names += (
-        "acceptance_by_position",
-        "steps_a_pass",
-        "nodes_a_pass",
-        "fallback_percent",
-        "rollback_percent",
-    )
-    found: Dict[str, Any] = dict.fromkeys(names)
+    found: Dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
         calls = steps.calls / (len(system.times[0]) * sentences)
@@ -123,12 +117,12 @@ def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
         context: see :class:`Context`.
     """
     found = list(verdicts(system, context.reference, plan.generation["nbest"]).values())
-    told = any(each[0].totals for each in system.outputs.values())
+    told, quality = any(each[0].totals for each in system.outputs.values()), context.quality
     return {
         "system": system.name,
         "strategy": plan.settings.get("strategy"),
-        "bleu": context.quality and context.quality[system.name],
-        "bleu_compound": context.compound and context.compound[system.name],
+        "bleu": quality and quality.score[system.name],
+        "bleu_compound": quality and quality.compound and quality.compound[system.name],
         "identical_percent": 100.0 * sum(each.same for each in found) / len(found),
         "near_ties": sum(each.near_tie for each in found) if told else None,
         "score_difference": max(each.away for each in found) if told else None,
@@ -157,19 +151,18 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str,
         ``words`` and ``matches`` (those of 1 to 4 words that BLEU counts), or None.
     """
     order = [number for batch in systems[0].sentences for number in batch]
-    has_references = getattr(data, "tgt", None) is not None
-    references = texts.references(data, order) if has_references else []
+    references = texts.references(data, order)
     reference_words: Optional[List[int]] = None
     found: Dict[str, Any] = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
-        iterations = [system.iterations[n] for n in order]
-        columns: Dict[str, Any] = {"tokens": list(map(len, outputs)), "iterations": iterations}
-        columns.update(words=None, matches=None)
-        if has_references:
-            counts = texts.counts(outputs, references)
-            columns["words"] = [count.words for count in counts]
-            columns["matches"] = [list(part) for part in zip(*(c.matches for c in counts))]
-            reference_words = [count.reference_words for count in counts]
+        columns = dict.fromkeys(("tokens", "iterations", "words", "matches"))
+        columns.update(tokens=list(map(len, outputs)))
+        columns.update(iterations=[system.iterations[n] for n in order])
+        if references is not None:
+            scores = texts.scores(outputs, references)
+            columns.update(words=[int(score.sys_len) for score in scores])
+            columns.update(matches=[list(map(int, n)) for n in zip(*(s.counts for s in scores))])
+            reference_words = [int(score.ref_len) for score in scores]
         found[system.name] = columns
     return {"id": order, "reference_words": reference_words, "systems": found}

@@ -51,13 +51,19 @@ FILES: Flags = {
         metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots (default: do not)"
     ),
 }
+PICTURES = ("--plots", "--html")  # what needs matplotlib
+
+
+def flag(name: str) -> str:
+    """The flag of a field, as ``--block-size``."""
+    return "--" + name.replace("_", "-")
 
 
 def add(group: Any, *tables: Flags) -> None:
     """Add flags to a parser, or a group of one."""
     for flags in tables:
-        for flag, settings in flags.items():
-            group.add_argument(flag, **settings)
+        for name, settings in flags.items():
+            group.add_argument(name, **settings)
 
 
 def check_least(args: argparse.Namespace, least: Mapping[str, int]) -> None:
@@ -69,8 +75,7 @@ def check_least(args: argparse.Namespace, least: Mapping[str, int]) -> None:
     for name, lowest in least.items():
         value = getattr(args, name)
         if value is not None and value < lowest:
-            flag = "--" + name.replace("_", "-")
-            raise BenchError(f"{flag} {value}: expected {lowest} or more")
+            raise BenchError(f"{flag(name)} {value}: expected {lowest} or more")
 
 
 def check_common(args: argparse.Namespace) -> None:
@@ -80,25 +85,23 @@ def check_common(args: argparse.Namespace) -> None:
         BenchError: naming the flag.
     """
     check_least(args, {"repeats": 1, "warmup": 0, "threads": 1})
-    for flag in FILES:
-        path = getattr(args, flag.strip("-"))
+    for name in FILES:
+        path = getattr(args, name.strip("-"))
         if path:
-            _check_writable(flag, path)
-    for flag in ("--plots", "--html"):
-        if getattr(args, flag.strip("-")):
-            if importlib.util.find_spec("matplotlib") is None:
-                raise BenchError(
-                    f"{flag}: needs matplotlib; install it with pip install "
-                    "fairseq_specdec[plots], or leave the flag out"
-                )
+            _check_writable(name, path)
+        if path and name in PICTURES and importlib.util.find_spec("matplotlib") is None:
+            raise BenchError(
+                f"{name}: needs matplotlib; install it with pip install fairseq_specdec[plots], or "
+                "leave the flag out"
+            )
 
 
-def _check_writable(flag: str, path: str) -> None:
+def _check_writable(name: str, path: str) -> None:
     at = os.path.abspath(path)
-    if flag != "--plots" and os.path.isdir(at):
-        raise BenchError(f"{flag} {path}: is a folder; name a file")
-    folder = at if flag == "--plots" else os.path.dirname(at)
+    if name != "--plots" and os.path.isdir(at):
+        raise BenchError(f"{name} {path}: is a folder; name a file")
+    folder = at if name == "--plots" else os.path.dirname(at)
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise BenchError(f"{flag} {path}: {folder} is no folder that can be written to")
+        raise BenchError(f"{name} {path}: {folder} is no folder that can be written to")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import torch
 
@@ -50,12 +50,11 @@ def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str
     for size in sorted(asked.sizes):
         for sample in workload.batches(size)[-LONGEST:]:
             system.decode(sample)
-        peaks[str(size)] = torch.cuda.max_memory_allocated() if workload.cuda else peak_resident()
-        if isinstance(system, PeerSystem):
-            peaks[str(size)] = system.peak
+        peak = torch.cuda.max_memory_allocated() if workload.cuda else peak_resident()
+        peaks[str(size)] = system.peak if isinstance(system, PeerSystem) else peak
     if isinstance(system, PeerSystem):
-        before = system.worker.before
-        system.worker.close()
+        before = system.ready["before"]
+        system.child.close()
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
@@ -71,10 +70,3 @@ def measure(index: int, words: Sequence[str], folder: str = "") -> Optional[Dict
     except BenchError as error:
         logger.warning("%s", error)
         return None
-
-
-def add(row: Dict[str, Any], measured: Optional[Mapping[str, Any]], size: str) -> None:
-    """Put what ``measure`` found, if anything, into a row of figures, in MiB."""
-    if measured is not None and measured["peaks"][size] is not None:
-        row["memory_mb"] = measured["peaks"][size] / 2**20
-        row["memory_before_mb"] = measured["before"] / 2**20

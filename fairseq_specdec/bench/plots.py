@@ -87,20 +87,17 @@ def write_at(axes: Any, texts: Sequence[Any], xs: Sequence[float], ys: Sequence[
         axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
 
 
-def _numbers(run: Dict[str, Any]) -> Dict[str, int]:
-    """Systems by number, so that each has one colour in all pictures."""
-    return {row["system"]: number for number, row in enumerate(run["runs"][0]["rows"])}
+def _shown(run: Dict[str, Any]) -> Dict[str, int]:
+    """Systems to draw together, by a number that gives each one colour in all pictures; where they
+    are many, the swept ones have pictures of their own."""
+    rows = run["runs"][0]["rows"]
+    few = len(rows) <= MOST
+    return {row["system"]: n for n, row in enumerate(rows) if few or not row["sweep"]}
 
 
-def _shown(run: Dict[str, Any]) -> Rows:
-    """Rows to draw together; where they are many, the swept ones have pictures of their own."""
-    rows: Rows = run["runs"][0]["rows"]
-    return rows if len(rows) <= MOST else [row for row in rows if not row["sweep"]]
-
-
-def _series(run: Dict[str, Any], system: str, key: str) -> List[float]:
-    """A figure of a system at every batch size."""
-    rows = [row for part in run["runs"] for row in part["rows"] if row["system"] == system]
+def _series(parts: Rows, system: str, key: str) -> List[float]:
+    """A figure of a system at these batch sizes."""
+    rows = [row for part in parts for row in part["rows"] if row["system"] == system]
     return [row[key] for row in rows]
 
 
@@ -108,9 +105,9 @@ def latency_and_throughput(run: Dict[str, Any]) -> Picture:
     """A line a system, a point a batch size (Xia et al. 2023, Figure 5)."""
     figure, (axes,) = figure_of()
     sizes = [part["batch_size"] for part in run["runs"]]
-    for name in (row["system"] for row in _shown(run)):
-        speed, wait = (_series(run, name, k) for k in ("tokens_per_second", "ms_median"))
-        line_of(axes, _numbers(run)[name], name, speed, wait)
+    for name, number in _shown(run).items():
+        speed, wait = (_series(run["runs"], name, k) for k in ("tokens_per_second", "ms_median"))
+        line_of(axes, number, name, speed, wait)
         write_at(axes, sizes, speed, wait)
     axes.set(xlabel="tokens a second", ylabel="median latency of a batch, ms", yscale="log")
     caption = "Latency and throughput; the numbers at the points are batch sizes."
@@ -119,12 +116,11 @@ def latency_and_throughput(run: Dict[str, Any]) -> Picture:
 
 def speed_by_batch(run: Dict[str, Any]) -> Picture:
     """A line a system over batch sizes (Ge et al. 2022, Figures 6 and 7)."""
-    order = sorted(range(len(run["runs"])), key=lambda i: run["runs"][i]["batch_size"])
-    sizes = [str(run["runs"][i]["batch_size"]) for i in order]
+    parts = sorted(run["runs"], key=lambda part: int(part["batch_size"]))
+    sizes = [str(part["batch_size"]) for part in parts]
     figure, (axes,) = figure_of()
-    for name in (row["system"] for row in _shown(run)):
-        speed = _series(run, name, "speed_beam5")
-        line_of(axes, _numbers(run)[name], name, sizes, [speed[i] for i in order])
+    for name, number in _shown(run).items():
+        line_of(axes, number, name, sizes, _series(parts, name, "speed_beam5"))
     axes.set(xlabel="batch size", ylabel="speed over stock beam 5 at the same batch size")
     caption = "Speed by batch size, over stock beam 5 at the same batch size."
     return picture(run, "speed_by_batch", caption, figure)
@@ -133,14 +129,14 @@ def speed_by_batch(run: Dict[str, Any]) -> Picture:
 def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) -> Picture:
     """How many times faster than with beam 5 single sentences are (Ge et al. 2022, Figure 8; Xia
     et al. 2023, Figure 6)."""
-    base = times["fairseq beam 5"]
-    names = [row["system"] for row in _shown(run) if row["system"] != "fairseq beam 5"]
+    base, names = times["fairseq beam 5"], _shown(run)
+    names.pop("fairseq beam 5")
     speed_ups = [[a / b for a, b in zip(base, times[name])] for name in names]
     figure, (axes,) = figure_of()
     places = range(len(names))
     violins = axes.violinplot(speed_ups, places, widths=0.9, showmedians=True)
-    for name, body in zip(names, violins["bodies"]):
-        body.set_facecolor(look(_numbers(run)[name])["color"])
+    for number, body in zip(names.values(), violins["bodies"]):
+        body.set_facecolor(look(number)["color"])
     axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axes.set_xticks(places, labels=list(map(plain, names)), fontsize=7, rotation=30)
     axes.set(ylabel="speed-up over stock beam 5")
@@ -153,7 +149,8 @@ def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) ->
 
 def time_split(run: Dict[str, Any]) -> Picture:
     """Where the time of a sentence goes (Ge et al. 2022, Table 15), at the first batch size."""
-    rows = [row for row in _shown(run) if row["ms_by_section"]][::-1]
+    shown = [row for row in run["runs"][0]["rows"] if row["system"] in _shown(run)]
+    rows = [row for row in shown if row["ms_by_section"]][::-1]
     figure, (axes,) = figure_of()
     names = [plain(row["system"]) for row in rows]
     left = [0.0] * len(rows)

@@ -12,8 +12,7 @@ import itertools
 import logging
 import os
 import shlex
-import sys
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import sacrebleu
 import torch
@@ -26,7 +25,7 @@ from fairseq_specdec.io.atomic import write_json
 from . import flags, machine, session, tables
 from .run import Bench
 from .timing import System
-from .workload import BenchError
+from .workload import BenchError, refuse
 
 # On sentences of the demo pair's validation set 0.05 and 0.1 were 6% faster than whole blocks for
 # gad; gad++, which accepts more, gained nothing.
@@ -35,7 +34,8 @@ SAMPLES = 3  # sentences shown
 
 
 class Pair(NamedTuple):
-    """A demo pair: where it lies, its languages, and the systems that decode it."""
+    """A demo pair: its folder, its languages, that of its outputs, and the systems that decode it,
+    in which ``{drafter}`` stands for the drafter's flags."""
 
     folder: str
     source: str
@@ -43,42 +43,39 @@ class Pair(NamedTuple):
     language: str
     title: str
     quality: str
-    systems: List[str]
+    systems: Tuple[str, ...]
 
 
-def pairs(options: argparse.Namespace, dtype: str) -> Dict[str, Pair]:
-    """The demo pairs by name."""
-    ende, edit = (os.path.join(options.data_bin, f"demo_{name}") for name in ("ende", "edit"))
-    path = shlex.quote(os.path.join(ende, "drafter.pt"))
-    drafter = f"--drafter-path {path} --drafter-dtype {dtype}"
-    return {
-        "ende": Pair(
-            ende, "en", "de", "de", "English-German", "BLEU",
-            [
-                "greedy: --strategy greedy",
-                "iad: --strategy iad",
-                f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {drafter}",
-                f"gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter}",
-            ],
+PAIRS = {
+    "ende": Pair(
+        "demo_ende", "en", "de", "de", "English-German", "BLEU",
+        (
+            "greedy: --strategy greedy",
+            "iad: --strategy iad",
+            f"gad: --strategy gad --draft-confidence {GAD_CONFIDENCE} {{drafter}}",
+            "gad++: --strategy gad++ --top-beta 3 --tau 1.0 {drafter}",
         ),
-        "edit": Pair(
-            edit, "src", "tgt", "en", "English with errors, corrected", "exact %",
-            [
-                "greedy: --strategy greedy",
-                "iad: --strategy iad",
-                "iad --realign: --strategy iad --realign",
-            ],
+    ),
+    "edit": Pair(
+        "demo_edit", "src", "tgt", "en", "English with errors, corrected", "exact %",
+        (
+            "greedy: --strategy greedy",
+            "iad: --strategy iad",
+            "iad --realign: --strategy iad --realign",
         ),
-    }  # fmt: skip
+    ),
+}  # fmt: skip
 
 
-def command_line(pair: Pair, limit: Optional[int], batch_size: int) -> List[str]:
+def command_line(pair: Pair, options: argparse.Namespace) -> List[str]:
     """What ``specdec-bench`` is asked for.
 
     Raises:
         BenchError: the pair is not there.
     """
-    verifier = os.path.join(pair.folder, "verifier.pt")
+    verifier, drafter = (
+        os.path.join(pair.folder, f"{name}.pt") for name in ("verifier", "drafter")
+    )
     for path in (os.path.join(pair.folder, f"dict.{pair.source}.txt"), verifier):
         if not os.path.isfile(path):
             raise BenchError(
@@ -86,11 +83,10 @@ def command_line(pair: Pair, limit: Optional[int], batch_size: int) -> List[str]
                 "the pair with scripts/run demo"
             )
     words = [pair.folder, "--path", verifier, "-s", pair.source, "-t", pair.target, "--cpu"]
-    words += ["--batch-size", str(batch_size), "--threads", str(torch.get_num_threads())]
-    words += ["--limit", str(limit)] if limit is not None else []
-    for system in pair.systems:
-        words += ["--system", system]
-    return words
+    words += ["--batch-size", str(options.batch_size), "--threads", str(torch.get_num_threads())]
+    words += ["--limit", str(options.limit)] if options.limit is not None else []
+    flags = f"--drafter-path {shlex.quote(drafter)} --drafter-dtype {options.drafter_dtype}"
+    return words + [word for s in pair.systems for word in ("--system", s.format(drafter=flags))]
 
 
 def heldout(pair: Pair, language: str) -> List[str]:
@@ -134,13 +130,7 @@ def columns(pair: Pair) -> List[tables.Column]:
     ]
 
 
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]:
+def measure(pair: Pair, options: argparse.Namespace) -> Dict[str, Any]:
     """Run one pair and print its table.
 
     Returns:
@@ -149,9 +139,9 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]
     Raises:
         BenchError: the pair is not there, or a flag cannot be honoured.
     """
-    words = command_line(pair, limit, batch_size)
-    bench = Bench(session.read(words), words)
-    bench.measure_size(batch_size)
+    pair = pair._replace(folder=os.path.join(options.data_bin, pair.folder))
+    bench = Bench(session.read(command_line(pair, options)))
+    bench.measure_size(options.batch_size)
     dictionary = bench.workload.task.target_dictionary
     rows = bench.results["runs"][0]["rows"]
     said = [texts(pair, system, dictionary) for system in bench.systems]
@@ -159,13 +149,13 @@ def measure(pair: Pair, limit: Optional[int], batch_size: int) -> Dict[str, Any]
         row["quality"] = quality(pair, mine)
         row["ms_per_iteration"] = 1000 * sum(system.seconds) / system.steps
     count = len(bench.workload.order)
-    say(f"\n{pair.title}: {count} held-out sentences, batch {batch_size}\n")
-    say(tables.markdown(columns(pair), rows))
+    print(f"\n{pair.title}: {count} held-out sentences, batch {options.batch_size}\n")
+    print(tables.markdown(columns(pair), rows), flush=True)
     sources = heldout(pair, pair.source)
     last = max(i for i, row in enumerate(rows) if row["identical_percent"] == 100)
-    say(f"\nThe first sentences, by {rows[last]['system']}:\n")
+    print(f"\nThe first sentences, by {rows[last]['system']}:\n")
     for number, text in itertools.islice(said[last].items(), SAMPLES):
-        say(f"  {sources[number]}\n  -> {text}\n")
+        print(f"  {sources[number]}\n  -> {text}\n", flush=True)
     return bench.results
 
 
@@ -198,19 +188,15 @@ def main(arguments: Optional[List[str]] = None) -> None:
     options = get_parser().parse_args(arguments)
     logging.basicConfig(format="[quickstart] %(message)s", level=logging.WARNING)
     logging.getLogger("fairseq_specdec.bench").setLevel(logging.INFO)
-    dtype = options.drafter_dtype
-    if dtype == "auto":
-        dtype = "bf16" if computes_in_bf16() else "same"
-    known = pairs(options, dtype)
+    if options.drafter_dtype == "auto":
+        options.drafter_dtype = "bf16" if computes_in_bf16() else "same"
     names = options.pairs.split(",")
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise SystemExit(f"--pairs: no pair {unknown[0]!r}; choose from ende, edit")
     try:
-        results = [measure(known[name], options.limit, options.batch_size) for name in names]
+        refuse({f"--pairs: no pair {n!r}; choose from ende, edit": n not in PAIRS for n in names})
+        results = [measure(PAIRS[name], options) for name in names]
     except BenchError as error:
         raise SystemExit(str(error)) from error
-    say(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {dtype}")
+    print(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {options.drafter_dtype}")
     if options.json:
         write_json(options.json, dict(zip(names, results)), make_folder=True)
 

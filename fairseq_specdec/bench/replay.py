@@ -50,11 +50,12 @@ class Script:
     Args:
         sizes: of each sentence, by its id, the tokens that each iteration emits.
         length: tokens of every sentence, </s> included.
+        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
     """
 
-    def __init__(self, sizes: Dict[int, List[int]], length: int) -> None:
-        self.sizes = sizes
-        self.length = length
+    def __init__(self, sizes: Dict[int, List[int]], length: int, words: Any) -> None:
+        self.sizes, self.length = sizes, length
+        self.eos, self.filler = words.eos(), words.nspecial
         self.rows: List[int] = []
         self.have: List[int] = []
         self.done = 0
@@ -73,6 +74,10 @@ class Script:
         self.have = list(have)
         self.done += 1
 
+    def without_eos(self, tokens: Tensor) -> Tensor:
+        """The same with an ordinary token in place of every </s>."""
+        return tokens.masked_fill(tokens == self.eos, self.filler)
+
     @property
     def now(self) -> List[int]:
         """Tokens that this iteration emits, row by row; 1 after the end of a row's list."""
@@ -81,45 +86,40 @@ class Script:
 
 
 class ReplayedDrafter(Drafter):
-    """Another drafter, whose tokens never end the sentence (``filler``, an ordinary token, stands
-    for </s>); tells the script how far it is."""
+    """Another drafter, whose tokens never end the sentence; tells the script how far it is."""
 
     adaptive = False  # the script decides, and counts every iteration
 
-    def __init__(self, drafter: Drafter, script: Script, eos: int, filler: int) -> None:
-        self.drafter = drafter
-        self.script = script
-        self.eos, self.filler = eos, filler
+    def __init__(self, drafter: Drafter, script: Script) -> None:
+        self.drafter, self.script = drafter, script
         self.read_layers = drafter.read_layers
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        return _Ready(self, self.drafter.prepare(verifier, backend))
+        return _Ready(self.drafter.prepare(verifier, backend), self.script)
 
 
 class _Ready(NamedTuple):
-    settings: ReplayedDrafter
     drafter: ReadyDrafter
+    script: Script
 
     def open(self, source: Source) -> DraftSession:
-        return _ReplayedSession(self.settings, self.drafter.open(source))
+        return _ReplayedSession(self.drafter.open(source), self.script)
 
 
 class _ReplayedSession(DraftSession):
-    def __init__(self, settings: ReplayedDrafter, session: DraftSession) -> None:
-        self.settings = settings
-        self.session = session
+    def __init__(self, session: DraftSession, script: Script) -> None:
+        self.session, self.script = session, script
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        self.settings.script.step(hypotheses.lengths_cpu)
+        self.script.step(hypotheses.lengths_cpu)
         tree = self.session.propose(hypotheses, budget)
-        ended = tree.tokens == self.settings.eos
-        return tree._replace(tokens=tree.tokens.masked_fill(ended, self.settings.filler))
+        return tree._replace(tokens=self.script.without_eos(tree.tokens))
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         self.session.commit(sizes, hidden_states)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        self.settings.script.keep(rows_cpu)
+        self.script.keep(rows_cpu)
         self.session.select(rows, rows_cpu)
 
     def close(self) -> None:
@@ -144,13 +144,10 @@ class _AlignedSession(InputCopySession):
 
 
 class ReplayedRule(AcceptanceRule):
-    """Another rule, whose verdict is computed and then replaced by the script's. ``eos`` ends every
-    sentence at its length and stands nowhere else; before that ``filler`` stands for it."""
+    """Another rule, whose verdict is computed and then replaced by the script's."""
 
-    def __init__(self, rule: AcceptanceRule, script: Script, eos: int, filler: int) -> None:
-        self.rule = rule
-        self.script = script
-        self.eos, self.filler = eos, filler
+    def __init__(self, rule: AcceptanceRule, script: Script) -> None:
+        self.rule, self.script = rule, script
         self.needs_draft_probabilities = rule.needs_draft_probabilities
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
@@ -160,9 +157,8 @@ class ReplayedRule(AcceptanceRule):
         planned = [min(size - 1, most) for size, most in zip(script.now, left)]
         both = torch.tensor([planned, left], device=sizes.device)
         counts = torch.minimum(both[0], sizes)
-        chosen = scores.best().gather(1, counts.unsqueeze(1)).squeeze(1)
-        chosen = chosen.masked_fill(chosen == self.eos, self.filler)
-        return Acceptance(counts, chosen.masked_fill(counts == both[1], self.eos))
+        chosen = script.without_eos(scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
+        return Acceptance(counts, chosen.masked_fill(counts == both[1], script.eos))
 
 
 class Replay:
@@ -170,8 +166,7 @@ class Replay:
     ``ReplayedDrafter`` and a ``ReplayedRule`` of that script."""
 
     def __init__(self, generator: Any, script: Script) -> None:
-        self.generator = generator
-        self.script = script
+        self.generator, self.script = generator, script
 
     def generate(
         self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
@@ -182,7 +177,7 @@ class Replay:
         return found
 
 
-def build(plan: Plan, asked: Asked, workload: Workload) -> System:
+def build(plan: Plan, workload: Workload, asked: Asked) -> System:
     """``systems.build`` for a replay: the strategy's drafter and rule, and its script."""
 
     def load(path: str, *more: Any) -> Any:
@@ -194,10 +189,9 @@ def build(plan: Plan, asked: Asked, workload: Workload) -> System:
     setup = Setup(settings, models, words, words, load, eos, free_unpacked=workload.one_system)
     copies = settings.strategy == "iad"
     drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
-    script = Script(dict(enumerate(asked.sizes[settings.strategy])), asked.length)
-    scripted = (script, eos, words.nspecial)
+    script = Script(dict(enumerate(asked.sizes[settings.strategy])), asked.length, words)
     overrides = Overrides(
-        ReplayedDrafter(drafter, *scripted), ReplayedRule(strategy.rule(settings), *scripted)
+        ReplayedDrafter(drafter, script), ReplayedRule(strategy.rule(settings), script)
     )
     # Drafts are not cut at the end, as where it is not known beforehand.
     free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
@@ -205,19 +199,14 @@ def build(plan: Plan, asked: Asked, workload: Workload) -> System:
     return dataclasses.replace(system, generator=Replay(system.generator, script))
 
 
-def faults(system: System, length: int, tok: Optional[float]) -> List[str]:
-    """What a row of a replay did not do that it was to.
-
-    Args:
-        system: measured.
-        length: tokens of every sentence.
-        tok: tokens an iteration, for rows that have a script.
-    """
-    found = []
-    wrong = [n for n, out in system.tokens.items() if len(out) != length]
+def faults(system: System, plan: Plan, asked: Asked) -> List[str]:
+    """What a row of a replay, measured, did not do that it was to."""
+    found, strategy = [], plan.settings.get("strategy")
+    wrong = sum(len(output) != asked.length for output in system.tokens.values())
     if wrong:
-        found.append(f"{system.name}: {len(wrong)} outputs are of another length")
-    got = system.stats.mean_accepted_tokens if system.stats is not None else tok
-    if tok is not None and got is not None and abs(got - tok) > 0.005 * tok:
-        found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
+        found.append(f"{system.name}: {wrong} outputs are of another length")
+    if system.stats is not None and strategy in asked.sizes:
+        got, tok = system.stats.mean_accepted_tokens, asked.tok(strategy)
+        if abs(got - tok) > 0.005 * tok:
+            found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
     return found

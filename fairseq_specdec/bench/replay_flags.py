@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import collections
+import itertools
 import os
 import shlex
+import statistics
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 
 from . import accepted_sizes, flags, random_pair
-from .workload import BenchError
+from .workload import BenchError, refuse
 
 BLOCK_ROWS = ("gad", "gad++")
 STRATEGY_ROWS = ("greedy", *BLOCK_ROWS, "iad")
@@ -81,18 +84,17 @@ class Replay(NamedTuple):
 
     def tok(self, strategy: str) -> float:
         """Tokens an iteration of a strategy."""
-        flat = [size for each in self.sizes[strategy] for size in each]
-        return sum(flat) / len(flat)
+        return statistics.fmean(itertools.chain(*self.sizes[strategy]))
 
     def described(self) -> Dict[str, Any]:
         """For the results; histograms count the iterations of one pass by their tokens."""
         found = {}
         for name, sizes in self.sizes.items():
-            flat = [size for each in sizes for size in each]
+            counts = sorted(collections.Counter(itertools.chain(*sizes)).items())
             found[name] = {
                 "distribution": self.shapes[name],
                 "tok": self.tok(name),
-                "histogram": {str(size): flat.count(size) for size in sorted(set(flat))},
+                "histogram": {str(size): count for size, count in counts},
             }
         drafter = self.size.drafter if set(self.sizes) & set(BLOCK_ROWS) else None
         return {"verifier": self.size.title, "drafter": drafter, "acceptance": found}
@@ -121,34 +123,28 @@ def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
         if flag.startswith("-") and flag[1:2].isalpha() or flag.startswith("--"):
             if flag not in FLAGS and flag not in SHARED:
                 raise BenchError(f"{flag}: has no meaning with --replay; leave it out")
-    if args.replay not in random_pair.SIZES:
-        raise BenchError(f"--replay {args.replay}: choose one of {', '.join(random_pair.SIZES)}")
+    dtypes, sizes = ", ".join(DRAFTER_DTYPES), ", ".join(random_pair.SIZES)
     flags.check_least(args, {**LEAST, "block_size": 1})
-    if args.length > 200:
-        raise BenchError(f"--length {args.length}: at most 200, fairseq's default limit")
-    if args.drafter_dtype not in DRAFTER_DTYPES:
-        raise BenchError(
-            f"--drafter-dtype {args.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
-        )
+    refuse({
+        f"--replay {args.replay}: choose one of {sizes}": args.replay not in random_pair.SIZES,
+        f"--length {args.length}: at most 200, fairseq's default limit": args.length > 200,
+        f"--drafter-dtype {args.drafter_dtype}: choose one of {dtypes}":
+            args.drafter_dtype not in DRAFTER_DTYPES,
+    })  # fmt: skip
 
 
 def _check_rows(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:
     """Refuse rows that lack something, and flags of rows that are not measured."""
     drafting = [name for name in strategies if name in BLOCK_ROWS]
-    if drafting and size.drafter is None:
-        raise BenchError(
-            f"--strategies {drafting[0]}: the paper has no drafter for {args.replay}; "
-            "choose another size"
-        )
-    if bool(drafting) != (args.mean_accepted is not None):
-        raise BenchError(
-            "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither "
-            "(Xia et al. 2023, Table 2: 8.23 for a block size of 25)"
-        )
-    if ("iad" in strategies) != (args.mean_copied is not None):
-        raise BenchError(
-            "--mean-copied: the iad row needs it, and no other does; give both or neither"
-        )
+    refuse({
+        f"--strategies {''.join(drafting[:1])}: the paper has no drafter for {args.replay}; "
+        "choose another size": drafting and size.drafter is None,
+        "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither (Xia "
+        "et al. 2023, Table 2: 8.23 for a block size of 25)":
+            bool(drafting) != (args.mean_accepted is not None),
+        "--mean-copied: the iad row needs it, and no other does; give both or neither":
+            ("iad" in strategies) != (args.mean_copied is not None),
+    })  # fmt: skip
 
 
 def _acceptance(args: argparse.Namespace, strategy: str) -> Tuple[List[float], str]:

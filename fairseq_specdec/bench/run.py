@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
-from typing import Any, Dict, List, Optional, Sequence
+import shlex
+from typing import Any, Dict, List, Optional
 
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
@@ -14,12 +16,11 @@ from fairseq_specdec.io.progress import bar, logs_above
 from . import figures, machine, memory, peers, plots, replay, tables, usage
 from .identity import TOLERANCE
 from .page import page
-from .resume import continued
 from .session import Session
 from .systems import Plan, build_stock, reference_key, with_beam
 from .text import Texts
 from .timing import System, run_paired
-from .workload import Workload
+from .workload import BenchError, Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
 
@@ -29,21 +30,22 @@ OUTPUT_FIGURES = (
     "near_ties", "score_difference",
 )  # fmt: skip
 
+# What must be the same for two halves to be one run.
+SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
+
 
 class Bench:
     """Systems, what was measured of them so far, and where it is written.
 
     Args:
         asked: the command line.
-        words: its words.
 
     Attributes:
         results: what ``--json`` holds.
     """
 
-    def __init__(self, asked: Session, words: Sequence[str]) -> None:
+    def __init__(self, asked: Session) -> None:
         self.asked, self.args, self.replay = asked, asked.args, asked.replay
-        self.words = list(words)
         self.workload: Workload = asked.workload()
         makers = asked.makers()
         self.plans: List[Plan] = [plan for plan, _ in makers]
@@ -52,7 +54,9 @@ class Bench:
         self.beam, self.greedy = (self.system(f"fairseq beam {width}") for width in (5, 1))
         versions = peers.versions(self.systems)
         self.results: Dict[str, Any] = {
-            "provenance": machine.record(words, self._checkpoints(), self.workload.cuda, versions),
+            "provenance": machine.record(
+                asked.words, self._checkpoints(), self.workload.cuda, versions
+            ),
             "settings": self._settings(),
             "systems": list(map(self._described, self.systems, self.plans)),
             "quality": None,
@@ -114,25 +118,22 @@ class Bench:
                 name: str(value) if value in (math.inf, -math.inf) else value
                 for name, value in plan.settings.items()
             },
-            "sweep": plan.sweep,
-            "base": _base(system, plan),
-            "lossless": _promised(system, plan),
+            **_claims(system, plan),
         }
 
     def _references(self, batches: List[Any], size: int) -> List[System]:
         """Stock of each row's own verifier, constraints and beam; decoded if it is no row."""
+        main, keys = self.asked.main, [reference_key(plan) for plan in self.plans]
         known = {
-            reference_key(with_beam(self.asked.main, beam)): self.system(f"fairseq beam {beam}")
+            reference_key(with_beam(main, beam)): self.system(f"fairseq beam {beam}")
             for beam in self.asked.beams
         }
-        for plan in self.plans:
-            key = reference_key(plan)
+        for plan, key in zip(self.plans, keys):
             if key not in known:
-                reference = build_stock(plan, self.workload, plan.generation["beam"])
+                known[key] = build_stock(plan, self.workload, plan.generation["beam"])
                 title = f"reference, batch {size}"
-                run_paired([reference], batches, warm_up=0, title=title)
-                known[key] = reference
-        return [known[reference_key(plan)] for plan in self.plans]
+                run_paired([known[key]], batches, warm_up=0, title=title)
+        return [known[key] for key in keys]
 
     def measure_size(self, size: int) -> None:
         """Run every system at one batch size and add the figures."""
@@ -159,14 +160,10 @@ class Bench:
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
             self.results["quality"] = {"on": quality.on, "signature": quality.signature}
-        scores = (quality.score, quality.compound) if quality else (None, None)
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
-            context = figures.Context(self.beam, self.greedy, reference, *scores)
-            row = self._row(system, plan, context)
-            if self.replay is not None:
-                row = {key: value for key, value in row.items() if key not in OUTPUT_FIGURES}
-            rows.append(row)
+            context = figures.Context(self.beam, self.greedy, reference, quality)
+            rows.append(self._row(system, plan, context))
             for text in self._faults(system, plan, reference):
                 self.results["warnings"].append(f"{text}, batch size {size}")
                 logger.warning("WARNING: %s, batch size %d", text, size)
@@ -174,20 +171,15 @@ class Bench:
 
     def _row(self, system: System, plan: Plan, context: figures.Context) -> Dict[str, Any]:
         other = "" if context.reference in self.systems else f" of {':'.join(plan.paths)}"
-        return dict(
-            figures.row(system, plan, context),
-            sweep=plan.sweep,
-            base=_base(system, plan),
-            identical_to=context.reference.name + other,
-            lossless=_promised(system, plan),
-        )
+        row = {**figures.row(system, plan, context), **_claims(system, plan)}
+        row["identical_to"] = context.reference.name + other
+        hidden = OUTPUT_FIGURES if self.replay is not None else ()
+        return {name: value for name, value in row.items() if name not in hidden}
 
     def _faults(self, system: System, plan: Plan, reference: System) -> List[str]:
         """What is not as it must be in what a system put out."""
         if self.replay is not None:
-            strategy = plan.settings.get("strategy")
-            tok = self.replay.tok(strategy) if strategy in self.replay.sizes else None
-            return replay.faults(system, self.args.length, tok)
+            return replay.faults(system, plan, self.replay)
         found = []
         if system.unsteady and not system.sampled:
             count = len(system.unsteady)
@@ -208,16 +200,18 @@ class Bench:
 
     def measure_memory(self) -> None:
         """Add every system's peak memory, in MiB, measured in a process of its own."""
+        folder, rows = self.args.data if self.replay is not None else "", range(len(self.systems))
         with logs_above():
-            shown = bar(range(len(self.systems)), "memory", unit="system")
-            folder = self.args.data if self.replay is not None else ""
-            found = {
-                self.systems[index].name: memory.measure(index, self.words, folder)
-                for index in shown
-            }
+            shown = bar(rows, "memory", unit="system")
+            found = [memory.measure(index, self.asked.words, folder) for index in shown]
         for part in self.results["runs"]:
-            for row in part["rows"]:
-                memory.add(row, found[row["system"]], str(part["batch_size"]))
+            for row, measured in zip(part["rows"], found):
+                peak = measured and measured["peaks"][str(part["batch_size"])]
+                if measured is not None and peak is not None:
+                    row["memory_mb"], row["memory_before_mb"] = (
+                        peak / 2**20,
+                        measured["before"] / 2**20,
+                    )
         self.results["memory"] = memory.NOTE_GPU if self.workload.cuda else memory.NOTE_CPU
 
     def write(self) -> None:
@@ -229,8 +223,7 @@ class Bench:
             write_text(args.markdown, tables.document(results), make_folder=True)
         pictures = plots.draw(results) if args.plots or args.html else []
         for each in pictures if args.plots else []:
-            path = os.path.join(args.plots, each.name + ".png")
-            write_bytes(path, each.png, make_folder=True)
+            write_bytes(os.path.join(args.plots, f"{each.name}.png"), each.png, make_folder=True)
         if args.html:
             write_text(args.html, page(results, pictures), make_folder=True)
 
@@ -245,5 +238,39 @@ def _promised(system: System, plan: Plan) -> Optional[bool]:
     return exact and bool(getattr(rule, "lossless", False))
 
 
-def _base(system: System, plan: Plan) -> str:
-    return plan.base if system.stats is not None else system.name
+def _claims(system: System, plan: Plan) -> Dict[str, Any]:
+    """What was swept, of which system, and whether it is lossless."""
+    base = plan.base if system.stats is not None else system.name
+    return {"sweep": plan.sweep, "base": base, "lossless": _promised(system, plan)}
+
+
+def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
+    """The results of the run that is to go on, or the new ones where it had not come to any.
+
+    Args:
+        path: ``--json``.
+        run: the new run's results, still without figures.
+
+    Raises:
+        BenchError: what it holds is no part of this run.
+    """
+    if not os.path.exists(path):
+        return run
+    try:
+        with open(path, encoding="utf-8") as stream:
+            before: Dict[str, Any] = json.load(stream)
+        facts = before["provenance"]
+        unlike = [name for name in SAME if facts[name] != run["provenance"][name]]
+        commands = [shlex.split(each["command"]) for each in (facts, run["provenance"])]
+        one, other = ([word for word in words if word != "--resume"] for words in commands)
+        if one != other:
+            unlike.insert(0, "command")
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"--resume: {path} is no result of specdec-bench") from error
+    if unlike:
+        raise BenchError(
+            f"--resume: {path} holds another run ({', '.join(unlike)} differ); name another --json "
+            "or leave the flag out"
+        )
+    facts["resumed"] = [*facts.get("resumed", []), run["provenance"]["time"]]
+    return before

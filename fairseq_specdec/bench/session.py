@@ -6,7 +6,7 @@ import argparse
 import functools
 import os
 import warnings
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -17,9 +17,8 @@ from fairseq_specdec.engine.threads import set_threads
 from ..commands.own import brief
 from . import flags, peers, random_pair, replay, replay_flags
 from .replay_flags import Replay
-from .systems import GENERATION, Plan, build, build_stock, make_plans
-from .timing import System
-from .workload import BenchError, Workload, split_paths
+from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
+from .workload import BenchError, Workload, refuse, split_paths
 
 TASK = "translation_specdec"
 FLAGS: flags.Flags = {
@@ -83,49 +82,36 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _numbers(text: str, flag: str) -> List[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
+    words = text.split(",")
+    numbers = [int(word) if word.strip().isdecimal() else 0 for word in words]
     if min(numbers) < 1 or len(set(numbers)) < len(numbers):
         raise BenchError(f"{flag} {text}: expected different whole numbers from 1, as in 1,8,32")
     return numbers
 
 
 def _check(args: argparse.Namespace) -> None:
+    """Refuse flags that cannot hold for every row, and files that are not there."""
     flags.check_least(args, {"limit": 1})
     flags.check_common(args)
-    _check_generation(args)
-    if args.by_sentence and not args.json:
-        raise BenchError("--by-sentence: goes into what --json writes; give it too")
-    if args.resume and not args.json:
-        raise BenchError("--resume: goes on from what --json holds; give it too")
-    if args.replay is None and not os.path.isdir(args.data or ""):
-        raise BenchError(
-            f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
-        )
-
-
-def _check_generation(args: argparse.Namespace) -> None:
-    """Refuse flags of fairseq-generate that cannot hold for every row."""
-    if args.task != TASK:
-        raise BenchError(f"--task {args.task}: only {TASK} has the strategies; leave it out")
-    if args.sampling:
-        raise BenchError("--sampling: stock beam search does not sample; give it to a --system")
-    for name in MEANINGLESS:
-        if getattr(args, name, None):
-            flag = "--" + name.replace("_", "-")
-            raise BenchError(f"{flag}: has no meaning here; leave it out")
-    if args.trace_path is not None:
-        raise BenchError(
-            "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
-        )
+    meaningless = (name for name in MEANINGLESS if getattr(args, name, None))
+    refuse({
+        f"--task {args.task}: only {TASK} has the strategies; leave it out": args.task != TASK,
+        "--sampling: stock beam search does not sample; give it to a --system": args.sampling,
+        **{f"{flags.flag(each)}: has no meaning here; leave it out": True for each in meaningless},
+        NO_TRACE: args.trace_path is not None,
+        "--by-sentence: goes into what --json writes; give it too":
+            args.by_sentence and not args.json,
+        "--resume: goes on from what --json holds; give it too": args.resume and not args.json,
+        f"{args.data}: is no directory; name one directory written by fairseq-preprocess":
+            args.replay is None and not os.path.isdir(args.data or ""),
+    })  # fmt: skip
 
 
 class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet.
 
     Attributes:
+        words: the command line.
         args: as parsed.
         config: fairseq's configuration.
         sizes: batch sizes.
@@ -135,6 +121,7 @@ class Session(NamedTuple):
         replay: what is replayed, if anything is.
     """
 
+    words: List[str]
     args: argparse.Namespace
     config: Any
     sizes: List[int]
@@ -162,12 +149,9 @@ class Session(NamedTuple):
                 length = {"min_len": played.length, "max_len_b": played.length}
                 main = main._replace(generation={**main.generation, **length})
             rows += peers.makers(main, self.config.common.fp16, self.beams)
-        return rows + [(plan, self._maker(plan)) for plan in self.plans]
-
-    def _maker(self, plan: Plan) -> Callable[[Workload], System]:
-        if self.replay is None:
-            return functools.partial(build, plan)
-        return functools.partial(replay.build, plan, self.replay)
+        replayed = functools.partial(replay.build, asked=self.replay)
+        make = build if self.replay is None else replayed
+        return rows + [(plan, functools.partial(make, plan)) for plan in self.plans]
 
 
 def read(words: Sequence[str], folder: str = "") -> Session:
@@ -192,8 +176,7 @@ def read(words: Sequence[str], folder: str = "") -> Session:
     if played is not None:
         replay_flags.fill(args, played, folder)
     paths = split_paths(args.path)
-    generation = {name: getattr(args, name) for name in GENERATION if hasattr(args, name)}
-    main = Plan("fairseq", paths, dict(generation, beam=1, nbest=1), base="fairseq")
+    main = Plan("fairseq", paths, dict(given(args), beam=1, nbest=1), base="fairseq")
     if args.peers:
         peers.check(main)
     plans = make_plans(args.system, args.sweep, args)
@@ -203,4 +186,4 @@ def read(words: Sequence[str], folder: str = "") -> Session:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(args, config, sizes, beams, main, plans, played)
+    return Session(list(words), args, config, sizes, beams, main, plans, played)

@@ -13,19 +13,24 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tu
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig
 
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.decoding.builder import (
+    Overrides,
     beam_of,
+    build_generator,
     check_generation_flags,
     check_settings,
     rule_of,
     sampler_of,
 )
+from fairseq_specdec.decoding.stats import DecodingStats
 
-from .timing import System, ours, stock
-from .workload import BenchError, Workload, split_paths
+from .flags import flag
+from .timing import StockSteps, System, generation_flags
+from .workload import BenchError, Workload, blaming, refuse, split_paths
 
 # The strategies' flags: fields of the decoding task that fairseq's own task has not.
 DECODING = [
@@ -34,12 +39,19 @@ DECODING = [
     if name not in TranslationConfig.__dataclass_fields__
 ]
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
+# The type of every flag that a system may have.
+TYPES = {
+    **{field.name: field.type for field in DECODING},
+    **{name: GenerationConfig.__dataclass_fields__[name].type for name in GENERATION},
+}
 
 # Generation flags that do not change what stock puts out.
 NO_EFFECT = frozenset(
     {"nbest", "sampling", "sampling_topk", "sampling_topp", "print_step"}
     | {"retain_iter_history", "sacrebleu", "no_beamable_mm"}
 )
+NO_OVERRIDES = Overrides()
+NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
 
 
 class Plan(NamedTuple):
@@ -64,17 +76,6 @@ class Plan(NamedTuple):
     base: str = ""
 
 
-class _Parser(argparse.ArgumentParser):
-    """Complains with the system's name instead of a usage text of fairseq's many flags."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(add_help=False, allow_abbrev=False)
-        self.system = name
-
-    def error(self, message: str) -> NoReturn:
-        raise BenchError(f"--system {self.system!r}: {message}")
-
-
 def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
     """The decoding flags that a system may have.
 
@@ -82,15 +83,24 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
         name: the system's, for messages.
         shared: the command's own flags, which hold where a system says nothing.
     """
-    parser = _Parser(name)
+
+    def complain(message: str) -> NoReturn:
+        raise BenchError(f"--system {name!r}: {message}")
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.error = complain  # type: ignore[method-assign]
     own = [(field.name, field.type, copy.copy(field)) for field in DECODING]
     decoding = dataclasses.make_dataclass("Decoding", own, bases=(FairseqDataclass,))
     gen_parser_from_dataclass(parser, decoding())
     gen_parser_from_dataclass(parser, GenerationConfig())
     parser.add_argument("--path")
-    names = [*(field.name for field in DECODING), *GENERATION, "path"]
-    parser.set_defaults(**{name: getattr(shared, name) for name in names if hasattr(shared, name)})
+    parser.set_defaults(**given(shared, [*TYPES, "path"]))
     return parser
+
+
+def given(args: Any, names: Sequence[str] = GENERATION) -> Dict[str, Any]:
+    """Those of the flags that a command line has, by field name."""
+    return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
 def make_plan(
@@ -106,26 +116,19 @@ def make_plan(
         BenchError: naming the system and the flag.
     """
     args = system_parser(name, shared).parse_args(list(words))
-    settings = {field.name: getattr(args, field.name) for field in DECODING}
-    if settings.get("trace_path") is not None:
-        raise BenchError(
-            f"--system {name!r}: --trace-path: a trace takes time, which would be measured; use "
-            "fairseq-generate for it"
-        )
-    if settings["threads"] != getattr(shared, "threads", None):
-        raise BenchError(
-            f"--system {name!r}: --threads: all systems have the same; give it before --system"
-        )
-    generation = {key: getattr(args, key) for key in GENERATION if hasattr(args, key)}
+    settings, generation = given(args, [field.name for field in DECODING]), given(args)
     own = argparse.Namespace(**settings)
-    try:
+    with blaming(f"--system {name!r}: "):
+        refuse({
+            NO_TRACE: own.trace_path is not None,
+            "--threads: all systems have the same; give it before --system":
+                own.threads != getattr(shared, "threads", None),
+        })  # fmt: skip
         check_settings(own)
         check_generation_flags(argparse.Namespace(**generation), own.strategy)
         rule = rule_of(own, sampler_of(args))
         generation["beam"] = beam_of(args, own.strategy, rule, sys.maxsize)
         paths = split_paths(args.path)
-    except (ValueError, BenchError) as error:
-        raise BenchError(f"--system {name!r}: {error}") from error
     return Plan(name, paths, generation, tuple(words), settings, sweep or {}, base or name)
 
 
@@ -134,18 +137,14 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     for text in texts:
         name, colon, flags = text.partition(":")
         name = name.strip()
-        if not colon or not name or name.startswith("-"):
-            raise BenchError(
-                f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'"
-            )
-        if name in systems or name.startswith(("fairseq beam", "CTranslate2")):
-            raise BenchError(
-                f"--system {name!r}: there is another row of this name; choose another"
-            )
-        try:
+        taken = name in systems or name.startswith(("fairseq beam", "CTranslate2"))
+        refuse({
+            f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'":
+                not colon or not name or name.startswith("-"),
+            f"--system {name!r}: there is another row of this name; choose another": taken,
+        })  # fmt: skip
+        with blaming(f"--system {name!r}: "):
             systems[name] = shlex.split(flags)
-        except ValueError as error:
-            raise BenchError(f"--system {name!r}: {error}") from error
     return systems
 
 
@@ -154,40 +153,31 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
     found: Dict[str, Dict[str, List[str]]] = {}
     for text in texts:
         left, _, listed = text.partition("=")
-        name, colon, flag = left.rpartition(":")
-        name, field, values = name.strip(), flag.strip().lstrip("-"), listed.split(",")
-        field = field.replace("-", "_")
-        fault = None
-        if not all(values):
-            fault = "expected FLAG=VALUE,VALUE as in block_size=5,10"
-        elif not colon and len(systems) != 1:
-            fault = (
-                f"there are {len(systems)} systems; say which as in 'NAME: {left.strip()}={listed}'"
-            )
-        elif field not in {field.name for field in DECODING} | set(GENERATION):
-            fault = f"no decoding flag {flag.strip()!r}"
-        elif colon and name not in systems:
-            fault = f"no --system {name!r}"
-        elif len(set(values)) < len(values):
-            fault = "a value stands there twice"
-        elif field in found.setdefault(name if colon else systems[0], {}):
-            fault = f"{field} is swept already"
-        if fault is not None:
-            raise BenchError(f"--sweep {text!r}: {fault}")
-        found[name if colon else systems[0]][field] = values
+        name, colon, named = left.rpartition(":")
+        name, values = name.strip(), listed.split(",")
+        field = named.strip().lstrip("-").replace("-", "_")
+        mine = found.setdefault(name if colon else "".join(systems[:1]), {})
+        count, example = len(systems), f"'NAME: {left.strip()}={listed}'"
+        with blaming(f"--sweep {text!r}: "):
+            refuse({
+                "expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
+                f"there are {count} systems; say which as in {example}": not colon and count != 1,
+                f"no decoding flag {named.strip()!r}": field not in TYPES,
+                f"no --system {name!r}": colon and name not in systems,
+                "a value stands there twice": len(set(values)) < len(values),
+                f"{field} is swept already": field in mine,
+            })  # fmt: skip
+        mine[field] = values
     return found
 
 
 def _words(field: str, value: str) -> List[str]:
     """A flag with its value; a switch is true or false."""
-    flag = "--" + field.replace("_", "-")
-    kinds = {f.name: f.type for f in DECODING}
-    kinds.update({n: GenerationConfig.__dataclass_fields__[n].type for n in GENERATION})
-    if kinds[field] is not bool:
-        return [flag, value]
+    if TYPES[field] is not bool:
+        return [flag(field), value]
     if value.lower() not in ("true", "false"):
         raise BenchError(f"--sweep {field}={value}: a switch; expected true or false")
-    return [flag] if value.lower() == "true" else []
+    return [flag(field)] * (value.lower() == "true")
 
 
 def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List[Plan]:
@@ -227,29 +217,38 @@ def reference_key(plan: Plan) -> Tuple[Any, ...]:
     return plan.paths, tuple(sorted(flags.items()))
 
 
-def build(plan: Plan, workload: Workload, **parts: Any) -> System:
-    """The system, its models loaded; ``parts`` as ``overrides`` of ``build_generator``.
+def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -> System:
+    """The system, its models loaded.
+
+    Args:
+        plan: of one of this project's strategies.
+        workload: holds dictionaries and models.
+        overrides: of ``build_generator``.
 
     Raises:
         BenchError: naming the system and the flag or file that cannot be honoured.
     """
-    settings = dict(plan.settings)
-    try:
-        return ours(
-            workload.task,
-            workload.models(plan.paths),
-            settings.pop("strategy"),
-            name=plan.name,
-            flags=plan.generation,
+    flags, stats, task = generation_flags(**plan.generation), DecodingStats(), workload.task
+    words = (task.source_dictionary, task.target_dictionary)
+    with blaming(f"--system {plan.name!r}: "):
+        models, settings = workload.models(plan.paths), decoding_settings(**plan.settings)
+        generator = build_generator(
+            models, *words, flags, settings, stats=stats, overrides=overrides,
             free_unpacked=workload.one_system,
-            **parts,
-            **settings,
-        )
-    except (ValueError, BenchError) as error:
-        raise BenchError(f"--system {plan.name!r}: {error}") from error
+        )  # fmt: skip
+    return System(
+        plan.name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
+    )
 
 
 def build_stock(plan: Plan, workload: Workload, beam: int) -> System:
     """Stock beam search of this width over a plan's models, under its constraints."""
-    flags = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
-    return stock(workload.task, workload.models(plan.paths), **dict(flags, beam=beam))
+    models = workload.models(plan.paths)
+    given = {k: v for k, v in plan.generation.items() if not k.startswith("sampling")}
+    flags = generation_flags(**{**given, "beam": beam})
+    # The base class's method: the decoding task would build our generator.
+    generator = FairseqTask.build_generator(workload.task, models, flags)
+    return System(
+        f"fairseq beam {beam}", generator, models, steps_of_stock=StockSteps(generator),
+        prefix_size=flags.prefix_size,
+    )  # fmt: skip

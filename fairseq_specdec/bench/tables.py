@@ -23,12 +23,7 @@ class Column(NamedTuple):
 
 def figure(title: str, key: str, form: str) -> Column:
     """A column of one figure, formatted; a dash where a row has none."""
-
-    def cell(row: Dict[str, Any]) -> str:
-        value = row.get(key)
-        return NOTHING if value is None else form.format(value)
-
-    return Column(title, cell)
+    return Column(title, lambda row: NOTHING if row.get(key) is None else form.format(row[key]))
 
 
 def section_title(name: str) -> str:
@@ -79,19 +74,15 @@ TIME = [
 ]
 
 
-def by_position(rows: Sequence[Dict[str, Any]]) -> List[Column]:
-    """Columns of the shares of draft tokens accepted at each position."""
-    longest = max((len(row.get("acceptance_by_position") or ()) for row in rows), default=0)
-    longest = min(longest, PLACES)
-
-    def column(at: int) -> Column:
-        def cell(row: Dict[str, Any]) -> str:
-            shares = row.get("acceptance_by_position") or ()
-            return f"{100 * shares[at]:.1f}%" if at < len(shares) else NOTHING
-
-        return Column(str(at + 1), cell)
-
-    return [figure("accepted at", "system", "{}"), *map(column, range(longest))]
+def by_position(rows: Sequence[Dict[str, Any]]) -> str:
+    """A Markdown table of the shares of draft tokens accepted at each position."""
+    shares = {row["system"]: row["acceptance_by_position"][:PLACES] for row in rows}
+    longest = max(map(len, shares.values()))
+    body = [
+        [name, *(f"{100 * share:.1f}%" for share in found), *[NOTHING] * (longest - len(found))]
+        for name, found in shares.items()
+    ]
+    return table(["accepted at", *map(str, range(1, longest + 1))], body)
 
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
@@ -123,19 +114,13 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def title(run: Dict[str, Any]) -> str:
     """What was measured, in a line."""
-    settings = run["settings"]
-    if "replay" not in run:
-        return (
-            f"specdec-bench: {settings['source_lang']}-{settings['target_lang']}, "
-            f"{settings['subset']}, {settings['sentences']} sentences"
-        )
-    drafter = run["replay"]["drafter"]
-    return (
-        f"specdec-bench REPLAY: {run['replay']['verifier']}, "
-        + (f"drafter {drafter} with k = {settings['block_size']}, " if drafter else "")
-        + f"vocabulary {settings['vocabulary']}; {settings['sentences']} sentences of "
-        f"{settings['length']} tokens"
-    )
+    form, played = "{source_lang}-{target_lang}, {subset}, {sentences} sentences", run.get("replay")
+    if played is None:
+        return "specdec-bench: " + form.format(**run["settings"])
+    form = "drafter {drafter} with k = {block_size}, " if played["drafter"] else ""
+    form += "vocabulary {vocabulary}; {sentences} sentences of {length} tokens"
+    form = "specdec-bench REPLAY: {verifier}, " + form
+    return form.format(**played, **run["settings"])
 
 
 def conclusion(part: Dict[str, Any]) -> str:
@@ -160,7 +145,7 @@ def document(run: Dict[str, Any]) -> str:
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
         drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
         if "replay" not in run:  # there both are drawn
-            parts += [markdown(by_position(drafting), drafting)] * bool(drafting)
+            parts += [by_position(drafting)] if drafting else []
             parts.append(conclusion(part))
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
@@ -194,14 +179,11 @@ TIMES = (
 
 def legend(run: Dict[str, Any]) -> List[str]:
     """What the columns mean, a line each, and what to know of the machine."""
-    if "replay" in run:
-        lines = [TOKENS, *TIMES]
-        for name, what in run["replay"]["acceptance"].items():
-            lines.append(
-                f"{name}: replays {what['tok']:.2f} tokens an iteration; {what['distribution']}."
-            )
-    else:
-        lines = [IDENTICAL + TOKENS, *TIMES]
+    played = run["replay"]["acceptance"].items() if "replay" in run else ()
+    lines = [TOKENS if played else IDENTICAL + TOKENS, *TIMES]
+    for name, what in played:
+        found = f"{what['tok']:.2f} tokens an iteration; {what['distribution']}"
+        lines.append(f"{name}: replays {found}.")
     if run["quality"]:
         lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
     lines += _on_the_machine(run)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from sacrebleu.metrics import BLEU
 
 # --post-process and --bpe values that give text as it was before any tokenisation.
 RAW_TEXT = ("sentencepiece", "gpt2", "byte_bpe", "bytes", "characters")
-
-
 HYPHEN = re.compile(r"(\S)-(\S)")
 
 
@@ -29,15 +27,6 @@ class Quality(NamedTuple):
     compound: Optional[Dict[str, float]]
     on: str
     signature: str
-
-
-class Counts(NamedTuple):
-    """What BLEU counts in a sentence: runs of 1 to 4 words that are in the reference too, words of
-    the output and of the reference. Sums over sentences give the corpus's."""
-
-    matches: Tuple[int, ...]
-    words: int
-    reference_words: int
 
 
 class Texts:
@@ -74,32 +63,32 @@ class Texts:
 
     def quality(self, systems: List[Any], data: Any) -> Optional[Quality]:
         """BLEU against the references in the data; None where it holds none."""
-        if getattr(data, "tgt", None) is None:
-            return None
-        score, compound, signature = {}, {}, ""
         numbers = sorted(systems[0].tokens)
         wanted = self.references(data, numbers)
-        split = [split_compounds(text) for text in wanted]
+        if wanted is None:
+            return None
+        bleu, score, compound = self._bleu(), {}, {}
+        split = list(map(split_compounds, wanted))
         for system in systems:
-            bleu = self._bleu()
             outputs = [self(system.tokens[n]) for n in numbers]
             score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
-            signature = str(bleu.get_signature())
-            outputs = [split_compounds(text) for text in outputs]
-            compound[system.name] = float(self._bleu().corpus_score(outputs, [split]).score)
+            outputs = list(map(split_compounds, outputs))
+            compound[system.name] = float(bleu.corpus_score(outputs, [split]).score)
+        signature = str(bleu.get_signature())
         return Quality(score, compound if self.tokenised else None, self.kind, signature)
 
     def _bleu(self) -> BLEU:
         return BLEU(tokenize="none" if self.tokenised else "13a", force=True)
 
-    def references(self, data: Any, numbers: Sequence[int]) -> List[str]:
-        """The references of these sentences; what the dictionary lacks is marked in them."""
+    def references(self, data: Any, numbers: Sequence[int]) -> Optional[List[str]]:
+        """The references of these sentences, what the dictionary lacks marked; None without any."""
+        if getattr(data, "tgt", None) is None:
+            return None
         return [self([int(t) for t in data.tgt[n]], reference=True) for n in numbers]
 
-    def counts(self, outputs: Sequence[List[int]], references: Sequence[str]) -> List[Counts]:
-        """What BLEU counts in each sentence: token ids against a reference text."""
-        bleu, found = self._bleu(), []
-        for output, reference in zip(outputs, references):
-            one = bleu.corpus_score([self(output)], [[reference]])
-            found.append(Counts(tuple(map(int, one.counts)), int(one.sys_len), int(one.ref_len)))
-        return found
+    def scores(self, outputs: Sequence[List[int]], references: Sequence[str]) -> List[Any]:
+        """sacrebleu's ``BLEUScore`` of each sentence: token ids against a reference text. Its
+        ``counts`` (of runs of 1 to 4 words that are in the reference too), ``sys_len`` and
+        ``ref_len``, summed over sentences, give the corpus's."""
+        bleu = self._bleu()
+        return [bleu.corpus_score([self(o)], [[r]]) for o, r in zip(outputs, references)]

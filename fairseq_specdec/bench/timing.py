@@ -7,14 +7,11 @@ import dataclasses
 import logging
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.tasks import FairseqTask
 
-from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 from fairseq_specdec.io.progress import Counter
 
@@ -23,10 +20,11 @@ from .identity import Output, output_of
 logger = logging.getLogger(__name__)
 
 
-def _wait(device: torch.device) -> None:
-    """Until a GPU has done what it was asked."""
+def _now(device: torch.device) -> Tuple[float, float]:
+    """Wall time and processor time in seconds, once a GPU has done what it was asked."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    return time.perf_counter(), time.process_time()
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,11 +77,7 @@ class System:
         if self.steps_of_stock is not None:
             self.steps_of_stock.reset()
         if self.stats is not None:
-            fresh = DecodingStats()
-            kept = self.stats.stopwatch
-            kept.settle()
-            kept.__dict__.update(fresh.stopwatch.__dict__)
-            self.stats.__dict__.update(dict(fresh.__dict__, stopwatch=kept))
+            vars(self.stats).update(vars(DecodingStats()))
 
     @property
     def seconds(self) -> List[float]:
@@ -94,11 +88,10 @@ class System:
         """Hypotheses of one batch, the seconds that they took, and those of processor time."""
         device = sample["net_input"]["src_tokens"].device
         prefix = sample["target"][:, : self.prefix_size] if self.prefix_size else None
-        _wait(device)
-        started, used = time.perf_counter(), time.process_time()
+        started, used = _now(device)
         hypotheses = self.generator.generate(self.models, sample, prefix_tokens=prefix)
-        _wait(device)
-        return hypotheses, time.perf_counter() - started, time.process_time() - used
+        ended, then = _now(device)
+        return hypotheses, ended - started, then - used
 
     def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
         """Decode one batch.
@@ -115,17 +108,18 @@ class System:
             return
         self.cpu += used
         numbers = sample["id"].tolist()
-        outputs = [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
+        outputs = [list(map(output_of, each)) for each in hypotheses]
+        best = {number: output[0].tokens for number, output in zip(numbers, outputs)}
         if batch == len(self.times):
             self.times.append([])
             self.sentences.append(numbers)
             steps = [int(h[0].get("steps", len(h[0]["tokens"]))) for h in hypotheses]
             self.steps += max(steps)
             self.iterations.update(zip(numbers, steps))
-            self.tokens.update(zip(numbers, outputs))
-            self.outputs.update((n, list(map(output_of, h))) for n, h in zip(numbers, hypotheses))
+            self.tokens.update(best)
+            self.outputs.update(zip(numbers, outputs))
         self.times[batch].append(spent)
-        self.unsteady.update(n for n, out in zip(numbers, outputs) if self.tokens[n] != out)
+        self.unsteady.update(n for n, tokens in best.items() if self.tokens[n] != tokens)
 
 
 class StockSteps:
@@ -133,78 +127,34 @@ class StockSteps:
 
     Attributes:
         calls: decoder steps, summed over batches and passes.
-        batches: batches, summed over passes.
         stopwatch: seconds in the encoder and in the decoder, the latter under ``verifier``.
     """
 
     def __init__(self, generator: Any) -> None:
-        self.stopwatch = Stopwatch()
         self.reset()
-        self._wrap(generator.model, "forward_encoder", "encoder")
-        self._wrap(generator.model, "forward_decoder", "verifier")
+        model = generator.model
+        encode, decode = model.forward_encoder, model.forward_decoder
+
+        def timed_encode(net_input: Dict[str, Any]) -> Any:
+            self.stopwatch.on(net_input["src_tokens"].device)
+            with self.stopwatch("encoder"):
+                return encode(net_input)
+
+        def timed_decode(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            with self.stopwatch("verifier"):
+                return decode(*args, **kwargs)
+
+        model.forward_encoder, model.forward_decoder = timed_encode, timed_decode
 
     def reset(self) -> None:
-        self.calls = 0
-        self.batches = 0
-        self.stopwatch.settle()
-        self.stopwatch.__dict__.update(Stopwatch().__dict__)
-
-    def _wrap(self, model: Any, name: str, section: str) -> None:
-        inner: Callable[..., Any] = getattr(model, name)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            if section == "encoder":
-                self.batches += 1
-                self.stopwatch.on(args[0]["src_tokens"].device)
-            else:
-                self.calls += 1
-            with self.stopwatch(section):
-                return inner(*args, **kwargs)
-
-        setattr(model, name, timed)
+        """Forget everything counted and timed."""
+        self.calls, self.stopwatch = 0, Stopwatch()
 
 
 def generation_flags(**changes: Any) -> argparse.Namespace:
     """fairseq's generation defaults, with changes."""
     return argparse.Namespace(**dict(dataclasses.asdict(GenerationConfig()), **changes))
-
-
-def stock(task: Any, models: List[Any], beam: int, **flags: Any) -> System:
-    """Stock fairseq beam search."""
-    # The base class's method: the decoding task would build our generator.
-    generator = FairseqTask.build_generator(
-        task, models, generation_flags(**dict(flags, beam=beam))
-    )
-    steps = StockSteps(generator)
-    prefix_size = flags.get("prefix_size", 0)
-    return System(
-        f"fairseq beam {beam}", generator, models, steps_of_stock=steps, prefix_size=prefix_size
-    )
-
-
-def ours(task: Any, models: List[Any], strategy: str, **settings: Any) -> System:
-    """One of our strategies.
-
-    Args:
-        task: holds the dictionaries.
-        models: the ensemble.
-        strategy: ``--strategy``.
-        settings: other decoding flags by field name; apart from them ``name``, ``flags`` (a
-            dictionary of generation flags), and ``free_unpacked`` and ``overrides`` of
-            ``build_generator``.
-
-    Raises:
-        ValueError: a flag or file that cannot be honoured, by name.
-    """
-    name = settings.pop("name", strategy)
-    parts = {key: settings.pop(key) for key in ("free_unpacked", "overrides") if key in settings}
-    flags = generation_flags(**{"beam": 1, **settings.pop("flags", {})})
-    decoding, stats = decoding_settings(strategy=strategy, **settings), DecodingStats()
-    words = (task.source_dictionary, task.target_dictionary)
-    generator = build_generator(models, *words, flags, decoding, stats=stats, **parts)
-    return System(
-        name, generator, models, stats, prefix_size=flags.prefix_size, sampled=flags.sampling
-    )
 
 
 def run_paired(

@@ -38,16 +38,13 @@ def until_at_rest(longest: float = 1.0) -> bool:
     Returns:
         whether it came to rest.
     """
-    began = time.perf_counter()
-    quiet = 0
-    while quiet < WINDOWS:
-        if time.perf_counter() - began > longest:
-            return False
+    end, quiet = time.perf_counter() + longest, 0
+    while quiet < WINDOWS and time.perf_counter() < end:
         used, at = time.process_time(), time.perf_counter()
         time.sleep(WINDOW)
         share = (time.process_time() - used) / (time.perf_counter() - at)
         quiet = quiet + 1 if share < QUIET else 0
-    return True
+    return quiet == WINDOWS
 
 
 def thread_warnings(systems: Sequence[Any], cuda: bool, batch_size: int) -> List[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -15,17 +16,34 @@ class BenchError(Exception):
     """A mistake of the caller; names the flag or file and the remedy."""
 
 
+def refuse(faults: Mapping[str, Any]) -> None:
+    """Refuse a command line for the first of the faults that it has.
+
+    Args:
+        faults: whether it has a fault, by what is said of that.
+
+    Raises:
+        BenchError: with what is said.
+    """
+    for said, found in faults.items():
+        if found:
+            raise BenchError(said)
+
+
+@contextlib.contextmanager
+def blaming(before: str, after: str = "", errors: Any = (ValueError, BenchError)) -> Iterator[None]:
+    """Errors of these classes become a ``BenchError`` with words before and after them."""
+    try:
+        yield
+    except errors as error:
+        raise BenchError(f"{before}{error}{after}") from error
+
+
 def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
     """``limit`` of ``order``, every n-th: ordered by length, all lengths stay represented."""
     if limit is None:
         return list(order)
     return list(order)[:: max(1, len(order) // limit)][:limit]
-
-
-def batches_of(data: Any, order: Sequence[int], size: int) -> List[Dict[str, Any]]:
-    """fairseq samples of ``size`` sentences each, in the given order; the last may be smaller."""
-    chunks = [order[i : i + size] for i in range(0, len(order), size)]
-    return [data.collater([data[i] for i in chunk]) for chunk in chunks]
 
 
 def split_paths(path: Optional[str]) -> Tuple[str, ...]:
@@ -34,12 +52,12 @@ def split_paths(path: Optional[str]) -> Tuple[str, ...]:
     Raises:
         BenchError: none is named, or one is missing.
     """
-    if not path:
-        raise BenchError("--path: name the verifier's checkpoint, or several joined by ':'")
-    paths = tuple(utils.split_paths(path))
-    for each in paths:
-        if not os.path.isfile(each):
-            raise BenchError(f"--path: {each} does not exist; name a trained checkpoint")
+    paths = tuple(utils.split_paths(path or ""))
+    missing = next((each for each in paths if not os.path.isfile(each)), None)
+    refuse({
+        "--path: name the verifier's checkpoint, or several joined by ':'": not path,
+        f"--path: {missing} does not exist; name a trained checkpoint": missing is not None,
+    })  # fmt: skip
     return paths
 
 
@@ -74,19 +92,15 @@ class Workload:
         self.make = make
         self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
-        try:
+        expected = "; expected a directory written by fairseq-preprocess"
+        # fairseq raises a bare Exception where it finds no languages
+        with blaming(f"{config.task.data}: ", expected, Exception):
             self.task = TranslationTask.setup_task(config.task)
-        except Exception as error:  # fairseq raises a bare Exception where it finds no languages
-            raise BenchError(
-                f"{config.task.data}: {error}; expected a directory written by fairseq-preprocess"
-            ) from error
         self._models: Dict[Tuple[str, ...], List[Any]] = {}
         models = self.models(paths)
         split = config.dataset.gen_subset
-        try:
+        with blaming(f"--gen-subset {split}: ", errors=FileNotFoundError):
             self.task.load_dataset(split)
-        except FileNotFoundError as error:
-            raise BenchError(f"--gen-subset {split}: {error}") from error
         self.data = self.task.dataset(split)
         # fairseq draws the order of equally long sentences anew, but for the split named test: a
         # limit would take others every time.
@@ -97,15 +111,11 @@ class Workload:
         """Indices of the sentences that the models take, shortest first."""
         limits = [self.task.max_positions(), *[model.max_positions() for model in models]]
         skip = self.config.dataset.skip_invalid_size_inputs_valid_test
-        try:
+        out = "--skip-invalid-size-inputs-valid-test leaves such sentences out"
+        with blaming("", f" (--gen-subset {split}; {out})", Exception):  # bare in fairseq
             order = self.task.filter_indices_by_size(
                 self.data.ordered_indices(), self.data, utils.resolve_max_positions(*limits), skip
             )
-        except Exception as error:  # bare in fairseq
-            raise BenchError(
-                f"{error} (--gen-subset {split}; --skip-invalid-size-inputs-valid-test leaves "
-                "such sentences out)"
-            ) from error
         if len(order) == 0:
             raise BenchError(f"--gen-subset {split}: no sentence in {self.config.task.data}")
         return [int(index) for index in order]
@@ -142,6 +152,7 @@ class Workload:
         return self._models[paths]
 
     def batches(self, size: int) -> List[Dict[str, Any]]:
-        """The sentences as fairseq samples on the models' device."""
-        found = batches_of(self.data, self.order, size)
+        """The sentences as fairseq samples on the models' device; the last may be smaller."""
+        chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
+        found = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]
         return [utils.move_to_cuda(sample) for sample in found] if self.cuda else found

@@ -91,7 +91,7 @@ def test_peers_run_on_the_threads_and_processors_of_this_process(pair, monkeypat
         asked = session.read([*line, "--threads", "2"])
         workload = asked.workload()
         systems = [make(workload) for _, make in asked.makers()]
-        found = [s.worker.child for s in systems if isinstance(s, peers.PeerSystem)]
+        found = [s.child for s in systems if isinstance(s, peers.PeerSystem)]
         on = [os.sched_getaffinity(child.process.pid) for child in found]
     finally:
         os.sched_setaffinity(0, here)

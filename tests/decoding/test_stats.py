@@ -2,13 +2,14 @@
 
 import weakref
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 from toy_strategies import decode, make_generator
 from toy_translation import make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.bench import timing
+from fairseq_specdec.bench import systems
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.stats import DecodingStats, Stopwatch
 
@@ -81,7 +82,8 @@ def test_a_batch_that_is_given_up_is_settled_when_it_is_left(events):
 
 
 def test_stock_in_the_benchmark_keeps_the_events_of_one_batch(events):
-    system = timing.stock(make_task(), [toy_model()], 1, max_len_b=20)
+    workload = SimpleNamespace(task=make_task(), models=lambda paths: [toy_model()])
+    system = systems.build_stock(systems.Plan("toy", (), {"max_len_b": 20}), workload, 1)
     for _ in range(8):
         system.generator.generate(system.models, make_sample(sentences(1, 5)))
     assert 0 < events.most <= 2 * (1 + 21), "an encoder pass and at most 21 steps"
