@@ -46,7 +46,7 @@ def check(plan: Plan) -> None:
     })  # fmt: skip
 
 
-def _legible(path: str, folder: str) -> str:
+def legible(path: str, folder: str) -> str:
     """A copy of a checkpoint's weights and settings, as fairseq 0.9 laid them out.
 
     The converter asks for the name of the task, and for the settings as a Namespace; neither is in
@@ -69,7 +69,7 @@ def _start(kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict[str, Any]]
             call_once(
                 "the converter",
                 f"{WORKER}:convert",
-                checkpoint=_legible(path, folder),
+                checkpoint=legible(path, folder),
                 data=cfg.data.split(os.pathsep)[0],
                 source=cfg.source_lang,
                 target=cfg.target_lang,
