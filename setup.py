@@ -134,7 +134,12 @@ setup(
     packages=find_packages(include=["fairseq_specdec", "fairseq_specdec.*"]),
     package_data={
         "fairseq_specdec": [
-            "py.typed", "commands/help/*.txt", "demo/page.*", "trace/page.*", "trace/shared.*",
+            "py.typed",
+            "commands/help/*.txt",
+            "decoding/pass_costs.json",
+            "demo/page.*",
+            "trace/page.*",
+            "trace/shared.*",
         ]
     },  # fmt: skip
     ext_modules=native_extensions(),

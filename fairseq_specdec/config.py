@@ -116,8 +116,9 @@ class TranslationSpecDecConfig(TranslationConfig):
             "verification may be expected to reject, by the acceptance so far; drafts "
             "shorten to fit, the more sentences the shorter, and none is made for some "
             "iterations where drafts keep failing (default: 24 on the CPU, for models that draft "
-            "on the native backend what pays by the cost of its passes, without limit on a GPU "
-            "and for a sentence alone; 0: always draft k, as the papers do). In a beam "
+            "on the native backend or on a GPU that make gpu measured what pays by the cost of "
+            "passes, without limit on another GPU and for a sentence alone; 0: always draft k, as "
+            "the papers do). In a beam "
             "search: prefixes that a pass may score though nothing waits for them; where it is "
             "given, gad and sps draft for beams on a CPU too (torch backend)"
         },

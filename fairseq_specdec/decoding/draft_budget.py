@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Optional
 
-from fairseq_specdec.engine.native.decoder import NativeDecoder
+from .pass_cost import LONGEST, PassCost
 
 # Expected rejected tokens that cost a CPU about the time that a shorter draft would save.
 CPU_SPARE = 24
@@ -21,19 +21,9 @@ PAYS = 0.3
 # Iterations without a draft until the next try: doubled after every try that failed.
 SHORTEST_PAUSE, LONGEST_PAUSE = 2, 16
 
-LONGEST = 256
-
 # A limit below this would not pay for the drafter: at 32 live sentences of the demo pair, drafts of
 # one or two tokens took 1.3 times as long as no drafts, at 8 sentences drafts of five as long.
 SHORTEST = 3
-
-# The native backend: bytes of packed decoder weights that the last-level cache holds, and what one
-# more token of a pass takes then, as a share of a pass over one token. Measured with greedy search
-# in batches of 1 and 32 on the demo pair. Where weights come from memory, a token costs less.
-CACHE = 32 << 20
-# Of smaller decoders a pass costs hardly more than starting it, and a token next to nothing.
-SMALLEST = 1 << 20
-COLUMN = 0.4
 
 # Where nothing was drafted, the drafter has yet to read what was accepted since: drafts must make
 # an iteration so many times as fast to begin again.
@@ -41,59 +31,6 @@ AGAIN = 1.5
 
 # The chance of a draft token by which the first draft is sized; after that its outcome counts.
 UNTRIED = 0.97
-
-# A drafter's pass as a share of the verifier's: on the demo pair 32% of gad's time goes into the
-# drafter and 57% into the verifier.
-DRAFTER = 0.5
-
-
-class PassCost(NamedTuple):
-    """How long passes take, in passes of the verifier over one token.
-
-    Attributes:
-        column: each further token of a pass.
-        drafter: a pass of the drafter over one token.
-    """
-
-    column: float
-    drafter: float
-
-    def best(self, live: int, chance: float, gain: float = 1.0) -> int:
-        """Draft tokens of each row with which an iteration emits most tokens in its time.
-
-        Args:
-            live: rows.
-            chance: of a draft token to be accepted after accepted ones.
-            gain: at least so many times as fast as without drafts; else 0.
-        """
-        chosen, rate = 0, gain / (1 + self.column * (live - 1))
-        emitted, reached = 1.0, 1.0
-        for size in range(1, LONGEST):
-            reached *= chance
-            emitted += reached
-            drafting = self.drafter * (1 + self.column * (live * size - 1))
-            found = emitted / (1 + self.column * (live * (1 + size) - 1) + drafting)
-            if found > rate:
-                chosen, rate = size, found
-        return chosen
-
-
-def native_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:
-    """Of a ``Verifier`` on the native backend whose weights the cache holds, and which is no toy,
-    with a drafter that is a model; None of others.
-
-    Drafts of the source (``iad``) are right so often on some texts that a limit by this cost took
-    longer there than CPU_SPARE, which is kept for them.
-
-    Args:
-        verifier: with its weights.
-        drafter: a ``Drafter``.
-    """
-    layers = [weights.layers for weights in verifier.weights]
-    if not drafter.runs_model or not all(isinstance(each, NativeDecoder) for each in layers):
-        return None
-    known = SMALLEST <= sum(each.stack.nbytes for each in layers) <= CACHE
-    return PassCost(COLUMN, DRAFTER) if known else None
 
 
 class DraftBudget:

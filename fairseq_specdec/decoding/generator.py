@@ -18,11 +18,11 @@ from fairseq_specdec.engine.verifier import Verifier
 
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
-from .draft_budget import native_cost
 from .fused_greedy import fused_greedy
 from .loop import Batch
 from .options import DecodingOptions
 from .parts import Parts
+from .pass_cost import pass_cost
 from .policy import LogitsPolicy
 from .search import GreedySearch
 from .stats import DecodingStats
@@ -218,6 +218,6 @@ class SpeculativeGenerator(SequenceGenerator):
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
         fused = fused_greedy(verifier, self.rule, self.policy)
-        by_cost = options.spare_tokens is not None and options.look_ahead is None
-        cost = native_cost(verifier, drafter) if by_cost else None
+        # No budget was given, nor whole drafts asked for.
+        cost = pass_cost(verifier, drafter) if options.look_ahead is None else None
         return Parts(verifier, ready, reads, search, self.policy, options, adaptive, fused, cost)

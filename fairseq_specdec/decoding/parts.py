@@ -7,9 +7,10 @@ from typing import NamedTuple, Optional
 from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget, PassCost
+from .draft_budget import DraftBudget
 from .fused_greedy import FusedGreedy
 from .options import DecodingOptions
+from .pass_cost import PassCost
 from .policy import LogitsPolicy
 from .search import Search
 

@@ -4,22 +4,28 @@ import argparse
 import json
 import pathlib
 import platform
+import statistics
 import sys
 import tempfile
-import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
 from fairseq_specdec.bench import random_pair
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding import pass_cost
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.engine.devices import check_device
+from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.io import provenance
 
 ROWS = (1, 8, 32)
 ITERATIONS = 20
+ALIKE = 8  # a decoder of so many times the bytes, or a fraction of them, costs alike
+
+Timed = Tuple[float, float]
+"""Tokens of a pass, all rows together, and its milliseconds."""
 
 
 def check(given: argparse.Namespace) -> int:
@@ -51,6 +57,29 @@ def check(given: argparse.Namespace) -> int:
     lines = [f"- {name}: {found[name]}" for name in facts if name in found]
     (given.folder / "check.md").write_text("\n".join(lines) + "\n")
     return int(total != 64.0**3)
+
+
+def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> pass_cost.PassCost:
+    """The costs by which passes took these times: the line of least squares of relative errors
+    through the verifier's, and the median of what the drafter's take by it.
+
+    Args:
+        verifying: passes of the verifier, one over a single token among them.
+        drafting: passes of the drafter.
+    """
+    weighed = [(1 / time, tokens / time) for tokens, time in verifying]
+    matrix = torch.tensor(weighed, dtype=torch.double)
+    ones = torch.ones(len(weighed), 1, dtype=torch.double)
+    start, token = torch.linalg.lstsq(matrix, ones).solution.flatten().tolist()
+    column = max(0.0, token / (start + token))
+    one = statistics.median(time / (1 + column * (tokens - 1)) for tokens, time in verifying)
+    passes = [time / one / (1 + column * (tokens - 1)) for tokens, time in drafting]
+    return pass_cost.PassCost(column, statistics.median(passes))
+
+
+def write_costs(path: pathlib.Path, costs: Sequence[pass_cost.Measured]) -> None:
+    """A table that ``pass_cost.read`` reads."""
+    path.write_text(json.dumps([row._asdict() for row in costs], indent=1) + "\n")
 
 
 class Pair:
@@ -91,41 +120,65 @@ class Pair:
         net_input = {"src_tokens": words.to(self.device), "src_lengths": lengths.to(self.device)}
         return {"id": torch.arange(rows), "net_input": net_input}
 
+    def cost(self, verifying: Sequence[Timed], drafting: Sequence[Timed]) -> pass_cost.Measured:
+        """The table's row for this device, and for decoders not much smaller or larger."""
+        weight = next(self.verifier.parameters())
+        size = layer_bytes(self.verifier.decoder)
+        return pass_cost.Measured(
+            pass_cost.device_name(weight.device), "torch", str(weight.dtype).split(".")[1],
+            size // ALIKE, size * ALIKE, *fitted(verifying, drafting),
+        )  # fmt: skip
+
     def wait(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def milliseconds(self, strategy: str, rows: int, iterations: int) -> float:
-        """Of an iteration: the median of single ones, after a batch that warmed up."""
-        generator, sample, found = self.generator(strategy), self.sample(rows), []
+    def milliseconds(self, strategy: str, rows: int, iterations: int) -> Dict[str, float]:
+        """Of an iteration and of its ``drafter`` and ``verifier``: medians of single ones, after a
+        batch that warmed up; and ``drafted``, draft tokens of a row."""
+        generator, sample = self.generator(strategy), self.sample(rows)
+        found: Dict[str, List[float]] = {}
         for _ in range(2):
-            found = []
+            found = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
             with generator.batch([self.verifier], sample) as batch:
                 for _ in range(iterations):
                     self.wait()
-                    began = time.perf_counter()
+                    before, drafted = batch.stats.stopwatch.lap(), batch.stats.drafted
                     batch.iterate()
                     self.wait()
-                    found.append(1000 * (time.perf_counter() - began))
-        return sorted(found)[len(found) // 2]
+                    spent = zip(batch.stats.stopwatch.lap(), before)
+                    for name, (now, then) in zip(("iteration", "drafter", "verifier"), spent):
+                        found[name].append(1000 * (now - then))
+                    found["drafted"].append((batch.stats.drafted - drafted) / rows)
+        return {name: statistics.median(each) for name, each in found.items()}
 
 
 def iterations(given: argparse.Namespace) -> int:
-    """Milliseconds of an iteration by strategy and rows, and what a draft iteration costs in greedy
-    ones: what a budget of draft tokens needs to know of a device."""
+    """Milliseconds of an iteration by strategy and rows, what a draft iteration costs in greedy
+    ones, and the table of pass costs by which a batch is drafted for on this device."""
     small = given.device == "cpu"
     table: List[Dict[str, Any]] = []
+    costs: List[pass_cost.Measured] = []
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
+        verifying: List[Timed] = []
+        drafting: List[Timed] = []
         for rows in ROWS[:1] if small else ROWS:
             row: Dict[str, Any] = {"precision": precision, "rows": rows}
             for strategy in ("greedy", "gad"):
-                row[strategy] = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS)
+                times = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS)
+                row[strategy], drafted = times["iteration"], times["drafted"]
+                verifying.append((rows * (1 + drafted), times["verifier"]))
+                drafting += [(rows * drafted, times["drafter"])] if drafted else []
             row["gad_in_greedy"] = row["gad"] / row["greedy"]
             if not small:
                 row["peak_bytes"] = torch.cuda.max_memory_allocated()
                 torch.cuda.reset_peak_memory_stats()
             table.append(row)
+        costs.append(pair.cost(verifying, drafting))
+    write_costs(given.folder / "pass_costs.json", costs)
+    if not small:
+        write_costs(pass_cost.TABLE, pass_cost.merged(pass_cost.read(pass_cost.TABLE), costs))
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
     lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
     lines += ["| | rows | greedy | gad | gad / greedy | peak MB |", "|---|--:|--:|--:|--:|--:|"]
@@ -133,6 +186,8 @@ def iterations(given: argparse.Namespace) -> int:
         numbers = f"{row['greedy']:.2f} | {row['gad']:.2f} | {row['gad_in_greedy']:.2f}"
         peak = f"{row['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in row else "-"
         lines.append(f"| {row['precision']} | {row['rows']} | {numbers} | {peak} |")
+    lines += ["", "In passes of the verifier over one token: a further token; a drafter's pass", ""]
+    lines += [f"- {one.dtype}: {one.column:.4f}, {one.drafter:.3f}" for one in costs]
     (given.folder / "iterations.md").write_text("\n".join(lines) + "\n")
     return 0
 

@@ -10,10 +10,9 @@ from toy_strategies import cases, decode, flags, make_generator, stock, tokens, 
 from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
-from fairseq_specdec.decoding import builder, draft_budget
+from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
-    COLUMN,
     CPU_SPARE,
     FIRST_ACCEPTED,
     FIRST_FAILED,
@@ -22,10 +21,9 @@ from fairseq_specdec.decoding.draft_budget import (
     PAYS,
     SHORTEST_PAUSE,
     DraftBudget,
-    PassCost,
 )
+from fairseq_specdec.decoding.pass_cost import COLUMN, PassCost
 from fairseq_specdec.drafting import Drafter, DraftSession
-from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(12, seed=7)
 # So many expected rejected tokens limit no draft; drafts that keep failing are left out still.
@@ -70,27 +68,6 @@ def test_what_is_expected_in_vain_is_what_would_be():
             assert (float(vain) <= 3.02) == kept
 
 
-@pytest.mark.parametrize("live", [1, 2, 8, 32])
-@pytest.mark.parametrize("chance", [0.3, 0.75, 0.97])
-@pytest.mark.parametrize("column", [0.0, 0.05, 0.4])
-def test_the_best_draft_emits_most_in_its_time(live, chance, column):
-    """Against every size, in tokens by sums and passes by their definition."""
-    cost = PassCost(column, 0.5)
-
-    def rate(size):
-        emitted = live * sum(chance**j for j in range(size + 1))
-        verifying = 1 + column * (live * (size + 1) - 1)
-        drafting = 0.5 * (1 + column * (live * size - 1)) if size else 0
-        return emitted / (verifying + drafting)
-
-    found = cost.best(live, chance)
-    assert rate(found) == pytest.approx(max(map(rate, range(256))))
-    gain = rate(found) / rate(0)
-    if found:
-        assert cost.best(live, chance, 0.99 * gain) == found
-        assert cost.best(live, chance, 1.01 * gain) == 0
-
-
 def test_by_cost_what_a_draft_became_sizes_the_next():
     in_memory, in_cache = (PassCost(column, 0.5) for column in (0.1, COLUMN))
     assert DraftBudget(24, True, in_cache).most(8) == 0  # whatever the chance
@@ -107,26 +84,6 @@ def test_by_cost_what_a_draft_became_sizes_the_next():
         failing.learn(1, 9, 1)
     assert failing.most(1) is None and not failing.resting
     assert DraftBudget(24, True, in_cache).most(1) is None  # alone from the start
-
-
-def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
-    if library.load() is None:
-        pytest.skip(library.why_not())
-    monkeypatch.setattr(draft_budget, "SMALLEST", 1000)
-    for settings, by_cost in (
-        ({"draft_budget": None}, True),
-        ({"draft_budget": 24}, False),
-        ({"draft_budget": None, "backend": "torch"}, False),
-        ({}, False),
-    ):
-        for case in ("gad", "iad"):
-            generator = make_generator(case, **settings)
-            decode(generator, make_sample(SENTENCES))
-            assert (generator._parts.cost is not None) == (by_cost and case == "gad")
-    monkeypatch.setattr(draft_budget, "CACHE", 1000)  # a model that is too large for it
-    generator = make_generator("gad", draft_budget=None)
-    decode(generator, make_sample(SENTENCES))
-    assert generator._parts.cost is None
 
 
 def test_a_toy_drafts_in_a_batch_by_default():

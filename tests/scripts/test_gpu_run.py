@@ -11,6 +11,9 @@ import gpu_run
 import pytest
 from recipe_parts import REPO
 
+from fairseq_specdec.bench.systems import make_plan
+from fairseq_specdec.decoding import pass_cost
+
 
 def given(folder, device="cpu"):
     return argparse.Namespace(folder=folder, device=device, sentences=4, minutes=1)
@@ -22,7 +25,8 @@ def step(name, code, seconds=60, **more):
 
 def test_what_is_done(tmp_path):
     names = [one.name for one in gpu_run.steps(given(tmp_path, "cuda"))]
-    assert names[:2] == ["check", "tests"] and names[-1] == "profile" and len(set(names)) == 14
+    assert names[:3] == ["check", "tests", "iterations"] and len(set(names)) == 14
+    assert names[-1] == "profile"
     rehearsed = gpu_run.steps(given(tmp_path))
     assert {one.name for one in rehearsed} < set(names)
     for one in rehearsed:
@@ -95,6 +99,44 @@ def test_identity_of_what_was_printed(tmp_path, capsys):
         compared.folders = [one, folder]
         assert gpu_figures.same(compared) == status
     assert "1 of 2 hypotheses" in (tmp_path / "beam5_identity.md").read_text()
+
+
+@pytest.mark.parametrize("pair, drafting", [("ende", "gad"), ("edit", "iad")])
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_beams_are_measured_with_drafts_and_without(tmp_path, pair, drafting, device):
+    words = list(map(str, gpu_run.speed(given(tmp_path, device), pair, "fp32").command))
+    systems = [words[i + 1].split(": ") for i, word in enumerate(words) if word == "--system"]
+    shared = argparse.Namespace(beam=1, path=words[words.index("--path") + 1])
+    plans = {name: make_plan(name, flags.split(), shared).settings for name, flags in systems}
+    assert plans["beam 5"]["strategy"] == "none"
+    assert plans[f"{drafting}, beam 5"]["strategy"] == drafting
+    if pair == "ende":
+        assert plans["gad, whole drafts"]["draft_budget"] == 0
+
+
+@pytest.mark.parametrize("column, drafter", [(0.4, 0.5), (0.001, 0.3), (0.0, 1.5)])
+def test_costs_are_found_from_times(column, drafter):
+    verifying = [(n, 3.0 * (1 + column * (n - 1))) for n in (1, 26, 8, 208, 32, 832)]
+    drafting = [(n, 3.0 * drafter * (1 + column * (n - 1))) for n in (25, 200, 800)]
+    found = gpu_figures.fitted(verifying, drafting)
+    assert found.column == pytest.approx(column, abs=1e-6)
+    assert found.drafter == pytest.approx(drafter, rel=1e-6)
+    falling = [(1, 3.0), (26, 2.9)]
+    assert gpu_figures.fitted(falling, drafting).column == 0
+
+
+def test_the_table_of_costs_is_written_and_a_rehearsal_leaves_the_project_s(tmp_path, monkeypatch):
+    times = {
+        "greedy": {"iteration": 4.0, "verifier": 3.0, "drafter": 0.0, "drafted": 0.0},
+        "gad": {"iteration": 9.0, "verifier": 6.0, "drafter": 2.0, "drafted": 25.0},
+    }
+    monkeypatch.setattr(gpu_figures.Pair, "milliseconds", lambda self, name, *_: times[name])
+    monkeypatch.setattr(pass_cost, "TABLE", tmp_path / "shipped.json")
+    assert gpu_figures.iterations(given(tmp_path)) == 0
+    (row,) = pass_cost.read(tmp_path / "pass_costs.json")
+    assert row[:3] == ("cpu", "torch", "float32") and row.least < row.most
+    assert row.column == pytest.approx(1 / 25) and row.drafter == pytest.approx(2 / 3 / 1.96)
+    assert not pass_cost.TABLE.exists()
 
 
 def test_check_of_a_cpu(tmp_path):

@@ -63,6 +63,12 @@ class _Layer:
         return x if self.pre_norm else self.cross_norm(x)
 
 
+def layer_bytes(decoder: Any) -> int:
+    """Bytes of the weights of a decoder's layers."""
+    parameters = (each for layer in decoder.layers for each in layer.parameters())
+    return sum(each.numel() * each.element_size() for each in parameters)
+
+
 class DecoderWeights:
     """The layers and projections of one decoder, laid out for decoding; nothing of it changes.
 
@@ -75,6 +81,9 @@ class DecoderWeights:
             last layer's have passed the final norm.
         free_unpacked: free the decoder's weights that were packed, as ``Linear.of``.
 
+    Attributes:
+        nbytes: of the layers' weights.
+
     Raises:
         ValueError: the decoder has a part that is not run here, named by its flag.
     """
@@ -83,6 +92,7 @@ class DecoderWeights:
         self, decoder: Any, name: str, read_layers: Sequence[int] = (), free_unpacked: bool = False
     ) -> None:
         check_stack(decoder, name)
+        self.nbytes = layer_bytes(decoder)
         self.layers = [_Layer(layer, free_unpacked) for layer in decoder.layers]
         self.final_norm = decoder.layer_norm
         self.project_out = decoder.project_out_dim

@@ -45,6 +45,11 @@ class NativeDecoder:
         self._spare: List[NativeBuffers] = []
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the packed weights."""
+        return self.stack.nbytes
+
+    @property
     def plain(self) -> bool:
         """Whether the vocabulary's product follows the final norm at once."""
         return self.project_out is None and self.first_head is None
