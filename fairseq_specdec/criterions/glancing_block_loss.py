@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..decoding.accepted_tokens import AcceptedTokens, unwrapped
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
+from ..training.expected_length import expected_length_weights
 from ..training.glancing import glancing_ratio
 from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.smoothed_nll import smoothed_nll
@@ -53,6 +54,13 @@ class GlancingBlockLossConfig(FairseqDataclass):
             "the target token (attached drafters only)"
         },
     )
+    expected_length: float = field(
+        default=0.0,
+        metadata={
+            "help": "share of a position's weight taken from the gradient of the block's expected "
+            "accepted length instead of --block-loss-decay; for a drafter that is trained already"
+        },
+    )
     eval_verifier: Optional[str] = field(
         default=None,
         metadata={
@@ -67,6 +75,38 @@ class GlancingBlockLossConfig(FairseqDataclass):
     # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
     ddp_backend: str = II("distributed_training.ddp_backend")
+
+
+def _check_shares(cfg: GlancingBlockLossConfig) -> None:
+    """Refuse settings out of range, by the flag's name."""
+    for name in ("glancing_start", "glancing_stop"):
+        _within(name, getattr(cfg, name), 0.0, 1.0)
+    _within("label_smoothing", cfg.label_smoothing, 0.0, 0.999)
+    _within("soft_targets", cfg.soft_targets, 0.0, 1.0)
+    _within("expected_length", cfg.expected_length, 0.0, 1.0)
+    if not 0.0 < cfg.block_loss_decay <= 1.0:
+        raise ValueError(
+            f"--block-loss-decay is {cfg.block_loss_decay}: it must be above 0 and at most 1"
+        )
+    if cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop):
+        raise ValueError(
+            "--expected-length: a revealed token is not drafted, so the length of the draft is "
+            "unknown; add --glancing-start 0 --glancing-stop 0"
+        )
+
+
+def _check_task(task: Any) -> None:
+    """Refuse settings of the task that a drafter cannot honour, by the flag's name."""
+    settings = getattr(task, "cfg", None)
+    for name, why in (
+        (
+            "eval_bleu",
+            "a drafter cannot translate alone; leave it out, and use the metric accepted",
+        ),
+        ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
+    ):
+        if getattr(settings, name, False):
+            raise ValueError(f"--{name.replace('_', '-')}: {why}")
 
 
 def _check_whole(ddp_backend: Any) -> None:
@@ -115,14 +155,7 @@ class GlancingBlockLoss(FairseqCriterion):
 
     def __init__(self, cfg: GlancingBlockLossConfig, task: Any):
         super().__init__(task)
-        for name in ("glancing_start", "glancing_stop"):
-            _within(name, getattr(cfg, name), 0.0, 1.0)
-        _within("label_smoothing", cfg.label_smoothing, 0.0, 0.999)
-        _within("soft_targets", cfg.soft_targets, 0.0, 1.0)
-        if not 0.0 < cfg.block_loss_decay <= 1.0:
-            raise ValueError(
-                f"--block-loss-decay is {cfg.block_loss_decay}: it must be above 0 and at most 1"
-            )
+        _check_shares(cfg)
         self.label_smoothing = cfg.label_smoothing
         self.soft_targets = cfg.soft_targets
         self.start, self.stop = cfg.glancing_start, cfg.glancing_stop
@@ -134,20 +167,12 @@ class GlancingBlockLoss(FairseqCriterion):
                 "shares to the same value"
             )
         self.decay = cfg.block_loss_decay
+        self.expected_length = cfg.expected_length
         self.accepted_tokens: Optional[AcceptedTokens] = None
         if cfg.eval_verifier:
             _check_whole(cfg.ddp_backend)
             self.accepted_tokens = AcceptedTokens(cfg.eval_verifier, cfg.eval_sentences, task)
-        settings = getattr(task, "cfg", None)
-        for name, why in (
-            (
-                "eval_bleu",
-                "a drafter cannot translate alone; leave it out, and use the metric accepted",
-            ),
-            ("left_pad_target", "a drafter needs targets padded on the right; leave it out"),
-        ):
-            if getattr(settings, name, False):
-                raise ValueError(f"--{name.replace('_', '-')}: {why}")
+        _check_task(task)
 
     def forward(
         self, model: Any, sample: Dict[str, Any], reduce: bool = True
@@ -213,11 +238,19 @@ class GlancingBlockLoss(FairseqCriterion):
         if self.soft_targets > 0:
             soft = soft_nll(logits, output["expected"])
             loss = (1.0 - self.soft_targets) * loss + self.soft_targets * soft
-        if self.decay == 1.0:
+        if self.decay == 1.0 and self.expected_length == 0.0:
             return loss, nll, learnt.sum().float()
+        weights = self._weights(nll, learnt)
+        return loss * weights, nll, weights.sum()
+
+    def _weights(self, nll: Tensor, learnt: Tensor) -> Tensor:
+        """Of the learnt positions, fp32 [N]; without gradient."""
         steps = torch.arange(learnt.size(-1), device=learnt.device, dtype=torch.float32)
         weights = (self.decay**steps).expand(learnt.shape)[learnt]
-        return loss * weights, nll, weights.sum()
+        if self.expected_length == 0.0:
+            return weights
+        length = expected_length_weights(nll, learnt)
+        return (1.0 - self.expected_length) * weights + self.expected_length * length
 
     def _decoded(self, model: Any, sample: Dict[str, Any]) -> Dict[str, Any]:
         """Sums of ``--eval-verifier`` for a batch of validation; {} in training or without it."""

@@ -17,7 +17,13 @@ def make_criterion(task=None, **settings):
     return GlancingBlockLoss(GlancingBlockLossConfig(**settings), task or ToyTask())
 
 
-def slow_sums(model, batch, cuts, epsilon, decay):
+def slow_weights(right, decay, share):
+    """Of the positions of a block; right: probabilities of the right tokens."""
+    reached = [math.prod(right[: i + 1]) for i in range(len(right))]
+    return [(1 - share) * decay**step + share * sum(reached[step:]) for step in range(len(right))]
+
+
+def slow_sums(model, batch, cuts, epsilon, decay, share=0.0):
     """Loss, weights, right ones and accepted tokens, a block and a position at a time."""
     size = model.decoder.block_size
     net_input, target = batch["net_input"], batch["target"]
@@ -31,18 +37,18 @@ def slow_sums(model, batch, cuts, epsilon, decay):
         length = int(target[row].ne(PAD).sum())
         for block in range(cuts.size(1)):
             unbroken = True
-            for step in range(size):
-                index = int(cuts[row, block]) + step
-                if index >= length:
-                    break
-                gold = int(target[row, index])
+            start = int(cuts[row, block])
+            gold_block = target[row, start : min(start + size, length)].tolist()
+            chosen = log_p[row, block, range(len(gold_block)), gold_block]
+            weights = slow_weights(chosen.exp().tolist(), decay, share)
+            for step, gold in enumerate(gold_block):
                 here = log_p[row, block, step]
                 nll = -float(here[gold])
                 others = -float(here.sum()) + float(here[gold])
                 loss = (1 - epsilon) * nll + epsilon / (vocabulary - 1) * others
-                sums["loss"] += decay**step * loss
+                sums["loss"] += weights[step] * loss
                 sums["nll_loss"] += nll
-                sums["sample_size"] += decay**step
+                sums["sample_size"] += weights[step]
                 right = int(here.argmax()) == gold
                 sums["n_right"] += right
                 unbroken = unbroken and right
@@ -64,16 +70,22 @@ def teach(model, batch, updates=12):
     return model.eval()
 
 
-@pytest.mark.parametrize("epsilon, decay", [(0.0, 1.0), (0.1, 1.0), (0.1, 0.8)])
-def test_validation_equals_a_slow_reference(epsilon, decay):
+@pytest.mark.parametrize(
+    "epsilon, decay, share",
+    [(0.0, 1.0, 0.0), (0.1, 1.0, 0.0), (0.1, 0.8, 0.0), (0.0, 0.8, 0.5), (0.0, 1.0, 1.0)],
+)
+def test_validation_equals_a_slow_reference(epsilon, decay, share):
     torch.manual_seed(0)
     batch = make_batch(rows=6)
     model = teach(make_drafter(num_cuts=2), batch)
-    criterion = make_criterion(label_smoothing=epsilon, block_loss_decay=decay)
+    criterion = make_criterion(
+        label_smoothing=epsilon, block_loss_decay=decay, expected_length=share,
+        glancing_start=0.0, glancing_stop=0.0,
+    )  # fmt: skip
     loss, sample_size, log = criterion(model, batch)
     cuts = fixed_cuts(batch["id"], batch["target"].ne(PAD).sum(1), 2)
-    expected = slow_sums(model, batch, cuts, epsilon, decay)
-    assert 0 < expected["n_right"] < expected["sample_size"]
+    expected = slow_sums(model, batch, cuts, epsilon, decay, share)
+    assert 0 < expected["n_right"] < int(log["n_learnt"])
     assert expected["n_accepted"] > 12  # more than the one token per block that comes anyway
     assert math.isclose(float(loss.detach()), expected["loss"], rel_tol=1e-4)
     assert math.isclose(float(sample_size), expected["sample_size"], rel_tol=1e-5)
@@ -209,6 +221,8 @@ def test_a_drafter_learns_to_reverse():
         ({"label_smoothing": 1.0}, "--label-smoothing is 1.0"),
         ({"block_loss_decay": 0.0}, "--block-loss-decay is 0.0"),
         ({"soft_targets": 1.5}, "--soft-targets is 1.5"),
+        ({"expected_length": -0.5}, "--expected-length is -0.5"),
+        ({"expected_length": 0.5}, "--expected-length.*--glancing-start 0"),
         ({"max_update": 0}, "--glancing-updates.*--max-update"),
     ],
 )

@@ -29,6 +29,8 @@ MUTANTS = [
     ("transformer.cpp", "x + --left * width, width, x", "x + (left -= 1, 0) * width, width, x"),
     ("transformer.cpp", "if (bias != nullptr && i > 0)", "if (bias != nullptr)"),
     ("transformer.cpp", "if (read[n] == layer)", "if (read[n] == layer + 1)"),
+    ("transformer.cpp", "] = ragged.length(row);", "] |= ragged.length(row);"),
+    ("transformer.cpp", "make_room(rows, source, source);", "make_room(1, source, source);"),
     ("attention.h", "weights[t] = allowed[t] ? weights[t] : kHiddenScore;", "(void)allowed;"),
     ("attention.h", "weights + upto, weights + groups", "weights + upto + 1, weights + groups"),
     ("attention.h", "std::max(1, kMixed / some)", "std::max(2, kMixed / some)"),
@@ -71,6 +73,7 @@ MUTANTS = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # of which the compiler takes most
 @pytest.mark.parametrize("name, before, after", MUTANTS, ids=lambda text: text[:40])
 def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
     shutil.copytree(
