@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 import torch
 from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
 
 from ..config import decoding_settings
 from ..drafting import DraftOptions, NarBlockDrafter
@@ -26,7 +27,8 @@ class AcceptedTokens:
 
     Args:
         path: the verifier's checkpoint, ``--eval-verifier``.
-        sentences: decode the first batches of a validation that hold so many sentences.
+        sentences: decode about so many, spread over the split. fairseq validates from the
+            shortest to the longest, and in short sentences a draft has fewer tokens to be right.
         task: the training task; its dictionaries must be the verifier's.
 
     Raises:
@@ -40,6 +42,7 @@ class AcceptedTokens:
             raise ValueError(f"--eval-sentences {sentences}: must be 1 or more")
         self.path = path
         self.sentences = sentences
+        self.task = task
         self.source, self.target = task.source_dictionary, task.target_dictionary
         self.left = sentences
         self.verifier: Optional[Any] = None
@@ -60,6 +63,12 @@ class AcceptedTokens:
             ) from error
         return models[0].eval()
 
+    def _chosen(self, ids: Tensor) -> Tensor:
+        """Rows of a batch to decode, long [n]; ids: long [B], places in the split."""
+        splits = [len(split) for name, split in self.task.datasets.items() if name != "train"]
+        apart = max(max(splits, default=0) // self.sentences, 1)
+        return (ids % apart == 0).nonzero()[:, 0][: self.left]
+
     @torch.no_grad()
     def measure(self, drafter: Any, sample: Dict[str, Any]) -> Dict[str, int]:
         """Decode a validation batch, while there are sentences left to decode.
@@ -75,8 +84,10 @@ class AcceptedTokens:
         if self.left <= 0:
             return {"n_emitted": 0, "n_iterations": 0}
         net_input = sample["net_input"]
-        wanted = min(self.left, net_input["src_tokens"].size(0))
-        self.left -= wanted
+        wanted = self._chosen(sample["id"])
+        if wanted.numel() == 0:
+            return {"n_emitted": 0, "n_iterations": 0}
+        self.left -= wanted.numel()
         if self.verifier is None:
             self.verifier = self._load()
             check_reading(drafter, self.verifier, "--eval-verifier")
@@ -101,7 +112,7 @@ class AcceptedTokens:
             # Whole blocks, however many sentences there are: their accepted tokens are measured.
             overrides=Overrides(NarBlockDrafter(drafter, options), always_draft=True),
         )
-        batch = {key: net_input[key][:wanted] for key in ("src_tokens", "src_lengths")}
+        batch = {key: net_input[key][wanted] for key in ("src_tokens", "src_lengths")}
         generator.generate([self.verifier], {"net_input": batch})
         return {"n_emitted": stats.emitted, "n_iterations": stats.iterations}
 

@@ -43,10 +43,30 @@ def test_stops_after_the_wanted_sentences_until_training_goes_on(meter):
     assert meter.measure(drafter, sample) == first
 
 
+def test_sentences_are_taken_from_the_whole_split(tmp_path):
+    """fairseq validates from the shortest to the longest."""
+    save_checkpoint(tmp_path / "verifier.pt", toy_model())
+    task = make_task()
+    task.datasets["valid"] = range(24)
+    meter = AcceptedTokens(str(tmp_path / "verifier.pt"), 8, task)
+    whole = make_sample(sentences(24, seed=3))
+    chosen = make_sample(sentences(24, seed=3)[::3])
+    everything = AcceptedTokens(str(tmp_path / "verifier.pt"), 8, make_task())
+    drafter = toy_drafter()
+    assert meter.measure(drafter, whole) == everything.measure(drafter, chosen)
+    assert meter.left == 0
+    meter.restart()
+    ids = torch.tensor([1, 2, 4])  # none of them
+    few = {"id": ids, "net_input": {k: v[:3] for k, v in whole["net_input"].items()}}
+    assert meter.measure(drafter, few) == {"n_emitted": 0, "n_iterations": 0}
+    assert meter.left == 8
+
+
 def test_the_criterion_logs_it_in_validation_only(meter):
     cfg = Namespace(
         glancing_start=0.0, glancing_stop=0.0, label_smoothing=0.0, block_loss_decay=1.0,
         glancing_updates=0, max_update=0, eval_verifier=None, eval_sentences=24, soft_targets=0.0,
+        expected_length=0.0,
     )  # fmt: skip
     criterion = GlancingBlockLoss(cfg, make_task())
     criterion.accepted_tokens = meter
