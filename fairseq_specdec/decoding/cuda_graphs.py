@@ -1,0 +1,52 @@
+"""Whether passes are recorded as CUDA graphs (``--cuda-graphs``)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Optional, Sequence
+
+import torch
+
+from fairseq_specdec.engine.graphs import Graphs
+
+from .options import DecodingOptions
+from .pass_cost import graphs_gain
+
+logger = logging.getLogger(__name__)
+
+CUDA_GRAPHS = ("auto", "on", "off")
+
+PAYS = 1.05
+"""So many times as fast must iterations have been when they were measured."""
+
+
+def check_cuda_graphs(asked: str, device: torch.device) -> None:
+    """Refuse graphs where there is no GPU.
+
+    Raises:
+        ValueError: names the flag and the remedy.
+    """
+    if asked == "on" and device.type != "cuda":
+        raise ValueError(
+            f"--cuda-graphs on: the models are on {device}, and only a GPU has graphs; use auto or "
+            "off, or leave out --cpu"
+        )
+
+
+def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Optional[Graphs]:
+    """The graphs of a generator; None where none are recorded.
+
+    Args:
+        options: of the generator.
+        models: the ensemble.
+        drafter: a ``Drafter``.
+    """
+    if options.cuda_graphs == "off" or not next(models[0].parameters()).is_cuda:
+        return None
+    if options.beam > 1:
+        if options.cuda_graphs == "on":
+            logger.info("--cuda-graphs on: beam search records no graphs")
+        return None
+    if options.cuda_graphs == "auto" and graphs_gain(models) < PAYS:
+        return None
+    return Graphs(getattr(drafter, "block_size", None))
