@@ -144,12 +144,12 @@ class GuardedRecorder(PlainRecorder):
         return calls, found
 
 
-def plain_graphs(recorder=PlainRecorder, after=0):
+def plain_graphs(recorder=PlainRecorder, after=0, rows=None):
     """For ``decoding.generator.graphs_for``: recorded on any device, at once or from a later use
-    on. What it made is in its list ``made``."""
+    on, up to so many rows. What it made is in its list ``made``."""
 
     def graphs_for(options, models, drafter):
-        made.append(Graphs(getattr(drafter, "block_size", None), recorder, after))
+        made.append(Graphs(getattr(drafter, "block_size", None), rows, recorder, after))
         return made[-1]
 
     made = graphs_for.made = []

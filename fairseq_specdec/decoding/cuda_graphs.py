@@ -10,14 +10,11 @@ import torch
 from fairseq_specdec.engine.graphs import Graphs
 
 from .options import DecodingOptions
-from .pass_cost import graphs_gain
+from .pass_cost import rows_for_graphs
 
 logger = logging.getLogger(__name__)
 
 CUDA_GRAPHS = ("auto", "on", "off")
-
-PAYS = 1.05
-"""So many times as fast must iterations have been when they were measured."""
 
 
 def check_cuda_graphs(asked: str, device: torch.device) -> None:
@@ -47,6 +44,5 @@ def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) ->
         if options.cuda_graphs == "on":
             logger.info("--cuda-graphs on: beam search records no graphs")
         return None
-    if options.cuda_graphs == "auto" and graphs_gain(models) < PAYS:
-        return None
-    return Graphs(getattr(drafter, "block_size", None))
+    rows = rows_for_graphs(models) if options.cuda_graphs == "auto" else None
+    return None if rows == 0 else Graphs(getattr(drafter, "block_size", None), rows)

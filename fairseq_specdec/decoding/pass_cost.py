@@ -73,7 +73,8 @@ class Measured(NamedTuple):
         dtype: of the verifier's weights, as ``float16``; "any" for all.
         least, most: bytes of the verifier's decoder layers for which it holds.
         column, drafter: as of ``PassCost``.
-        graphs: how many times as fast iterations are with CUDA graphs; 0 where not measured.
+        graphs: up to so many rows iterations are faster with CUDA graphs; 0 where they are not, or
+            that was not measured.
     """
 
     device: str
@@ -83,7 +84,7 @@ class Measured(NamedTuple):
     most: int
     column: float
     drafter: float
-    graphs: float = 0.0
+    graphs: int = 0
 
     def holds(self, device: str, backend: str, dtype: str, size: int) -> bool:
         """Whether this is the cost of a verifier of so many bytes."""
@@ -117,13 +118,13 @@ def device_name(device: torch.device) -> str:
     return device.type
 
 
-def graphs_gain(models: Sequence[Any]) -> float:
-    """How many times as fast iterations of an ensemble are with CUDA graphs, by the table; 0 where
-    it does not know."""
+def rows_for_graphs(models: Sequence[Any]) -> int:
+    """Up to how many rows CUDA graphs pay for an ensemble, by the table; 0 where it does not
+    know."""
     weight = next(models[0].parameters())
     place = device_name(weight.device), "torch", str(weight.dtype).split(".")[1]
     size = sum(layer_bytes(model.decoder) for model in models)
-    return next((row.graphs for row in read(TABLE) if row.holds(*place, size)), 0.0)
+    return next((row.graphs for row in read(TABLE) if row.holds(*place, size)), 0)
 
 
 def pass_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:

@@ -41,7 +41,7 @@ COLUMNS = 8
 AFTER = 8
 """So often a shape comes up before it is recorded, which takes as long as many iterations."""
 
-MOST = 64
+MOST = 32
 """Recorded shapes of one cache."""
 
 Outputs = Tuple[Tensor, ...]
@@ -97,6 +97,8 @@ class CudaRecorder:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.device(device):
+            self.side = torch.cuda.Stream()  # one for all: libraries keep a workspace for each
 
     def record(self, function: Callable[[], Outputs]) -> Tuple[Callable[[], Any], Outputs]:
         graph = torch.cuda.CUDAGraph()
@@ -106,7 +108,7 @@ class CudaRecorder:
         if "capture_error_mode" in known:
             mode["capture_error_mode"] = "thread_local"
         with _RECORDING, torch.cuda.device(self.device):
-            side, current = torch.cuda.Stream(), torch.cuda.current_stream()
+            side, current = self.side, torch.cuda.current_stream()
             side.wait_stream(current)
             with torch.cuda.stream(side):
                 function()  # what libraries prepare at a first call cannot be recorded
@@ -124,6 +126,7 @@ class Graphs:
 
     Args:
         block_size: k, most draft tokens, where it is known.
+        rows: shapes of more rows are not recorded; None for any number.
         recorder: makes the recorder of a cache on a device.
         after: as ``AFTER``.
     """
@@ -131,10 +134,12 @@ class Graphs:
     def __init__(
         self,
         block_size: Optional[int] = None,
+        rows: Optional[int] = None,
         recorder: Callable[[torch.device], Recorder] = CudaRecorder,
         after: int = AFTER,
     ) -> None:
         self.block_size = block_size
+        self.rows = rows
         self.recorder = recorder
         self.after = after
         self.broken = False
@@ -203,12 +208,14 @@ class StaticCalls:
         Args:
             key: names it, its shapes and all numbers that it was made with.
             make: makes it.
-            inputs: each at most as large as the shape that was made for it, in every dimension.
+            inputs: at least one, of all rows; each at most as large as the shape that was made for
+                it, in every dimension.
 
         Returns:
             Its outputs, which hold until the next call; None where the caller has to compute them.
         """
-        if self.graphs.broken:
+        most = self.graphs.rows
+        if self.graphs.broken or (most is not None and inputs[0].size(0) > most):
             return None
         call = self._calls.get(key)
         if call is None:

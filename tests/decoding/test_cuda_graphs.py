@@ -200,6 +200,14 @@ def test_a_shape_is_recorded_when_it_has_come_up_often(after, record):
         assert len(calls._calls) == 1
 
 
+def test_no_more_rows_than_pay(record):
+    want = decode(torch_generator("gad-attached"), BATCHES[8])
+    record(rows=3)
+    generator = torch_generator("gad-attached")
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert {key[1] for key in recorded(generator)} == {1, 2, 4}  # of 1, 2 and 3 rows
+
+
 def test_so_many_shapes_and_no_more(record, monkeypatch):
     want = decode(torch_generator("iad"), BATCHES[8])
     record()
@@ -273,12 +281,11 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize(
-    "asked, gain, graphs",
-    [("on", 0.0, True), ("off", 2.0, False), ("auto", 2.0, True), ("auto", 1.0, False)]
-    + [("auto", 0.0, False)],
+    "asked, measured, graphs",
+    [("on", 0, True), ("on", 8, True), ("off", 8, False), ("auto", 8, True), ("auto", 0, False)],
 )
-def test_what_is_asked_and_measured_decides(asked, gain, graphs, tmp_path, monkeypatch):
-    row = Measured("card", "torch", "float32", 1, 1 << 30, 0.1, 0.5, gain)
+def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, monkeypatch):
+    row = Measured("card", "torch", "float32", 1, 1 << 30, 0.1, 0.5, measured)
     path = tmp_path / "costs.json"
     path.write_text(json.dumps([row._asdict()]))
     monkeypatch.setattr(pass_cost, "TABLE", path)
@@ -289,6 +296,7 @@ def test_what_is_asked_and_measured_decides(asked, gain, graphs, tmp_path, monke
     assert (found is not None) == graphs
     if found is not None:
         assert found.block_size == drafter.block_size
+        assert found.rows == (None if asked == "on" else measured)
     wide = dataclasses.replace(given, beam=5)
     assert cuda_graphs.graphs_for(wide, [OnCard()], drafter) is None
     assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
@@ -298,7 +306,7 @@ def test_what_is_asked_and_measured_decides(asked, gain, graphs, tmp_path, monke
 
 def test_a_table_of_before_knows_nothing_of_graphs():
     row = {"device": "card", "backend": "torch", "dtype": "float32", "least": 1, "most": 2}
-    assert Measured(**row, column=0.1, drafter=0.5).graphs == 0.0
+    assert Measured(**row, column=0.1, drafter=0.5).graphs == 0
 
 
 def test_on_is_refused_on_a_cpu():
