@@ -60,6 +60,13 @@ class TranslationSpecDecConfig(TranslationConfig):
             "that are exact equal --strategy greedy in the same format"
         },
     )
+    cuda_graphs: str = field(
+        default="auto",
+        metadata={
+            "help": "replay passes as CUDA graphs: on (on a GPU; fewer kernel launches, more "
+            "memory), off, or auto (on cards where make gpu has measured that it pays; the default)"
+        },
+    )
     threads: Optional[int] = field(
         default=None,
         metadata={

@@ -3,9 +3,11 @@
 ``python tests/device_systems.py`` prints the table of docs/gpu.md.
 """
 
+import itertools
 import sys
 from argparse import Namespace
 from typing import Any, Callable, Dict, NamedTuple, Optional
+from unittest import mock
 
 import torch
 from device_guard import DeviceGuard, on_device
@@ -13,9 +15,11 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from plain_graphs import GuardedRecorder, plain_graphs
 
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.models.verifier_states import layers_at_thirds
 
@@ -128,15 +132,21 @@ class Counted(NamedTuple):
     start_waits: int
 
 
-def count(system, rows, half=False, iterations=3):
+def count(system, rows, half=False, iterations=3, graphs=False):
     """Decode a batch inside a guard, after one that filled the caches.
+
+    Args:
+        graphs: passes and drafts are recorded: each is one launch then, and ``GuardedRecorder``
+            holds what is inside.
 
     Returns:
         What is counted; and the kernels of these iterations, by line and operator.
     """
     torch.manual_seed(0)
     task = make_task()
-    with DeviceGuard() as guard:
+    chosen = plain_graphs(GuardedRecorder) if graphs else generator_module.graphs_for
+    with mock.patch.object(generator_module, "graphs_for", chosen), DeviceGuard() as guard:
+        GuardedRecorder.clear(guard)
         verifier, drafter = system.verifier(), system.drafter and system.drafter()
         (verifier.half() if half else verifier).to("cuda")
         settings = dict(system.settings)
@@ -156,6 +166,7 @@ def count(system, rows, half=False, iterations=3):
                 for _ in range(3):
                     batch.iterate()
                 guard.clear()
+                GuardedRecorder.clear(guard)
                 for _ in range(iterations):
                     batch.iterate()
                 assert batch.live, "the random models ended their sentences"
@@ -187,11 +198,13 @@ def main():
         "| system | launches | waits | copies | start: launches | waits |\n"
         "|---|--:|--:|--:|--:|--:|\n"
     )
-    for rows in (1, 8):
+    for rows, graphs in itertools.product((1, 8), (False, True)):
         for name, system in SYSTEMS.items():
-            found, _ = count(system, rows)
+            found, _ = count(system, rows, graphs=graphs)
             numbers = " | ".join(f"{number:.0f}" for number in found)
-            say(f"| {name}, batch {rows} | {numbers} |\n")
+            inside = sum(GuardedRecorder.kernels.values()) / 3
+            with_graphs = f", graphs ({inside:.0f} inside)" if graphs else ""
+            say(f"| {name}, batch {rows}{with_graphs} | {numbers} |\n")
     for beam in (1, 5):
         launches, waits = count_stock(beam, 1)
         say(f"| stock beam {beam} | {launches:.0f} | {waits:.0f} |\n")

@@ -20,6 +20,7 @@ from fairseq_specdec.engine.threads import check_threads, set_threads
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
+from .cuda_graphs import CUDA_GRAPHS, check_cuda_graphs
 from .draft_budget import CPU_SPARE
 from .drafter_file import check_drafter_file
 from .extras import ending_of
@@ -165,6 +166,10 @@ def check_settings(settings: Any) -> None:
         raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
     if settings.backend not in BACKENDS:
         raise ValueError(f"--backend {settings.backend}: choose one of {', '.join(BACKENDS)}")
+    if settings.cuda_graphs not in CUDA_GRAPHS:
+        raise ValueError(
+            f"--cuda-graphs {settings.cuda_graphs}: choose one of {', '.join(CUDA_GRAPHS)}"
+        )
     if settings.verifier_dtype not in FORMATS:
         raise ValueError(
             f"--verifier-dtype {settings.verifier_dtype}: choose one of {', '.join(FORMATS)}"
@@ -282,7 +287,9 @@ def build_generator(
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
     ending = ending_of(extra, tgt_dict)
-    check_device(next(models[0].parameters()).device)
+    device = next(models[0].parameters()).device
+    check_device(device)
+    check_cuda_graphs(settings.cuda_graphs, device)
     for i, model in enumerate(models):
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     policy = LogitsPolicy(
@@ -352,4 +359,5 @@ def _options(
         hidden=frozenset(hidden),
         backend=settings.backend,
         verifier_format=settings.verifier_dtype,
+        cuda_graphs=settings.cuda_graphs,
     )

@@ -18,6 +18,7 @@ from fairseq_specdec.engine.verifier import Verifier
 
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
+from .cuda_graphs import graphs_for
 from .fused_greedy import fused_greedy
 from .loop import Batch
 from .options import DecodingOptions
@@ -207,7 +208,8 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
-        backend = choose_backend(options.backend, models, options.verifier_format)
+        graphs = graphs_for(options, models, drafter)
+        backend = choose_backend(options.backend, models, options.verifier_format, graphs)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend, models)
         verifier = Verifier(

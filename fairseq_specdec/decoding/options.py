@@ -29,6 +29,7 @@ class DecodingOptions:
         free_unpacked: free the models' weights that the engine has packed.
         backend: ``--backend``, one of ``engine.backend.BACKENDS``.
         verifier_format: ``--verifier-dtype``, a key of ``engine.native.linear.FORMATS``.
+        cuda_graphs: ``--cuda-graphs``, one of ``decoding.cuda_graphs.CUDA_GRAPHS``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -49,6 +50,7 @@ class DecodingOptions:
     hidden: FrozenSet[int] = frozenset()
     backend: str = "auto"
     verifier_format: str = "fp32"
+    cuda_graphs: str = "auto"
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
+from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 
 TABLE = pathlib.Path(__file__).with_name("pass_costs.json")
@@ -72,6 +73,8 @@ class Measured(NamedTuple):
         dtype: of the verifier's weights, as ``float16``; "any" for all.
         least, most: bytes of the verifier's decoder layers for which it holds.
         column, drafter: as of ``PassCost``.
+        graphs: up to so many rows iterations are faster with CUDA graphs; 0 where they are not, or
+            that was not measured.
     """
 
     device: str
@@ -81,6 +84,7 @@ class Measured(NamedTuple):
     most: int
     column: float
     drafter: float
+    graphs: int = 0
 
     def holds(self, device: str, backend: str, dtype: str, size: int) -> bool:
         """Whether this is the cost of a verifier of so many bytes."""
@@ -112,6 +116,15 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda" and torch.cuda.is_available():
         return str(torch.cuda.get_device_name(device))
     return device.type
+
+
+def rows_for_graphs(models: Sequence[Any]) -> int:
+    """Up to how many rows CUDA graphs pay for an ensemble, by the table; 0 where it does not
+    know."""
+    weight = next(models[0].parameters())
+    place = device_name(weight.device), "torch", str(weight.dtype).split(".")[1]
+    size = sum(layer_bytes(model.decoder) for model in models)
+    return next((row.graphs for row in read(TABLE) if row.holds(*place, size)), 0)
 
 
 def pass_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:

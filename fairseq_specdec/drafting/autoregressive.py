@@ -179,8 +179,7 @@ class AutoregressiveSession(DraftSession):
         chances: List[Tensor] = []
         for step in range(steps):
             layout = Layout.at(at, [have + step for have in lengths_cpu])
-            features = self.session.run(inputs, layout)[:, -1]
-            token, sure = self._choose(self.session.logits(features), chances)
+            token, sure = self._choose(self._logits(inputs, layout), chances)
             if sure is not None:
                 open_rows = open_rows & sure
             drafted.append(token)
@@ -197,6 +196,14 @@ class AutoregressiveSession(DraftSession):
         self.session.commit(lengths + passes, [have + passes for have in lengths_cpu])
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
         return DraftTree(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
+
+    def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
+        """[B, V], of the last column; they hold until the next step."""
+        if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
+            found = self.session.replay(inputs, layout, _as_they_are)
+            if found is not None:
+                return found[:, -1]
+        return self.session.logits(self.session.run(inputs, layout)[:, -1])
 
     def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:
         """The next token of each row, long [B], and bool [B] where the model is sure enough, or
@@ -226,3 +233,7 @@ class AutoregressiveSession(DraftSession):
 
     def close(self) -> None:
         self.session.close()
+
+
+def _as_they_are(logits: Tensor) -> Tensor:
+    return logits

@@ -56,9 +56,9 @@ class ChainSearch:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
             have ended.
         """
-        given = self._candidates(features, logits)
         if features.is_cuda:
-            return self._on_gpu(given, previous, confidence)
+            return self.whole(features, logits, previous, confidence)
+        given = self._candidates(features, logits)
         chosen: List[Tensor] = []
         sure: List[Tensor] = []
         run = _Run(self, given, previous)
@@ -109,17 +109,16 @@ class ChainSearch:
             run.take(step, ranked[:, :1])
         return torch.stack(log_probs, 1), torch.stack(tokens, 1)
 
-    def _on_gpu(
-        self, given: _Candidates, previous: Tensor, confidence: float
+    def whole(
+        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float = 0.0
     ) -> Tuple[Tensor, Tensor]:
-        """The same in fewer kernels: what any candidate gives to the next state is looked up at
-        once, and a chosen one is known by its rank until the end.
+        """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
+        state is looked up at once, and a chosen one is known by its rank until the end.
 
         Args:
-            given: of the masks.
-            previous, confidence: as for ``__call__``.
+            features, logits, previous, confidence: as for ``__call__``.
         """
-        scores, candidates, rows, of_mask = given
+        scores, candidates, rows, of_mask = self._candidates(features, logits)
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
         following = nn.functional.embedding(candidates[:, :-1], self.of_token)
         following += of_mask[:, 1:].unsqueeze(2)

@@ -34,6 +34,7 @@ from .chain_search import CHAIN_CANDIDATES, ChainSearch
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
+from .replayed_block import ReplayedBlock
 from .state_products import StateProducts
 from .token_choice import likeliest, without_repeats
 
@@ -182,11 +183,18 @@ class NarBlockSession(DraftSession):
         )
         positions = self.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
+        self.replayed = ReplayedBlock.find(drafter, self.layers, self.source, self.first)
+        if self.replayed is not None:
+            self.source = self.replayed.source(len(source.net_input["src_tokens"]))
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         masks = 0 if budget == 0 else self._masks(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
+        if self.replayed is not None:
+            tree = self.replayed.draft(hypotheses, masks, self.states)
+            if tree is not None:
+                return tree
         return self._choose(hypotheses, self._features(hypotheses, masks))
 
     def forecast(
@@ -306,7 +314,9 @@ class NarBlockSession(DraftSession):
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.layers.select(rows, rows_cpu)
         self.states.select(rows)
-        if self.source is not None:
+        if self.replayed is not None:
+            self.source = self.replayed.source(len(rows_cpu))
+        elif self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)
 
     def close(self) -> None:

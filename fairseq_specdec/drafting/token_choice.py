@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 
-def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
+def likeliest(logits: Tensor, confidence: float, whole: bool = False) -> Tuple[Tensor, Tensor]:
     """The best token of each mask, and how many of a row the drafter is confident of.
 
     Args:
         logits: [B, K, V].
         confidence: least product of probabilities up to a token; 0 for all tokens.
+        whole: give all K tokens, as on a GPU.
 
     Returns:
         (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
@@ -23,7 +24,7 @@ def likeliest(logits: Tensor, confidence: float) -> Tuple[Tensor, Tensor]:
         return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
     chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
     counts = (chances.cumprod(1) >= confidence).sum(1)
-    if not drafted.is_cuda:  # there it would cost a synchronisation
+    if not whole and not drafted.is_cuda:  # there it would cost a synchronisation
         drafted = drafted[:, : int(counts.max())]
     return drafted, counts
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from .eager.decoder import DecoderSession, DecoderWeights
 from .eager.encoder import EncoderWeights
 from .eager.parts import check_stack, runs_encoder
+from .eager.static_decoder import StaticDecoder
+from .graphs import Graphs
 from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.encoder import NativeEncoder
 from .native.library import Library, load, why_not
@@ -27,9 +29,17 @@ AnyEncoder = Union[EncoderWeights, NativeEncoder]
 
 
 class Backend:
-    """Runs encoders and decoders with torch operators, on any device."""
+    """Runs encoders and decoders with torch operators, on any device.
+
+    Args:
+        graphs: passes over a chain and drafts are recorded as CUDA graphs; None to record nothing.
+    """
 
     name = "torch"
+    graphs: Optional[Graphs] = None
+
+    def __init__(self, graphs: Optional[Graphs] = None) -> None:
+        self.graphs = graphs
 
     def decoder(
         self,
@@ -44,6 +54,8 @@ class Backend:
         Args:
             encoder: may share the decoder's embeddings, which can then be freed too.
         """
+        if self.graphs is not None:
+            return StaticDecoder(self.graphs, decoder, name, read_layers, free_unpacked)
         return DecoderWeights(decoder, name, read_layers, free_unpacked)
 
     def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
@@ -124,13 +136,19 @@ class NativeBackend(Backend):
 BACKENDS = ("auto", "torch", "native")
 
 
-def choose_backend(asked: str, models: Sequence[Any], number_format: str = "fp32") -> Backend:
+def choose_backend(
+    asked: str,
+    models: Sequence[Any],
+    number_format: str = "fp32",
+    graphs: Optional[Graphs] = None,
+) -> Backend:
     """The backend for models that are on their device and in their number format.
 
     Args:
         asked: one of ``BACKENDS``; "auto" takes the native one on a CPU where it is built.
         models: the ensemble.
         number_format: for the native one.
+        graphs: for the torch one, as of ``Backend``.
 
     Raises:
         ValueError: "native" cannot be had, or a number format without it.
@@ -147,7 +165,7 @@ def choose_backend(asked: str, models: Sequence[Any], number_format: str = "fp32
         raise ValueError(f"--backend native: {reason}; use --backend torch")
     if reason is not None:
         logger.info("--backend torch: %s", reason)
-    return TORCH
+    return TORCH if graphs is None else Backend(graphs)
 
 
 def _why_not_native(models: Sequence[Any]) -> Optional[str]:

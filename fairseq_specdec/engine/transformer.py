@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+import functools
+from typing import Any, Callable, List, Optional, Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .backend import TORCH, AnyDecoderSession, Backend
 from .eager.parts import check_decoder
 from .eager.positions import position_rows
-from .layout import Layout
+from .eager.static_decoder import StaticSession
+from .graphs import Fixed, Outputs, bucket, row_bucket
+from .layout import Layout, causal_horizon
 
 
 class TransformerWeights:
@@ -132,6 +136,43 @@ class TransformerSession:
         """[.., V] of features [.., C']."""
         return self.layers.logits(features)
 
+    def replay(
+        self, tokens: Tensor, layout: Layout, finish: Callable[[Tensor], Tensor]
+    ) -> Optional[Tensor]:
+        """``finish(logits(run(tokens, layout)))`` by a CUDA graph, where there is one for these
+        shapes.
+
+        Args:
+            tokens: long [B, W].
+            layout: of a chain.
+            finish: of logits [.., V]; always the same one for this model.
+
+        Returns:
+            [B, W, V], which holds until the next replay; None where there is no such graph.
+        """
+        layers = self.layers
+        if not isinstance(layers, StaticSession) or not layout.in_order:
+            return None
+        calls, (rows, width) = layers.cache.calls, tokens.shape
+        columns, most = calls.graphs.columns(width), row_bucket(rows)
+        upto = bucket(layout.upto - width + columns)
+        layers.cache.reserve(upto)
+        known = None if self.positions is None else self.positions.size(0)
+
+        def make() -> Fixed:
+            # Of this batch nothing but the length of the position table.
+            session = TransformerSession(self.weights, layers.bucketed(most), self.positions)
+            function = functools.partial(_whole_pass, session, upto, finish)
+            return Fixed(function, [((most, columns), torch.long), ((most,), torch.long)])
+
+        key = ("block", most, columns, upto, layers.sources, known)
+        found = calls.run(key, make, [tokens, layout.slots[:, 0]])
+        if found is None:
+            return None
+        if len(found) > 1:  # kept until the next draft, after later replays
+            layers.hidden_states = found[1][:rows, :width].clone()
+        return found[0][:rows, :width]
+
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
         """Keep so many slots of each row; roll back the rest."""
         self.layers.commit(lengths, lengths_cpu)
@@ -143,3 +184,28 @@ class TransformerSession:
     def close(self) -> None:
         """The batch is over."""
         self.layers.close()
+
+
+def _whole_pass(
+    session: TransformerSession,
+    upto: int,
+    finish: Callable[[Tensor], Tensor],
+    tokens: Tensor,
+    start: Tensor,
+) -> Outputs:
+    """What is recorded: a pass over a chain.
+
+    Args:
+        session: over the first rows of the cache.
+        upto: slots to look at.
+        finish: of the logits.
+        tokens: long [R, W].
+        start: long [R], the slot of each row's first token.
+
+    Returns:
+        ``finish``'s [R, W, V], and the hidden states [R, W, n C] where some are read.
+    """
+    slots = causal_horizon(start, tokens.size(1))
+    scores = finish(session.logits(session.run(tokens, Layout(slots, slots, upto))))
+    states = session.layers.hidden_states
+    return (scores,) if states is None else (scores, states)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .backend import TORCH, Backend
@@ -105,11 +107,24 @@ class VerifierSession:
         Returns:
             Scores of W entries; entry w is the distribution of what follows token w.
         """
+        alone = len(self.sessions) == 1
         logits = []
         for session in self.sessions:
-            found = session.logits(session.run(tokens, layout))
-            logits.append(found / self.temperature if self.temperature != 1.0 else found)
+            found = session.replay(tokens, layout, self._finish if alone else self._scaled)
+            if found is None:
+                found = self._scaled(session.logits(session.run(tokens, layout)))
+            elif alone:
+                return LogitScores(found, normalised=found.is_cuda)
+            logits.append(found)
         return LogitScores.of_ensemble(logits)
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        return logits / self.temperature if self.temperature != 1.0 else logits
+
+    def _finish(self, logits: Tensor) -> Tensor:
+        """What the scores of one model keep: on a GPU log-probabilities, as of ``of_ensemble``."""
+        scaled = self._scaled(logits)
+        return F.log_softmax(scaled, dim=-1, dtype=torch.float32) if scaled.is_cuda else scaled
 
     def hidden_states(self) -> Tensor:
         """[B, W, n C], of the layers to read of the first model, at the block last scored."""

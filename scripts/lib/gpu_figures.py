@@ -21,7 +21,9 @@ from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.io import provenance
 
 ROWS = (1, 8, 32)
+STRATEGIES = ("greedy", "gad")
 ITERATIONS = 20
+GRAPHS_PAY = 1.05  # so many times as fast are iterations with CUDA graphs where these are used
 ALIKE = 8  # a decoder of so many times the bytes, or a fraction of them, costs alike
 
 Timed = Tuple[float, float]
@@ -101,9 +103,9 @@ class Pair:
         self.drafter = random_pair.drafter(chosen, self.task, 1, 25)
         (self.verifier.half() if half else self.verifier).to(device)
 
-    def generator(self, strategy: str) -> Any:
+    def generator(self, strategy: str, graphs: str = "off") -> Any:
         words = (self.task.source_dictionary, self.task.target_dictionary)
-        given = {"strategy": strategy, "backend": "torch"}
+        given = {"strategy": strategy, "backend": "torch", "cuda_graphs": graphs}
         if strategy == "gad":
             given["drafter_path"] = __file__  # any file: `load` reads none
         return build_generator(
@@ -120,23 +122,31 @@ class Pair:
         net_input = {"src_tokens": words.to(self.device), "src_lengths": lengths.to(self.device)}
         return {"id": torch.arange(rows), "net_input": net_input}
 
-    def cost(self, verifying: Sequence[Timed], drafting: Sequence[Timed]) -> pass_cost.Measured:
+    def cost(
+        self, verifying: Sequence[Timed], drafting: Sequence[Timed], graphs: int
+    ) -> pass_cost.Measured:
         """The table's row for this device, and for decoders not much smaller or larger."""
         weight = next(self.verifier.parameters())
         size = layer_bytes(self.verifier.decoder)
         return pass_cost.Measured(
             pass_cost.device_name(weight.device), "torch", str(weight.dtype).split(".")[1],
-            size // ALIKE, size * ALIKE, *fitted(verifying, drafting),
+            size // ALIKE, size * ALIKE, *fitted(verifying, drafting), graphs,
         )  # fmt: skip
 
     def wait(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def milliseconds(self, strategy: str, rows: int, iterations: int) -> Dict[str, float]:
+    def milliseconds(
+        self, strategy: str, rows: int, iterations: int, graphs: str = "off"
+    ) -> Dict[str, float]:
         """Of an iteration and of its ``drafter`` and ``verifier``: medians of single ones, after a
-        batch that warmed up; and ``drafted``, draft tokens of a row."""
-        generator, sample = self.generator(strategy), self.sample(rows)
+        batch that warmed up; and ``drafted``, draft tokens of a row.
+
+        Args:
+            graphs: ``--cuda-graphs``.
+        """
+        generator, sample = self.generator(strategy, graphs), self.sample(rows)
         found: Dict[str, List[float]] = {}
         for _ in range(2):
             found = {"iteration": [], "drafter": [], "verifier": [], "drafted": []}
@@ -153,41 +163,75 @@ class Pair:
         return {name: statistics.median(each) for name, each in found.items()}
 
 
+def rows_that_gain(table: Sequence[Dict[str, Any]]) -> int:
+    """Up to how many rows iterations of all strategies were faster with CUDA graphs, by the rows of
+    the table of one precision; 0 where they never were, or were not measured."""
+    most = 0
+    for row in table:
+        pairs = [(row[name], row.get(f"{name}_graphs")) for name in STRATEGIES]
+        if any(fast is None or slow < GRAPHS_PAY * fast for slow, fast in pairs):
+            break
+        most = row["rows"]
+    return most
+
+
+def measured(
+    pair: Pair, precision: str, small: bool
+) -> Tuple[List[Dict[str, Any]], pass_cost.Measured]:
+    """The rows of one precision, and what passes cost: with CUDA graphs where these are faster."""
+    table: List[Dict[str, Any]] = []
+    times: Dict[Tuple[int, str, str], Dict[str, float]] = {}
+    for rows in ROWS[:1] if small else ROWS:
+        row: Dict[str, Any] = {"precision": precision, "rows": rows}
+        for strategy in STRATEGIES:
+            for graphs in ("off",) if small else ("off", "on"):
+                found = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS, graphs)
+                times[rows, strategy, graphs] = found
+                row[strategy if graphs == "off" else f"{strategy}_graphs"] = found["iteration"]
+        row["gad_in_greedy"] = row["gad"] / row["greedy"]
+        if not small:
+            row["peak_bytes"] = torch.cuda.max_memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+        table.append(row)
+    most = rows_that_gain(table)
+    verifying: List[Timed] = []
+    drafting: List[Timed] = []
+    for (rows, _, graphs), one in times.items():
+        if (graphs == "on") == (rows <= most):
+            drafted = one["drafted"]
+            verifying.append((rows * (1 + drafted), one["verifier"]))
+            drafting += [(rows * drafted, one["drafter"])] if drafted else []
+    return table, pair.cost(verifying, drafting, most)
+
+
 def iterations(given: argparse.Namespace) -> int:
-    """Milliseconds of an iteration by strategy and rows, what a draft iteration costs in greedy
-    ones, and the table of pass costs by which a batch is drafted for on this device."""
+    """Milliseconds of an iteration by strategy and rows, with CUDA graphs and without, what a draft
+    iteration costs in greedy ones, and the table of pass costs by which a batch is drafted for on
+    this device."""
     small = given.device == "cpu"
     table: List[Dict[str, Any]] = []
     costs: List[pass_cost.Measured] = []
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
-        verifying: List[Timed] = []
-        drafting: List[Timed] = []
-        for rows in ROWS[:1] if small else ROWS:
-            row: Dict[str, Any] = {"precision": precision, "rows": rows}
-            for strategy in ("greedy", "gad"):
-                times = pair.milliseconds(strategy, rows, 3 if small else ITERATIONS)
-                row[strategy], drafted = times["iteration"], times["drafted"]
-                verifying.append((rows * (1 + drafted), times["verifier"]))
-                drafting += [(rows * drafted, times["drafter"])] if drafted else []
-            row["gad_in_greedy"] = row["gad"] / row["greedy"]
-            if not small:
-                row["peak_bytes"] = torch.cuda.max_memory_allocated()
-                torch.cuda.reset_peak_memory_stats()
-            table.append(row)
-        costs.append(pair.cost(verifying, drafting))
+        rows, cost = measured(pair, precision, small)
+        table += rows
+        costs.append(cost)
     write_costs(given.folder / "pass_costs.json", costs)
     if not small:
         write_costs(pass_cost.TABLE, pass_cost.merged(pass_cost.read(pass_cost.TABLE), costs))
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
     lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
-    lines += ["| | rows | greedy | gad | gad / greedy | peak MB |", "|---|--:|--:|--:|--:|--:|"]
+    columns = ("greedy", "greedy_graphs", "gad", "gad_graphs", "gad_in_greedy")
+    titles = ("greedy", "with graphs", "gad", "with graphs", "gad / greedy", "peak MB")
+    lines += ["| | rows | " + " | ".join(titles) + " |", "|---|--:|" + "--:|" * len(titles)]
     for row in table:
-        numbers = f"{row['greedy']:.2f} | {row['gad']:.2f} | {row['gad_in_greedy']:.2f}"
+        numbers = " | ".join(f"{row[name]:.2f}" if name in row else "-" for name in columns)
         peak = f"{row['peak_bytes'] / 1e6:.0f}" if "peak_bytes" in row else "-"
         lines.append(f"| {row['precision']} | {row['rows']} | {numbers} | {peak} |")
     lines += ["", "In passes of the verifier over one token: a further token; a drafter's pass", ""]
     lines += [f"- {one.dtype}: {one.column:.4f}, {one.drafter:.3f}" for one in costs]
+    lines += ["", "CUDA graphs are used by default up to so many rows", ""]
+    lines += [f"- {one.dtype}: {one.graphs}" for one in costs]
     (given.folder / "iterations.md").write_text("\n".join(lines) + "\n")
     return 0
 

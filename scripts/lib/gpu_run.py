@@ -42,6 +42,10 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
         drafter = f"--drafter-path {data / 'drafter.pt'}"
         systems = ["greedy: --strategy greedy"]
         systems += [f"{name}: --strategy {name} {drafter}" for name in ("gad", "gad++")]
+        if given.device == "cuda":
+            for graphs in ("on", "off"):
+                name = f"gad, CUDA graphs {graphs}"
+                systems.append(f"{name}: --strategy gad --cuda-graphs {graphs} {drafter}")
         systems.append(f"gad, whole drafts: --strategy gad --draft-budget 0 {drafter}")
         # On a CPU no model drafts for a beam unless a budget asks for it.
         budget = "--backend torch --draft-budget 20" if given.device == "cpu" else ""
@@ -96,7 +100,7 @@ def steps(given: argparse.Namespace) -> List[Step]:
         Step("check", 60, figures(given, "check"), needed=True),
         Step("tests", 300, [sys.executable, *tests]),
         # Before the speed tables, whose drafts are sized by the costs that it finds.
-        Step("iterations", 90, figures(given, "iterations")),
+        Step("iterations", 120, figures(given, "iterations")),
     ]
     for precision in ("fp32",) if rehearsed else ("fp32", "fp16"):
         found += [speed(given, "ende", precision), speed(given, "edit", precision)]

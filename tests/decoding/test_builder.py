@@ -78,7 +78,7 @@ CHANGED = {
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
 OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
-OF_ALL |= {"backend", "verifier_dtype", "threads"}
+OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads"}
 
 
 def test_every_flag_has_its_readers_named():

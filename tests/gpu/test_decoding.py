@@ -11,6 +11,9 @@ from device_guard import on_device
 from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_sample, make_task, sentences
 
+from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.engine.graphs import Graphs
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -60,6 +63,53 @@ def test_beams_say_what_stock_says(case, rows):
     want = task.inference_step(task.build_generator(models, args), models, sample)
     found = generator.generate(models, sample)
     assert [tokens(each) for each in found] == [tokens(each) for each in want]
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """CUDA graphs of every shape from its first use on; the ``Graphs`` that were made."""
+    made = []
+
+    def graphs_for(options, models, drafter):
+        made.append(Graphs(getattr(drafter, "block_size", None), after=0))
+        return made[-1]
+
+    monkeypatch.setattr(generator_module, "graphs_for", graphs_for)
+    return made
+
+
+def replays(generator):
+    """How many shapes of the verifier were recorded."""
+    (weights,) = generator._parts.verifier.weights
+    return sum(len(cache.calls._calls) for cache in weights.layers._caches)
+
+
+@pytest.mark.parametrize("rows", BATCHES)
+@pytest.mark.parametrize("case", TOYS)
+def test_graphs_say_what_stock_says(case, rows, recorded):
+    generator, sample = device_generator(case), on_device(BATCHES[rows])
+    want = stock(generator.models, sample, flags())
+    for _ in range(3):  # recorded, then replayed on buffers that held another batch
+        found = decode(generator, sample)
+        assert tokens(found) == tokens(want)
+        for ours, theirs in zip(found, want):
+            torch.testing.assert_close(ours["score"], theirs["score"], rtol=1e-4, atol=1e-4)
+        decode(generator, on_device(MANY[0]))
+    assert not recorded[0].broken and replays(generator) > 0
+
+
+@pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
+def test_graphs_in_half_precision(case, recorded):
+    """Near ties may fall either way, as without graphs."""
+    generator = device_generator(case, torch.float16)
+    same = count = 0
+    for sample in map(on_device, MANY):
+        found = tokens(decode(generator, sample))
+        want = tokens(stock(generator.models, sample, flags()))
+        same, count = same + sum(a == b for a, b in zip(found, want)), count + len(want)
+    assert not recorded[0].broken and replays(generator) > 0
+    note(f"{case}, fp16, CUDA graphs", {"sentences": count, "identical": same})
+    assert same >= 0.9 * count
 
 
 @pytest.mark.parametrize("precision", HALF)

@@ -110,6 +110,9 @@ def test_beams_are_measured_with_drafts_and_without(tmp_path, pair, drafting, de
     plans = {name: make_plan(name, flags.split(), shared).settings for name, flags in systems}
     assert plans["beam 5"]["strategy"] == "none"
     assert plans[f"{drafting}, beam 5"]["strategy"] == drafting
+    asked = {name: given["cuda_graphs"] for name, given in plans.items() if "graphs" in name}
+    both = {"gad, CUDA graphs on": "on", "gad, CUDA graphs off": "off"}
+    assert asked == (both if pair == "ende" and device == "cuda" else {})
     if pair == "ende":
         assert plans["gad, whole drafts"]["draft_budget"] == 0
 
@@ -134,9 +137,37 @@ def test_the_table_of_costs_is_written_and_a_rehearsal_leaves_the_project_s(tmp_
     monkeypatch.setattr(pass_cost, "TABLE", tmp_path / "shipped.json")
     assert gpu_figures.iterations(given(tmp_path)) == 0
     (row,) = pass_cost.read(tmp_path / "pass_costs.json")
-    assert row[:3] == ("cpu", "torch", "float32") and row.least < row.most
+    assert row[:3] == ("cpu", "torch", "float32") and row.least < row.most and row.graphs == 0
     assert row.column == pytest.approx(1 / 25) and row.drafter == pytest.approx(2 / 3 / 1.96)
     assert not pass_cost.TABLE.exists()
+
+
+@pytest.mark.parametrize(
+    "with_graphs, most", [((0.5, 2.0, 7.9), 8), ((0.5, 4.0, 9.0), 1), ((1.0, 2.0, 4.0), 0)]
+)
+def test_graphs_are_used_up_to_the_rows_where_they_pay(with_graphs, most, monkeypatch):
+    """And passes cost there what they do with graphs."""
+    without = dict(zip(gpu_figures.ROWS, (1.0, 4.0, 8.0)))
+    faster = dict(zip(gpu_figures.ROWS, with_graphs))
+
+    class TimedPair:
+        def milliseconds(self, strategy, rows, iterations, graphs):
+            time = (faster if graphs == "on" and strategy == "gad" else without)[rows]
+            time = without[rows] / 2 if graphs == "on" and strategy == "greedy" else time
+            drafted = 25.0 if strategy == "gad" else 0.0
+            each = {"iteration": time, "verifier": time, "drafter": time}
+            return dict(each, drafted=drafted)
+
+        def cost(self, verifying, drafting, graphs):
+            return verifying, drafting, graphs
+
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: 1)
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: None)
+    table, (verifying, drafting, graphs) = gpu_figures.measured(TimedPair(), "fp16", small=False)
+    assert graphs == most == gpu_figures.rows_that_gain(table)
+    assert len(table) == 3 and len(verifying) == 6 and len(drafting) == 3
+    taken = {tokens // 25: time for tokens, time in drafting}
+    assert taken == {n: (faster if n <= most else without)[n] for n in gpu_figures.ROWS}
 
 
 def test_check_of_a_cpu(tmp_path):

@@ -121,8 +121,16 @@ class DecoderWeights:
         try:
             cache = self._caches.pop()
         except IndexError:
-            cache = KVCache(len(self.layers), self.heads, self.width // self.heads)
+            cache = self._new_cache()
         cache.start(source.size(0), capacity, source)
+        return self._session(cache, source, padding_mask)
+
+    def _new_cache(self) -> KVCache:
+        return KVCache(len(self.layers), self.heads, self.width // self.heads)
+
+    def _session(
+        self, cache: KVCache, source: Tensor, padding_mask: Optional[Tensor]
+    ) -> DecoderSession:
         return DecoderSession(self, cache, source, padding_mask)
 
     def give_back(self, cache: KVCache) -> None:

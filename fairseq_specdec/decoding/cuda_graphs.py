@@ -1,0 +1,48 @@
+"""Whether passes are recorded as CUDA graphs (``--cuda-graphs``)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Optional, Sequence
+
+import torch
+
+from fairseq_specdec.engine.graphs import Graphs
+
+from .options import DecodingOptions
+from .pass_cost import rows_for_graphs
+
+logger = logging.getLogger(__name__)
+
+CUDA_GRAPHS = ("auto", "on", "off")
+
+
+def check_cuda_graphs(asked: str, device: torch.device) -> None:
+    """Refuse graphs where there is no GPU.
+
+    Raises:
+        ValueError: names the flag and the remedy.
+    """
+    if asked == "on" and device.type != "cuda":
+        raise ValueError(
+            f"--cuda-graphs on: the models are on {device}, and only a GPU has graphs; use auto or "
+            "off, or leave out --cpu"
+        )
+
+
+def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Optional[Graphs]:
+    """The graphs of a generator; None where none are recorded.
+
+    Args:
+        options: of the generator.
+        models: the ensemble.
+        drafter: a ``Drafter``.
+    """
+    if options.cuda_graphs == "off" or not next(models[0].parameters()).is_cuda:
+        return None
+    if options.beam > 1:
+        if options.cuda_graphs == "on":
+            logger.info("--cuda-graphs on: beam search records no graphs")
+        return None
+    rows = rows_for_graphs(models) if options.cuda_graphs == "auto" else None
+    return None if rows == 0 else Graphs(getattr(drafter, "block_size", None), rows)

@@ -1,0 +1,412 @@
+"""Passes and drafts of fixed shapes, as CUDA graphs record them, run as plain functions: what they
+say, and that every replay is what was recorded."""
+
+import dataclasses
+import json
+import logging
+
+import pytest
+import torch
+from plain_graphs import NotStaticError, PlainRecorder, plain_graphs
+from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
+from toy_translation import assert_diverse, make_sample, sentences, toy_model
+
+from fairseq_specdec.decoding import cuda_graphs, pass_cost
+from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.decoding.pass_cost import Measured
+from fairseq_specdec.engine import graphs as engine_graphs
+from fairseq_specdec.engine.eager.static_decoder import RowBuffer
+from fairseq_specdec.engine.graphs import Graphs, StaticCalls
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "untyped_storage"), reason="needs the modes of torch 2"
+)
+
+BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """Puts plain recordings in place of CUDA graphs; the ``Graphs`` that were made."""
+
+    def put(bucket=64, **more):
+        chosen = plain_graphs(**more)
+        monkeypatch.setattr(generator_module, "graphs_for", chosen)
+        monkeypatch.setattr(engine_graphs, "BUCKET", bucket)
+        return chosen.made
+
+    return put
+
+
+def torch_generator(case, **more):
+    return make_generator(case, backend="torch", **more)
+
+
+def caches(generator):
+    """Of the verifiers, and of a drafter that is a model."""
+    parts = generator._parts
+    decoders = [weights.layers for weights in parts.verifier.weights]
+    weights = getattr(parts.drafter, "weights", parts.drafter)  # of a small Transformer
+    decoders.append(getattr(weights, "layers", None))
+    return [cache for each in decoders if each is not None for cache in each._caches]
+
+
+def recorded(generator):
+    """Kinds and shapes of what was recorded."""
+    return [key for cache in caches(generator) for key in cache.calls._calls]
+
+
+def assert_same(found, want):
+    assert tokens(found) == tokens(want)
+    for ours, theirs in zip(found, want):
+        torch.testing.assert_close(
+            ours["positional_scores"], theirs["positional_scores"], rtol=1e-4, atol=1e-4
+        )
+
+
+# ---- what they say -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows, bucket", [(1, 64), (8, 8)])
+@pytest.mark.parametrize("lossless", [True, False], ids=["lossless", "relaxed"])
+@pytest.mark.parametrize("case", TOYS)
+def test_recorded_iterations_say_what_others_say(case, lossless, rows, bucket, record):
+    """Relaxed rules and the number of iterations show the drafts too."""
+    if not lossless and not TOYS[case].settings:
+        pytest.skip("there is one set of flags")
+    other = torch_generator(case, lossless=lossless)
+    want = decode(other, BATCHES[rows])
+    if lossless:
+        assert tokens(want) == tokens(stock([TOYS[case].verifier()], BATCHES[rows], flags()))
+    made = record(bucket)
+    generator = torch_generator(case, lossless=lossless)
+    for _ in range(2):  # the second on the buffers of the first
+        assert_same(decode(generator, BATCHES[rows]), want)
+    assert generator.stats.iterations == 2 * other.stats.iterations
+    assert generator.stats.drafted == 2 * other.stats.drafted
+    assert recorded(generator) and not made[0].broken
+
+
+@pytest.mark.parametrize("case", ["gad", "gad-attached"])
+@pytest.mark.parametrize("block_size", [1, 2, 3])
+def test_smaller_blocks(case, block_size, record):
+    other = torch_generator(case, block_size=block_size)
+    want = decode(other, BATCHES[8])
+    record(16)
+    generator = torch_generator(case, block_size=block_size)
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert generator.stats.iterations == other.stats.iterations
+    kinds = {key[0] for key in recorded(generator)}
+    assert kinds == {"block", "draft"}
+    widths = {key[2] for key in recorded(generator) if key[0] == "block"}
+    assert widths <= {1, block_size + 1}
+
+
+@pytest.mark.parametrize("case", ["iad", "gad-attached", "sps", "blockwise"])
+def test_batches_of_other_shapes_in_turn(case, record):
+    """Buffers grow and are used again; rows of the batch before are behind the live ones."""
+    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5)]
+    other = torch_generator(case)
+    want = [decode(other, sample) for sample in samples]
+    assert_diverse([h["tokens"] for each in want for h in each])
+    made = record(8)
+    generator = torch_generator(case)
+    for sample, expected in zip(samples + samples[:2], want + want[:2]):
+        assert_same(decode(generator, sample), expected)
+    assert len(caches(generator)) == len(generator._parts.verifier.weights) + (
+        case in ("gad-attached", "sps")
+    )
+    assert not made[0].broken
+
+
+@pytest.mark.parametrize("case", ["iad", "gad-attached"])
+def test_batches_at_the_same_time_have_their_own_recordings(case, record):
+    samples = [make_sample(sentences(count, seed=count)) for count in (4, 3)]
+    want = [tokens(decode(torch_generator(case), sample)) for sample in samples]
+    record(16)
+    generator = torch_generator(case)
+    models = generator.models
+    with generator.batch(models, samples[0]) as one:
+        with generator.batch(models, samples[1]) as other:
+            while one.live or other.live:
+                for batch in (one, other):
+                    if batch.live:
+                        batch.iterate()
+            found = [[h[0] for h in batch.finished] for batch in (one, other)]
+    assert [tokens(each) for each in found] == want
+
+
+SETTINGS = {
+    "temperature": dict(temperature=1.7),
+    "unknown words": dict(unkpen=3.0),
+    "no n-gram twice": dict(no_repeat_ngram_size=2),
+    "length limits": dict(min_len=9, max_len_b=11),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("case", ["greedy", "gad-attached"])
+def test_constraints(case, name, record):
+    want = stock([TOYS[case].verifier()], BATCHES[8], flags(**SETTINGS[name]))
+    record(8)
+    generator = torch_generator(case, args=flags(**SETTINGS[name]))
+    assert tokens(decode(generator, BATCHES[8])) == tokens(want)
+    assert recorded(generator)
+
+
+def test_a_prefix(record):
+    prefix = make_sample(sentences(8, seed=11))["net_input"]["src_tokens"][:, -4:-1].contiguous()
+    want = stock([toy_model()], BATCHES[8], flags(), prefix)
+    record(8)
+    generator = torch_generator("gad-attached")
+    assert tokens(decode(generator, BATCHES[8], prefix)) == tokens(want)
+    assert recorded(generator)
+
+
+def test_an_ensemble(record):
+    models = [toy_model(), toy_model("learned", seed=2)]
+    want = stock(models, BATCHES[8], flags())
+    made = record(8)
+    generator = torch_generator("iad", models=models)
+    assert tokens(decode(generator, BATCHES[8])) == tokens(want)
+    assert len(caches(generator)) == 2 and all(each.calls._calls for each in caches(generator))
+    assert not made[0].broken
+
+
+def test_drafts_that_pause(record):
+    """Several iterations pass between two drafts, and the drafter then reads all of them."""
+    settings = {"draft_budget": 24}
+    other = torch_generator("gad-attached", **settings)
+    want = decode(other, BATCHES[8])
+    record(16)
+    generator = torch_generator("gad-attached", **settings)
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert generator.stats.iterations == other.stats.iterations
+
+
+# ---- when something is recorded ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_a_shape_is_recorded_when_it_has_come_up_often(after, record):
+    record(after=after)
+    generator = torch_generator("greedy")
+    with generator.batch(generator.models, BATCHES[8]) as batch:
+        for _ in range(after):
+            batch.iterate()
+        calls = batch.session.sessions[0].layers.cache.calls
+        assert not calls._calls
+        batch.iterate()
+        assert len(calls._calls) == 1
+
+
+def test_no_more_rows_than_pay(record):
+    want = decode(torch_generator("gad-attached"), BATCHES[8])
+    record(rows=3)
+    generator = torch_generator("gad-attached")
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert {key[1] for key in recorded(generator)} == {1, 2, 4}  # of 1, 2 and 3 rows
+
+
+def test_so_many_shapes_and_no_more(record, monkeypatch):
+    want = decode(torch_generator("iad"), BATCHES[8])
+    record()
+    monkeypatch.setattr(engine_graphs, "MOST", 2)
+    generator = torch_generator("iad")
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert len(recorded(generator)) == 2
+
+
+class FailingRecorder(PlainRecorder):
+    """Fails at the second recording, after its computation was begun."""
+
+    made = 0
+
+    def record(self, function):
+        type(self).made += 1
+        if self.made > 1:
+            function()
+            raise RuntimeError("CUDA error: not permitted\nof no interest")
+        return super().record(function)
+
+
+@pytest.mark.parametrize("case", ["greedy", "gad-attached", "sps"])
+def test_a_recording_that_fails_is_said_once_and_does_no_harm(case, record, caplog, monkeypatch):
+    want = decode(torch_generator(case), BATCHES[8])
+    made = record(8, recorder=FailingRecorder)
+    monkeypatch.setattr(FailingRecorder, "made", 0)
+    generator = torch_generator(case)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert_same(decode(generator, BATCHES[8]), want)
+    assert made[0].broken and FailingRecorder.made == 2
+    said = [one.message for one in caplog.records if "--cuda-graphs" in one.message]
+    assert said == [
+        "--cuda-graphs: recording failed, decoding goes on without graphs (CUDA error: not "
+        "permitted)"
+    ]
+
+
+@pytest.mark.parametrize("width, columns", [(1, 1), (2, 8), (8, 8), (9, 11), (11, 11), (12, 16)])
+def test_columns(width, columns):
+    assert Graphs(10).columns(width) == columns
+    assert Graphs(None).columns(width) == (16 if columns == 11 else columns)
+
+
+def test_buckets():
+    assert [engine_graphs.bucket(count) for count in (1, 64, 65)] == [64, 64, 128]
+    assert [engine_graphs.row_bucket(rows) for rows in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 16]
+
+
+# ---- whether -----------------------------------------------------------------------------------
+
+
+class OnCard(torch.nn.Module):
+    """A verifier that says it lies on a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = toy_model().decoder
+
+    def parameters(self, recurse=True):
+        for each in super().parameters(recurse):
+            yield Elsewhere(each)
+
+
+class Elsewhere:
+    is_cuda, device = True, torch.device("cuda", 0)
+
+    def __init__(self, parameter):
+        self.dtype = parameter.dtype
+
+
+@pytest.mark.parametrize(
+    "asked, measured, graphs",
+    [("on", 0, True), ("on", 8, True), ("off", 8, False), ("auto", 8, True), ("auto", 0, False)],
+)
+def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, monkeypatch):
+    row = Measured("card", "torch", "float32", 1, 1 << 30, 0.1, 0.5, measured)
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps([row._asdict()]))
+    monkeypatch.setattr(pass_cost, "TABLE", path)
+    monkeypatch.setattr(pass_cost, "device_name", lambda device: "card")
+    given = dataclasses.replace(make_generator("greedy").options, cuda_graphs=asked)
+    drafter = make_generator("gad").drafter
+    found = cuda_graphs.graphs_for(given, [OnCard()], drafter)
+    assert (found is not None) == graphs
+    if found is not None:
+        assert found.block_size == drafter.block_size
+        assert found.rows == (None if asked == "on" else measured)
+    wide = dataclasses.replace(given, beam=5)
+    assert cuda_graphs.graphs_for(wide, [OnCard()], drafter) is None
+    assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
+    monkeypatch.setattr(pass_cost, "device_name", lambda device: "another card")
+    assert (cuda_graphs.graphs_for(given, [OnCard()], drafter) is not None) == (asked == "on")
+
+
+def test_a_table_of_before_knows_nothing_of_graphs():
+    row = {"device": "card", "backend": "torch", "dtype": "float32", "least": 1, "most": 2}
+    assert Measured(**row, column=0.1, drafter=0.5).graphs == 0
+
+
+def test_on_is_refused_on_a_cpu():
+    with pytest.raises(ValueError, match="^--cuda-graphs on: .*on cpu.*; use auto or off"):
+        make_generator("greedy", cuda_graphs="on")
+    for other in ("auto", "off"):
+        generator = make_generator("greedy", cuda_graphs=other)
+        assert generator.options.cuda_graphs == other
+    with pytest.raises(ValueError, match="^--cuda-graphs maybe: choose one of auto, on, off"):
+        make_generator("greedy", cuda_graphs="maybe")
+
+
+# ---- what these tests must notice --------------------------------------------------------------
+
+
+def keep_the_first_inputs(monkeypatch):
+    load = engine_graphs._Call._load
+
+    def once(self, inputs):
+        if not hasattr(self, "outputs"):
+            load(self, inputs)
+
+    monkeypatch.setattr(engine_graphs._Call, "_load", once)
+
+
+def leave_rows_where_they_are(monkeypatch):
+    monkeypatch.setattr(RowBuffer, "select", lambda self, rows, count: None)
+
+
+def show_the_padding(monkeypatch):
+    put = RowBuffer.put
+    monkeypatch.setattr(RowBuffer, "put", lambda self, value, fill=None: put(self, value))
+
+
+def forget_nothing(monkeypatch):
+    clear = StaticCalls.clear
+    once = lambda self: hasattr(self, "_calls") or clear(self)  # noqa: E731
+    monkeypatch.setattr(StaticCalls, "clear", once)
+
+
+def keep_the_position_table_out_of_the_key(monkeypatch):
+    run = StaticCalls.run
+
+    def shorter(self, key, make, inputs):
+        return run(self, key[:-1], make, inputs)
+
+    monkeypatch.setattr(StaticCalls, "run", shorter)
+
+
+def ignore_the_slots_in_the_key(monkeypatch):
+    run = StaticCalls.run
+
+    def shorter(self, key, make, inputs):
+        return run(self, (*key[:3], *key[4:]), make, inputs)
+
+    monkeypatch.setattr(StaticCalls, "run", shorter)
+
+
+MUTANTS = [
+    keep_the_first_inputs,
+    leave_rows_where_they_are,
+    show_the_padding,
+    forget_nothing,
+    ignore_the_slots_in_the_key,
+]
+
+
+def several_batches(case):
+    """Tokens of batches of other shapes in turn, by one generator."""
+    generator = torch_generator(case)
+    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1)]
+    return [tokens(decode(generator, sample)) for sample in samples]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("case", ["greedy", "gad-attached"])
+def test_a_fault_is_noticed(case, mutant, record, monkeypatch):
+    want = several_batches(case)
+    record(8)
+    assert several_batches(case) == want
+    mutant(monkeypatch)
+    try:
+        found = several_batches(case)
+    except (NotStaticError, ValueError, RuntimeError, IndexError):
+        return
+    assert found != want
+
+
+def test_a_longer_position_table_is_another_shape(record, monkeypatch):
+    """The limit on lengths grows with the source, and the table with it."""
+    found = sorted(sentences(16, seed=3), key=len)
+    samples = [make_sample(found[:8]), make_sample(found[8:])]
+    args = flags(max_len_a=1.0, max_len_b=2)
+
+    def both():
+        generator = torch_generator("greedy", args=args)
+        return [tokens(decode(generator, sample)) for sample in samples]
+
+    want = both()
+    record()
+    assert both() == want
+    keep_the_position_table_out_of_the_key(monkeypatch)
+    assert both() != want

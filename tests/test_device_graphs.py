@@ -1,0 +1,120 @@
+"""Recorded passes and drafts as on a GPU: nothing waits in them, and few launches are left."""
+
+import pytest
+import torch
+from device_guard import DeviceGuard
+from device_systems import SYSTEMS, count
+from plain_graphs import GuardedRecorder, plain_graphs
+from test_device_guard import BATCHES, device_generator, guarded
+from toy_strategies import TOYS, flags, stock, tokens
+
+from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.drafting.chain_search import ChainSearch
+from fairseq_specdec.engine.eager.static_decoder import StaticSession
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.Tensor, "untyped_storage"), reason="needs the modes of torch 2"
+)
+
+
+@pytest.fixture
+def record(monkeypatch):
+    chosen = plain_graphs(GuardedRecorder)
+    monkeypatch.setattr(generator_module, "graphs_for", chosen)
+    return chosen.made
+
+
+def replayed(case, half=False):
+    """Decode a batch of 8 with recordings, in a guard: what was found.
+
+    Raises:
+        AssertionError: something in a recording made the host wait, or copied from or to it.
+    """
+    with DeviceGuard() as guard:
+        GuardedRecorder.clear(guard)
+        found = guarded(device_generator(case, half), guard, BATCHES[8])
+        assert sum(GuardedRecorder.kernels.values()) > 0
+        assert not GuardedRecorder.waits and not GuardedRecorder.copies
+        return tokens(h[0] for h in found)
+
+
+@pytest.mark.parametrize(
+    "case", ["greedy", "iad", "gad", "gad-attached", "gad++-budget", "sps", "blockwise"]
+)
+def test_nothing_waits_in_a_recording(case, record):
+    assert replayed(case) == tokens(stock([TOYS[case].verifier()], BATCHES[8], flags()))
+    assert not record[0].broken
+
+
+@pytest.mark.parametrize("case", ["greedy", "gad", "gad-attached", "sps"])
+def test_recordings_in_half_precision(case, record):
+    assert all(found[-1] == 2 for found in replayed(case, half=True))
+    assert not record[0].broken
+
+
+# Most launches of an iteration of 8 rows with graphs, each of which is one: the table of
+# docs/gpu.md.
+MOST_LAUNCHES = {
+    "greedy": 18,
+    "iad": 65,
+    "gad attached with chain, k = 10": 46,
+    "gad++ attached with chain, k = 10": 64,
+    "gad 12+2, k = 25": 43,
+    "gad++ 12+2, k = 25": 61,
+    "gad 6+6 bidirectional, k = 25": 150,
+    "sps 6+1": 117,
+    "blockwise, k = 8": 49,
+}
+
+
+@pytest.mark.parametrize("name", MOST_LAUNCHES)
+def test_launches_of_an_iteration_with_graphs(name):
+    found, kernels = count(SYSTEMS[name], rows=8, graphs=True)
+    assert found.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
+    assert found.waits <= 1 and found.copies == 0
+    assert not GuardedRecorder.waits and not GuardedRecorder.copies
+
+
+# ---- what these tests must notice --------------------------------------------------------------
+
+
+def waiting_chain(monkeypatch):
+    whole = ChainSearch.whole
+
+    def waiting(self, *given):
+        found = whole(self, *given)
+        found[1].sum().item()
+        return found
+
+    monkeypatch.setattr(ChainSearch, "whole", waiting)
+
+
+def numbers_of_the_host(monkeypatch):
+    whole = ChainSearch.whole
+
+    def copying(self, *given):
+        tokens, counts = whole(self, *given)
+        return tokens, counts + torch.tensor([0]).to(counts.device, non_blocking=True)
+
+    monkeypatch.setattr(ChainSearch, "whole", copying)
+
+
+def tensors_of_the_host(monkeypatch):
+    bucketed = StaticSession.bucketed
+
+    def made_there(self, rows):
+        found = bucketed(self, rows)
+        found.cross_mask = torch.zeros(found.cross_mask.shape)
+        return found
+
+    monkeypatch.setattr(StaticSession, "bucketed", made_there)
+
+
+@pytest.mark.parametrize("fault", [waiting_chain, numbers_of_the_host, tensors_of_the_host])
+def test_a_fault_is_noticed(fault, record, monkeypatch):
+    fault(monkeypatch)
+    try:
+        replayed("gad-attached")
+    except (AssertionError, RuntimeError):
+        return
+    assert record[0].broken
