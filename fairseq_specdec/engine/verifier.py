@@ -41,7 +41,6 @@ class Verifier:
     ) -> None:
         self.models = list(models)
         self.temperature = temperature
-        self.backend = backend
         self.weights = [
             TransformerWeights(
                 model,
