@@ -1,6 +1,7 @@
 """The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
 
 import copy
+import time
 from collections import Counter
 
 import pytest
@@ -192,6 +193,16 @@ def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draf
     spent = stats.stopwatch.seconds
     assert spent["drafter"] > 0 and spent["verifier"] > 0
     assert sum(spent.values()) < stats.total_seconds
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_both_turns_in_one_call_share_its_time():
+    generator = make(block_drafter(toy_drafter()), keep_trace=False, backend="native")
+    with generator.batch(generator.models, make_sample(SENTENCES[1:2])) as batch:
+        seconds = batch.stats.stopwatch.seconds
+        before, began = sum(seconds.values()), time.perf_counter()
+        batch.iterate(100)
+        assert 0 < sum(seconds.values()) - before <= time.perf_counter() - began
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
