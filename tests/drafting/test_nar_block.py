@@ -264,6 +264,14 @@ def test_the_cache_is_prepared_for_what_is_expected():
 
 
 @torch.no_grad()
+def test_the_source_is_prepared_for_every_position():
+    model, told = random_drafter(), []
+    model.decoder.start_source = lambda src_tokens, positions: told.append(positions)
+    open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
+    assert told == [55]  # the start symbol, 50 tokens, and a block after them
+
+
+@torch.no_grad()
 def test_positions_end_with_a_learned_table():
     limits = {"max_target_positions": 8, "max_source_positions": 7}
     model = random_drafter(encoder_learned_pos=True, decoder_learned_pos=True, **limits)
