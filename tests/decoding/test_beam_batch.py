@@ -119,6 +119,9 @@ def test_a_trace_is_of_the_best_hypothesis_alone(backend):
     found, told = decode(generator), []
     for hypotheses in found:
         best, *others = hypotheses
+        # Callers may write to them.
+        assert not any(one["tokens"].is_inference() for one in hypotheses)
+        assert not any(one["positional_scores"].is_inference() for one in hypotheses)
         parts = best["iterations"]
         assert len(parts) == best["steps"] and not any(one["iterations"] for one in others)
         assert [token for part in parts for token in part.emitted] == best["tokens"].tolist()
