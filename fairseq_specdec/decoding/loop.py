@@ -29,7 +29,7 @@ Lap = Tuple[float, float, float]
 
 
 class _Facts(NamedTuple):
-    """What the host learns of one row's iteration; the last three only for a trace."""
+    """What the host learns of one row's iteration; the last two only for a trace."""
 
     size: int
     done: int
@@ -38,7 +38,6 @@ class _Facts(NamedTuple):
     proposed: int
     draft: Sequence[int] = ()
     choices: Sequence[int] = ()
-    emitted: Optional[List[int]] = None
 
 
 class _Round(NamedTuple):
@@ -159,9 +158,7 @@ class Batch(OpenBatch):
         (size, done, accepted), draft = one.facts[row], one.drafts[row]
         if not self.parts.options.keep_trace:
             return _Facts(size, done, accepted, 0, len(draft))
-        choices = one.choices[row][:size]
-        emitted = draft[:accepted] + choices[accepted:]
-        return _Facts(size, done, accepted, 0, len(draft), draft, choices, emitted)
+        return _Facts(size, done, accepted, 0, len(draft), draft, one.choices[row][:size])
 
     def _verify(self, tree: DraftTree) -> List[_Facts]:
         """Lay out, score, constrain and advance."""
@@ -270,9 +267,7 @@ class Batch(OpenBatch):
 
     def _trace(self, row: int, fact: _Facts, passes: int, rows: int, seconds: Lap) -> None:
         position = self.hypotheses.lengths_cpu[row]
-        emitted = fact.emitted
-        if emitted is None:
-            emitted = self.hypotheses.first[row, position + 1 : position + 1 + fact.size].tolist()
+        emitted = self.hypotheses.first[row, position + 1 : position + 1 + fact.size].tolist()
         self.traces[row].append(
             Iteration(
                 list(fact.draft), fact.accepted, emitted, list(fact.choices),

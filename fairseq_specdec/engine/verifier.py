@@ -43,7 +43,6 @@ class Verifier:
     ) -> None:
         self.models = list(models)
         self.temperature = temperature
-        self.backend = backend
         self.weights = [
             TransformerWeights(
                 model,

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scripted_drafter import EOS
 from test_beam import check, flags, look_ahead, stock
+from test_beam_forecasts import Listener, wrong
 from toy_translation import PAD, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -14,8 +15,9 @@ from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.beams import Progress
 from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
 from fairseq_specdec.decoding.beam.native import NativeBeams, reach_natively
+from fairseq_specdec.decoding.beam.replay import BeamRules
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
-from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 from fairseq_specdec.engine.native.decoder import NativeDecoderSession
 from fairseq_specdec.engine.native.library import load
@@ -25,14 +27,22 @@ BACKENDS = ["torch"] + ["native"] * (load() is not None)
 UNK = 3
 
 
-def make(args=None, models=None, **settings):
+def make(args=None, models=None, drafter=None, **settings):
     words = make_task().tgt_dict
     given = decoding_settings(**dict({"strategy": "greedy", "backend": "torch"}, **settings))
-    return build_generator(models or [toy_model()], words, words, args or flags(3), given)
+    overrides = Overrides(drafter, always_draft=drafter is not None)
+    models = models or [toy_model()]
+    return build_generator(models, words, words, args or flags(3), given, overrides=overrides)
 
 
-def decode(generator, prefix=None, chosen=SENTENCES):
-    return generator.generate(generator.models, make_sample(chosen), prefix_tokens=prefix)
+def decode(generator, prefix=None, chosen=SENTENCES, **more):
+    sample = make_sample(chosen)
+    return generator.generate(generator.models, sample, prefix_tokens=prefix, **more)
+
+
+def counts(stats):
+    """The counters, without times."""
+    return {name: value for name, value in vars(stats).items() if isinstance(value, int)}
 
 
 def test_begins_with_one_hypothesis_and_nothing_done():
@@ -46,6 +56,8 @@ def test_begins_with_one_hypothesis_and_nothing_done():
     [
         {},
         {"unnormalized": True, "unkpen": -12.0},
+        {"unnormalized": True},
+        {"lenpen": 0.0},
         {"lenpen": 0.2, "max_len_b": 6},
         {"lenpen": 3.0, "min_len": 5, "temperature": 1.5},
         {"no_repeat_ngram_size": 2, "unkpen": 2.0},
@@ -104,8 +116,12 @@ def test_counts_are_of_what_was_done(backend, monkeypatch):
 def test_a_trace_is_of_the_best_hypothesis_alone(backend):
     args = flags(3, retain_iter_history=True)
     generator = make(args, backend=backend)
-    for hypotheses in decode(generator):
+    found, told = decode(generator), []
+    for hypotheses in found:
         best, *others = hypotheses
+        # Callers may write to them.
+        assert not any(one["tokens"].is_inference() for one in hypotheses)
+        assert not any(one["positional_scores"].is_inference() for one in hypotheses)
         parts = best["iterations"]
         assert len(parts) == best["steps"] and not any(one["iterations"] for one in others)
         assert [token for part in parts for token in part.emitted] == best["tokens"].tolist()
@@ -115,14 +131,21 @@ def test_a_trace_is_of_the_best_hypothesis_alone(backend):
         for part in parts:
             assert (part.draft, part.accepted, part.steps) == ([], 0, 0)
             assert part.choices == part.emitted and 1 <= part.rows <= len(SENTENCES)
-            assert part.seconds[0] == part.seconds[2] > 0 and part.seconds[1] == 0
+            assert 0 < part.seconds[0] == part.seconds[2] < generator.stats.total_seconds
+            assert part.seconds[1] == 0
+            assert [one.waits for one in part.beam.hypotheses] == [True] * part.live
         assert parts[-1].live == 0 and parts[0].live == 3 and parts[0].rows == len(SENTENCES)
+        told.append(sum(part.beam.steps for part in parts))
+    assert sum(told) == generator.stats.emitted
     assert all(not one["iterations"] for row in decode(make(backend=backend)) for one in row)
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_passes_go_one_by_one_or_in_one_call(backend):
-    generator, expected = make(backend=backend), decode(make(backend=backend))
+def test_passes_go_one_by_one_or_in_one_call(backend, strategy, monkeypatch):
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator, at_once = (make(backend=backend, strategy=strategy) for _ in range(2))
+    expected = decode(at_once)
     with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
         batch.iterate()
         assert batch.stats.iterations == len(SENTENCES) and batch.live
@@ -131,7 +154,7 @@ def test_passes_go_one_by_one_or_in_one_call(backend):
         while batch.live:
             batch.iterate(100)
         check(batch.finished, expected)
-    assert generator.stats.iterations == batch.stats.iterations
+    assert counts(generator.stats) == counts(batch.stats) == counts(at_once.stats)
     traced = make(flags(3, retain_iter_history=True), backend=backend)
     with traced.batch(traced.models, make_sample(SENTENCES)) as batch:
         batch.iterate(100)  # a trace tells of each pass
@@ -145,6 +168,34 @@ def test_a_sentence_without_a_possible_token_is_named(backend):
     args = flags(3, unkpen=float("inf"))
     with pytest.raises(ValueError, match="no possible token at position 2 of sentence 1 in"):
         decode(make(args, backend=backend), prefix, SENTENCES[:2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_output_may_begin_after_another_symbol(backend):
+    fairseqs = make_task().build_generator([toy_model()], flags(3))
+    expected = fairseqs.generate([toy_model()], make_sample(SENTENCES), bos_token=9)
+    found = decode(make(backend=backend), bos_token=9)
+    check(found, expected)
+    first = [row[0]["tokens"].tolist() for row in found]
+    assert first != [row[0]["tokens"].tolist() for row in decode(make(backend=backend))]
+
+
+@pytest.mark.parametrize("unkpen, rewarded", [(-12.0, 12.0), (2.0, 0.0), (0.0, 0.0)])
+def test_the_search_is_told_how_far_scores_may_rise(unkpen, rewarded):
+    """A rewarded unknown word adds to its hypothesis."""
+    generator = make(flags(4, unkpen=unkpen, max_len_b=17))
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        assert batch.beams.rules == BeamRules(4, EOS, 17, rewarded)
+
+
+def test_a_drafter_that_forecasts_is_asked_for_what_may_follow():
+    """After the prefixes of its own batch, with the states that predicted them."""
+    listener = Listener()
+    generator = make(drafter=listener)
+    check(decode(generator), decode(make()))
+    assert generator.stats.drafted > 0
+    assert {row for row, _, _ in listener.told} == set(range(len(SENTENCES)))
+    assert wrong(listener.told, SENTENCES) == 0
 
 
 def reaches(rows, **settings):

@@ -200,11 +200,11 @@ def true_states(sentence, prefix):
     return states
 
 
-def wrong(told):
+def wrong(told, sentences=SENTENCES):
     """How many of the states are not those of their prefix."""
     with torch.no_grad():
         return sum(
-            not torch.allclose(states, true_states(SENTENCES[row], prefix), atol=1e-4)
+            not torch.allclose(states, true_states(sentences[row], prefix), atol=1e-4)
             for row, prefix, states in told
         )
 

@@ -4,10 +4,12 @@ import copy
 from argparse import Namespace
 
 import pytest
+import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
 from on_gpu import on_gpu
+from toy_drafter import make_dictionary, save_verifier
 from toy_translation import make_task, toy_drafter, toy_model
 
 from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBetaRule
@@ -22,6 +24,7 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting import NoDrafter
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
+from fairseq_specdec.engine.threads import set_threads
 
 
 def test_what_is_sound_passes(tmp_path):
@@ -49,6 +52,8 @@ def test_what_is_sound_passes(tmp_path):
         ({"strategy": "gad++", "regret_budget": -1.0}, "--regret-budget -1.0: must be 0 or more"),
         ({"strategy": "specdec", "tau": float("nan")}, "--tau nan: must be 0 or more"),
         ({"strategy": "iad", "max_suffix": -1}, "--max-suffix -1: must be 0 or more"),
+        ({"threads": 0}, "--threads 0: must be 1 to 1024"),
+        ({"trace_path": "/no/t.jsonl"}, "--trace-path /no/t.jsonl: no such directory: /no; make"),
     ],
     ids=str,
 )
@@ -163,6 +168,48 @@ def test_flags_reach_the_generator():
     assert isinstance(generator.drafter, NoDrafter)
 
 
+def test_generation_flags_are_looked_at_first():
+    with pytest.raises(ValueError, match="^--lm-path: "):
+        build(lm_path="lm.pt")
+    with pytest.raises(ValueError, match="^--nbest 2: --strategy iad with these flags"):
+        make(Namespace(beam=2, nbest=2), overrides=Overrides(rule=TopBetaRule(2, 1.0)))
+
+
+def test_products_are_shared_by_as_many_threads_as_asked():
+    before = torch.get_num_threads()
+    try:
+        for count in (3, 2):
+            make(threads=count)
+            assert torch.get_num_threads() == count
+    finally:
+        set_threads(before)
+
+
+def test_the_rule_is_the_strategys():
+    def rule(sampler=None, **settings):
+        return builder.rule_of(decoding_settings(**settings), sampler)
+
+    assert type(rule(strategy="greedy")) is ExactRule
+    relaxed = rule(strategy="gad++", top_beta=5, tau=0.7)
+    assert type(relaxed) is TopBetaRule and (relaxed.top_beta, relaxed.tau) == (5, 0.7)
+    sampler = builder.sampler_of(Namespace(sampling=True))
+    assert rule(sampler, strategy="greedy").sampler is sampler
+
+
+def test_a_drafters_file_is_read_with_the_dictionaries(tmp_path):
+    """``load`` left out: the checkpoint is of a model with a vocabulary of its own."""
+    path = tmp_path / "drafter.pt"
+    save_verifier(path)  # of 44 words, and no drafter
+    source, words = make_dictionary(), make_task().tgt_dict
+    for strategy, said in (
+        ("gad", f"{path} is no block drafter"),
+        ("sps", "its decoder dictionary has 44 symbols, the verifier's 28"),
+    ):
+        settings = decoding_settings(strategy=strategy, drafter_path=str(path))
+        with pytest.raises(ValueError, match=f"^--drafter-path: {said}"):
+            builder.build_generator([toy_model(updates=1)], source, words, Namespace(), settings)
+
+
 def test_what_subclassed_tasks_add_is_read_or_refused():
     words = make_task().tgt_dict
     assert ending_of(None, words) == ending_of({"lm_model": None, "lm_weight": 1.0}, words)
@@ -181,6 +228,13 @@ def test_only_transformers_verify():
 
     with pytest.raises(ValueError, match=r"--path \(model 2 of 2\) holds a Other"):
         build([toy_model(updates=1), Other()])
+    model = copy.deepcopy(toy_model(updates=1))
+    model.decoder.layers[0].fc1 = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"^--path \(model 1 of 1\).*layer"):
+        build([model])
+    model.decoder = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"holds a TransformerModel with decoder Identity; --task"):
+        build([model])
 
 
 @pytest.mark.parametrize("load", [load_drafter, load_small_model])
@@ -290,6 +344,7 @@ def test_parts_may_be_given():
         [toy_model(updates=1)], words, words, Namespace(), decoding_settings(), stats=stats
     )
     assert found.stats is stats and found.strategy == decoding_settings().strategy
+    assert found.options.free_unpacked is False
 
 
 def test_a_rule_is_told_the_dictionary():

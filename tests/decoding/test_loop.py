@@ -1,6 +1,9 @@
 """The loop's book-keeping: what an iteration adds, counts, cuts, traces, and who leaves."""
 
 import copy
+import time
+from collections import Counter
+from itertools import count
 
 import pytest
 import torch
@@ -14,15 +17,26 @@ from toy_translation import (
     make_sample,
     make_task,
     sentences,
+    toy_attached_drafter,
     toy_drafter,
     toy_model,
 )
 
+from fairseq_specdec.acceptance import (
+    Acceptance,
+    AcceptanceRule,
+    ExactRule,
+    RegretBudgetRule,
+    TopBetaRule,
+)
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.draft_budget import DraftBudget
+from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.decoding.search import GreedySearch
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
+from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(8, seed=7)
@@ -35,13 +49,20 @@ def expected():
     return tokens(stock([toy_model()], make_sample(SENTENCES), flags()))
 
 
-def make(drafter=None, args=None, always_draft=True, keep_trace=True, backend="torch"):
+def make(
+    drafter=None, args=None, always_draft=True, keep_trace=True, backend="torch", rule=None,
+    model=None,
+):  # fmt: skip
     words = make_task().tgt_dict
     return build_generator(
-        [toy_model()], words, words, args or flags(),
+        [model or toy_model()], words, words, args or flags(),
         decoding_settings(strategy="greedy", backend=backend),
-        overrides=Overrides(drafter, always_draft=always_draft, keep_trace=keep_trace),
+        overrides=Overrides(drafter, rule, always_draft=always_draft, keep_trace=keep_trace),
     )  # fmt: skip
+
+
+def block_drafter(model):
+    return NarBlockDrafter(copy.deepcopy(model), DraftOptions(4, PAD, EOS))
 
 
 def decode(generator, prefix=None, chosen=SENTENCES):
@@ -54,8 +75,15 @@ def figures(stats):
     return {name: value for name, value in vars(stats).items() if isinstance(value, int)}
 
 
-def check_trace(parts, output, live):
-    """The iterations of one sentence, whose rounds had so many ``live`` rows."""
+def judged(part, output):
+    """(draft tokens that were compared, accepted ones): up to the first wrong one, or the end."""
+    compared = min(len(part.draft), part.accepted + 1, len(output) - part.position)
+    return compared, part.accepted
+
+
+def check_trace(parts, output, live, longest):
+    """The iterations of one sentence, whose rounds had so many ``live`` rows and took ``longest``
+    seconds at most."""
     position = 0
     for number, part in enumerate(parts):
         assert part.position == position and part.rows == live[number]
@@ -71,12 +99,15 @@ def check_trace(parts, output, live):
         assert len(part.emitted) == min(right + 1, len(output) - position)
         whole, drafting, verifying = part.seconds
         assert drafting >= 0 and verifying > 0 and whole >= 0.99 * (drafting + verifying)
+        assert whole <= longest
         position += len(part.emitted)
     assert position == len(output)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["perfect", "noisy", "wrong", "sometimes", "empty", "junk behind"])
+@pytest.mark.parametrize(
+    "kind", ["perfect", "noisy", "wrong", "sometimes", "empty", "junk behind", "past the end"]
+)
 def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     generator = make(ScriptedDrafter(expected, kind, WORDS, 3), backend=backend)
     found = decode(generator)
@@ -86,7 +117,9 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
     live = [sum(len(parts) > number for parts in rounds) for number in range(longest)]
     for one, output in zip(found, expected):
         assert one["steps"] == len(one["iterations"])
-        check_trace(one["iterations"], output, live)
+        check_trace(one["iterations"], output, live, generator.stats.total_seconds)
+        # Callers may write to them.
+        assert not one["tokens"].is_inference() and not one["positional_scores"].is_inference()
     parts = [part for some in rounds for part in some]
     drafted = sum(len(part.draft) for part in parts)
     assert figures(generator.stats) == {
@@ -99,7 +132,11 @@ def test_counts_and_traces_are_of_what_was_done(kind, backend, expected):
         "undrafted": sum(not part.draft for part in parts),
         "rollbacks": sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
     }
-    assert (drafted > 0) == (kind != "empty") and len(set(live)) > 1
+    assert generator.stats.judged == Counter(
+        judged(part, output) for one, output in zip(found, expected) for part in one["iterations"]
+    )
+    assert (drafted > 0) == (kind != "empty")
+    assert len(set(live)) == 1 if kind == "past the end" else len(set(live)) > 1
     drafter = ScriptedDrafter(expected, kind, WORDS, 3)
     untraced = make(drafter, keep_trace=False, backend=backend)
     again = decode(untraced)
@@ -132,24 +169,48 @@ def test_a_draft_may_be_of_one_token(backend, expected):
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("always_draft", [True, False])
-def test_both_turns_in_one_call_are_told_one_by_one(always_draft, expected):
+@pytest.mark.parametrize(
+    "drafter, pauses",
+    [(toy_drafter, False), (lambda: toy_drafter(updates=1), True), (toy_attached_drafter, False)],
+    ids=["good", "bad", "attached"],
+)
+def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draft, expected):
     def run(backend, keep_trace=True):
-        drafter = NarBlockDrafter(copy.deepcopy(toy_drafter()), DraftOptions(4, PAD, EOS))
-        generator = make(drafter, None, always_draft, keep_trace, backend)
-        return decode(generator, chosen=SENTENCES[:1]), generator.stats
+        generator = make(block_drafter(drafter()), None, always_draft, keep_trace, backend)
+        return decode(generator, chosen=SENTENCES[1:2]), generator.stats
 
     (found,), stats = run("native")
     (other,), wanted = run("torch")
-    assert found["tokens"].tolist() == other["tokens"].tolist() == expected[0]
+    assert found["tokens"].tolist() == other["tokens"].tolist() == expected[1]
     assert figures(stats) == figures(wanted) == figures(run("native", False)[1])
+    assert stats.judged == wanted.judged and (stats.undrafted > 0) == (pauses and not always_draft)
     told = [part._replace(seconds=()) for part in found["iterations"]]
     assert told == [part._replace(seconds=()) for part in other["iterations"]]
     for part in found["iterations"]:
         whole, drafting, verifying = part.seconds
-        assert whole == drafting + verifying and verifying > 0 and drafting >= 0
+        assert verifying > 0 and drafting >= 0
+        # Where nothing is drafted, the turns are taken one by one, with a clock around both.
+        assert whole == drafting + verifying or (pauses and not always_draft)
     spent = stats.stopwatch.seconds
-    assert 0 < spent["drafter"] < stats.total_seconds
-    assert 0 < spent["verifier"] < stats.total_seconds
+    assert spent["drafter"] > 0 and spent["verifier"] > 0
+    assert sum(spent.values()) < stats.total_seconds
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_both_turns_in_one_call_share_its_time(monkeypatch):
+    generator, clock = (
+        make(block_drafter(toy_drafter()), keep_trace=False, backend="native"),
+        count(),
+    )
+    with generator.batch(generator.models, make_sample(SENTENCES[1:2])) as batch:
+        before = dict(batch.stats.stopwatch.seconds)
+        monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+        batch.iterate(100)
+        monkeypatch.undo()
+        spent = {name: now - before[name] for name, now in batch.stats.stopwatch.seconds.items()}
+    # A second by this clock, of which the library says what drafting took.
+    assert spent["drafter"] > 0
+    assert spent["drafter"] + spent["verifier"] == pytest.approx(1.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -164,6 +225,33 @@ def test_a_draft_may_reach_the_limit_not_pass_it(backend):
     assert all(part.position + len(part.draft) <= 4 for part in parts)
     # Right up to the limit: one iteration.
     assert generator.stats.iterations == len(SENTENCES)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("changes", [{"max_len_b": 1}, {"max_len_b": 0, "min_len": 0}], ids=str)
+def test_the_limit_may_be_a_token_or_none(changes, backend, expected):
+    args = flags(**changes)
+    wanted = tokens(stock([toy_model()], make_sample(SENTENCES), args))
+    assert tokens(decode(make(ScriptedDrafter(expected, "noisy", WORDS, 3), args))) == wanted
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_one_call_may_reach_the_limit():
+    generator = make(None, flags(max_len_b=4, min_len=4), keep_trace=False, backend="native")
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        batch.iterate(100)
+        assert not batch.live
+    assert [len(one["tokens"]) for (one,) in batch.finished] == [5] * len(SENTENCES)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_output_may_begin_after_another_symbol(backend, expected):
+    sample, symbol = make_sample(SENTENCES), 9
+    fairseqs = make_task().build_generator([toy_model()], flags())
+    wanted = [h[0] for h in fairseqs.generate([toy_model()], sample, bos_token=symbol)]
+    generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), backend=backend)
+    found = generator.generate(generator.models, sample, bos_token=symbol)
+    assert [h["tokens"].tolist() for (h,) in found] == tokens(wanted) != expected
 
 
 class Noted(ScriptedDrafter):
@@ -181,11 +269,11 @@ class Noted(ScriptedDrafter):
         return session
 
 
-@pytest.mark.parametrize("kind", ["noisy", "wrong"])
-def test_drafts_keep_to_the_budget_which_learns_from_them(kind, expected, monkeypatch):
+@pytest.mark.parametrize("kind, size", [("noisy", 4), ("wrong", 4), ("wrong", 1)])
+def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected, monkeypatch):
     """On torch: natively the cost of passes decides (test_draft_budget.py)."""
     monkeypatch.setattr(builder, "CPU_SPARE", 18)
-    drafter = Noted(expected, kind, WORDS, 4)
+    drafter = Noted(expected, kind, WORDS, size)
     found = decode(make(drafter, always_draft=False, backend="torch"))
     assert tokens(found) == expected
     rounds = [one["iterations"] for one in found]
@@ -221,12 +309,22 @@ def test_forced_tokens_stay_with_their_rows(kind, backend):
         assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
 
 
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_a_block_drafter_follows_forced_tokens():
+    prefix = torch.tensor([[5, 6, PAD], [7, PAD, PAD]])
+    expected = tokens(stock([toy_model()], make_sample(SENTENCES[:2]), flags(), prefix))
+    generator = make(block_drafter(toy_drafter()), backend="native")
+    assert tokens(decode(generator, prefix, SENTENCES[:2])) == expected
+    assert generator.stats.drafted > 0
+
+
 @pytest.mark.parametrize("kind", ["perfect", "noisy"])
-@pytest.mark.parametrize("size", [2, 3])
-def test_drafts_are_part_of_what_must_not_repeat(kind, size):
-    args = flags(no_repeat_ngram_size=size)
+@pytest.mark.parametrize("size, draft", [(2, 1), (2, 3), (3, 3)])
+def test_drafts_are_part_of_what_must_not_repeat(kind, size, draft):
+    """Longer than the model would say: then it repeats itself."""
+    args = flags(no_repeat_ngram_size=size, min_len=14)
     expected = tokens(stock([toy_model()], make_sample(SENTENCES), args))
-    assert tokens(decode(make(ScriptedDrafter(expected, kind, WORDS, 3), args))) == expected
+    assert tokens(decode(make(ScriptedDrafter(expected, kind, WORDS, draft), args))) == expected
 
 
 @pytest.mark.parametrize("changes", [{"unnormalized": True}, {"lenpen": 0.3}, {"lenpen": 2.0}])
@@ -268,6 +366,15 @@ def test_a_sentence_without_a_possible_token_is_named(backend, kind):
         decode(make(drafter, args, backend=backend), prefix, SENTENCES[:2])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_that_are_no_numbers_are_named(backend):
+    model = copy.deepcopy(toy_model("separate_embeddings"))
+    model.decoder.output_projection.weight.data[7] = float("inf")
+    told = "no number at position 0 of sentence 0 .* infinity in decoder.output_projection.weight"
+    with pytest.raises(ValueError, match=told):
+        decode(make(model=model, backend=backend))
+
+
 class Reader(ScriptedDrafter):
     """Drafts by script, and keeps the verifier's states of what was accepted."""
 
@@ -282,9 +389,19 @@ class ReaderSession(ScriptedSession):
     def __init__(self, script, rows, max_len):
         super().__init__(script, rows, max_len)
         self.states = [[] for _ in range(rows)]
+        self.widths, self.told = [], []
+
+    def propose(self, hypotheses, budget=None):
+        self.shortest = hypotheses.shortest
+        return super().propose(hypotheses, budget)
+
+    def select(self, rows, rows_cpu):
+        super().select(rows, rows_cpu)
+        self.told.append((rows.tolist(), rows_cpu))
 
     def commit(self, sizes, hidden_states):
         assert len(sizes) == len(hidden_states) == len(self.rows)
+        self.widths.append((self.shortest, hidden_states.size(1) - 1))
         for row, size, states in zip(self.rows, sizes.tolist(), hidden_states):
             self.states[row].append(states[:size].clone())
 
@@ -301,3 +418,110 @@ def test_a_drafter_is_told_the_states_that_predicted_what_was_added(kind, backen
         assert len(states) == len(output)
         assert torch.allclose(states, true_states(SENTENCES[row], output), atol=1e-4)
     assert generator.stats.iterations == sum(map(len, drafter.session.states))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_drafts_keep_to_the_limit_where_rows_are_uneven(backend, expected):
+    """The drafter knows longer outputs, and proposes 30 columns."""
+    args = flags(max_len_b=6)
+    wanted = tokens(stock([toy_model()], make_sample(SENTENCES), args))
+    drafter = Reader(expected, "noisy", WORDS, 30)
+    found = decode(make(drafter, args, backend=backend))
+    assert tokens(found) == wanted
+    parts = [part for one in found for part in one["iterations"]]
+    assert max(part.position + len(part.draft) for part in parts) == 6
+    # No more columns are scored than the shortest row has room for.
+    widths = drafter.session.widths
+    assert all(width == 6 - shortest for shortest, width in widths) and len(set(widths)) > 1
+    assert any(part.position > 2 and part.draft for part in parts)
+
+
+class PerBatch(ExactRule):
+    """Opens one of its own for a batch, and writes down what each is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def open(self, rows, device):
+        self.opened = PerBatch()
+        self.told.append((rows, device))
+        return self.opened
+
+    def select(self, rows):
+        self.told.append(rows.tolist())
+
+
+def test_drafter_and_rule_are_told_which_rows_stay(expected):
+    drafter, rule = Reader(expected, "noisy", WORDS, 3), PerBatch()
+    found = decode(make(drafter, rule=rule))
+    assert tokens(found) == expected
+    left, live, stays = [len(one["iterations"]) for one in found], list(range(len(found))), []
+    for done in range(1, max(left)):
+        keep = [at for at, row in enumerate(live) if left[row] > done]
+        if len(keep) < len(live):
+            stays.append(keep)
+            live = [live[at] for at in keep]
+    assert len(stays) > 1 and drafter.session.told == [(keep, keep) for keep in stays]
+    assert rule.told == [(len(SENTENCES), torch.device("cpu"))] and rule.opened.told == stays
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_what_a_sentence_has_spent_is_remembered_in_one_call(expected):
+    def run(backend, budget):
+        rule = RegretBudgetRule(TopBetaRule(WORDS, 99.0), budget)
+        generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), rule=rule, backend=backend)
+        return tokens(decode(generator)), figures(generator.stats)
+
+    assert run("native", 9.0) == run("torch", 9.0) != run("torch", 99.0)
+
+
+class ForkedSession(ScriptedSession):
+    """Drafts two tokens that may follow, and a third after the second one; the second and third
+    are right."""
+
+    def propose(self, hypotheses, budget=None):
+        tree = super().propose(hypotheses, budget)
+        wrong = torch.full_like(tree.tokens[:, :1], 5)
+        parents = torch.tensor([[-1, -1, 1]]).expand(len(self.rows), 3)
+        tokens = torch.cat([wrong, tree.tokens[:, :2]], 1)
+        return DraftTree(tokens, torch.full_like(tree.sizes, 3), parents=parents)
+
+
+class Forked(ScriptedDrafter):
+    def open(self, source):
+        return ForkedSession(self, len(source.net_input["src_tokens"]), source.max_len)
+
+
+class NoDraft(AcceptanceRule):
+    """Adds the verifier's next token alone."""
+
+    def accept(self, draft, scores):
+        return Acceptance(torch.zeros_like(draft.sizes), scores.best()[:, 0])
+
+
+class FirstOfTree(GreedySearch):
+    """Adds the verifier's next token, and writes down what it would say after each draft token."""
+
+    def advance(self, hypotheses, tree, scores, eos):
+        best = scores.best().tolist()
+        self.told = [(n, *row) for n, row in zip(hypotheses.lengths_cpu, best)]
+        return super().advance(hypotheses, DraftTree.empty(hypotheses.lengths), scores, eos)
+
+
+def test_a_tree_is_scored_along_its_paths(expected):
+    """The search decides what it takes of one; greedy search takes chains."""
+    generator, sample = make(Forked(expected, "perfect", WORDS, 2)), make_sample(SENTENCES)
+    with generator.batch(generator.models, sample) as opened:
+        search = FirstOfTree(NoDraft())
+        parts = opened.parts._replace(search=search)
+        batch = Batch(parts, sample["net_input"], None, None)
+        compared = 0
+        while batch.live:
+            rows = list(batch.origin)
+            batch.iterate()
+            for row, (done, *best) in zip(rows, search.told):
+                rest = expected[row][done : done + 3]
+                assert best[0] == rest[0] and best[2 : 1 + len(rest)] == rest[1:]
+                compared += len(rest) == 3
+        batch.close()
+    assert tokens([one for (one,) in batch.finished]) == expected and compared > 20

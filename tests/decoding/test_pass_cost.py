@@ -1,6 +1,7 @@
 """What passes cost: the constants of the native backend, and the table of measured devices."""
 
 import json
+from argparse import Namespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from fairseq_specdec.decoding import pass_cost
 from fairseq_specdec.decoding.pass_cost import Measured, PassCost
 from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.engine.native import library
+from fairseq_specdec.engine.native.decoder import NativeDecoder
 
 SENTENCES = sentences(12, seed=7)
 TOY = Measured("cpu", "torch", "float32", 1, 1 << 30, 0.05, 0.5)
@@ -74,6 +76,17 @@ def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     generator = make_generator("gad", draft_budget=None)
     decode(generator, make_sample(SENTENCES))
     assert generator._parts.cost is None
+
+
+def test_natively_decoders_that_the_cache_holds_have_a_cost(table):
+    """From 1 MiB, where a pass costs more than to start it, to 32 MiB."""
+    table()
+    limits = ((1 << 20) - 1, False), (1 << 20, True), (32 << 20, True), ((32 << 20) + 1, False)
+    for size, known in limits:
+        layers = object.__new__(type("Sized", (NativeDecoder,), {"nbytes": size}))
+        verifier = Namespace(weights=[Namespace(layers=layers)], models=[toy_model(updates=1)])
+        found = pass_cost.pass_cost(verifier, Namespace(runs_model=True))
+        assert found == (PassCost(0.4, 0.5) if known else None)
 
 
 def test_a_measured_device_drafts_by_its_cost_and_says_the_same(table):

@@ -16,6 +16,20 @@ from fairseq_specdec.engine.eager.scores import LogitScores
 EOS, WORDS = 2, 9
 
 
+class PerBatch(AcceptanceRule):
+    """Opens one of its own for a batch, and writes down what each is told."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def open(self, rows, device):
+        self.told.append((rows, device))
+        return PerBatch([])
+
+    def select(self, rows):
+        self.told.append(rows.tolist())
+
+
 class Scripted(AcceptanceRule):
     """Accepts these counts and adds these tokens, whatever the scores say."""
 
@@ -88,6 +102,21 @@ def test_a_token_without_a_log_probability_is_told_where_there_is_no_draft(wrong
     scores[1] = wrong
     _, step = advance(Scripted([0, 0], [6, 6]), [[], [7]], [[], []], scores)
     assert step.broken.tolist() == [False, True]
+
+
+def test_a_batch_has_a_search_of_its_own_where_the_rule_remembers_something():
+    told, device = [], torch.device("cpu")
+    search = GreedySearch(PerBatch(told))
+    one, other = search.open(3, device), search.open(2, device)
+    assert told == [(3, device), (2, device)]
+    assert isinstance(one, GreedySearch) and one.rule is not other.rule is not search.rule
+    one.select(torch.tensor([0, 2]))
+    assert one.rule.told == [[0, 2]] and other.rule.told == [] and len(told) == 2
+
+
+def test_one_search_serves_all_batches_where_the_rule_remembers_nothing():
+    search = GreedySearch(ExactRule())
+    assert search.open(3, torch.device("cpu")) is search
 
 
 def test_a_tree_is_refused():

@@ -246,6 +246,32 @@ def test_no_more_is_drafted_than_the_loop_can_use():
 
 
 @torch.no_grad()
+def test_a_drafter_of_whole_blocks_drafts_no_less():
+    model = random_drafter()
+    model.decoder.whole_blocks = True
+    session = open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
+    assert [session.propose(hypotheses_of([[5]] * 3), n).width for n in (1, 3)] == [4, 4]
+
+
+@torch.no_grad()
+def test_the_cache_is_prepared_for_what_is_expected():
+    """The first slots of a row, at most 63, and two blocks after them."""
+    drafter = NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS))
+    for max_len, slots in ((10, 21), (62, 73), (63, 73)):
+        session = open_drafter(drafter, random_input(), max_len)
+        assert session.layers.cache.capacity == slots
+        session.close()
+
+
+@torch.no_grad()
+def test_the_source_is_prepared_for_every_position():
+    model, told = random_drafter(), []
+    model.decoder.start_source = lambda src_tokens, positions: told.append(positions)
+    open_drafter(NarBlockDrafter(model, DraftOptions(4, PAD, EOS)), random_input(), 50)
+    assert told == [55]  # the start symbol, 50 tokens, and a block after them
+
+
+@torch.no_grad()
 def test_positions_end_with_a_learned_table():
     limits = {"max_target_positions": 8, "max_source_positions": 7}
     model = random_drafter(encoder_learned_pos=True, decoder_learned_pos=True, **limits)
@@ -290,7 +316,7 @@ class Asked(Backend):
         self.asked = []
 
     def decoder(self, decoder, name, read_layers=(), free_unpacked=False, encoder=None):
-        self.asked.append((decoder, name, free_unpacked))
+        self.asked.append((decoder, name, free_unpacked, encoder))
         return super().decoder(decoder, name, read_layers, free_unpacked)
 
     def encoder(self, encoder, free_unpacked=False):
@@ -307,8 +333,9 @@ def test_weights_are_read_by_the_backend(free):
     model, backend = random_drafter(), Asked()
     options = DraftOptions(4, PAD, EOS, torch.int8, free_unpacked=free)
     NarBlockDrafter(model, options).prepare(model, backend)
-    decoder, encoder = (model.decoder, "--drafter-path", free), (model.encoder, free)
-    assert backend.asked == ["int8", decoder, encoder]
+    encoder = model.encoder
+    decoder = (model.decoder, "--drafter-path", free, encoder)
+    assert backend.asked == ["int8", decoder, (encoder, free)]
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -52,7 +52,16 @@ def test_selected_rows_keep_their_own_past():
     cache.select(torch.tensor([0, 2]), [0, 2])
     seen = write(cache, [2, 2], 1, 9.0)
     assert seen[..., 0].tolist() == [[0, 0, 9], [2, 2, 9]]
-    assert cache.lengths_cpu == [2, 2]
+    assert cache.lengths_cpu == cache.lengths.tolist() == [2, 2]
+
+
+def test_all_rows_may_leave():
+    cache = KVCache(1, 2, 1)
+    cache.start(2, 8, LIKE)
+    write(cache, [0, 0], 2, 1.0)
+    commit(cache, [2, 2])
+    cache.select(torch.zeros(0, dtype=torch.long), [])
+    assert cache.rows == 0 and cache.lengths.tolist() == cache.lengths_cpu == []
 
 
 def test_a_smaller_batch_reuses_the_buffers():
@@ -84,6 +93,7 @@ def test_a_larger_batch_gets_larger_buffers_and_longer_ones_stay_long():
     assert [buffer.shape for buffer in cache.slots] == [(2, 3, 2, 8, 1)] * 2
     cache.start(3, 9, LIKE)
     assert cache.capacity == 9 and cache.lengths_cpu == cache.lengths.tolist() == [0, 0, 0]
+    assert cache.lengths.dtype == torch.long
 
 
 def test_a_cache_that_must_grow_doubles():

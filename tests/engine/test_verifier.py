@@ -49,7 +49,7 @@ def without_gradients():
         yield
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
 @pytest.mark.parametrize("shapes", [MODELS[:1], MODELS])
 def test_scores_are_those_of_the_ensemble(shapes, temperature):
     models = [toy_model(shape) for shape in shapes]
@@ -85,6 +85,7 @@ def test_what_it_holds():
     assert len(made.weights) == 2 and made.temperature == 2.5
     session = opened(models, temperature=2.5)
     assert len(session.sessions) == 2 and session.temperature == 2.5
+    assert Verifier(models[:1]).temperature == 1.0
 
 
 def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
