@@ -188,7 +188,7 @@ def test_drafts_that_pause_and_shorten(case, budgets, record, monkeypatch):
     other = torch_generator(case, lossless=lossless)
     want = decode(other, BATCHES[8])
     assert other.stats.undrafted > 0
-    record(16)
+    record(4)
     generator = torch_generator(case, lossless=lossless)
     assert_same(decode(generator, BATCHES[8]), want)
     for counter in ("iterations", "drafted", "accepted"):
