@@ -35,6 +35,8 @@ class Trace(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         given = tree_flatten((args, kwargs or {}))[0]
+        if func is torch.ops.aten.index_copy_.default:  # a GPU writes in any order
+            args = (*args[:2], args[2].flip(0), args[3].flip(0))
         found = func(*args, **(kwargs or {}))
         before = {self.address(x) for x in given if isinstance(x, torch.Tensor)}
         self.calls.append((str(func), tuple(map(self.described, given))))

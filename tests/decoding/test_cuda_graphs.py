@@ -13,6 +13,7 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding import cuda_graphs, pass_cost
 from fairseq_specdec.decoding import generator as generator_module
+from fairseq_specdec.decoding.draft_budget import DraftBudget
 from fairseq_specdec.decoding.pass_cost import Measured
 from fairseq_specdec.engine import graphs as engine_graphs
 from fairseq_specdec.engine.eager.static_decoder import RowBuffer
@@ -173,15 +174,26 @@ def test_an_ensemble(record):
     assert not made[0].broken
 
 
-def test_drafts_that_pause(record):
+@pytest.mark.parametrize("case", ["gad++", "gad-attached"])
+@pytest.mark.parametrize("budgets", [(0, None), (0, 0, None, 2), (3, 0, 1)], ids=str)
+def test_drafts_that_pause_and_shorten(case, budgets, record, monkeypatch):
     """Several iterations pass between two drafts, and the drafter then reads all of them."""
-    settings = {"draft_budget": 24}
-    other = torch_generator("gad-attached", **settings)
+
+    def alternating(self, live):
+        self.turn = getattr(self, "turn", -1) + 1
+        return budgets[self.turn % len(budgets)]
+
+    monkeypatch.setattr(DraftBudget, "most", alternating)
+    lossless = case == "gad-attached"  # of the other drafts shape the output
+    other = torch_generator(case, lossless=lossless)
     want = decode(other, BATCHES[8])
-    record(16)
-    generator = torch_generator("gad-attached", **settings)
+    assert other.stats.undrafted > 0
+    record(4)
+    generator = torch_generator(case, lossless=lossless)
     assert_same(decode(generator, BATCHES[8]), want)
-    assert generator.stats.iterations == other.stats.iterations
+    for counter in ("iterations", "drafted", "accepted"):
+        assert getattr(generator.stats, counter) == getattr(other.stats, counter)
+    assert "draft" in {key[0] for key in recorded(generator)}
 
 
 # ---- when something is recorded ----------------------------------------------------------------
@@ -198,6 +210,18 @@ def test_a_shape_is_recorded_when_it_has_come_up_often(after, record):
         assert not calls._calls
         batch.iterate()
         assert len(calls._calls) == 1
+
+
+@pytest.mark.parametrize("case", ["gad", "gad-attached", "sps"])
+def test_recordings_that_begin_midway(case, record):
+    """What is not recorded yet runs over the same buffers, and loses nothing on its way there."""
+    other = torch_generator(case)
+    want = decode(other, BATCHES[8])
+    record(16, after=2)
+    generator = torch_generator(case)
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert generator.stats.iterations == other.stats.iterations
+    assert recorded(generator)
 
 
 def test_no_more_rows_than_pay(record):
