@@ -13,6 +13,7 @@ from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import (
+    AGAIN,
     CPU_SPARE,
     FIRST_ACCEPTED,
     FIRST_FAILED,
@@ -20,6 +21,7 @@ from fairseq_specdec.decoding.draft_budget import (
     LONGEST_PAUSE,
     PAYS,
     SHORTEST_PAUSE,
+    UNTRIED,
     DraftBudget,
 )
 from fairseq_specdec.decoding.pass_cost import COLUMN, PassCost
@@ -84,6 +86,35 @@ def test_by_cost_what_a_draft_became_sizes_the_next():
         failing.learn(1, 9, 1)
     assert failing.most(1) is None and not failing.resting
     assert DraftBudget(24, True, in_cache).most(1) is None  # alone from the start
+
+
+def test_by_cost_two_rows_draft_what_pays_and_one_row_all():
+    cost = PassCost(0.1, 0.5)
+    assert DraftBudget(None, True, cost).most(2) == cost.best(2, UNTRIED) > 0
+    alone = DraftBudget(24, False, cost)
+    alone.learn(1, 0, 1)
+    assert cost.best(1, 0.0) == 0 and alone.most(1) is None
+
+
+def test_by_cost_the_first_drafts_are_the_mean_of_their_rows():
+    budget = DraftBudget(24, True, PassCost(0.1, 0.5))
+    budget.learn(4, 8, 2)
+    assert (budget.accepted, budget.failed) == (2, 0.5)
+    budget.learn(4, 8, 4)
+    assert budget.failed == pytest.approx(0.5 + FORGETS * 0.5)
+
+
+def test_by_cost_drafting_begins_again_where_it_pays_well():
+    """What keeps drafts going does not bring them back: the drafter has much to read."""
+    cost, found = PassCost(0.1, 0.5), []
+    for chance in (0.5, 0.75, 0.99):
+        for resting in (False, True):
+            budget = DraftBudget(24, True, cost)
+            budget.accepted, budget.failed = chance, 1 - chance
+            budget.tried, budget.resting = True, resting
+            found.append(budget.most(4))
+    assert found == [cost.best(4, c, g) for c in (0.5, 0.75, 0.99) for g in (1.0, AGAIN)]
+    assert found[2] > 0 == found[3] and found[4] == found[5] > 0
 
 
 def test_a_toy_drafts_in_a_batch_by_default():
