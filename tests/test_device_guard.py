@@ -1,6 +1,7 @@
 """Decoding as on a GPU: one device, one wait an iteration, no more launches than before."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -165,11 +166,13 @@ def test_beams_say_what_stock_says(case, rows, half):
 
 
 def test_events_do_not_pile_up():
+    gc.collect()  # what other tests have left
+    before = PretendedEvent.live
     with DeviceGuard() as guard:
         generator = device_generator("gad")
         for _ in range(2):
             guarded(generator, guard, BATCHES[8])
-        assert PretendedEvent.live == 0 and generator.stats.times()["verifier"] > 0
+        assert PretendedEvent.live <= before and generator.stats.times()["verifier"] > 0
 
 
 # ---- what the guard must notice ----------------------------------------------------------------

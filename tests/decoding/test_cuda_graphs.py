@@ -229,7 +229,12 @@ def test_no_more_rows_than_pay(record):
     record(rows=3)
     generator = torch_generator("gad-attached")
     assert_same(decode(generator, BATCHES[8]), want)
-    assert {key[1] for key in recorded(generator)} == {1, 2, 4}  # of 1, 2 and 3 rows
+    rows = {key[1] for key in recorded(generator)}
+    assert rows and rows <= {1, 2, 4}  # of 1, 2 and 3 rows
+    record()
+    generator = torch_generator("gad-attached")
+    assert_same(decode(generator, BATCHES[8]), want)
+    assert 8 in {key[1] for key in recorded(generator)}
 
 
 def test_so_many_shapes_and_no_more(record, monkeypatch):
@@ -347,13 +352,13 @@ def test_on_is_refused_on_a_cpu():
 
 
 def keep_the_first_inputs(monkeypatch):
-    load = engine_graphs._Call._load
+    run, kept = StaticCalls.run, {}
 
-    def once(self, inputs):
-        if not hasattr(self, "outputs"):
-            load(self, inputs)
+    def stale(self, key, make, inputs):
+        first = kept.setdefault((id(self), key), [each.clone() for each in inputs])
+        return run(self, key, make, first)
 
-    monkeypatch.setattr(engine_graphs._Call, "_load", once)
+    monkeypatch.setattr(StaticCalls, "run", stale)
 
 
 def leave_rows_where_they_are(monkeypatch):
