@@ -12,7 +12,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..training.logged_sums import LoggedSums, log_perplexity
-from ..training.smoothed_nll import smoothed_nll
+from ..training.target_nll import target_nll
 
 
 @dataclass
@@ -136,7 +136,7 @@ class BlockwiseLoss(FairseqCriterion):
         losses, nlls = [], []
         for head in trained:
             i = heads.index(head)
-            loss, nll = smoothed_nll(logits[i], gold[i][where[i]], self.label_smoothing)
+            loss, nll = target_nll(logits[i], gold[i][where[i]], self.label_smoothing)
             # The mean of the heads' mean losses, each head having places of its own number.
             share = most / (len(trained) * counts[i].clamp(min=1))
             losses.append(loss * share)

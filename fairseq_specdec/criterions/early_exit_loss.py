@@ -10,7 +10,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..training.logged_sums import LoggedSums, log_perplexity
-from ..training.smoothed_nll import smoothed_nll
+from ..training.target_nll import target_nll
 
 
 @dataclass
@@ -78,8 +78,8 @@ class EarlyExitLoss(FairseqCriterion):
         learnt = target.ne(self.padding_idx)
         gold = target[learnt]
         full, early = logits[learnt], extra["exit_logits"][learnt]
-        loss, nll = smoothed_nll(full, gold, self.label_smoothing)
-        exit_loss, exit_nll = smoothed_nll(early, gold, self.label_smoothing)
+        loss, nll = target_nll(full, gold, self.label_smoothing)
+        exit_loss, exit_nll = target_nll(early, gold, self.label_smoothing)
         loss = (loss + exit_loss) / 2
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
         # on the CPU, max() finds the index several times faster than argmax() does

@@ -15,8 +15,7 @@ from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.expected_length import expected_length_weights
 from ..training.glancing import glancing_ratio
 from ..training.logged_sums import LoggedSums, log_perplexity
-from ..training.smoothed_nll import smoothed_nll
-from ..training.soft_nll import soft_nll
+from ..training.target_nll import target_nll
 
 
 @dataclass
@@ -234,10 +233,8 @@ class GlancingBlockLoss(FairseqCriterion):
             of the weights.
         """
         logits, learnt = output["logits"], output["learnt"]
-        loss, nll = smoothed_nll(logits, gold, self.label_smoothing)
-        if self.soft_targets > 0:
-            soft = soft_nll(logits, output["expected"])
-            loss = (1.0 - self.soft_targets) * loss + self.soft_targets * soft
+        expected = output["expected"] if self.soft_targets > 0 else None
+        loss, nll = target_nll(logits, gold, self.label_smoothing, expected, self.soft_targets)
         if self.decay == 1.0 and self.expected_length == 0.0:
             return loss, nll, learnt.sum().float()
         weights = self._weights(nll, learnt)

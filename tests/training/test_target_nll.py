@@ -1,0 +1,99 @@
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+
+from fairseq_specdec.training.target_nll import target_nll
+
+NOTHING = torch.zeros(0, dtype=torch.long)
+
+
+def by_hand(logits, gold, epsilon, expected, share):
+    """The same by whole tables in double precision, with autograd's gradient."""
+    log_p = torch.log_softmax(logits.double(), -1)
+    loss, nll = label_smoothed_nll_loss(log_p, gold, epsilon, reduce=False)
+    loss, nll = loss.view(-1), nll.view(-1)
+    if expected is not None:
+        soft = -(torch.softmax(expected.double(), -1) * log_p).sum(-1)
+        loss = (1.0 - share) * loss + share * soft
+    return loss, nll
+
+
+@pytest.mark.parametrize("rows, words", [(11, 50), (1, 2), (70, 9000), (2, 300_000)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_equals_fairseqs_loss_with_a_share_of_the_other_models(rows, words, epsilon, share):
+    """Whether the table is worked on at once, in parts, or a row at a time."""
+    torch.manual_seed(0)
+    logits = (3 * torch.randn(rows, words)).requires_grad_()
+    expected = None if share == 0.0 else 3 * torch.randn(rows, words)
+    gold, weights = torch.randint(0, words, (rows,)), torch.rand(rows)
+    loss, nll = target_nll(logits, gold, epsilon, expected, share)
+    (loss * weights).sum().backward()
+    grad, logits.grad = logits.grad, None
+
+    wanted, wanted_nll = by_hand(logits, gold, epsilon, expected, share)
+    (wanted * weights).sum().backward()
+    assert torch.allclose(loss.double(), wanted, rtol=1e-4)
+    assert torch.allclose(nll.double(), wanted_nll, rtol=1e-4)
+    assert torch.allclose(grad, logits.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_logits_give_an_fp32_loss(dtype):
+    torch.manual_seed(0)
+    logits = (10 * torch.randn(7, 300)).to(dtype).requires_grad_()
+    expected, gold = (10 * torch.randn(7, 300)).to(dtype), torch.randint(0, 300, (7,))
+    loss, nll = target_nll(logits, gold, 0.1, expected, 0.5)
+    assert loss.dtype == nll.dtype == torch.float32 and not nll.requires_grad
+    loss.sum().backward()
+    exact = logits.detach().float().requires_grad_()
+    wanted, _ = target_nll(exact, gold, 0.1, expected.float(), 0.5)
+    wanted.sum().backward()
+    assert logits.grad.dtype == dtype
+    assert torch.allclose(loss, wanted, atol=1e-4)
+    assert torch.allclose(logits.grad.float(), exact.grad, atol=2.0**-8)
+
+
+def test_fp16_gradient_keeps_small_probabilities_under_a_loss_scale():
+    logits = torch.tensor([[17.0, 0.0, 0.0]], dtype=torch.float16, requires_grad=True)
+    loss, _ = target_nll(logits, torch.tensor([0]), 0.0)
+    (loss * 1024).sum().backward()
+    assert abs(float(logits.grad[0, 1]) / (1024 * float(torch.exp(torch.tensor(-17.0)))) - 1) < 0.02
+
+
+def test_small_probabilities_of_the_other_model_reach_the_gradient_of_fp16_logits():
+    """A probability of 1e-8 is 0 in fp16; times the loss scale it is not."""
+    logits = torch.tensor([[0.0, -18.0]], dtype=torch.float16).requires_grad_()
+    expected = torch.tensor([[0.0, -30.0]], dtype=torch.float16)
+    loss, _ = target_nll(logits, torch.tensor([0]), 0.0, expected, 1.0)
+    (2.0**14 * loss).sum().backward()
+    wanted = 2.0**14 * torch.sigmoid(torch.tensor(-18.0, dtype=torch.float64))
+    assert float(logits.grad[0, 1]) == pytest.approx(float(wanted), rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_same_distribution_has_no_gradient(dtype):
+    torch.manual_seed(0)
+    expected = torch.randn(5, 20).to(dtype)
+    expected[:, 0] = -18.0  # a probability below the smallest of fp16
+    logits = expected.clone().requires_grad_()
+    loss, _ = target_nll(logits, torch.arange(5), 0.0, expected, 1.0)
+    (2.0**14 * loss).sum().backward()
+    assert float(logits.grad.abs().max()) < 2**14 * 1e-6
+    assert logits.grad[1:, 0].tolist() == [0.0] * 4
+
+
+def test_impossible_words_do_no_harm_without_smoothing():
+    logits = torch.tensor([[1.0, float("-inf"), 2.0]], requires_grad=True)
+    loss, nll = target_nll(logits, torch.tensor([0]), 0.0)
+    loss.sum().backward()
+    assert float(loss.detach()) == float(nll) == pytest.approx(1.3132616)  # ln(1 + e)
+    assert logits.grad.tolist()[0] == pytest.approx([-0.7310586, 0.0, 0.7310586])
+
+
+@pytest.mark.parametrize("expected", [None, torch.zeros(0, 9)])
+def test_nothing_to_learn_is_a_loss_of_zero_with_a_gradient(expected):
+    logits = torch.zeros(0, 9, requires_grad=True)
+    loss, _ = target_nll(logits, NOTHING, 0.1, expected, 0.5)
+    loss.sum().backward()
+    assert float(loss.detach().sum()) == 0.0 and logits.grad.shape == (0, 9)
