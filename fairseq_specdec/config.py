@@ -39,10 +39,11 @@ class TranslationSpecDecConfig(TranslationConfig):
         },
     )
     drafter_dtype: str = field(
-        default="same",
+        default="auto",
         metadata={
-            "help": "number format of the drafter: same (as the verifier; the default), fp32, "
-            "fp16, bf16 or (on the native backend) int8; the verifier decides, so gad stays exact"
+            "help": "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on "
+            "the native backend) int8, or auto (int8 on the native backend where drafts do not "
+            "change the output and the processor multiplies bytes, else same; the default)"
         },
     )
     backend: str = field(
@@ -83,12 +84,13 @@ class TranslationSpecDecConfig(TranslationConfig):
             "(default: off)"
         },
     )
-    draft_confidence: float = field(
-        default=0.0,
+    draft_confidence: Optional[float] = field(
+        default=None,
         metadata={
             "help": "gad, gad++: end a draft before the first token that, with all before it, is "
             "right with less probability than this by the drafter's own estimate, from 0 to 1; gad "
-            "stays exact (default: 0, always draft k)"
+            "stays exact (default: of gad 0.3 on the native backend for models that the cache "
+            "holds, where more costs time; else 0, always draft k)"
         },
     )
     sampling_verification: str = field(

@@ -101,7 +101,7 @@ def main(args: argparse.Namespace) -> Job:
         state.note("measure", done=False)
     if not state.done("measure"):
         logger.info("measure: %d validation sentences, one at a time", args.measure_sentences)
-        steps.measure(job, state, fitting, args.measure_sentences)
+        steps.measure(job, state, args.measure_sentences)
     report.write(job, state, fitting)
     rows = state.found("measure")["rows"]
     logger.info("%s", report.verdict(rows))

@@ -12,12 +12,10 @@ PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
 DOUBT = ["--draft-confidence", "0.05"]
-NATIVE_WAY = "gad, drafts end at doubt, int8 drafter"
 # Ways to decode with the drafter, by name, whose speeds are compared; none changes the output.
 WAYS: Dict[str, List[str]] = {
     "gad": [],
     "gad, drafts end at doubt": DOUBT,
-    NATIVE_WAY: [*DOUBT, "--drafter-dtype", "int8"],
 }
 
 
@@ -105,12 +103,10 @@ def strategy(job: Job, way: str) -> List[str]:
     return ["--strategy", "gad", "--drafter-path", job.drafter, *WAYS[way]]
 
 
-def measure(job: Job, fitting: Fitting, limit: int) -> List[str]:
+def measure(job: Job, limit: int) -> List[str]:
     """Measure the drafter against stock fairseq on validation sentences."""
     systems = ["greedy: --strategy greedy"]
     for way in WAYS:
-        if way == NATIVE_WAY and not (job.cpu and fitting.native):
-            continue
         flags = (f"'{word}'" if " " in word else word for word in strategy(job, way))
         systems.append(f"{way}: {' '.join(flags)}")
     return [

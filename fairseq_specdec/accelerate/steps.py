@@ -154,8 +154,8 @@ def _store(job: Job) -> None:
         torch.save(state, stream)
 
 
-def measure(job: Job, state: State, fitting: Fitting, sentences: int) -> None:
+def measure(job: Job, state: State, sentences: int) -> None:
     """Speed and output against stock fairseq, on validation sentences, one at a time."""
-    run(job, commands.measure(job, fitting, sentences), "measure.log")
+    run(job, commands.measure(job, sentences), "measure.log")
     rows = read_json(job.file("measured.json"))["runs"][0]["rows"]
     state.note("measure", rows={row["system"]: row for row in rows}, sentences=sentences)

@@ -9,7 +9,6 @@ from fairseq import checkpoint_utils
 from fairseq.models.transformer import TransformerConfig
 
 from ..decoding.builder import check_verifier
-from ..engine.backend import choose_backend
 from ..training.initialisation import load_verifier
 
 # A verification of a verifier with fewer decoder layers costs no more than drafting.
@@ -23,13 +22,11 @@ class Fitting(NamedTuple):
         arch: of the drafter.
         flags: its shape, as flags of fairseq-train.
         said: in a sentence.
-        native: whether the native backend runs the verifier, on a CPU.
     """
 
     arch: str
     flags: List[str]
     said: str
-    native: bool
 
 
 def check_checkpoint(path: str) -> None:
@@ -71,7 +68,6 @@ def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
     """
     model = load_verifier("--path", path, src_dict, tgt_dict)
     check_verifier(model, f"--path: {path}")
-    native = choose_backend("auto", [model.float()]).name == "native"
     cfg = TransformerConfig.from_namespace(model.encoder.cfg)
     attached = cfg.encoder.embed_dim == cfg.decoder.embed_dim
     words = [*_shared(cfg), *_side("decoder", cfg.decoder)]
@@ -81,9 +77,9 @@ def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
         words += ["--init-decoder-layers", f"0,{len(model.decoder.layers) - 1}"]
         words += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
         said = "2 layers that read the verifier's states, with a chain"
-        return Fitting("attached_drafter_base", words, said, native)
+        return Fitting("attached_drafter_base", words, said)
     words += [*_side("encoder", cfg.decoder), "--source-copy"]
-    return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers", native)
+    return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers")
 
 
 def _plain(value: Any) -> str:

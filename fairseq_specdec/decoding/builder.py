@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
-from fairseq_specdec.engine.backend import BACKENDS
+from fairseq_specdec.engine.backend import BACKENDS, quickest_format
 from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
@@ -249,7 +249,7 @@ class Overrides(NamedTuple):
 _NO_OVERRIDES = Overrides()
 
 
-def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
+def _load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
     return read(path, src_dict, tgt_dict)
 
 
@@ -261,7 +261,7 @@ def build_generator(
     settings: Any,
     extra: Optional[Dict[str, Any]] = None,
     stats: Optional[DecodingStats] = None,
-    load: Callable[[str, Any, Any, Callable], Any] = _load,
+    load: Callable[..., Any] = _load,
     free_unpacked: bool = False,
     overrides: Overrides = _NO_OVERRIDES,
 ) -> SpeculativeGenerator:
@@ -307,9 +307,12 @@ def build_generator(
     drafter = overrides.drafter
     if drafter is None:
         words = (src_dict, tgt_dict)
+        exact = rule.draft_independent and sampler is None
+        quickest = quickest_format(settings.backend, models) if exact else None
         setup = Setup(
-            settings, models, *words, load, ending.eos, sampler, options.temperature, free_unpacked
-        )
+            settings, models, *words, load, ending.eos, sampler, options.temperature,
+            free_unpacked, quickest,
+        )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:
         keep_freed_memory()

@@ -215,11 +215,13 @@ class SpeculativeGenerator(SequenceGenerator):
         verifier = Verifier(
             models, options.temperature, drafter.read_layers, options.free_unpacked, backend
         )
-        ready = drafter.prepare(verifier.models[0], backend)
         adaptive = self.rule.draft_independent and drafter.adaptive
+        # No budget was given, nor whole drafts asked for.
+        cost = pass_cost(verifier, drafter) if options.look_ahead is None else None
+        if adaptive and cost is not None:
+            drafter = drafter.where_chances_pay_from(cost.least_chance)
+        ready = drafter.prepare(verifier.models[0], backend)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
         fused = fused_greedy(verifier, self.rule, self.policy)
-        # No budget was given, nor whole drafts asked for.
-        cost = pass_cost(verifier, drafter) if options.look_ahead is None else None
         return Parts(verifier, ready, reads, search, self.policy, options, adaptive, fused, cost)

@@ -138,13 +138,14 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
     return names if len(names) > 1 or not joined else [*names, "iad"]
 
 
-def _sharing(read_once: Dict[Tuple[str, Any], Any]) -> Callable:
-    """Reads a drafter from a file once, for all strategies."""
+def _sharing(read_once: Dict[Tuple[Any, ...], Any]) -> Callable:
+    """Reads a drafter from a file once, for all strategies that run it in the same format."""
 
-    def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable) -> Any:
-        if (path, read) not in read_once:
-            read_once[path, read] = read(path, src_dict, tgt_dict)
-        return read_once[path, read]
+    def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
+        key = path, read, dtype
+        if key not in read_once:
+            read_once[key] = read(path, src_dict, tgt_dict)
+        return read_once[key]
 
     return load
 

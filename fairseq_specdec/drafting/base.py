@@ -66,6 +66,7 @@ class DraftOptions:
         collapse_repeats: drop draft tokens that repeat the one before them.
         confidence: end a draft before the first token that, with all before it, is right with less
             probability than this by the drafter's own estimate; 0 drafts whole blocks.
+        any_confidence: ``confidence`` was not asked for: the loop may choose one that pays.
         stop_below: a small model stops before the first token that was to come from a distribution
             whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
             1, where 0 never stops.
@@ -80,6 +81,7 @@ class DraftOptions:
     dtype: Optional[torch.dtype] = None
     collapse_repeats: bool = False
     confidence: float = 0.0
+    any_confidence: bool = False
     stop_below: float = 0.0
     temperature: float = 1.0
     sampler: Optional[Sampler] = None
@@ -188,6 +190,12 @@ class Drafter:
     runs_model = True
     read_layers: Sequence[int] = ()
     adaptive = True
+
+    def where_chances_pay_from(self, least: float) -> Drafter:
+        """This drafter where verifying a draft token pays if it is right, with all before it, with
+        a probability of ``least`` or more: the drafter itself, unless its settings leave that open.
+        """
+        return self
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         """Read the weights: before the first batch, and when they have changed. Batches that were

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -71,6 +72,11 @@ class NarBlockDrafter(Drafter):
     def block_size(self) -> int:
         """k, most draft tokens of an iteration."""
         return self.options.block_size
+
+    def where_chances_pay_from(self, least: float) -> NarBlockDrafter:
+        if not self.options.any_confidence:
+            return self
+        return NarBlockDrafter(self.model, replace(self.options, confidence=least))
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = follow(self.model, verifier, self.options.dtype, backend)

@@ -168,6 +168,22 @@ def choose_backend(
     return TORCH if graphs is None else Backend(graphs)
 
 
+def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
+    """The number format in which a model takes least time beside these, where its output need not
+    be theirs; None for their own.
+
+    Args:
+        asked: one of ``BACKENDS``.
+        models: the ensemble, on its device and in its number format.
+    """
+    if asked == "torch" or _why_not_native(models) is not None:
+        return None
+    library = load()
+    assert library is not None
+    # Other processors have no products of 8-bit integers.
+    return torch.int8 if "vnni" in library.variant else None
+
+
 def _why_not_native(models: Sequence[Any]) -> Optional[str]:
     """Why models cannot run natively, in words."""
     if load() is None:

@@ -368,8 +368,8 @@ def test_a_rule_is_told_the_dictionary():
 def test_a_drafter_is_read_with_both_dictionaries(strategy):
     words, other, asked = make_task().tgt_dict, make_task().tgt_dict, []
 
-    def load(path, src_dict, tgt_dict, read):
-        asked.append((path, src_dict is other, tgt_dict is words, read))
+    def load(path, src_dict, tgt_dict, read, dtype):
+        asked.append((path, src_dict is other, tgt_dict is words, read, dtype))
         return copy.deepcopy(toy_drafter() if strategy == "gad" else toy_model("learned", seed=2))
 
     args = Namespace(sampling=True, temperature=1.5, sampling_topk=3)
@@ -379,13 +379,44 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
         extra={"eos": 7}, load=load, free_unpacked=True,
     )  # fmt: skip
     assert asked == [
-        (__file__, True, True, load_drafter if strategy == "gad" else load_small_model)
+        (__file__, True, True, load_drafter if strategy == "gad" else load_small_model, None)
     ]
     options = found.drafter.options
     assert (options.block_size, options.pad, options.eos) == (3, words.pad(), 7)
     assert (options.temperature, options.free_unpacked) == (1.5, True)
     assert options.sampler is found.rule.sampler and options.sampler.topk == 3
     assert type(found.rule) is BlockVerificationRule and found.options.temperature == 1.5
+
+
+@pytest.mark.parametrize(
+    "strategy, args, flags, quick",
+    [
+        ("gad", {}, {}, True),
+        ("sps", {}, {}, True),
+        ("gad", {}, {"drafter_dtype": "same"}, False),
+        ("gad", {"sampling": True}, {}, False),
+        ("sps", {"sampling": True}, {}, False),
+        ("gad++", {}, {}, False),
+        ("bild", {}, {}, False),
+    ],
+)
+def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_depend_on_them(
+    strategy, args, flags, quick, monkeypatch
+):
+    formats, words = [], make_task().tgt_dict
+    monkeypatch.setattr(builder, "quickest_format", lambda asked, models: torch.int8)
+
+    def load(path, src_dict, tgt_dict, read, dtype):
+        formats.append(dtype)
+        small = read is load_small_model
+        return copy.deepcopy(toy_model("learned", seed=2) if small else toy_drafter())
+
+    found = builder.build_generator(
+        [toy_model(updates=1)], words, words, Namespace(**args),
+        decoding_settings(strategy=strategy, drafter_path=__file__, **flags), load=load,
+    )  # fmt: skip
+    wanted = torch.int8 if quick else None
+    assert formats == [wanted] and found.drafter.options.dtype == wanted
 
 
 def test_how_tokens_are_drawn():

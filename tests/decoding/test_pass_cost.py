@@ -86,7 +86,7 @@ def test_natively_decoders_that_the_cache_holds_have_a_cost(table):
         layers = object.__new__(type("Sized", (NativeDecoder,), {"nbytes": size}))
         verifier = Namespace(weights=[Namespace(layers=layers)], models=[toy_model(updates=1)])
         found = pass_cost.pass_cost(verifier, Namespace(runs_model=True))
-        assert found == (PassCost(0.4, 0.5) if known else None)
+        assert found == (PassCost(0.4, 0.5, 0.3) if known else None)
 
 
 def test_a_measured_device_drafts_by_its_cost_and_says_the_same(table):
@@ -102,6 +102,20 @@ def test_a_measured_device_drafts_by_its_cost_and_says_the_same(table):
     table(TOY._replace(column=100.0))
     dear = generator_of()
     assert dear.stats.drafted < 0.3 * by_cost.stats.drafted
+
+
+def test_drafts_end_where_a_token_does_not_pay_unless_a_flag_says_where(table):
+    table(TOY._replace(least_chance=0.6))
+    by_cost, whole, asked = (
+        generator_of("gad-attached", draft_budget=None, draft_confidence=least)
+        for least in (None, 0.0, 0.6)
+    )
+    assert by_cost.stats.drafted == asked.stats.drafted < whole.stats.drafted
+    assert generator_of("gad-attached", draft_confidence=None, draft_budget=24).stats.drafted > (
+        by_cost.stats.drafted
+    )
+    relaxed = {"draft_budget": None, "draft_confidence": None}
+    assert generator_of("gad++", **relaxed)._parts.drafter.options.confidence == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Which backend is chosen, and what is left to torch."""
 
 import logging
+from argparse import Namespace
 
 import pytest
 import torch
 from toy_translation import toy_model
 
 from fairseq_specdec.engine import backend
-from fairseq_specdec.engine.backend import TORCH, NativeBackend, choose_backend
+from fairseq_specdec.engine.backend import TORCH, NativeBackend, choose_backend, quickest_format
 from fairseq_specdec.engine.eager.decoder import DecoderWeights
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.decoder import NativeDecoder
@@ -57,6 +58,16 @@ def test_without_the_library(without_library, caplog):
         choose_backend("native", [toy_model()])
     with pytest.raises(ValueError, match="--verifier-dtype int8: needs the native backend, and"):
         choose_backend("auto", [toy_model()], "int8")
+
+
+def test_the_quickest_format_is_one_that_the_processor_multiplies(monkeypatch, without_library):
+    assert quickest_format("auto", [toy_model()]) is None
+    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="avx512"))
+    assert quickest_format("auto", [toy_model()]) is None
+    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="avx512_vnni_bf16"))
+    assert quickest_format("auto", [toy_model()]) == torch.int8
+    assert quickest_format("torch", [toy_model()]) is None
+    assert quickest_format("auto", [toy_model(seed=3, updates=1).bfloat16()]) is None
 
 
 def test_number_formats_need_the_native_backend():

@@ -52,7 +52,7 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
     chosen = decoding_settings(strategy=strategy, **settings)
     args = Namespace(max_len_b=20, **(flags or {}))
 
-    def load(path, src_dict, tgt_dict, read):
+    def load(path, src_dict, tgt_dict, read, dtype):
         small = read.__name__ == "load_small_model"
         return toy_model(seed=2, updates=150) if small else toy_drafter()
 

@@ -15,7 +15,9 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
 
+# "auto" is the quickest where drafts do not change the output, else the verifier's.
 DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
+    "auto": None,
     "same": None,
     "fp32": torch.float32,
     "fp16": torch.float16,
@@ -40,23 +42,37 @@ class Setup(NamedTuple):
         settings: the fields of ``TranslationSpecDecConfig``.
         models: the ensemble.
         src_dict, tgt_dict: dictionaries.
-        load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read)``, where ``read`` is
-            ``load_drafter`` or ``load_small_model``.
+        load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read, dtype)``, where
+            ``read`` is ``load_drafter`` or ``load_small_model``.
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
         free_unpacked: free the weights of the drafter's model that the engine has packed.
+        quickest: number format in which drafts take least time; None for the verifier's, or where
+            the output depends on them.
     """
 
     settings: Any
     models: List[Any]
     src_dict: Any
     tgt_dict: Any
-    load: Callable[[str, Any, Any, Callable], Any]
+    load: Callable[[str, Any, Any, Callable, Optional[torch.dtype]], Any]
     eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
     free_unpacked: bool = False
+    quickest: Optional[torch.dtype] = None
+
+    @property
+    def dtype(self) -> Optional[torch.dtype]:
+        """The drafter's number format; None for the verifier's."""
+        asked = self.settings.drafter_dtype
+        return self.quickest if asked == "auto" else DRAFTER_DTYPES[asked]
+
+    def read_drafter(self, read: Callable) -> Any:
+        """The model of ``--drafter-path``, for decoding; ``read`` as of ``load``."""
+        path = self.settings.drafter_path
+        return self.load(path, self.src_dict, self.tgt_dict, read, self.dtype).eval()
 
     def draft_options(self, block_size: int, **more: Any) -> DraftOptions:
         """How a drafter that is a model drafts, by the flags that all such drafters share."""

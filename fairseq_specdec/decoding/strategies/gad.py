@@ -10,7 +10,6 @@ from fairseq_specdec.drafting import Drafter, NarBlockDrafter
 
 from ..drafter_file import check_reading, load_drafter
 from .base import (
-    DRAFTER_DTYPES,
     SAMPLING_FLAGS,
     Setup,
     Strategy,
@@ -24,8 +23,9 @@ from .base import (
 
 def _check(settings: Any) -> None:
     check_drafter_dtype(settings)
-    if not 0 <= settings.draft_confidence <= 1:
-        raise ValueError(f"--draft-confidence {settings.draft_confidence}: must be from 0 to 1")
+    least = settings.draft_confidence
+    if least is not None and not 0 <= least <= 1:
+        raise ValueError(f"--draft-confidence {least}: must be from 0 to 1")
 
 
 def _check_exact(settings: Any) -> None:
@@ -64,7 +64,7 @@ def _refuse_sampling(setup: Setup, model: Any) -> None:
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
     path = settings.drafter_path
-    model = setup.load(path, setup.src_dict, setup.tgt_dict, load_drafter)
+    model = setup.read_drafter(load_drafter)
     check_reading(model, setup.models[0], f"--drafter-path {path}")
     if setup.sampler is not None:
         _refuse_sampling(setup, model)
@@ -75,12 +75,12 @@ def _drafter(setup: Setup) -> Drafter:
             f"--block-size {size}: the drafter {path} was trained for blocks of {trained}; use "
             f"--block-size {trained} or less, or train a drafter for more"
         )
-    model.eval()
     options = setup.draft_options(
         size,
-        dtype=DRAFTER_DTYPES[settings.drafter_dtype],
+        dtype=setup.dtype,
         collapse_repeats=settings.collapse_repeats,
-        confidence=settings.draft_confidence,
+        confidence=settings.draft_confidence or 0.0,
+        any_confidence=settings.draft_confidence is None and setup.sampler is None,
     )
     return NarBlockDrafter(model, options)
 

@@ -14,7 +14,6 @@ from fairseq_specdec.drafting import AutoregressiveDrafter, Drafter, EarlyExitDr
 
 from ..drafter_file import load_small_model
 from .base import (
-    DRAFTER_DTYPES,
     SAMPLING_FLAGS,
     Setup,
     Strategy,
@@ -83,11 +82,10 @@ def _warn_if_deeper(path: str, small: Any, big: Any) -> None:
 def _small_model(setup: Setup, window: int, stop_below: float) -> Drafter:
     settings = setup.settings
     path = settings.drafter_path
-    model = setup.load(path, setup.src_dict, setup.tgt_dict, load_small_model)
+    model = setup.read_drafter(load_small_model)
     _warn_if_deeper(path, model, setup.models[0])
-    model.eval()
-    dtype = DRAFTER_DTYPES[settings.drafter_dtype]
-    options = setup.draft_options(settings.block_size or window, dtype=dtype, stop_below=stop_below)
+    size = settings.block_size or window
+    options = setup.draft_options(size, dtype=setup.dtype, stop_below=stop_below)
     return AutoregressiveDrafter(model, options)
 
 
