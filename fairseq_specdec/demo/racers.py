@@ -139,10 +139,10 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
 
 
 def _sharing(read_once: Dict[Tuple[Any, ...], Any]) -> Callable:
-    """Reads a drafter from a file once, for all strategies that run it in the same format."""
+    """Reads a drafter from a file once, for all strategies: its weights stay as they are."""
 
     def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
-        key = path, read, dtype
+        key = path, read
         if key not in read_once:
             read_once[key] = read(path, src_dict, tgt_dict)
         return read_once[key]

@@ -52,7 +52,7 @@ class AutoregressiveDrafter(Drafter):
         self.options = options
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        backend = follow(self.model, verifier, self.options.dtype, backend)
+        backend = follow(self.model, verifier, self.options, backend)
         free_unpacked = self.options.free_unpacked
         weights = TransformerWeights(
             self.model, "--drafter-path", free_unpacked=free_unpacked, backend=backend

@@ -63,6 +63,7 @@ class DraftOptions:
         eos: index of </s>; nothing is drafted after it.
         dtype: number format to run in; None for the verifier's. torch.int8 on the native backend
             alone.
+        any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
         collapse_repeats: drop draft tokens that repeat the one before them.
         confidence: end a draft before the first token that, with all before it, is right with less
             probability than this by the drafter's own estimate; 0 drafts whole blocks.
@@ -79,6 +80,7 @@ class DraftOptions:
     pad: int
     eos: int
     dtype: Optional[torch.dtype] = None
+    any_dtype: bool = False
     collapse_repeats: bool = False
     confidence: float = 0.0
     any_confidence: bool = False
@@ -235,10 +237,8 @@ class NoDrafter(Drafter):
         return SilentSession()
 
 
-def follow(
-    model: Any, verifier: Any, dtype: Optional[torch.dtype], backend: Backend = TORCH
-) -> Backend:
-    """Move a drafter's model to the verifier's device, and to ``dtype`` or the verifier's own.
+def follow(model: Any, verifier: Any, options: DraftOptions, backend: Backend = TORCH) -> Backend:
+    """Move a drafter's model to the verifier's device, and to its own or the verifier's format.
 
     fairseq moves and halves the models of ``--path`` only.
 
@@ -249,8 +249,11 @@ def follow(
     Raises:
         ValueError: int8 on a backend without it.
     """
+    dtype = options.dtype
     if dtype == torch.int8:
-        backend, dtype = backend.packing("int8"), None
+        dtype = None
+        if backend.name == "native" or not options.any_dtype:
+            backend = backend.packing("int8")
     like = next(verifier.parameters())
     wanted = like.dtype if dtype is None else supported(dtype, like.device)
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):

@@ -79,7 +79,7 @@ class NarBlockDrafter(Drafter):
         return NarBlockDrafter(self.model, replace(self.options, confidence=least))
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        backend = follow(self.model, verifier, self.options.dtype, backend)
+        backend = follow(self.model, verifier, self.options, backend)
         decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
         encoder = self.model.encoder

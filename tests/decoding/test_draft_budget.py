@@ -282,7 +282,7 @@ class RecordedSession(DraftSession):
 def drafts(case, monkeypatch, most):
     """Every draft of a run, by what was accepted before it, when ``most`` limits each iteration."""
     found = {}
-    drafter = Recorder(make_generator(case, draft_confidence=0.0).drafter, found)
+    drafter = Recorder(make_generator(case, draft_confidence=None).drafter, found)
     generator = make_generator(case, overrides=Overrides(drafter, Nothing()))
     calls = iter(range(10**6))
     monkeypatch.setattr(DraftBudget, "most", lambda self, live: most(next(calls)))

@@ -80,6 +80,7 @@ class Setup(NamedTuple):
             block_size,
             self.tgt_dict.pad(),
             self.eos,
+            any_dtype=self.settings.drafter_dtype == "auto",
             temperature=self.temperature,
             sampler=self.sampler,
             free_unpacked=self.free_unpacked,
