@@ -60,6 +60,23 @@ def test_every_shorter_file_is_named_with_the_remedy(written):
     assert len(load(stem)) == 3
 
 
+def test_the_reader_is_replaced_once_and_asked_as_before(written, monkeypatch):
+    stem, impl = written
+    asked = []
+    monkeypatch.setattr(
+        indexed_dataset, "make_dataset", lambda *of, **named: asked.append((of, named))
+    )
+    truncated_data.name_truncated_data()
+    reader = indexed_dataset.make_dataset
+    truncated_data.name_truncated_data()
+    assert indexed_dataset.make_dataset is reader
+    reader(str(stem), impl, True, dictionary=None)
+    assert asked == [((str(stem), impl, True), {"dictionary": None})]
+    cut(stem, ".bin", 1)
+    with pytest.raises(OSError, match="was cut off"):
+        reader(str(stem), impl)
+
+
 def test_the_message_says_how_much_is_missing(written):
     stem, _ = written
     size = (stem.parent / (stem.name + ".bin")).stat().st_size

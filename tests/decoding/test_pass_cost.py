@@ -58,6 +58,11 @@ def test_the_best_draft_emits_most_in_its_time(live, chance, column):
         assert cost.best(live, chance, 1.01 * gain) == 0
 
 
+def test_of_drafts_as_good_the_shortest_is_made():
+    free = PassCost(0.0, 0.0)
+    assert free.best(3, 0.0) == 0 and 0 < free.best(3, 0.01) < 10  # more say the same to the bit
+
+
 def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     if library.load() is None:
         pytest.skip(library.why_not())
@@ -153,6 +158,26 @@ def test_the_size_is_that_of_all_layers(table):
     for least, most, known in limits:
         table(TOY._replace(least=least, most=most))
         assert (generator_of()._parts.cost is not None) == known
+
+
+def test_graphs_pay_up_to_the_rows_that_the_table_says(table):
+    """Of an ensemble all layers count; a row that does not speak of graphs says that none pay."""
+    one = [toy_model(updates=1)]
+    for models in (one, 2 * one):
+        size = sum(layer_bytes(model.decoder) for model in models)
+        here = TOY._replace(least=size, most=size)
+        for row, most in (
+            (here._replace(graphs=8), 8),
+            (here, 0),
+            (here._replace(graphs=8, least=size + 1, most=2 * size), 0),
+            (here._replace(graphs=8, backend="native"), 0),
+            (here._replace(graphs=8, dtype="float16"), 0),
+            (here._replace(graphs=8, device="Abacus"), 0),
+        ):
+            table(row)
+            assert pass_cost.rows_for_graphs(models) == most
+    table()
+    assert pass_cost.rows_for_graphs(one) == 0
 
 
 def test_new_rows_replace_those_of_the_same_place():

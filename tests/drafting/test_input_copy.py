@@ -124,6 +124,14 @@ def test_a_gpu_is_not_asked_how_long_drafts_are():
     assert draft.tokens.tolist()[1][:2] == [6, EOS]
 
 
+def test_a_gpu_is_not_asked_whether_enough_was_compared():
+    """ "meta" has no numbers to ask for."""
+    source = on_gpu(torch.zeros(2, 20, dtype=torch.long, device="meta"))
+    ends = source[:, 0]
+    found, begin = unique_continuation(source, ends, source, ends, None)
+    assert found.shape == begin.shape == ends.shape
+
+
 def iterations(source, output, **options):
     """Drafts made for a sentence, and how many tokens each iteration emitted."""
     drafter = InputCopyDrafter(PAD, EOS, **options)
@@ -188,8 +196,9 @@ def test_what_the_loop_can_use_is_cut_by_the_loop():
         assert draft.sizes.tolist() == sizes and draft.width == sizes[0]
 
 
-def test_it_drafts_for_beams():
-    assert InputCopyDrafter(PAD, EOS).for_beams is True
+def test_it_drafts_for_beams_and_runs_no_model():
+    drafter = InputCopyDrafter(PAD, EOS)
+    assert drafter.for_beams is True and drafter.runs_model is False
 
 
 def test_deleted_words_are_skipped():

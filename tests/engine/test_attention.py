@@ -36,7 +36,7 @@ def test_every_way_gives_the_same(rows, width, monkeypatch):
     for fused in (attention.prefers_fused, lambda query: False):
         monkeypatch.setattr(attention, "prefers_fused", fused)
         ways.add(fused(query))
-        for chosen in (mask, None):
+        for chosen in (mask, attention.additive(mask, query), None):
             found = attention.attend(query, key, value, chosen)
             wanted = slow(query, key, value, torch.ones_like(mask) if chosen is None else mask)
             torch.testing.assert_close(found, wanted)
