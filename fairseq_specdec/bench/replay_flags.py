@@ -197,7 +197,7 @@ def fill(args: argparse.Namespace, replay: Replay, folder: str) -> None:
     args.source_lang, args.target_lang = random_pair.SOURCE, random_pair.TARGET
     args.min_len, args.max_len_a, args.max_len_b = last, 0, last
     own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {args.drafter_dtype}"
-    args.drafter_dtype = "same"  # of rows that have no drafter
+    args.drafter_dtype = "auto"  # of rows that have no drafter
     args.system = [
         f"{name} (replay): --strategy {name}" + (own if name in BLOCK_ROWS else "")
         for name in replay.sizes

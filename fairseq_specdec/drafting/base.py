@@ -63,31 +63,31 @@ class DraftOptions:
         eos: index of </s>; nothing is drafted after it.
         dtype: number format to run in; None for the verifier's. torch.int8 on the native backend
             alone.
-        any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
         collapse_repeats: drop draft tokens that repeat the one before them.
         confidence: end a draft before the first token that, with all before it, is right with less
             probability than this by the drafter's own estimate; 0 drafts whole blocks.
-        any_confidence: ``confidence`` was not asked for: the loop may choose one that pays.
         stop_below: a small model stops before the first token that was to come from a distribution
             whose largest probability is below this (alpha_FB of Kim et al. 2023, equation 3), 0 to
             1, where 0 never stops.
         temperature: divides the logits.
         sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
         free_unpacked: free the model's weights that were packed, as ``Linear.of``.
+        any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
+        any_confidence: ``confidence`` was not asked for: the loop may choose one that pays.
     """
 
     block_size: int
     pad: int
     eos: int
     dtype: Optional[torch.dtype] = None
-    any_dtype: bool = False
     collapse_repeats: bool = False
     confidence: float = 0.0
-    any_confidence: bool = False
     stop_below: float = 0.0
     temperature: float = 1.0
     sampler: Optional[Sampler] = None
     free_unpacked: bool = False
+    any_dtype: bool = False
+    any_confidence: bool = False
 
 
 class Forecast(NamedTuple):
