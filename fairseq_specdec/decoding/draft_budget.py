@@ -71,7 +71,6 @@ class DraftBudget:
         3.1, where a is alpha).
         """
         if self.paused > 0:
-            self.paused -= 1
             return 0
         chance = self.accepted / max(self.accepted + self.failed, 1e-9)
         if self.cost is not None and (live > 1 or self.resting):
@@ -89,6 +88,13 @@ class DraftBudget:
                 return size if size >= SHORTEST else 0
         return None
 
+    def rests(self, live: int) -> int:
+        """Where ``most`` gave 0: how many iterations after that one have no draft, either, if no
+        row ends before."""
+        if self.paused > 0:
+            return self.paused - 1
+        return LONGEST if self.most(live) == 0 else 0
+
     def learn(self, drafted: int, accepted: int, failed: int) -> None:
         """An iteration is over.
 
@@ -98,6 +104,7 @@ class DraftBudget:
             failed: rows whose draft was not accepted to its end.
         """
         if drafted == 0:
+            self.paused = max(self.paused - 1, 0)
             return
         first = self.cost is not None and not self.tried
         self.tried = True

@@ -132,7 +132,8 @@ class FusedSession:
     """One batch; arguments as for ``FusedGreedy.open``.
 
     Attributes:
-        hidden_states: [B, N + 1, n C], of the layers to read in the last iteration; None without.
+        hidden_states: of the last call's iterations (of the last one alone, where it drafted in
+            each), each [B, N + 1, n C], of the layers to read; empty where none are read.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class FusedSession:
         self.layers = layers
         self.wants_choices = choices
         self.regret = rule if isinstance(rule, RegretOfBatch) else None
-        self.hidden_states: Optional[Tensor] = None
+        self.hidden_states: List[Tensor] = []
         self.table = session.sessions[0].positions  # the call points into it
         self.call = VerifyCall(embedding=greedy.tables.of(self.table), rules=greedy.rules)
         self.call.rules.max_len = max_len
@@ -221,13 +222,14 @@ class FusedSession:
             (ctypes.c_double * most)(),
         )
         self._point_to(hypotheses, call.hypotheses)
-        states = self._states(rows, width)
+        states = self._states(rows, width, most if loop is None else 1)
         call.drafts = drafts
         call.verdict = Verdict(
             ctypes.addressof(answer.facts),
             ctypes.addressof(answer.choices) if self.wants_choices else None,
             ctypes.addressof(answer.seconds),
             None if states is None else states.data_ptr(),
+            loop is None,
         )
         call.most = most
         call.loop = None
@@ -239,7 +241,7 @@ class FusedSession:
             call.loop = ctypes.pointer(loop.loop)
         stack = self.layers.weights.stack
         stack.library.call("specdec_verify", self.layers.buffers.pointer, ctypes.byref(call))
-        self.hidden_states = states
+        self.hidden_states = [] if states is None else list(states[: call.done])
         return answer
 
     def _point_to(self, hypotheses: Hypotheses, view: HypothesesView) -> None:
@@ -249,12 +251,13 @@ class FusedSession:
         view.columns, view.lengths = tokens.size(2), hypotheses.lengths.data_ptr()
         view.spent = None if self.regret is None else self.regret.spent.data_ptr()
 
-    def _states(self, rows: int, width: int) -> Optional[Tensor]:
-        """Room for the hidden states of an iteration, which a drafter may keep."""
+    def _states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
+        """Room for the hidden states of so many iterations, which a drafter may keep."""
         weights = self.layers.weights
         if not weights.read_layers:
             return None
-        return torch.empty(rows, width + 1, len(weights.read_layers) * weights.stack.width)
+        wide = len(weights.read_layers) * weights.stack.width
+        return torch.empty(most, rows, width + 1, wide)
 
     @staticmethod
     def _read(answer: _Answer, i: int, drafts: List[List[int]], drafting: float) -> Verified:

@@ -107,8 +107,12 @@ class Batch(OpenBatch):
         """(iterations done, passes of each draft): the drafter's turn, then the verifier's."""
         timer = self.stats.stopwatch
         before = timer.lap() if self.parts.options.keep_trace else None
+        resting = budget == 0 and self.left_over is None
         with timer("drafter"):
             tree, self.left_over = self.left_over or self._propose(budget), None
+        if not self.drafts.silent:
+            rests = self.budget.rests(len(self.hypotheses.lengths_cpu)) if resting else 0
+            most = min(most, 1 + rests)
         with timer("verifier"):
             rounds = self._verify_fused(tree, most) or [_Round(self._verify(tree))]
         if before is not None and len(rounds) == 1:
@@ -133,8 +137,7 @@ class Batch(OpenBatch):
         fused = self.fused
         if fused is None or not tree.is_chain:
             return []
-        alone = tree.width == 0 and self.drafts.silent and not self.parts.read_hidden_states
-        return self._take_in(fused, fused.verify(self.hypotheses, tree, most if alone else 1))
+        return self._take_in(fused, fused.verify(self.hypotheses, tree, 1 if tree.width else most))
 
     def _take_in(self, fused: FusedSession, found: List[Verified]) -> List[_Round]:
         """What a call of the library added to the hypotheses."""
@@ -150,8 +153,9 @@ class Batch(OpenBatch):
             by_row = zip(*([fact.size for fact in one.facts] for one in rounds))
             hypotheses.lengths = hypotheses.lengths + torch.tensor([sum(row) for row in by_row])
             if self.parts.read_hidden_states:
-                sizes = torch.tensor([fact.size for fact in rounds[-1].facts])
-                self.drafts.commit(sizes, fused.hidden_states)
+                states = fused.hidden_states
+                for done, each in zip(rounds[-len(states) :], states):
+                    self.drafts.commit(torch.tensor([fact.size for fact in done.facts]), each)
         return rounds
 
     def _fused_fact(self, one: Verified, row: int) -> _Facts:

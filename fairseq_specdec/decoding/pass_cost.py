@@ -61,12 +61,15 @@ class PassCost(NamedTuple):
             gain: at least so many times as fast as without drafts; else 0.
         """
         chosen, rate = 0, gain / (1 + self.column * (live - 1))
-        emitted, reached = 1.0, 1.0
+        emitted, reached, before = 1.0, 1.0, 0.0
         for size in range(1, LONGEST):
             reached *= chance
             emitted += reached
             drafting = self.drafter * (1 + self.column * (live * size - 1))
             found = emitted / (1 + self.column * (live * (1 + size) - 1) + drafting)
+            if found < before:  # it rises to one peak: tokens add less and less, time alike
+                break
+            before = found
             if found > rate:
                 chosen, rate = size, found
         return chosen

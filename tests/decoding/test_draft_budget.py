@@ -24,7 +24,7 @@ from fairseq_specdec.decoding.draft_budget import (
     UNTRIED,
     DraftBudget,
 )
-from fairseq_specdec.decoding.pass_cost import COLUMN, PassCost
+from fairseq_specdec.decoding.pass_cost import COLUMN, LONGEST, PassCost
 from fairseq_specdec.drafting import Drafter, DraftSession
 
 SENTENCES = sentences(12, seed=7)
@@ -143,6 +143,8 @@ def pauses(budget, accepted, tries):
         count = 0
         while budget.paused:
             assert budget.most(1) == 0
+            assert budget.rests(1) == budget.paused - 1
+            budget.learn(0, 0, 0)
             count += 1
         found.append(count)
     return found
@@ -165,6 +167,26 @@ def test_a_mean_at_the_bar_pays():
     assert budget.accepted == budget.bar and budget.most(1) is None
     budget.learn(1, 0, 0)
     assert budget.accepted < budget.bar and budget.most(1) == 0
+
+
+def test_where_no_draft_pays_none_is_made_until_a_row_ends():
+    for budget in (DraftBudget(CPU_SPARE, False), DraftBudget(24, True, PassCost(COLUMN, 0.5))):
+        assert budget.most(32) == 0
+        assert budget.rests(32) == LONGEST
+        for _ in range(9):
+            budget.learn(0, 0, 0)
+            assert budget.most(32) == 0
+        assert budget.paused == 0
+
+
+def test_after_its_last_pause_a_budget_knows_what_comes():
+    budget = DraftBudget(None, True)
+    budget.paused = 1
+    assert budget.most(1) == 0 and budget.rests(1) == 0
+    limited = DraftBudget(CPU_SPARE, True)
+    limited.paused = 1
+    limited.learn(0, 0, 0)
+    assert limited.most(32) == 0 and limited.rests(32) == LONGEST
 
 
 def test_what_was_not_tried_teaches_nothing():
@@ -286,6 +308,7 @@ def drafts(case, monkeypatch, most):
     generator = make_generator(case, overrides=Overrides(drafter, Nothing()))
     calls = iter(range(10**6))
     monkeypatch.setattr(DraftBudget, "most", lambda self, live: most(next(calls)))
+    monkeypatch.setattr(DraftBudget, "rests", lambda self, live: 0)
     decode(generator, make_sample(SENTENCES))
     return found
 

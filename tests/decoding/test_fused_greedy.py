@@ -9,7 +9,7 @@ from toy_strategies import make_generator
 from toy_translation import make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding import draft_budget
+from fairseq_specdec.decoding import builder, draft_budget
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.fused_greedy import FusedSession
 from fairseq_specdec.decoding.stats import DecodingStats
@@ -195,6 +195,24 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, pays, limit, monkeypat
             assert at_once == stepwise == apart
             drafted += at_once[1][COUNTS.index("drafted")]
         assert drafted > 0
+
+
+@pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])
+def test_what_is_not_drafted_for_a_while_is_one_call(kind, monkeypatch):
+    """Then the drafter reads the hidden states of all of it: its drafts are those made after single
+    calls."""
+    monkeypatch.setattr(builder, "CPU_SPARE", 1)
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    settings = decoding_settings(strategy="greedy", backend="native")
+    overrides = Overrides(block_drafter(model, kind), keep_trace=True)
+    generator = build_generator([model], words, words, flags(), settings, overrides=overrides)
+    at_once, stepwise, apart = decoded_three_ways(generator, SENTENCES, monkeypatch)
+    assert at_once == stepwise == apart
+    assert at_once[1][COUNTS.index("drafted")] > 0  # once a sentence is left alone
+    calls = iterations_of_calls(monkeypatch)
+    said(generator, SENTENCES)
+    assert max(calls) > 1
+    assert len(calls) <= len(SENTENCES) + generator.stats.undrafted // 8
 
 
 def iterations_of_loops(monkeypatch):

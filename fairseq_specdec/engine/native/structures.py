@@ -107,6 +107,7 @@ class Verdict(Structure):
         ("choices", c_void_p),
         ("seconds", c_void_p),
         ("states", c_void_p),
+        ("each", c_int64),
     ]
 
 

@@ -202,9 +202,10 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
 int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
            const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
            int most, const Verdict& verdict) {
-  if (most < 1 || (most > 1 && !propose && (drafts.width > 0 || !read.empty())))
-    throw std::invalid_argument("several iterations with drafts or layers to read");
+  if (most < 1 || (most > 1 && !propose && drafts.width > 0))
+    throw std::invalid_argument("several iterations with drafts");
   const int rows = session.rows();
+  const int64_t entries = rows * (drafts.width + 1);
   std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);
   Hypotheses grown = hypotheses;
   grown.lengths = lengths.data();
@@ -223,7 +224,8 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
     }
     if (ended) return done + 1;
     now.facts += 3 * rows;
-    if (now.choices != nullptr) now.choices += rows * (drafts.width + 1);
+    if (now.choices != nullptr) now.choices += entries;
+    if (now.states != nullptr && now.each) now.states += entries * read.size() * embedding.width;
   }
   return most;
 }

@@ -55,7 +55,8 @@ struct Verdict {
   int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
   double* seconds;   // [iterations]
-  float* states;     // [B][N + 1][read layers x width], of the last iteration; or null
+  float* states;     // [iterations][B][N + 1][read layers x width]; or null
+  int64_t each;      // 1 if states has room for each iteration, 0 for one: of the last
 };
 
 // Drafts for the next iteration; false where there is nothing more to draft.
