@@ -72,6 +72,8 @@ class DraftBudget:
         """
         if self.paused > 0:
             return 0
+        if self.cost is not None and live == 1 and not self.cost.alone:
+            return 0
         chance = self.accepted / max(self.accepted + self.failed, 1e-9)
         if self.cost is not None and (live > 1 or self.resting):
             chance = chance if self.tried else UNTRIED

@@ -38,6 +38,11 @@ DRAFTER = 0.5
 LEAST_CHANCE = 0.3
 
 
+# Formats of a verifier beside which a draft takes longer than the steps that it saves, for a row
+# alone, too.
+TOO_FAST = ("int8",)
+
+
 class PassCost(NamedTuple):
     """How long passes take, in passes of the verifier over one token.
 
@@ -46,11 +51,13 @@ class PassCost(NamedTuple):
         drafter: a pass of the drafter over one token.
         least_chance: of a draft token to be accepted, with all before it, for its verification to
             pay in a row alone; 0 where that was not measured.
+        alone: whether drafts pay in a row alone.
     """
 
     column: float
     drafter: float
     least_chance: float = 0.0
+    alone: bool = True
 
     def best(self, live: int, chance: float, gain: float = 1.0) -> int:
         """Draft tokens of each row with which an iteration emits most tokens in its time.
@@ -160,4 +167,7 @@ def pass_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:
     place = device_name(weight.device), "+".join(sorted(backends)), str(weight.dtype).split(".")[1]
     size = sum(each.nbytes for each in layers)
     known = (row for row in (native, *read(TABLE)) if row.holds(*place, size))
-    return next((PassCost(row.column, row.drafter, row.least_chance) for row in known), None)
+    formats = {each.stack.number_format for each in layers if isinstance(each, NativeDecoder)}
+    alone = formats.isdisjoint(TOO_FAST)
+    costs = (PassCost(row.column, row.drafter, row.least_chance, alone) for row in known)
+    return next(costs, None)

@@ -37,6 +37,16 @@ def test_iterations_without_a_draft(undrafted, said):
     assert names(figures(undrafted=undrafted), "bild") == []  # it drafts where it is unsure
 
 
+def test_what_to_do_about_it_is_what_helps():
+    def remedy(strategy, number_format):
+        options = SimpleNamespace(verifier_format=number_format, beam=1)
+        return advice(figures(undrafted=90), strategy, options, True)[-1].text.split("; ", 1)[1]
+
+    assert remedy("gad", "fp32") == "try --batch-size 1"
+    assert remedy("iad", "int8").startswith("try --batch-size 1, or the text copies")
+    assert remedy("gad", "int8").startswith("--strategy greedy does the same")
+
+
 def test_a_weak_drafter():
     # 1.25 times the time of a step: 125 tokens in 100 iterations are where it begins to pay.
     assert names(figures(emitted=126)) == []

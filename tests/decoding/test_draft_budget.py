@@ -179,6 +179,12 @@ def test_where_no_draft_pays_none_is_made_until_a_row_ends():
         assert budget.paused == 0
 
 
+def test_where_drafts_do_not_pay_alone_a_sentence_has_none():
+    budget = DraftBudget(CPU_SPARE, True, PassCost(0.1, 0.5, alone=False))
+    assert budget.most(1) == 0 and budget.rests(1) == LONGEST
+    assert budget.most(2) == PassCost(0.1, 0.5).best(2, UNTRIED) > 0
+
+
 def test_after_its_last_pause_a_budget_knows_what_comes():
     budget = DraftBudget(None, True)
     budget.paused = 1

@@ -83,15 +83,36 @@ def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
     assert generator._parts.cost is None
 
 
-def test_natively_decoders_that_the_cache_holds_have_a_cost(table):
+@pytest.mark.parametrize("number_format, alone", [("fp32", True), ("bf16", True), ("int8", False)])
+def test_natively_decoders_that_the_cache_holds_have_a_cost(table, number_format, alone):
     """From 1 MiB, where a pass costs more than to start it, to 32 MiB."""
     table()
     limits = ((1 << 20) - 1, False), (1 << 20, True), (32 << 20, True), ((32 << 20) + 1, False)
     for size, known in limits:
-        layers = object.__new__(type("Sized", (NativeDecoder,), {"nbytes": size}))
+        facts = {"nbytes": size, "stack": Namespace(number_format=number_format)}
+        layers = object.__new__(type("Sized", (NativeDecoder,), facts))
         verifier = Namespace(weights=[Namespace(layers=layers)], models=[toy_model(updates=1)])
         found = pass_cost.pass_cost(verifier, Namespace(runs_model=True))
-        assert found == (PassCost(0.4, 0.5, 0.3) if known else None)
+        assert found == (PassCost(0.4, 0.5, 0.3, alone) if known else None)
+
+
+def test_beside_a_small_verifier_in_int8_nothing_is_drafted(monkeypatch):
+    """One sentence at a time, too; --draft-budget drafts all the same."""
+    if library.load() is None:
+        pytest.skip(library.why_not())
+    monkeypatch.setattr(pass_cost, "SMALLEST", 0)
+    sample = make_sample(SENTENCES[:1])
+    drafted = []
+    for settings in (
+        {"verifier_dtype": "fp32"},
+        {"verifier_dtype": "int8"},
+        {"verifier_dtype": "int8", "draft_budget": 24},
+    ):
+        made = make_generator("gad", **{"draft_budget": None, "backend": "native", **settings})
+        plain = make_generator("greedy", backend="native", **{**settings, "draft_budget": None})
+        assert tokens(decode(made, sample)) == tokens(decode(plain, sample))
+        drafted.append(made.stats.drafted)
+    assert drafted[0] > 0 == drafted[1] < drafted[2]
 
 
 def test_a_measured_device_drafts_by_its_cost_and_says_the_same(table):
