@@ -21,6 +21,7 @@ from fairseq_specdec.decoding.draft_budget import (
     LONGEST_PAUSE,
     PAYS,
     SHORTEST_PAUSE,
+    TRY,
     UNTRIED,
     DraftBudget,
 )
@@ -94,6 +95,15 @@ def test_by_cost_two_rows_draft_what_pays_and_one_row_all():
     alone = DraftBudget(24, False, cost)
     alone.learn(1, 0, 1)
     assert cost.best(1, 0.0) == 0 and alone.most(1) is None
+
+
+def test_by_cost_a_first_draft_must_promise_something():
+    cost = PassCost(COLUMN, 0.5)
+    assert cost.best(2, UNTRIED) > 0 == DraftBudget(None, True, cost).most(2)
+    assert cost.best(2, UNTRIED, TRY) == 0
+    going = DraftBudget(None, True, cost)
+    going.learn(2, 2 * 9, 0)
+    assert going.most(2) == cost.best(2, going.accepted / (going.accepted + going.failed)) > 0
 
 
 def test_by_cost_the_first_drafts_are_the_mean_of_their_rows():
