@@ -94,12 +94,11 @@ class DraftBudget:
                 return size if size >= SHORTEST else 0
         return None
 
-    def rests(self, live: int) -> int:
+    @property
+    def rests(self) -> int:
         """Where ``most`` gave 0: how many iterations after that one have no draft, either, if no
         row ends before."""
-        if self.paused > 0:
-            return self.paused - 1
-        return LONGEST if self.most(live) == 0 else 0
+        return self.paused - 1 if self.paused > 0 else LONGEST
 
     def learn(self, drafted: int, accepted: int, failed: int) -> None:
         """An iteration is over.

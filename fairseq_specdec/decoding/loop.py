@@ -111,8 +111,7 @@ class Batch(OpenBatch):
         with timer("drafter"):
             tree, self.left_over = self.left_over or self._propose(budget), None
         if not self.drafts.silent:
-            rests = self.budget.rests(len(self.hypotheses.lengths_cpu)) if resting else 0
-            most = min(most, 1 + rests)
+            most = min(most, 1 + self.budget.rests) if resting else 1
         with timer("verifier"):
             rounds = self._verify_fused(tree, most) or [_Round(self._verify(tree))]
         if before is not None and len(rounds) == 1:

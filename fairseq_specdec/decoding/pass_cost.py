@@ -160,7 +160,9 @@ def pass_cost(verifier: Any, drafter: Any) -> Optional[PassCost]:
     """
     if not drafter.runs_model:
         return None
-    native = Measured("cpu", "native", "any", SMALLEST, CACHE, COLUMN, DRAFTER, 0, LEAST_CHANCE)
+    native = Measured(
+        "cpu", "native", "any", SMALLEST, CACHE, COLUMN, DRAFTER, least_chance=LEAST_CHANCE
+    )
     layers = [weights.layers for weights in verifier.weights]
     backends = {"native" if isinstance(each, NativeDecoder) else "torch" for each in layers}
     weight = next(verifier.models[0].parameters())

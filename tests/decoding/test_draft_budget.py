@@ -153,7 +153,7 @@ def pauses(budget, accepted, tries):
         count = 0
         while budget.paused:
             assert budget.most(1) == 0
-            assert budget.rests(1) == budget.paused - 1
+            assert budget.rests == budget.paused - 1
             budget.learn(0, 0, 0)
             count += 1
         found.append(count)
@@ -182,7 +182,7 @@ def test_a_mean_at_the_bar_pays():
 def test_where_no_draft_pays_none_is_made_until_a_row_ends():
     for budget in (DraftBudget(CPU_SPARE, False), DraftBudget(24, True, PassCost(COLUMN, 0.5))):
         assert budget.most(32) == 0
-        assert budget.rests(32) == LONGEST
+        assert budget.rests == LONGEST
         for _ in range(9):
             budget.learn(0, 0, 0)
             assert budget.most(32) == 0
@@ -191,18 +191,18 @@ def test_where_no_draft_pays_none_is_made_until_a_row_ends():
 
 def test_where_drafts_do_not_pay_alone_a_sentence_has_none():
     budget = DraftBudget(CPU_SPARE, True, PassCost(0.1, 0.5, alone=False))
-    assert budget.most(1) == 0 and budget.rests(1) == LONGEST
+    assert budget.most(1) == 0 and budget.rests == LONGEST
     assert budget.most(2) == PassCost(0.1, 0.5).best(2, UNTRIED) > 0
 
 
 def test_after_its_last_pause_a_budget_knows_what_comes():
     budget = DraftBudget(None, True)
     budget.paused = 1
-    assert budget.most(1) == 0 and budget.rests(1) == 0
+    assert budget.most(1) == 0 and budget.rests == 0
     limited = DraftBudget(CPU_SPARE, True)
     limited.paused = 1
     limited.learn(0, 0, 0)
-    assert limited.most(32) == 0 and limited.rests(32) == LONGEST
+    assert limited.most(32) == 0 and limited.rests == LONGEST
 
 
 def test_what_was_not_tried_teaches_nothing():
@@ -324,7 +324,7 @@ def drafts(case, monkeypatch, most):
     generator = make_generator(case, overrides=Overrides(drafter, Nothing()))
     calls = iter(range(10**6))
     monkeypatch.setattr(DraftBudget, "most", lambda self, live: most(next(calls)))
-    monkeypatch.setattr(DraftBudget, "rests", lambda self, live: 0)
+    monkeypatch.setattr(DraftBudget, "rests", 0)
     decode(generator, make_sample(SENTENCES))
     return found
 
