@@ -1,6 +1,7 @@
 """A batch of beam searches: hypotheses, counts, how far it looks ahead, what stops it."""
 
 import copy
+import gc
 from argparse import Namespace
 
 import pytest
@@ -20,7 +21,7 @@ from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 from fairseq_specdec.engine.native.decoder import NativeDecoderSession
-from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.engine.native.library import Library, load
 
 SENTENCES = sentences(5, seed=7)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
@@ -225,6 +226,39 @@ def test_natively_weights_that_the_cache_holds_need_no_drafts():
     generator = make(strategy="iad", backend="native")
     decode(generator)
     assert generator.stats.drafted == 0
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("limit", [200, 4])
+def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, monkeypatch):
+    """Each prefix that a pass scored, whether it was, and whether it is kept for the next pass."""
+    look_ahead(monkeypatch, Reach(3, 4))
+    told = []
+    for backend in ("torch", "native"):
+        args = flags(3, retain_iter_history=True, max_len_b=limit)
+        found = decode(make(args, backend=backend, strategy="iad"))
+        told.append([[part.beam for part in best["iterations"]] for best, *_ in found])
+    drafted = [one for row in told[1] for beam in row for one in beam.draft]
+    assert told[0] == told[1]
+    assert len({one.kept for one in drafted}) > 1
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_a_search_that_is_over_is_freed(monkeypatch):
+    freed, free = [], Library.free
+
+    def noted(self, name, pointer):
+        freed.append((name, pointer.value))
+        free(self, name, pointer)
+
+    monkeypatch.setattr(Library, "free", noted)
+    generator = make(backend="native")
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        assert isinstance(batch.beams, NativeBeams)
+        assert "specdec_beams_free" not in dict(freed)
+    del batch
+    gc.collect()
+    assert [at != 0 for name, at in freed if name == "specdec_beams_free"] == [True]
 
 
 @pytest.mark.parametrize("size, reach", [(32 << 20, NOTHING), ((32 << 20) + 1, Reach(1, 2))])
