@@ -11,6 +11,7 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 from .base import Drafter, DraftSession, Source
+from .host_input_copy import MOST_DELETED, HostInputCopySession
 
 MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
@@ -18,9 +19,6 @@ MAX_SUFFIX = 3
 FIRST_COMPARED = 8
 """Tokens compared at first on a CPU where the limit is larger: comparing all at once costs the
 product of both lengths. On a GPU that is less than to learn whether the first ones were enough."""
-
-MOST_DELETED = 3
-"""Source tokens that the output may have skipped for ``realigned`` to see it."""
 
 
 def matched_suffixes(source: Tensor, output: Tensor, lengths: Tensor, longest: int) -> Tensor:
@@ -143,7 +141,12 @@ class InputCopyDrafter(Drafter):
         self.max_suffix = max_suffix
 
     def open(self, source: Source) -> DraftSession:
-        return InputCopySession(self, source.net_input["src_tokens"])
+        src_tokens = source.net_input["src_tokens"]
+        # Without a limit a text of one word repeated would be compared with all of itself.
+        here = src_tokens.device.type == "cpu" and not src_tokens.is_cuda
+        if here and self.max_suffix is not None:
+            return HostInputCopySession(self, src_tokens)
+        return InputCopySession(self, src_tokens)
 
 
 class InputCopySession(DraftSession):

@@ -9,8 +9,10 @@ from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
+from fairseq_specdec.drafting.host_input_copy import HostInputCopySession
 from fairseq_specdec.drafting.input_copy import (
     MAX_SUFFIX,
+    InputCopySession,
     matched_suffixes,
     realigned,
     unique_continuation,
@@ -224,6 +226,62 @@ def test_where_the_output_goes_on_after_another_token(token, column):
     assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
     six = torch.tensor([6, 6])  # in the second sentence, its last word
     assert realigned(source, torch.tensor(ends), expected, six).tolist() == [3, 3]
+
+
+@given(
+    st.lists(st.one_of(st.tuples(words, words), st.tuples(few_words, few_words)), min_size=1),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, 1, 4]),
+    st.sampled_from([1, 2, 3, 5]),
+    st.data(),
+)
+def test_drafts_found_row_by_row_are_those_of_the_batch(pairs, left, realign, longest, limit, data):
+    """While outputs grow, and rows leave."""
+    drafter = InputCopyDrafter(PAD, EOS, longest, realign, limit)
+    width = max(len(source) for source, _ in pairs) + 1
+    rows = []
+    for source, _ in pairs:
+        pads = [PAD] * (width - len(source) - 1)
+        rows.append(pads + [*source, EOS] if left else [*source, EOS] + pads)
+    src_tokens = torch.tensor(rows)
+    sessions = [HostInputCopySession(drafter, src_tokens), InputCopySession(drafter, src_tokens)]
+    outputs = [output for _, output in pairs]
+    lengths = [0] * len(outputs)
+    while outputs:
+        known = hypotheses_of([output[:n] for output, n in zip(outputs, lengths)], 50)
+        found, expected = (
+            [t[:n] for t, n in zip(tree.tokens.tolist(), tree.sizes.tolist())]
+            for tree in (session.propose(known) for session in sessions)
+        )
+        assert found == expected
+        assert [list(sessions[0].likely_copied(row)) for row in range(len(outputs))] == [
+            list(sessions[1].likely_copied(row)) for row in range(len(outputs))
+        ]
+        for row, output in enumerate(outputs):  # what is right is accepted, and a token more
+            while found[row] and output[lengths[row] :][:1] == found[row][:1]:
+                lengths[row] += 1
+                found[row] = found[row][1:]
+            lengths[row] += 1
+        leave = data.draw(st.sampled_from([None, *range(len(outputs))]))
+        stay = [
+            row
+            for row, output in enumerate(outputs)
+            if lengths[row] <= len(output) and row != leave
+        ]
+        for session in sessions:
+            session.select(torch.tensor(stay, dtype=torch.long), stay)
+        outputs, lengths = ([each[row] for row in stay] for each in (outputs, lengths))
+
+
+def test_where_each_session_serves():
+    def kind(rows, **settings):
+        source = Source({"src_tokens": rows}, {}, 9, Stopwatch())
+        return type(InputCopyDrafter(PAD, EOS, **settings).open(source))
+
+    rows = torch.tensor([[4, 5, EOS]])
+    assert kind(rows) is kind(rows, realign=True) is HostInputCopySession
+    assert kind(rows, max_suffix=None) is kind(on_gpu(rows)) is InputCopySession
 
 
 def test_nothing_is_drafted_behind_the_source():
