@@ -127,11 +127,10 @@ class Pair:
     ) -> pass_cost.Measured:
         """The table's row for this device, and for decoders not much smaller or larger."""
         weight = next(self.verifier.parameters())
-        size = layer_bytes(self.verifier.decoder)
-        return pass_cost.Measured(
-            pass_cost.device_name(weight.device), "torch", str(weight.dtype).split(".")[1],
-            size // ALIKE, size * ALIKE, *fitted(verifying, drafting), graphs,
-        )  # fmt: skip
+        size, cost = layer_bytes(self.verifier.decoder), fitted(verifying, drafting)
+        place = pass_cost.device_name(weight.device), "torch", str(weight.dtype).split(".")[1]
+        bounds = size // ALIKE, size * ALIKE
+        return pass_cost.Measured(*place, *bounds, cost.column, cost.drafter, graphs)
 
     def wait(self) -> None:
         if self.device == "cuda":

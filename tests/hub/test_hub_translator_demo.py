@@ -24,7 +24,8 @@ def test_text_in_and_text_out(translator, demo):
     assert results[2].text == ""
     greedy = SpeculativeTranslator.from_pretrained(demo, strategy="greedy", device="cpu")
     assert [r.tokens for r in greedy.translate(TEXTS)] == [r.tokens for r in results]
-    assert sum(r.iterations for r in results) < sum(len(r.tokens) for r in results)
+    (alone,) = translator.translate(TEXTS[:1])  # three at a time, gad drafts nothing by default
+    assert alone.iterations < len(alone.tokens)
 
 
 def test_it_streams(translator):

@@ -128,6 +128,13 @@ def test_costs_are_found_from_times(column, drafter):
     assert gpu_figures.fitted(falling, drafting).column == 0
 
 
+def test_a_cost_says_where_it_holds():
+    cost = gpu_figures.Pair("cpu", 1000, half=False).cost([(1, 3.0), (26, 6.0)], [(25, 2.0)], 8)
+    assert (cost.device, cost.backend, cost.dtype) == ("cpu", "torch", "float32")
+    assert (cost.graphs, cost.least_chance) == (8, 0.0) and cost.least < cost.most
+    assert cost.column == pytest.approx(1 / 25)
+
+
 def test_the_table_of_costs_is_written_and_a_rehearsal_leaves_the_project_s(tmp_path, monkeypatch):
     times = {
         "greedy": {"iteration": 4.0, "verifier": 3.0, "drafter": 0.0, "drafted": 0.0},
