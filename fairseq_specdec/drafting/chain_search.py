@@ -110,7 +110,7 @@ class ChainSearch:
         return torch.stack(log_probs, 1), torch.stack(tokens, 1)
 
     def whole(
-        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float = 0.0
+        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float
     ) -> Tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
         state is looked up at once, and a chosen one is known by its rank until the end.

@@ -68,7 +68,7 @@ class _TargetNLL(torch.autograd.Function):
         share: float,
     ) -> tuple[Tensor, Tensor]:
         own, each = _of_target(epsilon, logits.size(1))
-        nll = torch.empty(logits.size(0), dtype=torch.float32, device=logits.device)
+        nll = logits.new_empty(logits.size(0), dtype=torch.float32)
         loss = torch.empty_like(nll)
         for part in _parts(logits):
             log_p = torch.log_softmax(logits[part], dim=1, dtype=torch.float32)

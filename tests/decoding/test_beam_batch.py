@@ -295,5 +295,6 @@ def test_what_the_library_does_not_search_is_replayed():
 
     assert kind(flags(3)) is NativeBeams
     assert kind(flags(3), prefix=torch.tensor([[5]] * len(SENTENCES))) is ReplayedBeams
-    assert kind(flags(3, no_repeat_ngram_size=2)) is ReplayedBeams
+    for size in (1, 2):
+        assert kind(flags(3, no_repeat_ngram_size=size)) is ReplayedBeams
     assert kind(flags(3), [toy_model(), toy_model("pre_norm")]) is ReplayedBeams

@@ -96,6 +96,7 @@ def test_without_a_condition_no_rest_is_drafted():
 
 def test_one_sentence_looks_eight_steps_ahead_and_batches_less_wide():
     assert reach_with_torch(1, False) == (8, 40, 0.8, 3)
+    assert reach_with_torch(3, False) == (8, 13, 0.8, 3)
     assert reach_with_torch(8, False) == (8, 5, 0.8, 3)
 
 

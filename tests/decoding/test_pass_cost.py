@@ -215,6 +215,15 @@ def test_the_table_that_is_shipped_can_be_read():
         assert row.column >= 0 and row.drafter > 0
 
 
+def test_what_a_row_does_not_say_was_not_measured(tmp_path):
+    path = tmp_path / "x.json"
+    said = dict(TOY._asdict())
+    del said["graphs"], said["least_chance"]
+    path.write_text(json.dumps([said]))
+    (row,) = pass_cost.read(path)
+    assert (row.graphs, row.least_chance) == (0, 0.0)
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '[{"device": "cpu"}]'])
 def test_what_is_no_table_is_named(tmp_path, text):
     path = tmp_path / "x.json"

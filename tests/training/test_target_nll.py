@@ -38,6 +38,22 @@ def test_equals_fairseqs_loss_with_a_share_of_the_other_models(rows, words, epsi
     assert torch.allclose(grad, logits.grad, atol=1e-6)
 
 
+@pytest.mark.parametrize("device, parts", [("cpu", [2, 2, 1]), ("meta", [5])])
+def test_a_cpu_works_on_what_its_cache_holds(device, parts, monkeypatch):
+    """And on every row once."""
+    sizes = []
+    whole = torch.log_softmax
+
+    def noted(logits, *args, **kwargs):
+        sizes.append(logits.size(0))
+        return whole(logits, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "log_softmax", noted)
+    gold = torch.zeros(5, dtype=torch.long, device=device)
+    target_nll(torch.zeros(5, 2**17, device=device), gold, 0.0)
+    assert sizes == parts
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_logits_give_an_fp32_loss(dtype):
     torch.manual_seed(0)

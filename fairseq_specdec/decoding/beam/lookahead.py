@@ -148,7 +148,6 @@ class Lookahead:
         rules = sentence.rules
         live = [(node, node.score) for node in sentence.live]
         wanted = [node for node in sentence.live if node.best is None]
-        known = set(map(id, wanted))
         room = rules.beam - len(sentence.ended)
         for _ in range(min(steps, rules.max_len - sentence.step)):
             growth, ending = self._grown(live, rules.beam, rules.eos, rules.candidates)
@@ -156,11 +155,10 @@ class Lookahead:
             if room <= 0 or not growth:
                 break
             live = [(node.child(token), score) for node, token, score in growth]
-            fresh = [node for node, _ in live if node.best is None and id(node) not in known]
+            fresh = [node for node, _ in live if node.best is None]
             if len(wanted) + len(fresh) > self.reach.beams * rules.beam:
                 break
             wanted += fresh
-            known.update(map(id, fresh))
         return wanted
 
     def _rest(self, sentence: Sentence, wanted: List[Node]) -> List[Node]:

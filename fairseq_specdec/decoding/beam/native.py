@@ -62,7 +62,7 @@ class NativeBeams:
             tables.of(session.sessions[0].positions),
             Rules(
                 policy.pad, policy.unk, policy.eos, policy.min_len, rules.max_len,
-                policy.unk_penalty, session.temperature, 1, 0.0,
+                policy.unk_penalty, session.temperature,
             ),
             rules.beam,
             start,
@@ -101,12 +101,12 @@ class NativeBeams:
         return list(tokens[: length.value])
 
     def live(self, row: int) -> List[Prefix]:
-        return self._prefixes(row, 0, self._facts(row).live)
+        return self._prefixes(row, False, self._facts(row).live)
 
     def draft(self, row: int) -> List[Prefix]:
-        return self._prefixes(row, 1, self._facts(row).draft)
+        return self._prefixes(row, True, self._facts(row).draft)
 
-    def _prefixes(self, row: int, draft: int, count: int) -> List[Prefix]:
+    def _prefixes(self, row: int, draft: bool, count: int) -> List[Prefix]:
         found, facts = [], PrefixFacts()
         tokens = (ctypes.c_int64 * self._longest)()
         for number in range(count):

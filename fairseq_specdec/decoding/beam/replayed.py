@@ -139,7 +139,7 @@ class ReplayedBeams:
             self.forecasts.learn(slots, upto, self.session.hidden_states())
         steps = [node.depth for nodes in block for node in nodes]
         listed = self._repeated(block, width) if self.policy.no_repeat_ngram_size else None
-        reach = (min(steps, default=0), max(steps, default=0))
+        reach = (min(steps), max(steps))
         edits = self.policy.edits_at(positions, reach, self.rules.max_len, self.prefix, listed)
         scores.edit(edits)
         log_probs, best = read_back(*scores.topk(self.rules.candidates))
