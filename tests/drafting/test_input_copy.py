@@ -9,7 +9,7 @@ from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
-from fairseq_specdec.drafting.host_input_copy import HostInputCopySession
+from fairseq_specdec.drafting.host_input_copy import HostInputCopySession, realigned_place
 from fairseq_specdec.drafting.input_copy import (
     MAX_SUFFIX,
     InputCopySession,
@@ -226,6 +226,9 @@ def test_where_the_output_goes_on_after_another_token(token, column):
     assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
     six = torch.tensor([6, 6])  # in the second sentence, its last word
     assert realigned(source, torch.tensor(ends), expected, six).tolist() == [3, 3]
+    sentence, other = [row[row != PAD].tolist() for row in source]
+    assert realigned_place(sentence, 1, token) == column
+    assert realigned_place(other, 1, EOS) == 2 and realigned_place(other, 1, 6) == 3
 
 
 @given(
@@ -250,9 +253,10 @@ def test_drafts_found_row_by_row_are_those_of_the_batch(pairs, left, realign, lo
     lengths = [0] * len(outputs)
     while outputs:
         known = hypotheses_of([output[:n] for output, n in zip(outputs, lengths)], 50)
+        trees = [session.propose(known) for session in sessions]
+        assert {tree.tokens.dtype for tree in trees} == {torch.long}
         found, expected = (
-            [t[:n] for t, n in zip(tree.tokens.tolist(), tree.sizes.tolist())]
-            for tree in (session.propose(known) for session in sessions)
+            [t[:n] for t, n in zip(tree.tokens.tolist(), tree.sizes.tolist())] for tree in trees
         )
         assert found == expected
         assert [list(sessions[0].likely_copied(row)) for row in range(len(outputs))] == [
