@@ -404,7 +404,7 @@ def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_depend
     strategy, args, flags, quick, monkeypatch
 ):
     formats, words = [], make_task().tgt_dict
-    monkeypatch.setattr(builder, "quickest_format", lambda asked, models: torch.int8)
+    monkeypatch.setattr(builder, "quickest_format", lambda asked, _: {"auto": torch.int8}[asked])
 
     def load(path, src_dict, tgt_dict, read, dtype):
         formats.append(dtype)
