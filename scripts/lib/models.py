@@ -113,20 +113,12 @@ def train(
 
 
 def distill_flags(
-    step: Step,
-    teacher: Any,
-    dest: Any,
-    pair: Sequence[str],
-    beam: str,
-    tokens: str,
-    drafter: str = "",
+    step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
 ) -> List[Any]:
     """The flags of every distillation, less those of the device."""
-    relaxed = ["gad++", "--drafter-path", drafter, "--top-beta", "3", "--tau", "1.0"]
     return [
         "--user-dir", USER_DIR, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
-        "--task", "translation_specdec", "--beam", beam,
-        "--strategy", *(relaxed if drafter else ["greedy"]),
+        "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,
         "--seed", step["SEED"], "--max-tokens", tokens, "--skip-invalid-size-inputs-valid-test",
         *flags(step.settings.words("DISTILL_FLAGS"), max_len_a="1.5", max_len_b="20"),
     ]  # fmt: skip
@@ -142,32 +134,19 @@ def distill(
     beam: str,
     tokens: str,
     limit: str,
-    drafter: str = "",
 ) -> None:
-    """An action: let the teacher rewrite the training targets.
-
-    Args:
-        step: at work.
-        corpus: binarised.
-        pair: source and target suffix, a comma between.
-        teacher: checkpoint.
-        dest: folder to make.
-        beam: hypotheses.
-        tokens: of a batch.
-        limit: so many sentences; 0 for all of them.
-        drafter: checkpoint; the targets are then those of ``gad++`` (beta 3, tau 1.0).
-    """
+    """An action: let the teacher rewrite the training targets. ``limit``: 0 for all of them."""
     step.need("specdec-distill")
     out = pathlib.Path(dest)
     record = out.with_name(out.name + ".provenance.json")
     sides = pair.split(",")
-    inputs = [teacher, *filter(None, [drafter]), *corpus_files(corpus, *sides)]
+    inputs = [teacher, *corpus_files(corpus, *sides)]
     if step.finished(record, inputs):
         return
     # fp32 on a CPU: the targets are then those that the teacher decodes.
     device = ["--cpu"] if Devices(step).cpu else ["--fp16"]
     device += ["--limit", limit] if limit != "0" else []
-    words = distill_flags(step, teacher, dest, sides, beam, tokens, drafter)
+    words = distill_flags(step, teacher, dest, sides, beam, tokens)
     log = out.with_name(out.name + ".log")
     step.run("specdec-distill", corpus, *words, *device, log=log)
     step.record(record, inputs, dest)

@@ -167,7 +167,7 @@ MISTAKES = [
     ("demo", "01_corpus", {"EN_FILE": "/nowhere"}, "EN_FILE"),
     ("demo", "02_prepare", {}, "run the step that makes it first"),
     ("demo", "edit_03_verifier", {}, "run the step that makes it first"),
-    ("demo", "10_pack", {}, "run the step that makes it first"),
+    ("demo", "07_pack", {}, "run the step that makes it first"),
     ("bild", "01_small", {"VERIFIER": "", "BIN": "/nowhere"}, "run the step that makes it first"),
     ("bild", "03_align", {}, "run the step that makes it first"),
     ("bild", "05_decode", {}, "run the step that makes it first"),
