@@ -136,7 +136,7 @@ class Batch(OpenBatch):
         fused = self.fused
         if fused is None or not tree.is_chain:
             return []
-        return self._take_in(fused, fused.verify(self.hypotheses, tree, 1 if tree.width else most))
+        return self._take_in(fused, fused.verify(self.hypotheses, tree, most))
 
     def _take_in(self, fused: FusedSession, found: List[Verified]) -> List[_Round]:
         """What a call of the library added to the hypotheses."""
