@@ -46,12 +46,9 @@ FLAGS: flags.Flags = {
     "--vocabulary": dict(
         type=int, default=32000, help="tokens in a replay, 16 or more (default: 32000)"
     ),
-    "--sentences": dict(
-        type=int, default=8, help="how many a replay decodes, 1 or more (default: 8)"
-    ),
+    "--sentences": dict(type=int, default=8, help="how many it decodes, 1 or more (default: 8)"),
     "--length": dict(
-        type=int, default=27,
-        help="tokens of each, </s> included, from 2 to 200 (default: 27)",
+        type=int, default=27, help="tokens of each, </s> included, from 2 to 200 (default: 27)"
     ),
 }  # fmt: skip
 LEAST = {"vocabulary": 16, "sentences": 1, "length": 2}
