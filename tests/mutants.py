@@ -254,7 +254,7 @@ class Task(NamedTuple):
     Attributes:
         arguments: pytest's, for the tests that judge it.
         source: its text.
-        tests: a digest of the tests' texts.
+        tests: a digest of the tests' texts, and of what [tool.mutants] says of them.
         mutants: {mutated source: whether the change is inside a function or class}.
     """
 
@@ -268,7 +268,7 @@ class Task(NamedTuple):
         """Of a path and what [tool.mutants] says of it."""
         arguments, source = shlex.split(words), (ROOT / module).read_text(encoding="utf-8")
         paths = [ROOT / word for word in arguments if word.endswith(".py")]
-        tests = key(*(path.read_text(encoding="utf-8") for path in paths))
+        tests = key(words, *(path.read_text(encoding="utf-8") for path in paths))
         return cls(arguments, source, tests, mutants_of(source))
 
     def last(self, module, text, results):

@@ -2,14 +2,15 @@
 say, and that every replay is what was recorded."""
 
 import dataclasses
+import functools
 import json
 import logging
 
 import pytest
 import torch
 from plain_graphs import NotStaticError, PlainRecorder, plain_graphs
-from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
-from toy_translation import assert_diverse, make_sample, sentences, toy_model
+from toy_strategies import RELAXED, TOYS, Toys, decode, flags, make_generator, stock, tokens
+from toy_translation import assert_diverse, make_sample, sentences, toy_drafter, toy_model
 
 from fairseq_specdec.decoding import cuda_graphs, pass_cost
 from fairseq_specdec.decoding import generator as generator_module
@@ -118,6 +119,22 @@ def test_batches_of_other_shapes_in_turn(case, record):
         case in ("gad-attached", "sps")
     )
     assert not made[0].broken
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_masks_copy_from_the_source_of_their_own_batch(after, record, monkeypatch):
+    copying = functools.partial(toy_drafter, source_copy=True)
+    monkeypatch.setitem(TOYS, "copying", Toys("gad++", None, RELAXED, drafter=copying))
+    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5)]
+    other = torch_generator("copying", lossless=False)
+    want = [decode(other, sample) for sample in samples]
+    made = record(8, after=after)
+    generator = torch_generator("copying", lossless=False)
+    for sample, expected in zip(samples, want):
+        assert_same(decode(generator, sample), expected)
+    assert generator.stats.iterations == other.stats.iterations
+    assert generator.stats.accepted == other.stats.accepted > 0
+    assert "draft" in {key[0] for key in recorded(generator)} and not made[0].broken
 
 
 @pytest.mark.parametrize("case", ["iad", "gad-attached"])

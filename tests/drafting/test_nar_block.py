@@ -1,6 +1,7 @@
 """The block drafter behind its cache: it drafts what the model's own training pass predicts."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -297,6 +298,43 @@ def test_repeats_are_dropped_if_asked():
     tokens, sizes = without_repeats(drafts[0].tokens, drafts[0].sizes)
     assert drafts[1].tokens.tolist() == tokens.tolist()
     assert drafts[1].sizes.tolist() == sizes.tolist() != [4, 4, 4]
+
+
+@torch.no_grad()
+def test_repeats_are_dropped_from_what_the_drafter_is_sure_of():
+    whole, cut = (
+        open_drafter(
+            NarBlockDrafter(random_drafter(), DraftOptions(4, PAD, EOS, **asked)),
+            random_input(),
+            50,
+        ).propose(hypotheses_of([[5], [6, 7], []]))
+        for asked in ({"confidence": 0.01}, {"confidence": 0.01, "collapse_repeats": True})
+    )
+    tokens, sizes = without_repeats(whole.tokens, whole.sizes)
+    assert cut.sizes.tolist() == sizes.tolist()
+    assert whole.sizes.tolist() != [whole.width] * 3 and sizes.tolist() != whole.sizes.tolist()
+    for row, size in enumerate(sizes.tolist()):
+        assert cut.tokens[row, :size].tolist() == tokens[row, :size].tolist()
+
+
+def test_a_confidence_that_was_not_asked_for_is_the_one_that_pays():
+    options = DraftOptions(3, PAD, EOS, collapse_repeats=True, any_confidence=True)
+    model = random_drafter()
+    chosen = NarBlockDrafter(model, options).where_chances_pay_from(0.3)
+    assert chosen.model is model and chosen.options == replace(options, confidence=0.3)
+    asked = NarBlockDrafter(model, replace(options, any_confidence=False))
+    assert asked.where_chances_pay_from(0.3) is asked
+
+
+@torch.no_grad()
+def test_probabilities_of_a_drafter_in_16_bits_have_32():
+    drafter = NarBlockDrafter(
+        random_drafter(), DraftOptions(4, PAD, EOS, torch.bfloat16, sampler=Likeliest())
+    )
+    sampled, forecast = (open_drafter(drafter, random_input(), 50) for _ in range(2))
+    before = hypotheses_of([[5], [6, 7], []])
+    assert sampled.propose(before).log_probs.dtype == torch.float32
+    assert forecast.forecast(before, [0, 0, 0], None, 3, 6).log_probs.dtype == torch.float32
 
 
 def test_what_the_loop_is_told_of_a_drafter():
