@@ -3,6 +3,7 @@
 import copy
 import gc
 from argparse import Namespace
+from ctypes import byref, c_float, c_int64
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.beams import Progress
 from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
-from fairseq_specdec.decoding.beam.native import NativeBeams, reach_natively
+from fairseq_specdec.decoding.beam.native import NativeBeams, PrefixFacts, reach_natively
 from fairseq_specdec.decoding.beam.replay import BeamRules
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
@@ -259,6 +260,28 @@ def test_a_search_that_is_over_is_freed(monkeypatch):
     del batch
     gc.collect()
     assert [at != 0 for name, at in freed if name == "specdec_beams_free"] == [True]
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+def test_no_more_tokens_are_told_than_there_is_room_for():
+    generator = make(backend="native")
+    tokens, scores, facts = (c_int64 * 9)(*[-1] * 9), (c_float * 9)(*[-1] * 9), PrefixFacts()
+
+    def ask(what, *arguments):
+        with pytest.raises(ValueError, match="more tokens than there is room for"):
+            beams._library.call(f"specdec_beams_{what}", beams._pointer, 0, *arguments)
+
+    with generator.batch(generator.models, make_sample(SENTENCES)) as batch:
+        beams = batch.beams
+        batch.iterate(3)
+        assert [len(one.tokens) for one in beams.live(0)] == [3] * 3
+        ask("prefix", 0, 1, 2, tokens, byref(facts))
+        while batch.live:
+            batch.iterate(9)
+        assert len(beams.ended(0)[0].tokens) > 1
+        ask("ended", 0, 1, tokens, scores)
+        ask("agreed", -1, tokens, byref(c_int64()))
+    assert list(tokens) == list(scores) == [-1] * 9
 
 
 @pytest.mark.parametrize("size, reach", [(32 << 20, NOTHING), ((32 << 20) + 1, Reach(1, 2))])

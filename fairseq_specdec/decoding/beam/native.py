@@ -97,7 +97,9 @@ class NativeBeams:
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
-        self._library.call("specdec_beams_agreed", self._pointer, row, tokens, ctypes.byref(length))
+        self._library.call(
+            "specdec_beams_agreed", self._pointer, row, len(tokens), tokens, ctypes.byref(length)
+        )
         return list(tokens[: length.value])
 
     def live(self, row: int) -> List[Prefix]:
@@ -111,7 +113,7 @@ class NativeBeams:
         tokens = (ctypes.c_int64 * self._longest)()
         for number in range(count):
             self._library.call(
-                "specdec_beams_prefix", self._pointer, row, draft, number, tokens,
+                "specdec_beams_prefix", self._pointer, row, draft, number, len(tokens), tokens,
                 ctypes.byref(facts),
             )  # fmt: skip
             told = list(tokens[: facts.length])
@@ -127,7 +129,9 @@ class NativeBeams:
             )
             tokens = (ctypes.c_int64 * length.value)()
             totals = (ctypes.c_float * (length.value + 1))()
-            self._library.call("specdec_beams_ended", self._pointer, row, number, tokens, totals)
+            self._library.call(
+                "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals
+            )
             found.append(EndedHypothesis(list(tokens), list(totals)))
         return found
 

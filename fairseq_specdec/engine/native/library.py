@@ -56,10 +56,10 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_beams_look_ahead": [_POINTER, _INT, _INT, _POINTER, _INT, _INT],
     "specdec_beams_run": [_POINTER, ctypes.c_int64, _POINTER],
     "specdec_beams_facts": [_POINTER, _INT, _POINTER],
-    "specdec_beams_prefix": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER],
-    "specdec_beams_agreed": [_POINTER, _INT, _POINTER, _POINTER],
+    "specdec_beams_prefix": [_POINTER, _INT, _INT, _INT, _INT, _POINTER, _POINTER],
+    "specdec_beams_agreed": [_POINTER, _INT, _INT, _POINTER, _POINTER],
     "specdec_beams_length": [_POINTER, _INT, _INT, _POINTER],
-    "specdec_beams_ended": [_POINTER, _INT, _INT, _POINTER, _POINTER],
+    "specdec_beams_ended": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER],
     "specdec_matrix_reference": [
         *[_INT, _INT, _POINTER, _POINTER, _INT],
         *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],

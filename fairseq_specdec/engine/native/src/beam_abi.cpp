@@ -31,8 +31,9 @@ const Sentence& sentence_of(const void* beams, int row) {
   return self.sentences[row];
 }
 
-// tokens, scores: [depth]; scores are sums up to each token, or null.
-void write_path(const Sentence& sentence, int prefix, int64_t* tokens, float* scores) {
+// tokens, scores: room for that many; scores are sums up to each token, or null.
+void write_path(const Sentence& sentence, int prefix, int room, int64_t* tokens, float* scores) {
+  require(sentence.prefixes[prefix].depth <= room, "more tokens than there is room for");
   for (; prefix > 0; prefix = sentence.prefixes[prefix].parent) {
     const Prefix& one = sentence.prefixes[prefix];
     tokens[one.depth - 1] = one.token;
@@ -86,8 +87,8 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
   });
 }
 
-// A live hypothesis, or a prefix of the last draft; tokens: room for max_len + 1.
-SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int number,
+// A live hypothesis, or a prefix of the last draft; tokens: [room].
+SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int number, int room,
                                      int64_t* tokens, specdec::PrefixFacts* facts) {
   return guarded([&] {
     const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
@@ -95,25 +96,27 @@ SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int 
     specdec::require(number >= 0 && number < static_cast<int>(listed.size()),
                      "a prefix that there is not");
     const specdec::Prefix& prefix = sentence.prefixes[listed[number]];
-    specdec::write_path(sentence, listed[number], tokens, nullptr);
+    specdec::write_path(sentence, listed[number], room, tokens, nullptr);
     *facts = {prefix.depth, prefix.scored, prefix.slot >= 0};
   });
 }
 
-// The tokens that all hypotheses, live and ended, begin with; room for as many as live ones have.
-SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int64_t* tokens, int64_t* length) {
+// The tokens that all hypotheses, live and ended, begin with; tokens: [room].
+SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int room, int64_t* tokens,
+                                     int64_t* length) {
   return guarded([&] {
     const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
     const std::vector<specdec::Prefix>& prefixes = sentence.prefixes;
     std::vector<int> every = sentence.live;
     for (const specdec::Ended& one : sentence.ended) every.push_back(one.prefix);
+    specdec::require(!every.empty(), "a sentence without hypotheses");
     int shared = every[0];
     for (int other : every)
       while (shared != other) {
         int& longer = prefixes[shared].depth >= prefixes[other].depth ? shared : other;
         longer = prefixes[longer].parent;
       }
-    specdec::write_path(sentence, shared, tokens, nullptr);
+    specdec::write_path(sentence, shared, room, tokens, nullptr);
     *length = prefixes[shared].depth;
   });
 }
@@ -128,15 +131,15 @@ SPECDEC_API int specdec_beams_length(const void* beams, int row, int number, int
   });
 }
 
-// tokens: [length]; scores: [length + 1], sums up to each token, </s> included.
-SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int64_t* tokens,
-                                    float* scores) {
+// tokens: [room]; scores: [room + 1], sums up to each token, </s> included.
+SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int room,
+                                    int64_t* tokens, float* scores) {
   return guarded([&] {
     const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
     specdec::require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
                      "a hypothesis that there is not");
     const specdec::Ended& one = sentence.ended[number];
-    specdec::write_path(sentence, one.prefix, tokens, scores);
+    specdec::write_path(sentence, one.prefix, room, tokens, scores);
     scores[sentence.prefixes[one.prefix].depth] = one.score;
   });
 }
