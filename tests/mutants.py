@@ -340,15 +340,13 @@ def report(tasks, found):
     )
     for module, task in tasks.items():
         ran = {text: task.last(module, text, found) for text in task.mutants}
+        name = re.sub("^fairseq_specdec/", "", module)
         survivors = [change(task.source, text) for text, survived in ran.items() if survived]
-        unknown += [f"{module}: {one}" for one in survivors if f"`{one}`" not in page]
+        unknown += [f"{module}: {one}" for one in survivors if f"- `{name}`: `{one}`:" not in page]
         to_run = list(ran.values()).count(None)
         done = len(ran) - to_run
         row = [len(ran), done, done - len(survivors), len(survivors), to_run]
         total = [sum(pair) for pair in zip(total, row)]
-        name = (
-            module[len("fairseq_specdec/") :] if module.startswith("fairseq_specdec/") else module
-        )
         lines.append(f"| `{name}` | " + " | ".join(map(str, row)) + " |")
     lines.append("| all | " + " | ".join(map(str, total)) + " |")
     return lines, unknown

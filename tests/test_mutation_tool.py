@@ -116,11 +116,17 @@ def returning(*numbers, source=SOURCE):
     return mutants.Task([], source, "tests", texts)
 
 
+LISTED = """\
+- `m.py`: `return 3 -> return 5`: a reason.
+- `other.py`: `return 3 -> return 7`: a reason.
+"""
+
+
 @pytest.fixture
 def kept(monkeypatch, tmp_path):
-    """A page that lists one survivor, and no results."""
+    """A page that lists a survivor and one of another module, and no results."""
     page = tmp_path / "page.md"
-    page.write_text("Listed: `return 3 -> return 5`\n\n| module | old |\n|---|\n| x |\n\nEnd.\n")
+    page.write_text(LISTED + "\n| module | old |\n|---|\n| x |\n\nEnd.\n")
     monkeypatch.setattr(mutants, "PAGE", page)
     monkeypatch.setattr(mutants, "KEPT", tmp_path / "mutants.tsv")
     return tmp_path
@@ -135,7 +141,7 @@ def test_the_table_is_of_results_that_hold(kept):
     assert lines[2:] == ["| `m.py` | 5 | 3 | 1 | 2 | 2 |", "| all | 5 | 3 | 1 | 2 | 2 |"]
     assert unknown == ["m.py: return 3 -> return 7"]
     assert mutants.with_table(mutants.PAGE.read_text(), ["| a |", "| b |"]) == (
-        "Listed: `return 3 -> return 5`\n\n| a |\n| b |\n\nEnd.\n"
+        LISTED + "\n| a |\n| b |\n\nEnd.\n"
     )
 
 

@@ -138,9 +138,14 @@ def test_defaults_of_fairseq_and_a_bare_namespace_pass():
         ("temperature", float("nan")),
     ],
 )
-def test_generation_flags_are_refused(name, value):
+@pytest.mark.parametrize("strategy", ["iad", "gad"])
+def test_generation_flags_are_refused(name, value, strategy):
+    """gad honours those of sampling."""
+    given = Namespace(**{name: value})
+    if strategy == "gad" and name.startswith("sampling"):
+        return builder.check_generation_flags(given, strategy)
     with pytest.raises(ValueError, match="^--" + name.replace("_", "-") + ": "):
-        builder.check_generation_flags(Namespace(**{name: value}), "iad")
+        builder.check_generation_flags(given, strategy)
 
 
 def test_source_copies_need_one_dictionary():
