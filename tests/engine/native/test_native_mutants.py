@@ -19,7 +19,10 @@ TESTS = [
     "tests/engine/native/test_decoder.py",
     "tests/decoding/test_fused_greedy.py",
 ]
-TESTS_OF = {"beam.cpp": ["tests/decoding/test_beam.py"]}
+TESTS_OF = {
+    "beam.cpp": ["tests/decoding/test_beam.py"],
+    "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
+}
 
 # (file, what it says, what it says instead)
 MUTANTS = [
@@ -69,6 +72,7 @@ MUTANTS = [
     ("beam.cpp", "scores[i] - top - total", "scores[i] - top"),
     ("beam.cpp", "if (step < rules.min_len)", "if (step + 1 < rules.min_len)"),
     ("beam.cpp", "logits[rules.unk] -= rules.unk_penalty", "logits[rules.unk] -= 0"),
+    ("beam_abi.cpp", "depth <= room,", "depth <= room + 9,"),
 ]
 
 
