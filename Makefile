@@ -6,7 +6,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test test-core native sanitize gpu docs mutants matrix lock audit clean
+.PHONY: check test test-core native sanitize fuzz nightly gpu docs mutants matrix lock audit clean
 
 check:
 	$(PYTHON) -m ruff check .
@@ -32,6 +32,16 @@ native:
 # The native engine's tests with GCC's sanitizers; needs g++.
 sanitize:
 	$(PYTHON) tests/engine/native/sanitize.py
+
+# Random input of every kind for MINUTES minutes; SEED repeats a run. Prints seeds and counts.
+MINUTES ?= 15
+fuzz:
+	SPECDEC_FUZZ_MINUTES=$(MINUTES) SPECDEC_FUZZ_SEED=$(SEED) \
+		$(PYTHON) -m pytest -m fuzz tests/fuzz
+
+# What is exhaustive and not part of the gate.
+nightly: sanitize fuzz
+	$(PYTHON) -m pytest -m slow
 
 # All that needs a GPU, in ten minutes (docs/gpu.md); DEVICE=cpu rehearses it.
 gpu:
