@@ -9,7 +9,7 @@ import fairseq_specdec
 
 TESTS = pathlib.Path(__file__).resolve().parent
 PACKAGE = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
-# Folders whose files are about pages, random input, a GPU, and the authors' files; the names say which.
+# Folders whose files are about pages, random input, a GPU, the authors' files; the names say which.
 ABOUT_OTHERS = {"docs", "fuzz", "gpu", "legacy"}
 # What a user sees of a command, whatever modules it runs.
 COMMAND = "_cli"
