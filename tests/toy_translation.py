@@ -41,6 +41,7 @@ SHAPES = {
         "share_decoder_input_output_embed": False,
         "encoder_layers": 3,
         "decoder_layers": 1,
+        "encoder_embed_dim": 48,
     },
     "no_positions": {"no_token_positional_embeddings": True},
     # Little noise: in training each forward pass sets some weights to zero for good.

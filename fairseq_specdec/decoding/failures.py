@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, NoReturn
 
-import torch
+from fairseq_specdec.engine.eager.packed_module import not_finite
 
 
 def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: int) -> NoReturn:
@@ -34,10 +34,10 @@ def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: in
 def unsound(models: List[Any]) -> str:
     """Where an ensemble holds NaN or infinity, or what else to look at."""
     for number, model in enumerate(models, start=1):
-        for name, parameter in model.named_parameters():
-            if not bool(torch.isfinite(parameter).all()):
-                return (
-                    f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
-                    "checkpoint is damaged, or its training diverged"
-                )
+        name = not_finite(model)
+        if name is not None:
+            return (
+                f"model {number} of {len(models)} holds NaN or infinity in {name}: the "
+                "checkpoint is damaged, or its training diverged"
+            )
     return "is the checkpoint sound, and does it decode without --fp16?"

@@ -53,8 +53,9 @@ class NativeBlockDrafter:
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
         self.pointer = ctypes.c_void_p()
         library.call(
-            "specdec_drafter_new", stack.pointer, mask.data_ptr(), pad, ctypes.byref(self.pointer)
-        )
+            "specdec_drafter_new", stack.pointer, mask.numel(), mask.data_ptr(), pad,
+            ctypes.byref(self.pointer),
+        )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
         if self.reads:
             products = decoder.prefix_states, decoder.mask_states

@@ -29,6 +29,18 @@ def test_a_poisoned_verifier_is_named_with_the_place(case, name, value):
         decode(make_generator(case, models=[broken]), make_sample(SENTENCES))
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_freed_weights_are_not_blamed(backend, beam):
+    """Of a model that is only to decode, most weights exist packed alone."""
+    broken = poisoned(toy_model(), "decoder.layers.1.fc2.weight", float("nan"))
+    generator = make_generator(
+        "greedy", flags(beam=beam), [broken], free_unpacked=True, backend=backend
+    )
+    with pytest.raises(ValueError, match="model 1 of 1 holds .* in decoder.layers.1.fc2.weight"):
+        decode(generator, make_sample(SENTENCES))
+
+
 def test_the_poisoned_model_of_an_ensemble_is_named():
     models = [toy_model(), poisoned(toy_model("pre_norm"), "decoder.layer_norm.bias", float("nan"))]
     with pytest.raises(ValueError, match="model 2 of 2 holds .* in decoder.layer_norm.bias"):

@@ -22,9 +22,16 @@ class Product(Protocol):
 
 
 class _PackedWeight:
-    """A weight that only a product holds: its rows there, and the modules that it belongs to."""
+    """A weight that only a product holds: its rows there, and the modules that it belongs to.
 
-    def __init__(self, product: Product, rows: slice, modules: Sequence[nn.Module]) -> None:
+    Attributes:
+        finite: the weight held neither NaN nor infinity.
+    """
+
+    def __init__(
+        self, product: Product, rows: slice, modules: Sequence[nn.Module], finite: bool
+    ) -> None:
+        self.finite = finite
         self.product = product
         self.rows = rows
         self.modules: List[nn.Module] = list(modules)
@@ -78,7 +85,8 @@ class PackedModule(nn.Module):
             rows = slice(start, start + weight.size(0))
             start = rows.stop
             sharing = [module, *tied] if i == 0 else [module]
-            packed = _PackedWeight(product, rows, sharing)
+            finite = bool(torch.isfinite(weight).all())
+            packed = _PackedWeight(product, rows, sharing, finite)
             with torch.inference_mode(False):
                 placeholder = weight.new_full((1,), float("nan")).expand(weight.shape)
                 parameter = nn.Parameter(placeholder, weight.requires_grad)
@@ -129,6 +137,19 @@ class PackedEmbedding(PackedModule, nn.Embedding):  # type: ignore[misc,override
 
 
 _PACKED = {nn.Linear: PackedLinear, nn.Embedding: PackedEmbedding}
+
+
+def not_finite(model: nn.Module) -> Optional[str]:
+    """The name of a model's first parameter that holds NaN or infinity; None where none does."""
+    for path, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            packed = isinstance(module, PackedModule) and name == "weight"
+            finite = module._packed.finite if packed else bool(torch.isfinite(parameter).all())
+            if not finite:
+                return f"{path}.{name}" if path else name
+    return None
 
 
 def home_of(modules: Tuple[nn.Module, ...]) -> Optional[Product]:

@@ -280,12 +280,28 @@ def check_model(model: Any, name: str) -> None:
     check_settings(model.decoder.cfg, name)
 
 
+def _check_widths(decoder: Any, name: str) -> None:
+    """Refuse a decoder of which a product reads more or fewer numbers than come before it."""
+    width = decoder.layers[-1].fc2.out_features if len(decoder.layers) else None
+    for part in ("project_out_dim", "output_projection"):
+        product = getattr(decoder, part)
+        if product is None or width is None:
+            continue
+        if product.in_features != width:
+            raise ValueError(
+                f"{name}: decoder.{part} reads {product.in_features} numbers and gets {width} "
+                "(--decoder-output-dim beside shared embeddings); fairseq cannot decode it either"
+            )
+        width = product.out_features
+
+
 def check_stack(decoder: Any, name: str) -> None:
     """Refuse a decoder of any class whose layers or projections ``DecoderWeights`` does not run.
 
     Raises:
         ValueError: names the part and the flag that makes it.
     """
+    _check_widths(decoder, name)
     if getattr(decoder, "adaptive_softmax", None) is not None:
         _refuse(iter([_named("decoder.adaptive_softmax", "--adaptive-softmax-cutoff")]), name)
     for part, kind in _STACK_PARTS.items():

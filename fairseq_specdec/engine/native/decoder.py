@@ -65,14 +65,14 @@ class NativeDecoder:
             capacity: cache slots to prepare.
         """
         source = encoder_out.transpose(0, 1).float().contiguous()
-        rows, length = source.shape[:2]
+        rows, length, size = source.shape
         try:
             buffers = self._spare.pop()
         except IndexError:
             buffers = NativeBuffers(self.stack)
         mask = None if padding_mask is None else padding_mask.contiguous()
         self.stack.library.call(
-            "specdec_session_open", buffers.pointer, rows, length, source.data_ptr(),
+            "specdec_session_open", buffers.pointer, rows, length, size, source.data_ptr(),
             None if mask is None else mask.data_ptr(), capacity,
         )  # fmt: skip
         return NativeDecoderSession(self, buffers, Committed(rows, capacity))
@@ -160,7 +160,7 @@ class NativeDecoderSession:
         count = len(weights.read_layers)
         states = torch.empty(rows, width, count * size) if count else None
         call = RunCall(
-            rows, width, layout.upto, x.data_ptr(), slots.data_ptr(),
+            rows, width, layout.upto, size, x.data_ptr(), slots.data_ptr(),
             None if mask is None else mask.data_ptr(),
             None if layer_bias is None else layer_bias.data_ptr(),
             kept, count, weights.read, features.data_ptr(),

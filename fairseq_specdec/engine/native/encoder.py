@@ -38,7 +38,7 @@ class NativeEncoder:
         x = x.float().contiguous()
         rows, width = tokens.shape
         self.stack.library.call(
-            "specdec_encode", self.stack.pointer, rows, width, x.data_ptr(), hidden
+            "specdec_encode", self.stack.pointer, rows, width, x.size(2), x.data_ptr(), hidden
         )
         masks = [] if hidden is None else [padding]
         return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}

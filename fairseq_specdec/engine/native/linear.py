@@ -99,8 +99,14 @@ class NativeLinear:
         return self._look_up(torch.arange(self.size))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Float32 [.., out] of [.., in]."""
+        """Float32 [.., out] of [.., in].
+
+        Raises:
+            ValueError: the rows of ``x`` are of another width.
+        """
         x = x.float().contiguous()
+        if x.size(-1) != self.width:
+            raise ValueError(f"a product of {self.width} columns and rows of {x.size(-1)} numbers")
         y = torch.empty(*x.shape[:-1], self.size)
         self.library.call(
             "specdec_matrix_multiply", self.pointer, x.numel() // self.width, x.data_ptr(),

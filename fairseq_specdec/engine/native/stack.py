@@ -95,6 +95,7 @@ class NativeStack:
         activation = _activation(first.activation_fn)
         assert activation is not None, "refusal() comes first"
         self.width = int(first.self_attn.embed_dim)
+        projection = getattr(stack, "output_projection", None)
         shape = Shape(
             len(stack.layers),
             self.width,
@@ -103,6 +104,8 @@ class NativeStack:
             int(decoder),
             int(first.normalize_before),
             activation,
+            first.encoder_attn.k_proj.in_features if decoder else self.width,
+            self.width if projection is None else projection.in_features,
         )
         self.pointer = ctypes.c_void_p()
         library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
@@ -111,7 +114,6 @@ class NativeStack:
             self._read_layer(i, layer, decoder)
         if stack.layer_norm is not None:
             self._norm(0, _FINAL_NORM, stack.layer_norm)
-        projection = getattr(stack, "output_projection", None)
         self.words = 0
         if projection is not None:
             self.words = self._vocabulary(stack, encoder)
@@ -173,6 +175,7 @@ class NativeStack:
         shape = features.shape[:-1]
         found = torch.empty(*shape, self.words)
         self.library.call(
-            "specdec_logits", self.pointer, shape.numel(), features.data_ptr(), found.data_ptr()
-        )
+            "specdec_logits", self.pointer, shape.numel(), features.size(-1), features.data_ptr(),
+            found.data_ptr(),
+        )  # fmt: skip
         return found

@@ -20,6 +20,8 @@ class Shape(Structure):
         ("decoder", ctypes.c_int),
         ("pre_norm", ctypes.c_int),
         ("activation", ctypes.c_int),
+        ("source", ctypes.c_int),
+        ("features", ctypes.c_int),
     ]
 
 
@@ -30,6 +32,7 @@ class RunCall(Structure):
         ("rows", c_int64),
         ("width", c_int64),
         ("upto", c_int64),
+        ("size", c_int64),
         ("x", c_void_p),
         ("slots", c_void_p),
         ("allowed", c_void_p),

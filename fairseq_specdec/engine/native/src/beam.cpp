@@ -344,13 +344,14 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
   for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
     require(symbol >= 0 && symbol < words, "a special symbol out of range");
   require(beam > 0 && beam < words, "a beam wider than the vocabulary");
-  require(rules.max_len < (1 << 24), "an impossible length");
+  require(rules.max_len < kMost, "an impossible length");
   for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
 }
 
 void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reach) {
   require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence that there is not");
-  require(steps >= 0 && reach >= 0 && reach < (1 << 16), "an impossible reach");
+  require(steps >= 0 && steps < (1 << 16) && reach >= 0 && reach < (1 << 16),
+          "an impossible reach");
   for (int64_t token : source)
     require(token >= 0 && token < embedding_.vocabulary, "a token that is not in the vocabulary");
   lookaheads_.resize(sentences.size());

@@ -62,6 +62,7 @@ SPECDEC_API void specdec_beams_free(void* beams) { delete static_cast<specdec::B
 SPECDEC_API int specdec_beams_look_ahead(void* beams, int row, int count, const int64_t* source,
                                          int steps, int reach) {
   return guarded([&] {
+    specdec::bounded(count, 0, "a source of impossible length");
     static_cast<specdec::Beams*>(beams)->look_ahead(row, {source, source + count}, steps, reach);
   });
 }

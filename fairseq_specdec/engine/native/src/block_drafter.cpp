@@ -6,6 +6,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "errors.h"
 #include "vocabulary.h"
 
 namespace specdec {
@@ -136,9 +137,10 @@ struct Columns {
 Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int rows) {
   Columns columns;
   for (int row = 0; row < rows; row++) {
-    const int64_t known = hypotheses.lengths[row] + request.first, cached = request.cached[row];
-    if (cached < 0 || cached > known || known + request.masks >= (1 << 24) ||
-        hypotheses.lengths[row] >= hypotheses.columns)
+    const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+    const int64_t known = length + request.first, cached = request.cached[row];
+    if (cached < 0 || cached > known || known + request.masks >= kMost ||
+        length >= hypotheses.columns)
       throw std::invalid_argument("a hypothesis is larger than its buffer");
     columns.first.push_back(columns.row.size());
     columns.fresh.push_back(static_cast<int>(known - cached));
@@ -179,7 +181,8 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
   const Norm plain{};
   for (size_t row = 0; row < columns.first.size(); row++) {
-    const int size = static_cast<int>(request.sizes[row]), fresh = columns.fresh[row];
+    const int size = bounded(request.sizes[row], 1, "hidden states of an impossible number");
+    const int fresh = columns.fresh[row];
     // Before the first draft nothing predicted the start symbol.
     const int shift = request.cached[row] == 0 && request.first == 1 ? 1 : 0;
     const int count = std::min(size, fresh - shift);
@@ -206,8 +209,10 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
            int64_t* sizes) {
   const Stack& stack = drafter.stack;
   const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
-  const int masks = static_cast<int>(request.masks);
-  if (&session.stack != &stack || !embedding.fits(stack) || masks < 1 ||
+  const int masks = bounded(request.masks, 1, "no or too many masks");
+  require(request.first == 0 || request.first == 1, "a first position that is neither 0 nor 1");
+  require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
+  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack) ||
       request.token_stride < masks)
     throw std::invalid_argument("a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;

@@ -1,6 +1,7 @@
 // Exceptions stop at the C ABI: a code goes out, and the message waits for the thread that asks.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -45,6 +46,15 @@ int guarded(Body&& body) noexcept {
 // std::invalid_argument with this message unless `held`.
 inline void require(bool held, const char* message) {
   if (!held) throw std::invalid_argument(message);
+}
+
+// Counts and positions that callers give: larger ones would overflow what is computed of them.
+constexpr int64_t kMost = int64_t{1} << 24;
+
+// A caller's number of things as an int; std::invalid_argument unless least <= count < kMost.
+inline int bounded(int64_t count, int64_t least, const char* message) {
+  require(count >= least && count < kMost, message);
+  return static_cast<int>(count);
 }
 
 }  // namespace specdec

@@ -92,7 +92,9 @@ void Matrix::pack_row<Half>(int output, const float* weight) {
 
 Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format format)
     : out_(out), in_(in), format_(format) {
-  require(out > 0 && in > 0, "a matrix needs at least one row and one column");
+  // Sizes whose multiples stay ints.
+  require(out > 0 && in > 0 && out < (1 << 28) && in < (1 << 28),
+          "a matrix needs at least one row and one column, and fewer than 2^28");
   require(format != Format::kHalf, "unknown number format");
   if (format == Format::kFloat32 && weight != nullptr &&
       exact_in_halves(static_cast<size_t>(out) * in, weight))
@@ -114,7 +116,7 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
 }
 
 void Matrix::read_row(int output, float* weight) const {
-  require(output >= 0 && output < out_, "a row that there is not");
+  require(output >= 0 && output < out_, "row index out of range");
   require(format_ != Format::kInt8, "int8 weights cannot be unpacked");
   const uint32_t* column = words(output / kPanel) + output % kPanel;
   if (format_ == Format::kFloat32) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+
+#include "errors.h"
 
 namespace specdec {
 
@@ -116,8 +119,9 @@ void for_each_run(int count, const int* numbers, const Body& body) {
 }  // namespace
 
 Stack::Stack(const Shape& shape) : shape(shape) {
-  demand(shape.layers > 0 && shape.width > 0 && shape.inner > 0 && shape.heads > 0,
-         "a Transformer without layers, width or heads");
+  for (int size : {shape.layers, shape.width, shape.inner, shape.heads, shape.source,
+                   shape.features})
+    bounded(size, 1, "a Transformer without layers, width or heads");
   demand(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
   demand(shape.activation >= 0 && shape.activation <= static_cast<int>(Activation::kGeluTanh),
          "an activation of unknown kind");
@@ -125,14 +129,9 @@ Stack::Stack(const Shape& shape) : shape(shape) {
 }
 
 void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
-  const int w = shape.width;
-  const int outs[] = {3 * w, w, w, 2 * w, w, shape.inner, w};
   demand(!finished, "the weights are complete");
   demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
   demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
-  demand(part == kVocabulary ||
-             (matrix->out() == outs[part] && matrix->in() == (part == kOuter ? shape.inner : w)),
-         std::string("wrong size: ") + kPartNames[part]);
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
@@ -144,12 +143,34 @@ void Stack::set_norm(int layer, int part, Norm norm) {
   (part == kFinalNorm ? final_norm : layers[layer].norms[part]) = std::move(norm);
 }
 
+MatrixSize Stack::expected(int part) const {
+  const int width = shape.width;
+  const MatrixSize sizes[] = {{3 * width, width},        {width, width}, {width, width},
+                              {2 * width, shape.source}, {width, width}, {shape.inner, width},
+                              {width, shape.inner},      {vocabulary_size(), shape.features}};
+  static_assert(sizeof(sizes) / sizeof(*sizes) == kVocabulary + 1, "a size for each part");
+  static_assert(std::size(kPartNames) == kVocabulary + 1, "a name for each part");
+  return sizes[part];
+}
+
+void Stack::check(const SharedMatrix& matrix, int layer, int part) const {
+  const MatrixSize size = expected(part);
+  demand(matrix->out() == size.out && matrix->in() == size.in,
+         "wrong size: " + std::string(kPartNames[part]) + " of layer " +
+             std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
+             std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
+             std::to_string(size.in));
+}
+
 void Stack::finish() {
-  for (const Layer& layer : layers) {
+  if (vocabulary != nullptr) check(vocabulary, shape.layers - 1, kVocabulary);
+  for (int i = 0; i < shape.layers; i++) {
+    const Layer& layer = layers[i];
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
       demand((layer.parts[part] == nullptr) == (cross && !shape.decoder),
              std::string("missing or unexpected: ") + kPartNames[part]);
+      if (layer.parts[part] != nullptr) check(layer.parts[part], i, part);
     }
     for (int part = 0; part < kLayerNorms; part++)
       demand((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.decoder),
@@ -159,7 +180,7 @@ void Stack::finish() {
 }
 
 void Stack::logits(int count, const float* features, float* logits) const {
-  demand(vocabulary != nullptr, "a stack without a vocabulary");
+  demand(finished && vocabulary != nullptr, "a stack without a vocabulary");
   multiply(*vocabulary, count, features, vocabulary->in(), logits, vocabulary->out(),
            After::kStore);
 }
@@ -201,7 +222,7 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
 
 void Session::open(int rows, int source, const float* states, const uint8_t* hidden, int capacity) {
   const Shape& shape = stack.shape;
-  const int width = shape.width, head = stack.head_width();
+  const int width = shape.width, wide = shape.source, head = stack.head_width();
   demand(stack.finished && shape.decoder, "the weights are not complete");
   demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
@@ -215,15 +236,15 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   const Ragged ragged(rows, source, hidden);
   const int tokens = ragged.tokens();
   if (tokens < rows * source) {
-    float* kept = scratch_.x.reserve(static_cast<size_t>(tokens) * width);
-    ragged.gather(states, width, kept);
+    float* kept = scratch_.x.reserve(static_cast<size_t>(tokens) * wide);
+    ragged.gather(states, wide, kept);
     states = kept;
   }
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
   float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
   for (int i = 0; i < shape.layers; i++) {
-    multiply(*stack.layers[i].parts[kCrossKeyValue], tokens, states, width, fused, 2 * width,
+    multiply(*stack.layers[i].parts[kCrossKeyValue], tokens, states, wide, fused, 2 * width,
              After::kStore);
     for (int row = 0; row < rows; row++)
       for (int t = 0; t < source_[row]; t++) {

@@ -43,31 +43,45 @@ struct Shape {
   int decoder;   // has cross-attention
   int pre_norm;  // else norms come after the residual sum
   int activation;
+  int source;    // width of the encoder states that a decoder reads
+  int features;  // width of what the vocabulary reads: another than `width` behind a projection
+};
+
+// Rows and columns of a matrix.
+struct MatrixSize {
+  int out, in;
 };
 
 class Stack {
  public:
   explicit Stack(const Shape& shape);
 
-  // Throw std::invalid_argument where sizes are not those of the shape.
+  // Throw std::invalid_argument for a layer or part that the shape has not.
   void set_matrix(int layer, int part, SharedMatrix matrix);
   void set_norm(int layer, int part, Norm norm);
-  void finish();  // throws where something is missing
+  // Throws where something is missing, or has another size than the shape asks for.
+  void finish();
 
   // Encode x [rows][source][width] in place; hidden [rows][source] marks padding, or null.
   void encode(int rows, int source, float* x, const uint8_t* hidden) const;
 
-  // logits[count][vocabulary] of features[count][width].
+  // logits[count][vocabulary] of features[count][shape.features].
   void logits(int count, const float* features, float* logits) const;
 
   int head_width() const { return shape.width / shape.heads; }
   int vocabulary_size() const { return vocabulary ? vocabulary->out() : 0; }
+  // Whether the last norm's output is what the vocabulary reads.
+  bool plain() const { return vocabulary != nullptr && shape.features == shape.width; }
 
   Shape shape;
   std::vector<Layer> layers;
   Norm final_norm;
   SharedMatrix vocabulary;
   bool finished = false;
+
+ private:
+  MatrixSize expected(int part) const;
+  void check(const SharedMatrix& matrix, int layer, int part) const;
 };
 
 // What a stack computes with besides its weights; grows to what was needed most.
@@ -88,7 +102,7 @@ class Session {
  public:
   explicit Session(const Stack& stack) : stack(stack) {}
 
-  // Begin a batch: rows of `source` encoder states [rows][source][width], of which `hidden` marks
+  // Begin a batch: rows of `source` encoder states [rows][source][shape.source], of which `hidden` marks
   // padding (or null), with room for `capacity` slots.
   void open(int rows, int source, const float* states, const uint8_t* hidden, int capacity);
   void reserve(int capacity);

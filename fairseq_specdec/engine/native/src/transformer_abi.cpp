@@ -13,6 +13,7 @@ namespace {
 // A block of rows x width tokens, as the torch engine lays it out.
 struct RunCall {
   int64_t rows, width, upto;  // upto: slots that attention looks at
+  int64_t size;               // C
   const float* x;             // [rows][width][C]
   const int64_t* slots;       // [rows][width]
   const uint8_t* allowed;     // [rows][width][upto], or null where all of them are seen
@@ -24,29 +25,37 @@ struct RunCall {
   float* states;    // [rows][width][read_count][C], or null
 };
 
+std::vector<int> layers_to_read(const Session& session, int64_t count, const int32_t* read) {
+  const int layers = session.stack.shape.layers;
+  require(count >= 0 && count <= layers, "more layers to read than there are");
+  std::vector<int> found(read, read + count);
+  for (int layer : found) require(layer >= 1 && layer <= layers, "a layer to read out of range");
+  return found;
+}
+
 void run(Session& session, const RunCall& call) {
-  const int rows = session.rows(), width = static_cast<int>(call.width);
-  require(call.rows == rows, "a block of another number of rows than the session's");
-  require(call.width > 0 && call.upto > 0 && call.upto < (1 << 24), "an empty or impossible block");
+  const int rows = session.rows(), width = bounded(call.width, 1, "an empty or impossible block");
+  require(rows > 0 && call.rows == rows, "a block of another number of rows than the session's");
+  require(call.size == session.stack.shape.width, "a block of another width than the stack's");
   require(call.wanted > 0 && call.wanted <= call.width, "more tokens are wanted than there are");
-  require(call.read_count == 0 || call.wanted == call.width, "layers to read of some tokens only");
-  const int tokens = rows * width;
-  const int64_t highest = *std::max_element(call.slots, call.slots + tokens);
-  require(highest < (1 << 24), "a slot out of range");
-  session.reserve(static_cast<int>(std::max(call.upto, highest + 1)));
-  std::vector<int> row(tokens), slot(tokens), upto(tokens, static_cast<int>(call.upto));
+  const std::vector<int> read = layers_to_read(session, call.read_count, call.read);
+  require(read.empty() || call.wanted == call.width, "layers to read of some tokens only");
+  const int tokens = bounded(call.rows * call.width, 1, "an empty or impossible block");
+  int most = bounded(call.upto, 1, "an empty or impossible block");
+  std::vector<int> row(tokens), slot(tokens), upto(tokens, most);
   std::vector<uint8_t> wanted(tokens);
   for (int i = 0; i < tokens; i++) {
-    require(call.slots[i] >= 0, "a slot out of range");
     row[i] = i / width;
-    slot[i] = static_cast<int>(call.slots[i]);
+    slot[i] = bounded(call.slots[i], 0, "a slot out of range");
     wanted[i] = i % width >= width - call.wanted;
+    most = std::max(most, slot[i] + 1);
   }
+  session.reserve(most);
   Block block{tokens, row.data(), slot.data(), Sight{upto.data()}};
   block.sight.allowed = call.allowed;
   block.sight.stride = static_cast<size_t>(call.upto);
   session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr,
-              std::vector<int>(call.read, call.read + call.read_count), call.features, call.states);
+              read, call.features, call.states);
 }
 
 struct VerifyCall {
@@ -65,14 +74,15 @@ struct VerifyCall {
 };
 
 void iterate(Session& session, VerifyCall& call) {
-  require(call.most < (1 << 20), "too many iterations");
+  require(call.most > 0 && call.most < (1 << 20), "no or too many iterations");
   Propose propose;
   if (call.loop != nullptr) {
+    require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
     require(call.drafts.width == call.loop->block, "drafts of another width than the block");
     propose = Proposer(*call.drafter, *call.draft_session, *call.loop, call.verdict);
   }
   call.done = verify(session, call.embedding, call.rules, call.drafts, propose, call.hypotheses,
-                     std::vector<int>(call.read, call.read + call.read_count),
+                     layers_to_read(session, call.read_count, call.read),
                      static_cast<int>(call.most), call.verdict);
 }
 
@@ -86,7 +96,7 @@ struct DraftCall {
 
 Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
   Norm norm;
-  require(width > 0, "a norm without width");
+  bounded(width, 1, "a norm without width");
   norm.width = width;
   norm.epsilon = epsilon;
   norm.weight = Buffer<float>(width);
@@ -133,18 +143,28 @@ SPECDEC_API int specdec_stack_finish(void* stack) {
   return guarded([&] { static_cast<specdec::Stack*>(stack)->finish(); });
 }
 
-SPECDEC_API int specdec_encode(const void* stack, int rows, int source, float* x,
+// x: [rows][source][width].
+SPECDEC_API int specdec_encode(const void* stack, int rows, int source, int width, float* x,
                                const uint8_t* hidden) {
   return guarded([&] {
-    specdec::require(rows > 0 && source > 0, "an empty batch");
-    static_cast<const specdec::Stack*>(stack)->encode(rows, source, x, hidden);
+    const auto& self = *static_cast<const specdec::Stack*>(stack);
+    specdec::bounded(rows, 1, "an empty batch");
+    specdec::bounded(source, 1, "an empty batch");
+    specdec::bounded(int64_t{rows} * source, 1, "a batch of impossible size");
+    specdec::require(width == self.shape.width, "embeddings of another width than the stack's");
+    specdec::require(self.finished, "the weights are not complete");
+    self.encode(rows, source, x, hidden);
   });
 }
 
-SPECDEC_API int specdec_logits(const void* stack, int count, const float* features, float* logits) {
+// features: [count][width].
+SPECDEC_API int specdec_logits(const void* stack, int count, int width, const float* features,
+                               float* logits) {
   return guarded([&] {
-    specdec::require(count > 0, "no features");
-    static_cast<const specdec::Stack*>(stack)->logits(count, features, logits);
+    const auto& self = *static_cast<const specdec::Stack*>(stack);
+    specdec::bounded(count, 1, "no features");
+    specdec::require(width == self.shape.features, "features of another width than the vocabulary's");
+    self.logits(count, features, logits);
   });
 }
 
@@ -157,10 +177,16 @@ SPECDEC_API void specdec_session_free(void* session) {
   delete static_cast<specdec::Session*>(session);
 }
 
-SPECDEC_API int specdec_session_open(void* session, int rows, int source, const float* states,
-                                     const uint8_t* hidden, int capacity) {
+// states: [rows][source][width].
+SPECDEC_API int specdec_session_open(void* session, int rows, int source, int width,
+                                     const float* states, const uint8_t* hidden, int capacity) {
   return guarded([&] {
-    static_cast<specdec::Session*>(session)->open(rows, source, states, hidden, capacity);
+    auto& self = *static_cast<specdec::Session*>(session);
+    for (int count : {rows, source, capacity}) specdec::bounded(count, 1, "an empty batch");
+    specdec::bounded(int64_t{rows} * source, 1, "a batch of impossible size");
+    specdec::require(width == self.stack.shape.source,
+                     "encoder states of another width than the decoder reads");
+    self.open(rows, source, states, hidden, capacity);
   });
 }
 
@@ -176,8 +202,12 @@ SPECDEC_API int specdec_verify(void* session, specdec::VerifyCall* call) {
   return guarded([&] { specdec::iterate(*static_cast<specdec::Session*>(session), *call); });
 }
 
-SPECDEC_API int specdec_drafter_new(const void* stack, const float* mask, int pad, void** drafter) {
+// mask: [width].
+SPECDEC_API int specdec_drafter_new(const void* stack, int width, const float* mask, int pad,
+                                    void** drafter) {
   return guarded([&] {
+    specdec::require(width == static_cast<const specdec::Stack*>(stack)->shape.width,
+                     "wrong size: the mask's embedding");
     *drafter = new specdec::BlockDrafter(*static_cast<const specdec::Stack*>(stack), mask, pad);
   });
 }
@@ -206,7 +236,7 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
                                       const float* of_token, const float* for_token) {
   return guarded([&] {
     auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
-    specdec::require(width > 0, "a chain without width");
+    specdec::bounded(width, 1, "a chain without width");
     specdec::Chain chain;
     const size_t count = static_cast<size_t>(self.stack.vocabulary_size()) * width;
     chain.of_mask = specdec::matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias);

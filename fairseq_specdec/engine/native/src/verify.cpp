@@ -5,12 +5,14 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "errors.h"
 #include "vocabulary.h"
 
 namespace specdec {
 
 bool Embedding::fits(const Stack& stack) const {
-  const bool same = width == stack.shape.width && vocabulary == stack.vocabulary_size();
+  const bool same = width == stack.shape.width && vocabulary == stack.vocabulary_size() &&
+                    stack.plain() && (positions == nullptr || places > 0);
   if (tokens != nullptr || packed == nullptr) return same && tokens != nullptr;
   return same && (*packed)->in() == width && (*packed)->out() == vocabulary;
 }
@@ -129,11 +131,13 @@ bool verify_once(Session& session, const Embedding& embedding, const Rules& rule
     if (symbol < 0 || symbol >= words) throw std::invalid_argument("a special symbol out of range");
   int64_t longest = 0, total = 0;
   for (int row = 0; row < rows; row++) {
-    longest = std::max(longest, hypotheses.lengths[row] + drafts.sizes[row]);
-    total += drafts.sizes[row] + 1;
+    const int length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+    const int size = bounded(drafts.sizes[row], 0, "impossible lengths");
+    longest = std::max<int64_t>(longest, length + size);
+    total += size + 1;
   }
-  if (longest >= (int64_t{1} << 24) || total <= 0)
-    throw std::invalid_argument("impossible lengths");
+  bounded(longest, 0, "impossible lengths");
+  bounded(total, 1, "impossible lengths");
   session.reserve(static_cast<int>(longest) + 1);
 
   static thread_local Buffer<float> embedded, features, states, logits;
@@ -204,6 +208,7 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
            int most, const Verdict& verdict) {
   if (most < 1 || (most > 1 && !propose && drafts.width > 0))
     throw std::invalid_argument("several iterations with drafts");
+  bounded(drafts.width, 0, "drafts of an impossible width");
   const int rows = session.rows();
   const int64_t entries = rows * (drafts.width + 1);
   std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);

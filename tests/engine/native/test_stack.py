@@ -1,0 +1,208 @@
+"""What a stack of packed weights is made of is checked once, in the library, whatever it is."""
+
+import argparse
+import ctypes
+import pathlib
+import re
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel, base_architecture
+from toy_translation import make_sample, make_task, sentences
+
+import fairseq_specdec.engine.native as native_package
+from fairseq_specdec.engine.backend import TORCH, NativeBackend
+from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.native.structures import BeamSetup, Embedding, Rules, RunCall, Shape
+from fairseq_specdec.engine.transformer import TransformerWeights
+
+SOURCES = pathlib.Path(native_package.__path__[0]) / "src"
+WIDTH, INNER, SOURCE, FEATURES, WORDS = 8, 12, 6, 10, 20
+# (outputs, inputs) of each part, as in fairseq's modules.
+SIZES = {
+    "kSelfQueryKeyValue": (3 * WIDTH, WIDTH),
+    "kSelfOut": (WIDTH, WIDTH),
+    "kCrossQuery": (WIDTH, WIDTH),
+    "kCrossKeyValue": (2 * WIDTH, SOURCE),
+    "kCrossOut": (WIDTH, WIDTH),
+    "kInner": (INNER, WIDTH),
+    "kOuter": (WIDTH, INNER),
+    "kVocabulary": (WORDS, FEATURES),
+}
+
+
+def parts(enumeration):
+    """The names of an enumeration in transformer.h, without the one that counts."""
+    source = (SOURCES / "transformer.h").read_text("utf-8")
+    body = re.search(rf"enum {enumeration} {{(.*?)}}", source, re.S).group(1)
+    names = [name.split("=")[0].strip() for name in body.split(",")]
+    return [name for name in names if name and not name.startswith("kLayer")]
+
+
+class Stack:
+    """A decoder's stack of one layer under construction."""
+
+    def __init__(self, library):
+        self.library, self.kept, self.pointer = library, [], ctypes.c_void_p()
+        shape = Shape(1, WIDTH, INNER, 2, 1, 1, 0, SOURCE, FEATURES)
+        library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
+
+    def matrix(self, number, size):
+        self.kept.append(NativeLinear(self.library, torch.randn(*size), None, "fp32"))
+        self.library.call("specdec_stack_matrix", self.pointer, 0, number, self.kept[-1].pointer)
+
+    def norm(self, number, width):
+        one = torch.ones(width)
+        pointers = (one.data_ptr(), one.data_ptr())
+        self.library.call("specdec_stack_norm", self.pointer, 0, number, width, *pointers, 1e-5)
+
+    def filled(self, wrong=None, size=None):
+        """All parts and norms, one of them of another size; finished."""
+        for number, name in enumerate(parts("Part")):
+            self.matrix(number, size if name == wrong else SIZES[name])
+        for number, name in enumerate(parts("NormPart")):
+            self.norm(number, size if name == wrong else WIDTH)
+        self.library.call("specdec_stack_finish", self.pointer)
+        self.library.free("specdec_stack_free", self.pointer)
+
+
+def test_every_part_of_a_stack_has_a_size_here():
+    assert set(parts("Part")) == set(SIZES) and len(parts("NormPart")) == 4
+
+
+def test_a_stack_of_the_right_sizes_is_complete(loaded):
+    Stack(loaded).filled()
+
+
+@pytest.mark.parametrize("name", parts("Part"))
+@pytest.mark.parametrize("change", [(1, 0), (-1, 0), (0, 1), (0, -1)], ids=str)
+def test_a_matrix_of_another_size_is_refused(name, change, loaded):
+    outputs, inputs = SIZES[name]
+    if name == "kVocabulary" and change[0]:
+        pytest.skip("the vocabulary may have any number of words")
+    with pytest.raises(ValueError, match=r"wrong size: .* is \d+ x \d+, not \d+ x \d+"):
+        Stack(loaded).filled(name, (outputs + change[0], inputs + change[1]))
+
+
+@pytest.mark.parametrize("name", parts("NormPart"))
+def test_a_norm_of_another_size_is_refused(name, loaded):
+    with pytest.raises(ValueError, match="wrong size: norm"):
+        Stack(loaded).filled(name, WIDTH + 1)
+
+
+def odd_model(**settings):
+    """A Transformer of random weights whose settings do not fit one another."""
+    torch.manual_seed(1)
+    args = argparse.Namespace(
+        encoder_embed_dim=16, decoder_embed_dim=16, encoder_ffn_embed_dim=32,
+        decoder_ffn_embed_dim=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, dropout=0.0, **settings,
+    )  # fmt: skip
+    base_architecture(args)
+    return TransformerModel.build_model(args, make_task()).eval()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"share_decoder_input_output_embed": True, "decoder_output_dim": 12},
+        {"share_decoder_input_output_embed": True, "decoder_output_dim": 24},
+        {"tie_adaptive_weights": True, "decoder_output_dim": 24},
+    ],
+    ids=str,
+)
+def test_a_vocabulary_that_reads_another_width_is_refused(settings, loaded):
+    """It read foreign memory once. Stock fairseq fails on these models too."""
+    model, inputs = odd_model(**settings), make_sample(sentences(2, seed=1))["net_input"]
+    with pytest.raises(RuntimeError):
+        model(**inputs, prev_output_tokens=torch.ones(2, 1).long())
+    for backend in (NativeBackend(loaded), TORCH):
+        with pytest.raises(ValueError, match="--path: decoder.output_projection reads"):
+            TransformerWeights(model, "--path", backend=backend)
+
+
+def test_rows_of_another_width_are_refused(loaded):
+    product = NativeLinear(loaded, torch.randn(3, 8), None, "fp32")
+    with pytest.raises(ValueError, match="a product of 8 columns and rows of 4 numbers"):
+        product(torch.randn(4, 4))
+
+
+HUGE = (2**31 - 1, 2**24, 0, -1)
+
+
+@pytest.fixture
+def session(loaded):
+    """A session of a small decoder, opened for two rows."""
+    model = odd_model(share_all_embeddings=True)
+    weights = TransformerWeights(model, "--path", backend=NativeBackend(loaded))
+    return weights.open(weights.encode(make_sample(sentences(2, seed=1))["net_input"]), 20, 4)
+
+
+@pytest.mark.parametrize("count", HUGE)
+@pytest.mark.parametrize("which", range(3))
+def test_batches_of_impossible_size_are_refused(which, count, session, loaded):
+    numbers = [1, 1, 4]
+    numbers[which] = count
+    rows, source, capacity = numbers
+    states = torch.zeros(16)
+    with pytest.raises(ValueError, match="an empty batch"):
+        loaded.call(
+            "specdec_session_open", session.layers.buffers.pointer, rows, source, 16,
+            states.data_ptr(), None, capacity,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**62, 2**24, 0, -1, -(2**63)])
+@pytest.mark.parametrize("field", ["rows", "width", "upto", "size", "wanted"])
+def test_blocks_of_impossible_size_are_refused(field, value, session, loaded):
+    x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
+    call = RunCall(
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, 0, None, features.data_ptr()
+    )
+    loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+    setattr(call, field, value)
+    with pytest.raises(ValueError):
+        loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+
+
+@pytest.mark.parametrize("count, layer", [(3, 1), (-1, 1), (2**62, 1), (1, 0), (1, 2)])
+def test_layers_to_read_are_checked(count, layer, session, loaded):
+    x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
+    read = (ctypes.c_int32 * 1)(layer)
+    call = RunCall(
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, count, read,
+        features.data_ptr(), features.data_ptr(),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="to read"):
+        loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
+
+
+@pytest.mark.parametrize("changed", ["places", "vocabulary", "width"])
+def test_tables_of_another_size_are_refused(changed, session, loaded):
+    """A table of no positions was read before its first row."""
+    table, places = torch.zeros(WORDS, 16), torch.zeros(1, 16)
+    embedding = Embedding(
+        table.data_ptr(), None, places.data_ptr(), session.weights.layers.stack.words, 1, 16, 1.0
+    )
+    setattr(embedding, changed, 0)
+    setup, beams = BeamSetup(embedding, Rules(0, 1, 2, 1, 10), 2, 2), ctypes.c_void_p()
+    with pytest.raises(ValueError, match="a table of another size"):
+        loaded.call(
+            "specdec_beams_new", session.layers.buffers.pointer, ctypes.byref(setup),
+            ctypes.byref(beams),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("steps, reach, count", [(2**31 - 1, 1, 0), (1, 2**20, 0), (1, 1, -1)])
+def test_impossible_looks_ahead_are_refused(steps, reach, count, session, loaded):
+    words = session.weights.layers.stack.words
+    table = torch.zeros(words, 16)
+    embedding = Embedding(table.data_ptr(), None, None, words, 0, 16, 1.0)
+    setup, beams = BeamSetup(embedding, Rules(0, 1, 2, 1, 10), 2, 2), ctypes.c_void_p()
+    loaded.call(
+        "specdec_beams_new", session.layers.buffers.pointer, ctypes.byref(setup),
+        ctypes.byref(beams),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="impossible"):
+        loaded.call("specdec_beams_look_ahead", beams, 0, count, None, steps, reach)
+    loaded.free("specdec_beams_free", beams)
