@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "errors.h"
 #include "pool.h"
@@ -92,9 +93,9 @@ void Matrix::pack_row<Half>(int output, const float* weight) {
 
 Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format format)
     : out_(out), in_(in), format_(format) {
-  // Sizes whose multiples stay ints.
-  require(out > 0 && in > 0 && out < (1 << 28) && in < (1 << 28),
-          "a matrix needs at least one row and one column, and fewer than 2^28");
+  constexpr int kMostOutputs = std::numeric_limits<int>::max() - 63;  // rounded up, still an int
+  require(out > 0 && in > 0 && out <= kMostOutputs && in <= kMostOutputs,
+          "a matrix needs at least one row and one column, and fewer than 2^31 - 63");
   require(format != Format::kHalf, "unknown number format");
   if (format == Format::kFloat32 && weight != nullptr &&
       exact_in_halves(static_cast<size_t>(out) * in, weight))
