@@ -62,6 +62,17 @@ INTERPOLATIONS = {
     "escaped": {"no_such_setting": "\\${{oc.env:HOME}}"},
 }
 
+# Settings that are no interpolation in the file, and become one as fairseq converts a Namespace.
+HIDDEN = {
+    "an escape in a number": {"seed": "'\\x24{{oc.env:SPECDEC_SECRET}}'"},
+    "an escape of another kind": {"max_update": "'\\u0024{{oc.env:SPECDEC_SECRET}}'"},
+    "joined literals": {"seed": "'$' '{{oc.env:SPECDEC_SECRET}}'"},
+    "backslashes in a tokenizer": {"tokenizer": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
+    "backslashes in a bpe": {"bpe": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
+    "backslashes in a scoring": {"scoring": "$\\{{oc.env:SPECDEC_SECRET\\}}"},
+    "another setting": {"seed": "'\\x24{{common.log_format}}'"},
+}
+
 SETTINGS = ("adaptive_softmax_cutoff", "encoder_xformers_att_config")
 
 

@@ -7,6 +7,8 @@ import os
 import re
 from typing import Optional, Sequence
 
+from ..io.printable import printable
+
 # Set to 1, it brings tracebacks back.
 VARIABLE = "SPECDEC_TRACEBACK"
 
@@ -49,7 +51,7 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
         None for an error that nobody foresaw: a fault, which needs its traceback.
     """
     package = raiser(error)
-    text = " ".join(str(error).split())
+    text = printable(" ".join(str(error).split()))
     if not text or not isinstance(error, Exception):
         return None
     if package == _OURS and not isinstance(error, AssertionError):

@@ -13,6 +13,7 @@ from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, check_checkpoints
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import warn_of_tasks_named_by_strings
+from .interpolations import refuse_interpolations_of_checkpoints
 from .literals import parse_settings_as_literals
 from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
@@ -33,6 +34,7 @@ FIXES = (
     bf16_without_tpu,
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
+    refuse_interpolations_of_checkpoints,
     name_unreadable_checkpoints,
     name_misfits,
     name_truncated_data,

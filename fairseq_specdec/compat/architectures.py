@@ -57,6 +57,11 @@ def building_from(path: str) -> Iterator[None]:
         _building.reset(token)
 
 
+def built_from() -> Optional[str]:
+    """The checkpoint whose settings a model is being built from; None for a command line's."""
+    return _building.get(None)
+
+
 def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
     with building_from(filenames[0] if filenames else "?"):
         return original(filenames, *args, **kwargs)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import collections
-from typing import Any, Dict
+from typing import Any, Dict, List, Set
 
-# Nothing in fairseq's configuration is nested deeper than five.
+from fairseq_specdec.io.printable import printable
+
+# Nothing in fairseq's configuration is nested deeper than five, and it has some 600 settings.
 _DEPTH = 32
+_MOST = 20_000
 _VALUES = (type(None), bool, int, float, str, bytes)
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 _SEQUENCES = (list, tuple, set)
@@ -16,9 +19,15 @@ _SEQUENCES = (list, tuple, set)
 class RefusedCheckpointError(ValueError):
     """A checkpoint asks for what could run code; the message names the file and the setting."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
 
 def plain_settings(state: Any, path: str) -> Any:
     """A checkpoint's content with its settings (``args``, ``cfg``) rebuilt from plain values.
+
+    No other part of it may hold omegaconf's nodes: nothing resolves them there, and nothing needs
+    them.
 
     Allowed are None, truth values, numbers, text, bytes, lists, tuples, sets, dictionaries,
     ``argparse.Namespace`` and omegaconf's nodes, which become the plain values that they hold.
@@ -37,74 +46,112 @@ def plain_settings(state: Any, path: str) -> Any:
     for part, kinds in (("args", "an argparse.Namespace"), ("cfg", "a configuration")):
         if state.get(part) is None:
             continue
-        settings = _plain(state[part], part, path, 0)
+        settings = _Plain(path).of(state[part], part, 0)
         if type(settings) is not (argparse.Namespace if part == "args" else dict):
             raise RefusedCheckpointError(
                 f"{path}: its {part} is a {type(settings).__name__}, not {kinds}; "
                 "is it a fairseq checkpoint?"
             )
         state[part] = settings
+    for part, value in state.items():
+        if part not in ("args", "cfg"):
+            _check_rest(value, str(part), path)
     return state
 
 
-def _plain(value: Any, name: str, path: str, depth: int) -> Any:
-    """``value`` rebuilt from plain types; ``name`` is the setting's, with dots."""
-    if depth > _DEPTH:
+def _check_rest(part: Any, name: str, path: str) -> None:
+    """Refuse a part of a checkpoint with configurations in it, at any depth."""
+    left: List[Any] = [part]
+    seen: Set[int] = set()
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        if type(value) in _nodes():
+            raise RefusedCheckpointError(
+                f"{path}: its {name} holds a configuration ({type(value).__name__}), which belongs "
+                "into its cfg; do not use it"
+            )
+        if isinstance(value, (*_MAPPINGS, *_SEQUENCES)):
+            seen.add(id(value))
+            left += value.values() if isinstance(value, _MAPPINGS) else value
+        elif type(value).__module__.startswith(("fairseq.", "argparse")):
+            seen.add(id(value))
+            left += vars(value).values()
+
+
+def _nodes() -> Any:
+    from omegaconf import AnyNode, DictConfig, ListConfig
+
+    return DictConfig, ListConfig, AnyNode
+
+
+class _Plain:
+    """Rebuilds the settings of one file, a bounded number of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._left = _MOST
+
+    def of(self, value: Any, name: str, depth: int) -> Any:
+        """``value`` rebuilt from plain types; ``name`` is the setting's, with dots."""
+        path, self._left = self._path, self._left - 1
+        if self._left < 0:
+            raise RefusedCheckpointError(f"{path}: it has over {_MOST} settings; do not use it")
+        if depth > _DEPTH:
+            raise RefusedCheckpointError(
+                f"{path}: its setting {name[:200]} is nested over {_DEPTH} deep"
+            )
+        value = _content(value, name, path)
+        kind = type(value)
+        if kind is str and "${" in value:
+            raise RefusedCheckpointError(
+                f"{path}: its setting {name} holds the interpolation {value[:80]!r}, which would "
+                "be replaced by another setting or an environment variable; save the checkpoint "
+                "with the value itself, or do not use it"
+            )
+        if kind in _VALUES:
+            return value
+        if kind in _SEQUENCES:
+            return kind(self.of(item, f"{name}[{i}]", depth + 1) for i, item in enumerate(value))
+        if kind is argparse.Namespace:
+            return argparse.Namespace(**self._items(vars(value), name, depth, attributes=True))
+        if kind in _MAPPINGS:
+            return self._items(value, name, depth)
         raise RefusedCheckpointError(
-            f"{path}: its setting {name[:200]} is nested over {_DEPTH} deep"
+            f"{path}: its setting {name} is a {kind.__module__}.{kind.__qualname__}; "
+            "settings are text, numbers, lists and dictionaries"
         )
-    value = _content(value, name, path)
-    kind = type(value)
-    if kind is str and "${" in value:
-        raise RefusedCheckpointError(
-            f"{path}: its setting {name} holds the interpolation {value[:80]!r}, which would be "
-            "replaced by another setting or an environment variable; save the checkpoint with "
-            "the value itself, or do not use it"
-        )
-    if kind in _VALUES:
-        return value
-    if kind in _SEQUENCES:
-        return kind(_plain(item, f"{name}[{i}]", path, depth + 1) for i, item in enumerate(value))
-    if kind is argparse.Namespace:
-        return argparse.Namespace(**_items(vars(value), name, path, depth, attributes=True))
-    if kind in _MAPPINGS:
-        return _items(value, name, path, depth)
-    raise RefusedCheckpointError(
-        f"{path}: its setting {name} is a {kind.__module__}.{kind.__qualname__}; "
-        "settings are text, numbers, lists and dictionaries"
-    )
+
+    def _items(
+        self, mapping: Dict[Any, Any], name: str, depth: int, attributes: bool = False
+    ) -> Dict[Any, Any]:
+        """The entries of a dictionary or Namespace, plain, under plain names."""
+        path, found = self._path, {}
+        for key, value in mapping.items():
+            attribute = type(key) is str and key.isidentifier() and not key.startswith("__")
+            if type(key) not in (str, int, float, bool) or (attributes and not attribute):
+                raise RefusedCheckpointError(
+                    f"{path}: its settings in {name} have the name {str(key)[:80]!r}"
+                )
+            if type(key) is str and "${" in key:
+                raise RefusedCheckpointError(
+                    f"{path}: its settings in {name} have an interpolation as a name"
+                )
+            found[key] = self.of(value, f"{name}.{key}", depth + 1)
+        return found
 
 
 def _content(value: Any, name: str, path: str) -> Any:
     """What an omegaconf node holds, read without asking omegaconf, which would resolve it."""
-    from omegaconf import AnyNode, DictConfig, ListConfig
-
-    if type(value) in (DictConfig, ListConfig):
+    mapping, sequence, node = _nodes()
+    if type(value) in (mapping, sequence):
         content = value.__dict__.get("_content")
-        expected = dict if type(value) is DictConfig else list
+        expected = dict if type(value) is mapping else list
         # None for a missing value, text for an interpolation (refused by the caller).
         if content is not None and type(content) not in (expected, str):
             raise RefusedCheckpointError(f"{path}: its setting {name} is a damaged configuration")
         return content
-    if type(value) is AnyNode:
+    if type(value) is node:
         return value.__dict__.get("_val")
     return value
-
-
-def _items(
-    mapping: Dict[Any, Any], name: str, path: str, depth: int, attributes: bool = False
-) -> Dict[Any, Any]:
-    """The entries of a dictionary or Namespace, plain, under plain names."""
-    found: Dict[Any, Any] = {}
-    for key, value in mapping.items():
-        attribute = type(key) is str and key.isidentifier() and not key.startswith("__")
-        if type(key) not in (str, int, float, bool) or (attributes and not attribute):
-            raise RefusedCheckpointError(
-                f"{path}: its settings in {name} have the name {str(key)[:80]!r}"
-            )
-        if type(key) is str and "${" in key:
-            raise RefusedCheckpointError(
-                f"{path}: its settings in {name} have an interpolation as a name"
-            )
-        found[key] = _plain(value, f"{name}.{key}", path, depth + 1)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -21,6 +22,7 @@ def name_unreadable_checkpoints() -> None:
 
 
 def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    check_regular(path)
     try:
         return original(path, *args, **kwargs)
     except IsADirectoryError as error:
@@ -31,6 +33,16 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         raise type(error)(
             f"{path}: cannot be read as a checkpoint ({said(error)}); is the file complete?"
         ) from error
+
+
+def check_regular(path: Any) -> None:
+    """Refuse pipes, devices and sockets, whose opening or reading may never end.
+
+    Raises:
+        OSError: it is there, and neither a file nor a folder.
+    """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise OSError(f"{path}: is no regular file; name a checkpoint")
 
 
 def said(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import IO, Any, Dict, List, Tuple
 
 import torch
 
+from .truncated import check_regular
 from .unpickling import Unpickler
 from .unpickling_objects import Objects, Storage, StorageKind, require
 
@@ -33,6 +34,7 @@ def load_checked(file: Any) -> Any:
         UnpicklingError: it holds something else, or is damaged; nothing of it was run.
     """
     if isinstance(file, (str, os.PathLike)):
+        check_regular(file)
         with open(file, "rb") as stream:
             return load_checked(stream)
     start = file.tell()

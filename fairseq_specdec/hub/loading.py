@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
@@ -134,7 +134,7 @@ def _saved_settings(path: str) -> Tuple[Any, Any]:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         saved = state.get("cfg")
         if saved is None and state.get("args") is not None:
-            saved = convert_namespace_to_omegaconf(state["args"])
+            saved = checkpoint_utils.convert_namespace_to_omegaconf(state["args"])
         if not state.get("model"):
             raise KeyError("no model in it")
     except RefusedCheckpointError as error:
@@ -250,6 +250,8 @@ def load(
     """
     state, saved = _saved_settings(paths[0])
     saved_task = saved.get("task") if saved is not None else None
+    if isinstance(saved_task, Namespace):
+        saved_task = vars(saved_task)
     folder = _dictionaries(data, paths[0], saved_task)
     source, target = _languages(folder, languages, saved_task)
     config = TranslationSpecDecConfig(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from argparse import Namespace
 from typing import Any, Dict, List, Optional
@@ -87,8 +89,13 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
     if choice not in registry:
         raise ValueError(f"{kind} {choice!r}: fairseq has {', '.join(sorted(registry))}")
     build = encoders.build_tokenizer if kind == "tokenizer" else encoders.build_bpe
+    refused = io.StringIO()
     try:
-        return build(Namespace(**flags))
+        with contextlib.redirect_stderr(refused):  # of parsers that end the program
+            return build(Namespace(**flags))
+    except SystemExit as error:
+        said = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
+        raise ValueError(f"{kind} {choice!r}: {said}") from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
         raise ValueError(f"{kind} {choice!r}: {error}") from error
 

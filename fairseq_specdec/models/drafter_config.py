@@ -7,6 +7,8 @@ from typing import Any, Optional
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
+from fairseq_specdec.compat.architectures import built_from
+
 
 @dataclass
 class SpecDrafterConfig(TransformerConfig):
@@ -79,12 +81,20 @@ class SpecDrafterConfig(TransformerConfig):
 
 
 def drafter_config(args: Any) -> SpecDrafterConfig:
-    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's."""
-    if isinstance(args, SpecDrafterConfig):
-        return args
-    if OmegaConf.is_config(args):
-        args = Namespace(**OmegaConf.to_container(args, resolve=True))
-    return SpecDrafterConfig.from_namespace(args)
+    """One structured config from what fairseq gives: flags, a YAML or a checkpoint's.
+
+    A checkpoint holds all weights: the files that its settings name are those of its training, and
+    are not opened.
+    """
+    cfg = args
+    if not isinstance(args, SpecDrafterConfig):
+        if OmegaConf.is_config(args):
+            args = Namespace(**OmegaConf.to_container(args, resolve=True))
+        cfg = SpecDrafterConfig.from_namespace(args)
+    if built_from() is not None:
+        cfg.attach_to = cfg.init_encoder_from = cfg.init_decoder_from = None
+        cfg.init_decoder_layers = None
+    return cfg
 
 
 def check_config(cfg: SpecDrafterConfig) -> None:

@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import sys
+import time
 import types
 from pickle import UnpicklingError
 
@@ -19,11 +20,12 @@ from fairseq import checkpoint_utils, models, tasks, utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from in_process import run_here
 from omegaconf import OmegaConf
-from settings_payloads import INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
+from settings_payloads import HIDDEN, INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
 from fairseq_specdec import convert
 from fairseq_specdec.bench import cli as bench
 from fairseq_specdec.compat.architectures import VARIABLE, building_from
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.literals import (
     NotLiteralError,
     parse_literal,
@@ -228,6 +230,76 @@ def test_no_reader_resolves_an_interpolation(reader, layout, bench_files, tmp_pa
         said = refusal(reader, bench_files, str(path), capsys)
         assert not canary.exists(), what
         assert "interpolation" in said and os.environ["HOME"] not in said, (what, said)
+
+
+@pytest.mark.parametrize("what", sorted(HIDDEN))
+@pytest.mark.parametrize(
+    "reader",
+    ["fairseq-generate --path", "fairseq-generate --path, stock task", "SpeculativeTranslator"],
+)
+def test_no_setting_becomes_an_interpolation(
+    reader, what, bench_files, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setenv("SPECDEC_SECRET", "a-secret-word")
+    path = write(tmp_path / "hostile.pt", bench_files.state, filled(HIDDEN[what], ""), "args")
+    with pytest.raises((Exception, SystemExit)) as caught:
+        READERS[reader](bench_files, path)
+    shown = capfd.readouterr()
+    said = str(caught.value) + shown.out + shown.err
+    assert "interpolation" in said and path in said and "a-secret-word" not in said
+
+
+@pytest.mark.parametrize("part", ["extra_state", "optimizer_history", "task_state", "model"])
+def test_configurations_elsewhere_are_refused(part, bench_files, tmp_path):
+    node = OmegaConf.create({"a": ["${oc.env:HOME}"]})
+    held = [{"x": (node,)}] if part == "optimizer_history" else {"x": [node]}
+    state = {**bench_files.state, part: held}
+    torch.save(state, tmp_path / "hostile.pt")
+    with pytest.raises(RefusedCheckpointError, match=f"its {part} holds a configuration"):
+        load_checkpoint(str(tmp_path / "hostile.pt"))
+
+
+@pytest.mark.parametrize("part", ["args", "extra_state"])
+def test_nested_doublings_end_soon(part):
+    """2 to the 30th settings in some hundred bytes."""
+    value = "x"
+    for _ in range(30):
+        value = [value, value]
+    state = {"model": {}, part: argparse.Namespace(x=value) if part == "args" else value}
+    started = time.process_time()
+    if part == "args":
+        with pytest.raises(RefusedCheckpointError, match="it has over 20000 settings"):
+            plain_settings(state, "a.pt")
+    else:
+        assert plain_settings(state, "a.pt") is state
+    assert time.process_time() - started < 5
+
+
+def test_a_real_checkpoint_has_far_fewer_settings_than_the_bound(bench_files):
+    def count(value):
+        inside = value.values() if isinstance(value, dict) else vars(value).values()
+        return 1 + sum(count(v) if isinstance(v, (dict, argparse.Namespace)) else 1 for v in inside)
+
+    assert count(plain_settings(dict(bench_files.state), "a.pt")["cfg"]) < 2000
+
+
+def test_control_characters_do_not_reach_a_terminal():
+    state = {"model": {}, "args": argparse.Namespace(**{"\x1b]0;x\x07": 1})}
+    with pytest.raises(RefusedCheckpointError) as refused:
+        plain_settings(state, "a\x1b.pt")
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("reader", sorted(READERS))
+def test_what_is_no_regular_file_is_not_opened(reader, bench_files, tmp_path, capsys):
+    path = tmp_path / "pipe.pt"
+    os.mkfifo(path)
+    with pytest.raises((Exception, SystemExit)) as caught:
+        READERS[reader](bench_files, str(path))
+    said = str(caught.value)
+    if isinstance(caught.value, SystemExit) and caught.value.code in (1, 2):
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert str(path) in said
 
 
 @pytest.mark.parametrize("what", sorted(PROGRAMS))
