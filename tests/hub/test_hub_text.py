@@ -98,6 +98,9 @@ def test_text_that_may_change_comes_at_the_end(codes):
         ({"tokenizer": "mose"}, {}, "tokenizer 'mose': fairseq has moses, nltk, space"),
         ({}, {"bpe": "bp"}, "bpe 'bp': fairseq has .*subword_nmt"),
         ({}, {"bpe": "subword_nmt"}, "bpe 'subword_nmt': "),
+        ({}, {"bpe": "subword_nmt", "bpe_codes": "/dev/null"}, "bpe 'subword_nmt': "),
+        ({}, {"bpe": "subword_nmt", "bpe_codes": "no such file"}, "no such file"),
+        ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*directory"),
     ],
 )
 def test_wrong_choices_are_named(tokenizer, bpe, said):

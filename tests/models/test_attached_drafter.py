@@ -4,6 +4,7 @@ import pytest
 import torch
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
+from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.drafting.state_products import StateProducts
 from fairseq_specdec.models import AttachedDrafter
 from fairseq_specdec.models.attached_drafter import read_layers
@@ -47,6 +48,14 @@ def test_the_settings_keep_the_layers_and_not_the_file(verifier):
     again.load_state_dict(model.state_dict())
     with pytest.raises(ValueError, match="--attach-to"):
         run(again, make_batch(), torch.zeros(5, 1, dtype=torch.long))
+
+
+def test_a_checkpoint_opens_no_other_file(verifier):
+    """One that names itself was loaded without an end."""
+    model = attached(verifier)
+    with building_from("drafter.pt"):
+        again = attached("no such file", read_layers=model.cfg.read_layers)
+    assert again.cfg.attach_to is None
 
 
 def test_a_block_sees_the_prefix_and_nothing_behind_its_cut(verifier):
