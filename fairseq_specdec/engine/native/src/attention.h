@@ -167,8 +167,8 @@ inline void mix_values(const Mixture& mixture, int column, float* out, size_t ou
       const int left = wanted - j * LANES;
       if (left >= LANES)
         store(to, mixed[i][j]);
-      else
-        for (int c = 0; c < left; c++) to[c] = mixed[i][j][c];
+      else if (left > 0)
+        store_some(to, mixed[i][j], left);
     }
 }
 
@@ -192,7 +192,7 @@ inline void soften(float* scores, int groups) {
   for (int g = 0; g < groups; g++) {
     const Floats score = load(scores + g * LANES);
     const Floats raised = exponential(score - top);
-    const Floats weight = score <= kHiddenScore ? Floats{} : raised;
+    const Floats weight = where_at_most(score, kHiddenScore, Floats{}, raised);
     total += weight;
     store(scores + g * LANES, weight);
   }

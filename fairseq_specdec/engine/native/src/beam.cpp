@@ -296,7 +296,7 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
   for (; i + 4 * LANES <= size; i += 4 * LANES) {
     const Floats here = larger(larger(load(row + i), load(row + i + LANES)),
                                larger(load(row + i + 2 * LANES), load(row + i + 3 * LANES)));
-    if (!(largest(here) > values[count - 1])) continue;
+    if (!has_above(here, values[count - 1])) continue;
     for (int j = i; j < i + 4 * LANES; j++)
       if (row[j] > values[count - 1]) insert(row[j], j);
   }

@@ -159,7 +159,7 @@ class PackedRows {
     for (int t = 0; t < tiles(); t++) pack(t, x, x_stride);
   }
 
-  int tiles() const { return (rows_ + kTileRows - 1) / kTileRows; }
+  int tiles() const { return (rows_ + Kernel::kTileRows - 1) / Kernel::kTileRows; }
   int first(int tile) const { return rows_ * tile / tiles(); }
   int height(int tile) const { return first(tile + 1) - first(tile); }
   const float* scales(int tile) const { return scales_ + first(tile); }
@@ -248,7 +248,7 @@ void multiply(const Matrix& matrix, int rows, const float* x, int x_stride, floa
   with_kernel(matrix.format(), [&](auto kernel) {
     typedef decltype(kernel) Kernel;
     const int row_words = rounded_up(matrix.steps(), kRun) * Kernel::kParts;
-    const int block = std::max(1, kBlockWords / row_words / kTileRows) * kTileRows;
+    const int block = std::max(1, kBlockWords / row_words / Kernel::kTileRows) * Kernel::kTileRows;
     for (int row = 0; row < rows; row += block) {
       multiply_block<Kernel>(matrix, std::min(block, rows - row),
                              x + static_cast<size_t>(row) * x_stride, x_stride,

@@ -2,13 +2,18 @@
 // and what a word adds to the sums of a register's outputs.
 //
 // Each format has
-//   kGroup                     numbers of a row in a word
-//   kParts                     instructions that a word takes, each with its own x and weights
-//   kInterleaved               whether a word's parts of x are neighbours, or lie in runs of their
-//   own measure(x, in)             the row's scale, where it has one pack(x, count, scale, to)
-//   `count` numbers as words start, read, read_x, add_product, finish   the tile's inner loop, from
-//   bias to result; a part
-//                              of packed x is what read<part>() makes of the row's words
+//   kGroup                numbers of a row in a word of weights
+//   kParts                words of packed x that belong to a word of weights
+//   kTurns                times that a word of weights is read, each for a part of x; else once for
+//                         all parts
+//   kInterleaved          whether a word's parts of x are neighbours, or lie in runs of their own
+//   kTileRows             rows of a tile at most
+//   measure(x, in)        the row's scale, where it has one
+//   pack(x, count, scale, to)
+//                         `count` numbers as words; where parts are not interleaved, part 0 of each,
+//                         which read<part>() turns into the others
+//   start, read, read_x, add_product, finish
+//                         the tile's inner loop, from bias to result
 #pragma once
 
 #include <cmath>
@@ -21,6 +26,10 @@
 
 namespace specdec {
 
+// Rows of a tile at most: 26 sums in 32 registers (12 in 16) leave room for two registers of weights
+// and for x. With 14 rows, 28 sums, int8 was slower than with 13.
+constexpr int kMostTileRows = kRegisters == 16 || kWidth == 4 ? 6 : 13;
+
 inline uint32_t bits_of(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
@@ -30,7 +39,7 @@ inline uint32_t bits_of(float value) {
 struct Float32 {
   typedef FloatRegister Sums;
   typedef FloatRegister Factor;
-  static constexpr int kGroup = 1, kParts = 1;
+  static constexpr int kGroup = 1, kParts = 1, kTurns = 1, kTileRows = kMostTileRows;
   static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
@@ -51,7 +60,7 @@ struct Float32 {
 // float32 whose weights are stored as halves: kWidth words hold a register of outputs' halves for
 // an even k, then those for the odd one. x and all sums are Float32's.
 struct Half : Float32 {
-  static constexpr int kGroup = 2, kParts = 2;
+  static constexpr int kGroup = 2, kParts = 2, kTurns = 2;
   static constexpr bool kInterleaved = true;
 
   // A missing odd number is -0: added to any sum, -0 times 0 leaves it as it is.
@@ -68,7 +77,7 @@ struct Half : Float32 {
 // Words are two bfloat16, the even k in the lower half.
 struct Bfloat16 {
   typedef FloatRegister Sums;
-  static constexpr int kGroup = 2;
+  static constexpr int kGroup = 2, kTileRows = kMostTileRows;
   static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
@@ -82,7 +91,7 @@ struct Bfloat16 {
   static FloatRegister finish(Sums sums, const Matrix&, int, float) { return sums; }
 #if defined(__AVX512BF16__)
   typedef __m512bh Factor;
-  static constexpr int kParts = 1;
+  static constexpr int kParts = 1, kTurns = 1;
 
   template <int>
   static Factor read(const uint32_t* words) {
@@ -92,7 +101,7 @@ struct Bfloat16 {
   static Sums add_product(Sums sums, Factor x, Factor w) { return _mm512_dpbf16_ps(sums, x, w); }
 #else
   typedef FloatRegister Factor;
-  static constexpr int kParts = 2;  // the odd numbers, then the even ones
+  static constexpr int kParts = 2, kTurns = 2;  // the odd numbers, then the even ones
 
   template <int part>
   static Factor read(const uint32_t* words) {
@@ -105,10 +114,10 @@ struct Bfloat16 {
 };
 
 // Words are four int8, k ascending from the lowest byte; a row's numbers are scale times these.
-struct Int8 {
+// What a processor's instructions make of them differs, the exact sums do not: see Int8 below.
+struct Int8Numbers {
   typedef IntRegister Sums;
   static constexpr int kGroup = 4;
-  static constexpr bool kInterleaved = false;
   static constexpr int kMaxColumns = 65536;  // 255 x 127 x kMaxColumns stays below 2^31
 
   // The scale that takes the largest number to 127. Rows smaller than any number of use (2^-100)
@@ -132,6 +141,80 @@ struct Int8 {
   }
   static float inverse_of(float scale) { return scale > 0.0f ? 1.0f / scale : 0.0f; }
 
+  static Sums start(const Matrix& matrix, int output) { return load_ints(matrix.offsets(output)); }
+  static FloatRegister finish(Sums sums, const Matrix& matrix, int output, float scale) {
+    return fused(rounded(sums), load_floats(matrix.scales(output)) * scale,
+                 load_floats(matrix.bias(output)));
+  }
+  typedef WordRegister Factor;
+};
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
+// AVX2 multiplies bytes without a sign by bytes with one: the sizes of x by w with the signs of x.
+// The sum of two products fits 16 bits, since 2 x 127 x 127 < 2^15.
+struct Int8 : Int8Numbers {
+  static constexpr int kParts = 2, kTurns = 1, kTileRows = 4, kShift = 0;
+  static constexpr bool kInterleaved = true;
+  struct Signed {
+    WordRegister sizes, numbers;
+  };
+
+  // Each word of x twice: the numbers' sizes, then the numbers. Bytes past the last column are left
+  // as they are: their weights are 0.
+  static void pack(const float* x, int count, float scale, uint32_t* to) {
+    const float inverse = inverse_of(scale);
+    int k = 0;
+    for (; k + 32 <= count; k += 32) pack_words(x + k, inverse, to + k / 2);
+    int8_t* bytes = reinterpret_cast<int8_t*>(to);
+    for (; k < count; k++) {
+      const int8_t number = quantized(x[k], inverse);
+      bytes[k / 4 * 8 + k % 4] = static_cast<int8_t>(number < 0 ? -number : number);
+      bytes[k / 4 * 8 + 4 + k % 4] = number;
+    }
+  }
+  template <int>
+  static Factor read(const uint32_t* words) {
+    return load_words(words);
+  }
+  static Signed read_x(const uint32_t* x) { return {splat_word(x[0]), splat_word(x[1])}; }
+  static Sums add_product(Sums sums, const Signed& x, Factor w) {
+    const __m256i pairs = _mm256_maddubs_epi16(x.sizes, _mm256_sign_epi8(w, x.numbers));
+    return sums + as_ints(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+
+ private:
+  // 32 numbers. As int32, packing to bytes cannot saturate but for what no scale fits (NaN, whose
+  // results are NaN anyway).
+  static void pack_words(const float* x, float inverse, uint32_t* to) {
+    constexpr float kRounder = 12582912.0f;
+    const IntRegister zero = as_ints(splat_word(bits_of(kRounder)));
+    WordRegister numbers[4];
+    for (int i = 0; i < 4; i++) {
+      const FloatRegister shifted = fused(load_floats(x + i * kWidth), inverse - FloatRegister{},
+                                          kRounder - FloatRegister{});
+      numbers[i] = as_words(reinterpret_cast<IntRegister>(shifted) - zero);
+    }
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i bytes =
+        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32(numbers[0], numbers[1]),
+                                                       _mm256_packs_epi32(numbers[2], numbers[3])),
+                                    order);
+    const __m256i sizes = _mm256_abs_epi8(bytes);
+    const __m256i even = _mm256_unpacklo_epi32(sizes, bytes);
+    const __m256i odd = _mm256_unpackhi_epi32(sizes, bytes);
+    __m256i* out = reinterpret_cast<__m256i*>(to);
+    _mm256_storeu_si256(out, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+  }
+};
+
+#else
+
+struct Int8 : Int8Numbers {
+  static constexpr int kTileRows = kMostTileRows;
+  static constexpr bool kInterleaved = false;
+
   // Bytes past the last column are left as they are: their weights are 0.
   static void pack(const float* x, int count, float scale, uint32_t* to) {
     const float inverse = inverse_of(scale);
@@ -140,23 +223,16 @@ struct Int8 {
       bytes[k] = static_cast<uint8_t>(quantized(x[k], inverse) + kShift);
     }
   }
-
-  static Sums start(const Matrix& matrix, int output) { return load_ints(matrix.offsets(output)); }
-  static FloatRegister finish(Sums sums, const Matrix& matrix, int output, float scale) {
-    return fused(rounded(sums), load_floats(matrix.scales(output)) * scale,
-                 load_floats(matrix.bias(output)));
-  }
-  typedef WordRegister Factor;
   static Factor read_x(const uint32_t* x) { return splat_word(*x); }
 
 #if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
-  static constexpr int kParts = 1;
+  static constexpr int kParts = 1, kTurns = 1;
   template <int>
   static Factor read(const uint32_t* words) {
     return load_words(words);
   }
 #else
-  static constexpr int kParts = 2;  // numbers 0 and 2 of a word, then 1 and 3
+  static constexpr int kParts = 2, kTurns = 2;  // numbers 0 and 2 of a word, then 1 and 3
   template <int part>
   static Factor read(const uint32_t* words) {
     return part == 0 ? even_bytes(load_words(words)) : odd_bytes(load_words(words));
@@ -169,16 +245,17 @@ struct Int8 {
   static Sums add_product(Sums sums, Factor x, Factor w) {
     return as_ints(_mm512_dpbusd_epi32(as_words(sums), x, w));
   }
-#else
+#elif defined(__ARM_FEATURE_DOTPROD)
   static constexpr int kShift = 0;
-#if defined(__ARM_FEATURE_DOTPROD)
   static Sums add_product(Sums sums, Factor x, Factor w) {
     return vdotq_s32(sums, vreinterpretq_s8_u32(w), vreinterpretq_s8_u32(x));
   }
 #else
+  static constexpr int kShift = 0;
   static Sums add_product(Sums sums, Factor x, Factor w) { return sums + as_ints(dot_pairs(x, w)); }
 #endif
-#endif
 };
+
+#endif
 
 }  // namespace specdec

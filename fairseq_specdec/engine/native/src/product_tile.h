@@ -3,6 +3,7 @@
 #pragma once
 
 #include "product.h"
+#include "product_formats.h"
 #include "register.h"
 
 namespace specdec {
@@ -15,17 +16,19 @@ constexpr int kRun = 64;
 
 // Words ahead of use that weights are fetched: about 400 cycles at one word of a panel in 6 to 12.
 constexpr int kAhead = 64;
+// One or two rows with 16 registers read several words at once as fast as the third-level cache
+// gives them: what is fetched must be near.
+constexpr int kAheadOfFew = 8;
 
 constexpr int kLine = 16;  // words of a cache line
-
-// Rows of a tile at most: 26 sums in 32 registers (12 in 16) leave room for two registers of
-// weights and for x. With 14 rows, 28 sums, int8 was slower than with 13.
-constexpr int kTileRows = kRegisters == 16 || kWidth == 4 ? 6 : 13;
 
 // Registers of outputs that a tile of so many rows covers. A multiply-add takes 4 cycles and two
 // begin in each, so few rows need more registers to have 8 sums under way; one row reads four
 // panels at once, as many streams as the prefetchers follow well.
+template <typename Kernel>
 constexpr int columns_of_tile(int rows) {
+  if (Kernel::kTileRows == 4) return rows <= 1 ? 8 : rows <= 2 ? 4 : 2;
+  if (kRegisters == 16 && rows == 3 && Kernel::kTurns == 2) return 2;  // 12 sums leave no room
   if (kWidth == 16) return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
   if (kWidth == 8) return rows <= 1 ? 8 : rows <= 3 ? 4 : 2;
   return rows <= 3 ? 8 : 4;
@@ -60,17 +63,31 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
                  typename Kernel::Sums (&sums)[rows][columns]) {
   constexpr int kPanel = Matrix::kPanel;
   constexpr int kPart = Kernel::kInterleaved ? 1 : kRun;
+  constexpr int kFetch = kRegisters == 16 && rows <= 2 && Kernel::kGroup > 1 ? kAheadOfFew : kAhead;
+  if constexpr (kRegisters == 16 && rows <= 2) {
+    // x stays in registers, and the weights pass through one.
+    decltype(Kernel::read_x(x)) words[rows];
+    for (int i = 0; i < rows; i++)
+      words[i] = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
+#pragma GCC unroll 8
+    for (int c = 0; c < columns; c++) {
+      const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
+      const auto weight = Kernel::template read<part*(Kernel::kParts - 1)>(from);
+      if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
+      for (int i = 0; i < rows; i++) sums[i][c] = Kernel::add_product(sums[i][c], words[i], weight);
+    }
+    return;
+  }
   typename Kernel::Factor weights[columns];
 #pragma GCC unroll 8
   for (int c = 0; c < columns; c++) {
     const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
     weights[c] = Kernel::template read<part*(Kernel::kParts - 1)>(from);
-    if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kAhead * kPanel);
+    if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
-    const typename Kernel::Factor word =
-        Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
+    const auto word = Kernel::read_x(x + i * Kernel::kParts * kRun + part * kPart);
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++) {
       sums[i][c] = Kernel::add_product(sums[i][c], word, weights[c]);
@@ -100,7 +117,7 @@ inline void tile(const TileTask& task, int first) {
     for (int k = 0; k < run; k++, w += kPanel) {
       const uint32_t* here = x + (Kernel::kInterleaved ? Kernel::kParts * k : k);
       step<Kernel, rows, columns, 0>(w, panel_words, here, sums);
-      if (Kernel::kParts == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, sums);
+      if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, sums);
     }
     x += rows * kRun * Kernel::kParts;
   }
@@ -120,7 +137,7 @@ inline void tile(const TileTask& task, int first) {
 // A tile of `rows` rows over the panels `from` to `to`.
 template <typename Kernel, int rows>
 void strip(const TileTask& task, int from, int to) {
-  constexpr int kWide = columns_of_tile(rows), kStep = kWide * kWidth;
+  constexpr int kWide = columns_of_tile<Kernel>(rows), kStep = kWide * kWidth;
   constexpr int kNarrow = kStep <= Matrix::kPanel ? kWide : Matrix::kPanel / kWidth;
   const int end = to * Matrix::kPanel;
   int first = from * Matrix::kPanel;
@@ -130,28 +147,13 @@ void strip(const TileTask& task, int from, int to) {
 
 typedef void (*Strip)(const TileTask& task, int from, int to);
 
-// strip() for 1 to kTileRows rows.
-template <typename Kernel>
-Strip strip_of(int rows) {
-  static constexpr Strip kStrips[] = {
-    strip<Kernel, 1>,
-    strip<Kernel, 2>,
-    strip<Kernel, 3>,
-    strip<Kernel, 4>,
-    strip<Kernel, 5>,
-    strip<Kernel, 6>,
-#if defined(__AVX512F__)
-    strip<Kernel, 7>,
-    strip<Kernel, 8>,
-    strip<Kernel, 9>,
-    strip<Kernel, 10>,
-    strip<Kernel, 11>,
-    strip<Kernel, 12>,
-    strip<Kernel, 13>,
-#endif
-  };
-  static_assert(sizeof(kStrips) / sizeof(kStrips[0]) == kTileRows, "one for each number of rows");
-  return kStrips[rows - 1];
+// strip() for 1 to Kernel::kTileRows rows.
+template <typename Kernel, int rows = Kernel::kTileRows>
+Strip strip_of(int count) {
+  if constexpr (rows > 1) {
+    if (count < rows) return strip_of<Kernel, rows - 1>(count);
+  }
+  return strip<Kernel, rows>;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 namespace specdec {
 
+// sum_of and largest_of add (compare) the upper half of the lanes to the lower one until one is left.
 // Beside loads, stores and splats of words, load_halves widens kWidth halves. Three are for int8:
 // even_bytes and odd_bytes give bytes 0 and 2 (1 and 3) of a word as two signed numbers of 16 bits,
 // and dot_pairs multiplies two such words and adds the two products. No step of them can overflow.
@@ -45,6 +46,20 @@ inline WordRegister even_bytes(WordRegister v) {
 }
 inline WordRegister odd_bytes(WordRegister v) { return _mm512_srai_epi16(v, 8); }
 inline WordRegister dot_pairs(WordRegister a, WordRegister b) { return _mm512_madd_epi16(a, b); }
+inline FloatRegister larger_of(FloatRegister a, FloatRegister b) { return a > b ? a : b; }
+inline bool any(__mmask16 lanes) { return lanes != 0; }
+inline bool any_equal_to(FloatRegister v, float to) {
+  return any(_mm512_cmp_ps_mask(v, _mm512_set1_ps(to), _CMP_EQ_OQ));
+}
+inline bool any_above(FloatRegister v, float than) {
+  return any(_mm512_cmp_ps_mask(v, _mm512_set1_ps(than), _CMP_GT_OQ));
+}
+inline __m256 lower_half(FloatRegister v) {
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+inline __m256 upper_half(FloatRegister v) {
+  return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+}
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
@@ -73,6 +88,14 @@ inline WordRegister even_bytes(WordRegister v) {
 }
 inline WordRegister odd_bytes(WordRegister v) { return _mm256_srai_epi16(v, 8); }
 inline WordRegister dot_pairs(WordRegister a, WordRegister b) { return _mm256_madd_epi16(a, b); }
+inline FloatRegister larger_of(FloatRegister a, FloatRegister b) { return _mm256_max_ps(a, b); }
+inline bool any(__m256 lanes) { return _mm256_movemask_ps(lanes) != 0; }
+inline bool any_equal_to(FloatRegister v, float to) {
+  return any(_mm256_cmp_ps(v, _mm256_set1_ps(to), _CMP_EQ_OQ));
+}
+inline bool any_above(FloatRegister v, float than) {
+  return any(_mm256_cmp_ps(v, _mm256_set1_ps(than), _CMP_GT_OQ));
+}
 
 #elif defined(__ARM_NEON) && defined(__aarch64__)
 
@@ -104,8 +127,48 @@ inline WordRegister dot_pairs(WordRegister a, WordRegister b) {
   return vreinterpretq_u32_s32(vpaddq_s32(low, vmull_high_s16(as_halves(a), as_halves(b))));
 }
 
+inline FloatRegister larger_of(FloatRegister a, FloatRegister b) { return a > b ? a : b; }
+inline bool any_equal_to(FloatRegister v, float to) {
+  return vmaxvq_u32(vceqq_f32(v, vdupq_n_f32(to))) != 0;
+}
+inline bool any_above(FloatRegister v, float than) {
+  return vmaxvq_u32(vcgtq_f32(v, vdupq_n_f32(than))) != 0;
+}
+inline float sum_of(FloatRegister v) {
+  const float32x2_t two = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+inline float largest_of(FloatRegister v) {
+  const auto larger = [](float a, float b) { return a > b ? a : b; };
+  return larger(larger(v[3], v[1]), larger(v[2], v[0]));
+}
+
 #else
 #error "compile for x86-64-v3 or better, or for AArch64"
+#endif
+
+#if defined(__AVX2__)
+// MAXPS gives its second operand where one is NaN, as `a > b ? a : b` does.
+inline float sum_of(__m128 four) {
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(two) + _mm_cvtss_f32(_mm_movehdup_ps(two));
+}
+inline float largest_of(__m128 four) {
+  const __m128 two = _mm_max_ps(_mm_movehl_ps(four, four), four);
+  return _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two));
+}
+inline float sum_of(__m256 eight) {
+  return sum_of(_mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)));
+}
+inline float largest_of(__m256 eight) {
+  return largest_of(_mm_max_ps(_mm256_extractf128_ps(eight, 1), _mm256_castps256_ps128(eight)));
+}
+#endif
+#if defined(__AVX512F__)
+inline float sum_of(FloatRegister v) { return sum_of(lower_half(v) + upper_half(v)); }
+inline float largest_of(FloatRegister v) {
+  return largest_of(_mm256_max_ps(upper_half(v), lower_half(v)));
+}
 #endif
 
 // Half precision (IEEE binary16): the nearest one of a float, and the float that one stands for.
