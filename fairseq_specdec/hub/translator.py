@@ -115,9 +115,11 @@ class SpeculativeTranslator:
                 (``{"tokenizer": "moses", "moses_no_escape": True}``); None for none (default: the
                 checkpoint's; where it has none, moses with subword-nmt's codes, else none).
             bpe: fairseq's ``--bpe``: subword_nmt, sentencepiece ...; a dictionary with its flags;
-                None for none (default: the checkpoint's; where it has none, the subword model
-                beside the dictionaries or the checkpoint).
-            bpe_codes: file of subword-nmt's codes.
+                None for none, for text that is split already (default: the checkpoint's; where it
+                has none, the subword model beside the dictionaries or the checkpoint, by its usual
+                names; a dictionary of subwords needs one).
+            bpe_codes: file of the subword model: codes of subword-nmt or fastBPE, or (named
+                ``*.model`` or ``*.spm``, or with ``bpe="sentencepiece"``) of sentencepiece.
             device: where to run (default: the GPU where there is one).
             dtype: fp32, fp16 or bf16.
             batch_size: most sentences decoded together.
