@@ -19,7 +19,7 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from . import loading
-from .batching import by_length, check_batching, collated, encoded, listed
+from .batching import by_length, check_batching, check_seed, collated, encoded, listed
 from .choices import Choice, choose_codec
 from .flags import in_python, split_flags
 from .results import Piece, Translation, nothing, translation
@@ -137,6 +137,7 @@ class SpeculativeTranslator:
             FileNotFoundError: a file or folder that is not there.
         """
         check_batching(batch_size, max_tokens, too_long)
+        check_seed(seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)
