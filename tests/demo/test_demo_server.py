@@ -239,6 +239,7 @@ def test_two_hosts_are_checked_for_the_page_too(server):
         ("<script> / HTTP/1.1", 501),
         ("HEAD / HTTP/1.1", 501),
         ("GET / HTTP/x", 400),
+        ("GET /\r\n", 403),
         ("GET / HTTP/2.0", 505),
         ("GET / 1 2 HTTP/1.1", 400),
         ("GET / HTTP/1.1\r\n" + 101 * "X: 1\r\n" + "X: 1", 431),
