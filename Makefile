@@ -1,5 +1,4 @@
 PYTHON ?= python
-SHELL_SCRIPTS = .ci/run scripts/run $(shell find scripts -name '*.sh')
 
 # The gate's Python and machine; LOCK_INDEX finds the CPU build of torch.
 LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match
@@ -9,9 +8,7 @@ LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-e
 .PHONY: check test test-core native sanitize fuzz nightly gpu docs mutants matrix lock audit clean
 
 check:
-	$(PYTHON) -m ruff check .
-	$(PYTHON) -m mypy
-	shellcheck $(SHELL_SCRIPTS)
+	PYTHON=$(PYTHON) bash scripts/lib/check.sh
 
 test:
 	$(PYTHON) -m pytest

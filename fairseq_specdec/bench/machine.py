@@ -9,6 +9,7 @@ from typing import Any, Dict, Sequence
 
 import torch
 
+from fairseq_specdec.engine.backend import missing_engine
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
 from fairseq_specdec.io import provenance
 
@@ -28,6 +29,7 @@ def machine(cuda: bool) -> Dict[str, Any]:
         "computes_in_bf16": computes_in_bf16(),
         "onednn": torch.backends.mkldnn.is_available(),
         "mkl": torch.backends.mkl.is_available(),
+        "missing_engine": "" if cuda else missing_engine(),
         "cuda": torch.version.cuda if cuda else None,
     }
 

@@ -201,7 +201,10 @@ def main(arguments: Optional[List[str]] = None) -> None:
         results = [measure(PAIRS[name], options) for name in names]
     except BenchError as error:
         raise SystemExit(str(error)) from error
-    print(f"\n{machine.line(results[0]['provenance'])}; drafter_dtype {options.drafter_dtype}")
+    facts = results[0]["provenance"]
+    for line in tables.without_engine(facts):
+        print(f"\n{line}")
+    print(f"\n{machine.line(facts)}; drafter_dtype {options.drafter_dtype}")
     if options.json:
         write_json(options.json, dict(zip(names, results)), make_folder=True)
 

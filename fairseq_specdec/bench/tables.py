@@ -192,9 +192,15 @@ def legend(run: Dict[str, Any]) -> List[str]:
     return lines
 
 
+def without_engine(facts: Dict[str, Any]) -> List[str]:
+    """Of a run's record: what is missing to decode faster."""
+    missing = facts.get("machine", {}).get("missing_engine")
+    return [f"WARNING: {missing}."] if missing else []
+
+
 def _on_the_machine(run: Dict[str, Any]) -> List[str]:
-    """What threads and load mean for a run's times, a line each."""
-    lines = []
+    """What the engine, threads and load mean for a run's times, a line each."""
+    lines = without_engine(run["provenance"])
     count = run["provenance"].get("threads") or 1
     loads = [part["load_average"][0] for part in run["runs"] if part.get("load_average")]
     if loads and max(loads) > count + 1:

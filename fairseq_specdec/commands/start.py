@@ -12,6 +12,7 @@ import sys
 from typing import Callable, Dict, Optional, Sequence
 
 from ..version import __version__
+from .own import reporting
 from .quiet import quieten_hydra
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
@@ -49,7 +50,9 @@ def start(program: str, words: Sequence[str]) -> None:
         return
     quieten_hydra()
     package = __name__.split(".")[0]
-    importlib.import_module(f"{package}.{MODULES[program]}").cli_main()
+    with reporting(program, words):  # loading torch and fairseq takes seconds
+        module = importlib.import_module(f"{package}.{MODULES[program]}")
+    module.cli_main()
 
 
 def _script(program: str) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.transformer import TransformerModelBase
@@ -88,6 +89,11 @@ def check_generation_flags(args: Any, strategy: str) -> None:
             )
     if not getattr(args, "temperature", 1.0) > 0:
         raise ValueError("--temperature: must be greater than 0")
+    for name in ("temperature", "lenpen", "unkpen", "max_len_a"):
+        value = getattr(args, name, 1.0)
+        # An unlimited penalty forbids <unk>, in stock too.
+        if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
+            raise ValueError(f"--{name.replace('_', '-')} {value}: must be a finite number")
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:

@@ -97,7 +97,11 @@ def _add_text_flags(which: Any) -> None:
     which.add_argument(
         "--bpe", default="auto", help="fairseq's --bpe, or none (default: the checkpoint's)"
     )
-    which.add_argument("--bpe-codes", help="file of subword-nmt's codes (default: looked for)")
+    which.add_argument(
+        "--bpe-codes",
+        help="file of the subword model: subword-nmt's codes, or sentencepiece's *.model or *.spm "
+        "(default: looked for beside --path and in --data)",
+    )
 
 
 def _add_race_flags(parser: argparse.ArgumentParser) -> None:
@@ -143,6 +147,7 @@ def at_the_prompt(message: str) -> str:
         return "--" + found.group(1).replace("_", "-")
 
     message = re.sub(rf"^({words})\b", flag, message)
+    message = message.replace("bpe=None", "--bpe none")
     return re.sub(rf"\b({words})=\.\.\.", flag, message)
 
 

@@ -282,11 +282,9 @@
     }
   });
 
-  const asked = new URLSearchParams(location.search);
-  const wanted = asked.has("strategies") ? asked.get("strategies").split(",") : null;
   for (const strategy of data.strategies) {
     const box = make("input", { type: "checkbox", value: strategy.name });
-    box.checked = !wanted || wanted.includes(strategy.name);
+    box.checked = true;
     $("strategies").append(make("label", { title: strategy.settings }, box, strategy.name));
   }
   for (let beam = 1; beam <= data.widest; beam += 1) {
@@ -300,8 +298,7 @@
     });
   }
   $("beam").addEventListener("change", narrow);
-  if (asked.has("beam")) $("beam").value = asked.get("beam");
-  if ($("beam").selectedIndex < 0) $("beam").value = "1";
+  $("beam").value = "1";
   narrow();
   data.examples.forEach((example) => $("examples").append(make("button", {
     type: "button", onclick: () => {
@@ -315,10 +312,7 @@
     $("legend").replaceChildren(...explained(kinds, beams));
     $("legend").hidden = false;
   }
+  // Other sites can send a browser here with any address: it fills in the text and starts nothing.
+  const asked = new URLSearchParams(location.search);
   $("text").value = (asked.get("text") || data.examples[0] || "").slice(0, data.characters);
-  if (asked.get("drafts") === "1") {
-    $("drafts").checked = true;
-    document.body.classList.add("drafts");
-  }
-  if (asked.get("run") === "1") run();
 })();

@@ -230,8 +230,6 @@ class Handler(BaseHTTPRequestHandler):
         self, code: int, message: Optional[str] = None, explain: Optional[str] = None
     ) -> None:
         """Answer what the base class refuses (501, 400, 414, 431, 505) as everything else."""
-        # A request line that cannot be read counts as HTTP/0.9, to which no headers are sent.
-        self.request_version = self.protocol_version
         self._refuse(RefusedError(code, message or self.responses[code][0]))
 
     def _refuse(self, refused: RefusedError) -> None:
@@ -242,6 +240,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body)
 
     def _head(self, status: int, kind: str, more: Optional[Dict[str, str]] = None) -> None:
+        # A request line that is none or has no version counts as HTTP/0.9, which has no headers.
+        self.request_version = self.protocol_version
         policy = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
         self.send_response(status)
         for name, value in {"Content-Type": kind, **HEADERS, **policy, **(more or {})}.items():

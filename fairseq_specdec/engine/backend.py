@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
@@ -17,7 +18,7 @@ from .eager.static_decoder import StaticDecoder
 from .graphs import Graphs
 from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.encoder import NativeEncoder
-from .native.library import Library, load, why_not
+from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
 from .native.stack import NativeStack, refusal
 
@@ -134,6 +135,8 @@ class NativeBackend(Backend):
 
 
 BACKENDS = ("auto", "torch", "native")
+# How much slower torch decodes the demo pairs (docs/native.md).
+COST = "3 to 10 times slower"
 
 
 def choose_backend(
@@ -164,8 +167,25 @@ def choose_backend(
     if asked == "native":
         raise ValueError(f"--backend native: {reason}; use --backend torch")
     if reason is not None:
-        logger.info("--backend torch: %s", reason)
+        missing = missing_engine()
+        if missing and reason == why_not():
+            tell_once(missing)
+        else:
+            logger.info("--backend torch: %s", reason)
     return TORCH if graphs is None else Backend(graphs)
+
+
+def missing_engine() -> str:
+    """What a user should know who has not got the native engine; "" where it is there, or off."""
+    if os.environ.get(ENVIRONMENT) == "off" or load() is not None:
+        return ""
+    return f"the native engine is missing, torch is {COST} on a CPU: {why_not()}"
+
+
+@functools.lru_cache(maxsize=None)
+def tell_once(message: str) -> None:
+    """Log a warning, once a process."""
+    logger.warning("%s", message)
 
 
 def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
@@ -185,9 +205,7 @@ def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
 
 
 def _why_not_native(models: Sequence[Any]) -> Optional[str]:
-    """Why models cannot run natively, in words."""
-    if load() is None:
-        return why_not()
+    """Why models cannot run natively, in words; the library last, as it may be mended."""
     for model in models:
         parameter = next(model.parameters())
         if parameter.device.type != "cpu":
@@ -197,4 +215,4 @@ def _why_not_native(models: Sequence[Any]) -> Optional[str]:
         reason = refusal(model.decoder)
         if reason is not None:
             return f"the native library does not run the model: {reason}"
-    return None
+    return why_not() if load() is None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import torch
 from fairseq.data import data_utils
@@ -21,6 +21,20 @@ def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
             raise ValueError(f"{name} {value!r}: must be 1 or more")
     if too_long not in ("refuse", "truncate"):
         raise ValueError(f"too_long {too_long!r}: choose refuse or truncate")
+
+
+def check_seed(seed: Optional[int]) -> None:
+    """Refuse what torch takes for no seed; None is none.
+
+    Raises:
+        TypeError, ValueError: names the argument.
+    """
+    if seed is None:
+        return
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"seed: expected a whole number, got {seed!r}")
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed {seed}: must be from -2**63 to 2**64 - 1")
 
 
 def listed(texts: Iterable[str]) -> List[str]:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 from omegaconf import OmegaConf
 
 from .loading import Loaded, Place
+from .subwords import FLAGS, completed, kind_of_file
 from .text import TextCodec
 
 Choice = Union[str, Dict[str, Any], None]
-
-# Files that fairseq's own hub and this project's data folders keep subword models in.
-BPE_FILES = {
-    "codes": ("subword_nmt", "bpe_codes"),
-    "bpecodes": ("subword_nmt", "bpe_codes"),
-    "code": ("subword_nmt", "bpe_codes"),
-    "bpe.codes": ("subword_nmt", "bpe_codes"),
-    "sentencepiece.bpe.model": ("sentencepiece", "sentencepiece_model"),
-}
-
-
-def bpe_in(folders: List[str]) -> Dict[str, str]:
-    """fairseq's flags for the subword model in one of these folders; {} for none."""
-    for folder in folders:
-        for file, (name, flag) in BPE_FILES.items():
-            path = os.path.join(folder, file)
-            if os.path.isfile(path):
-                return {"bpe": name, flag: path}
-    return {}
 
 
 def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
@@ -59,8 +42,14 @@ def choose_codec(
         ValueError: arguments that contradict one another, or that fairseq cannot honour.
     """
     cfg = loaded.task.cfg
-    folders = [os.path.dirname(os.path.abspath(path)) for path in place.verifiers]
-    subwords = _subwords(loaded.saved, bpe_in([cfg.data, *folders]), bpe, bpe_codes)
+    beside = [os.path.dirname(os.path.abspath(path)) for path in place.verifiers]
+    look = functools.partial(
+        completed,
+        folders=[cfg.data, *beside],
+        dictionaries=loaded.dictionaries,
+        languages=(cfg.source_lang, cfg.target_lang),
+    )
+    subwords = _subwords(loaded.saved, bpe, bpe_codes, look)
     if tokenizer == "auto":
         speaking = settings_in(loaded.saved, "tokenizer")
         if not speaking and subwords.get("bpe") == "subword_nmt":
@@ -73,36 +62,31 @@ def choose_codec(
 
 
 def _subwords(
-    saved: Any, present: Dict[str, str], bpe: Choice, bpe_codes: Optional[str]
+    saved: Any,
+    bpe: Choice,
+    bpe_codes: Optional[str],
+    look: Callable[[Dict[str, Any]], Dict[str, Any]],
 ) -> Dict[str, Any]:
     """fairseq's flags for the subword model.
 
     Args:
         saved: the checkpoint's configuration, or None.
-        present: flags for the one in the folders, from ``bpe_in``.
         bpe, bpe_codes: as asked for.
+        look: adds a file that was not named, or has moved since training.
 
     Raises:
         ValueError: they contradict one another.
     """
     if bpe_codes is not None:
-        if bpe not in ("auto", "subword_nmt"):
+        kind = kind_of_file(bpe_codes) if bpe == "auto" else bpe
+        if not isinstance(kind, str) or kind not in FLAGS:
             raise ValueError(f"bpe_codes: bpe is {bpe!r}; leave one of them out")
-        return {"bpe": "subword_nmt", "bpe_codes": bpe_codes}
+        return {"bpe": kind, FLAGS[kind]: bpe_codes}
     if bpe == "auto":
-        chosen = settings_in(saved, "bpe") or present
-    else:
-        chosen = _named("bpe", bpe)
-    if chosen.get("bpe") != present.get("bpe"):
-        return chosen
-    # Of the same kind: files that are not named, or have moved, are taken from the folders.
-    kept = {key: value for key, value in chosen.items() if not _moved(key, value, present)}
-    return dict(present, **kept)
-
-
-def _moved(key: str, value: Any, present: Dict[str, str]) -> bool:
-    """Whether this flag names a file that is not there, and the folders hold one of its kind."""
-    return key in present and key != "bpe" and not os.path.isfile(str(value))
+        return look(settings_in(saved, "bpe"))
+    chosen = _named("bpe", bpe)
+    flag = FLAGS.get(str(chosen.get("bpe")))
+    return chosen if flag is None or flag in chosen else look(chosen)
 
 
 def _named(kind: str, choice: Choice) -> Dict[str, Any]:

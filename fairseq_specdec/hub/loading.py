@@ -50,9 +50,13 @@ def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> P
 
     Raises:
         FileNotFoundError: nothing is there; says what to do.
+        TypeError: a verifier that is no path.
     """
     data = None if data is None else os.fspath(data)
     drafter = None if drafter is None else os.fspath(drafter)
+    paths = verifier if isinstance(verifier, (list, tuple)) else [verifier]
+    if not paths or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise TypeError(f"verifier: expected a path, a name or a list of paths, got {verifier!r}")
     if isinstance(verifier, (list, tuple)):
         place = Place([os.fspath(path) for path in verifier], drafter, data, {})
     else:

@@ -19,7 +19,7 @@ from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from . import loading
-from .batching import by_length, check_batching, collated, encoded, listed
+from .batching import by_length, check_batching, check_seed, collated, encoded, listed
 from .choices import Choice, choose_codec
 from .flags import in_python, split_flags
 from .results import Piece, Translation, nothing, translation
@@ -115,9 +115,11 @@ class SpeculativeTranslator:
                 (``{"tokenizer": "moses", "moses_no_escape": True}``); None for none (default: the
                 checkpoint's; where it has none, moses with subword-nmt's codes, else none).
             bpe: fairseq's ``--bpe``: subword_nmt, sentencepiece ...; a dictionary with its flags;
-                None for none (default: the checkpoint's; where it has none, the subword model
-                beside the dictionaries or the checkpoint).
-            bpe_codes: file of subword-nmt's codes.
+                None for none, for text that is split already (default: the checkpoint's; where it
+                has none, the subword model beside the dictionaries or the checkpoint, by its usual
+                names; a dictionary of subwords needs one).
+            bpe_codes: file of the subword model: codes of subword-nmt or fastBPE, or (named
+                ``*.model`` or ``*.spm``, or with ``bpe="sentencepiece"``) of sentencepiece.
             device: where to run (default: the GPU where there is one).
             dtype: fp32, fp16 or bf16.
             batch_size: most sentences decoded together.
@@ -135,6 +137,7 @@ class SpeculativeTranslator:
             FileNotFoundError: a file or folder that is not there.
         """
         check_batching(batch_size, max_tokens, too_long)
+        check_seed(seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
         place = loading.find(verifier, drafter, data, strategy)

@@ -136,6 +136,13 @@ def test_a_busy_machine_is_spoken_of():
     assert any("busy (load average 7)" in line for line in tables.legend(run))
 
 
+def test_a_missing_engine_is_told_under_the_tables():
+    run = results()
+    assert not any("engine" in line for line in tables.legend(run))
+    run["provenance"]["machine"]["missing_engine"] = "the native engine is missing: x"
+    assert "WARNING: the native engine is missing: x." in tables.legend(run)
+
+
 def test_bars_in_names_do_not_break_the_table():
     text = tables.markdown([tables.SYSTEM], [{"system": "a|b"}])
     assert text.splitlines()[-1] == r"| a\|b   |"

@@ -103,3 +103,14 @@ def test_every_script_of_setup_is_known():
     for name, module, function in scripts:
         assert module == "commands.start" and function == name[len("specdec-") :]
         assert callable(getattr(start, function))
+
+
+def test_ctrl_c_while_it_loads_is_one_line(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(start.importlib, "import_module", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        start.start("specdec-bench", ["data"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "\nspecdec-bench: stopped (Ctrl-C)\n"

@@ -81,7 +81,11 @@ def test_type_race_and_see_the_blocks(page, server, racers, tmp_path):
 
 
 def test_keys_alone(page, server):
-    page.open(server.url + "?text=w1%20w2%20w3&strategies=gad")
+    page.open(server.url + "?text=w1%20w2%20w3")
+    page.run(
+        "document.querySelectorAll('#strategies input').forEach((box) => {"
+        "box.checked = box.value === 'gad'; })"
+    )
     seen = []
     for _ in range(5):
         seen.append(focus(page))
@@ -137,11 +141,13 @@ def test_a_beam_is_chosen_and_its_passes_open(page, server, racers):
     assert page.run("document.querySelectorAll('.lane').length") == 2
 
 
-def test_a_wrong_beam_in_the_address_is_one(page, server):
-    page.open(server.url + "?beam=99")
+def test_an_address_fills_in_the_text_alone(page, server):
+    page.open(server.url + "?text=w1%20w2&beam=3&strategies=gad&drafts=1&run=1")
+    assert page.run("document.getElementById('text').value") == "w1 w2"
     assert page.run("document.getElementById('beam').value") == "1"
-    page.open(server.url + "?beam=3")
-    assert page.run("document.getElementById('beam').value") == "3"
+    assert page.run("document.querySelectorAll('#strategies input:checked').length") == 3
+    assert page.run("document.querySelectorAll('.lane').length") == 0
+    assert page.run("document.body.hasAttribute('aria-busy')") is False
 
 
 def test_markup_stays_text(page, server):
@@ -172,7 +178,8 @@ def test_problems_are_told(page, server):
 
 def test_stop_ends_a_waiting_race(page, server):
     with server.turn:
-        page.open(server.url + "?text=w1%20w2&run=1")
+        page.open(server.url + "?text=w1%20w2")
+        page.press("Enter", 13, CTRL)
         page.wait_for("document.getElementById('status').textContent.includes('waits')")
         page.press("Escape", 27)
         page.wait_for("document.body.dataset.races === '1'")

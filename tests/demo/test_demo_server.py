@@ -76,6 +76,17 @@ def test_the_page_needs_nothing_else(server):
     assert headers["Access-Control-Allow-Origin"] is None
 
 
+def test_an_address_fills_in_the_text_and_starts_nothing(server):
+    """A page of another site can send the browser to any address of this one."""
+    with urllib.request.urlopen(server.url, timeout=60) as answer:
+        script = re.findall(r"<script>(.*?)</script>", answer.read().decode("utf-8"), re.S)[0]
+    assert re.findall(r"location\.\w+", script) == ["location.search"]
+    assert re.findall(r'asked\.\w+\("(\w+)"\)', script) == ["text"]
+    handlers = re.findall(r"addEventListener\(.*?^  \}\);$", script, re.S | re.M)
+    started = len(re.findall(r"\brun\(\);", script))
+    assert started == sum(len(re.findall(r"\brun\(\);", each)) for each in handlers) == 2
+
+
 def test_text_of_the_pair_cannot_break_out(racers):
     evil = "</script><script>alert(1)</script> @SCRIPT@ <!-- \u2028"
     odd = racers._replace(examples=[evil], languages=("<b>", "&"))
@@ -228,6 +239,7 @@ def test_two_hosts_are_checked_for_the_page_too(server):
         ("<script> / HTTP/1.1", 501),
         ("HEAD / HTTP/1.1", 501),
         ("GET / HTTP/x", 400),
+        ("GET /\r\n", 403),
         ("GET / HTTP/2.0", 505),
         ("GET / 1 2 HTTP/1.1", 400),
         ("GET / HTTP/1.1\r\n" + 101 * "X: 1\r\n" + "X: 1", 431),

@@ -60,6 +60,26 @@ def test_without_the_library(without_library, caplog):
         choose_backend("auto", [toy_model()], "int8")
 
 
+def test_an_engine_that_was_not_built_is_told_once(monkeypatch, caplog, without_library):
+    """With what it costs and the command that mends it; not where the user or the model decides."""
+    caplog.set_level(logging.WARNING)
+    backend.tell_once.cache_clear()
+    choose_backend("auto", [toy_model()])
+    monkeypatch.setattr(backend, "load", lambda: None)
+    monkeypatch.setattr(backend, "why_not", lambda: library.not_built(library.FOLDER))
+    monkeypatch.delenv(library.ENVIRONMENT)
+    choose_backend("torch", [toy_model()])
+    choose_backend("auto", [toy_model("pre_norm", seed=3, updates=1).double()])
+    assert not caplog.records
+    for _ in range(2):
+        assert choose_backend("auto", [toy_model()]) is TORCH
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert record.levelname == "WARNING" and "times slower" in said and "g++" in said
+    assert f"pip install --force-reinstall --no-deps -e {library.FOLDER.parents[2]}" in said
+    backend.tell_once.cache_clear()
+
+
 def test_the_quickest_format_is_one_that_the_processor_multiplies(monkeypatch, without_library):
     assert quickest_format("auto", [toy_model()]) is None
     monkeypatch.setattr(backend, "load", lambda: Namespace(variant="avx512"))

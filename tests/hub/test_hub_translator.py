@@ -274,6 +274,12 @@ def test_the_default_strategy_is_lossless(pair):
         ({"too_long": "cut"}, ValueError, "^too_long 'cut': choose refuse or truncate"),
         ({"data": "/nowhere"}, FileNotFoundError, "^data: no such folder: /nowhere"),
         ({"source_lang": "xx"}, FileNotFoundError, "^source_lang xx: no dict.xx.txt in "),
+        ({"seed": 2**70}, ValueError, "^seed 1180591620717411303424: must be from"),
+        ({"seed": 1.5}, TypeError, "^seed: expected a whole number, got 1.5"),
+        ({"temperature": float("inf")}, ValueError, "^temperature inf: must be a finite number"),
+        ({"lenpen": float("nan")}, ValueError, "^lenpen nan: must be a finite number"),
+        ({"unkpen": float("nan")}, ValueError, "^unkpen nan: must be a finite number"),
+        ({"max_len_a": float("inf")}, ValueError, "^max_len_a inf: must be a finite number"),
         ({"bpe": "gpt"}, ValueError, "^bpe 'gpt': fairseq has "),
         ({"bpe_codes": "c", "bpe": None}, ValueError, "^bpe_codes: bpe is None"),
     ],
@@ -293,6 +299,12 @@ def test_a_verifier_that_is_none(pair, tmp_path):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")
     with pytest.raises(ValueError, match="holds a drafter, not a verifier"):
         SpeculativeTranslator.from_pretrained(pair / "drafter.pt", strategy="greedy")
+
+
+@pytest.mark.parametrize("wrong", [None, [], 7, [None]])
+def test_a_verifier_that_is_no_path(wrong):
+    with pytest.raises(TypeError, match="^verifier: expected a path, a name or a list of paths"):
+        SpeculativeTranslator.from_pretrained(wrong)
 
 
 def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):

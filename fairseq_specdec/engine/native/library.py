@@ -11,6 +11,7 @@ import logging
 import os
 import pathlib
 import platform
+import shlex
 import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
@@ -187,7 +188,7 @@ def _search(wanted: str, folder: pathlib.Path) -> _Found:
         raise ValueError(f"{ENVIRONMENT}={wanted}: choose off or one of {', '.join(names)}")
     built = [each for each in VARIANTS if (folder / each.file).exists()]
     if not built:
-        why_not = "it was not built (a C++17 compiler is needed when the package is installed)"
+        why_not = not_built(folder)
         candidates = []
     else:
         candidates = [each for each in supported(folder) if each in built]
@@ -206,6 +207,15 @@ def _search(wanted: str, folder: pathlib.Path) -> _Found:
             why_not = f"{folder / variant.file} {error}; {REMEDY}"
             logger.warning("the native engine is not used: %s", why_not)
     return _Found(None, why_not)
+
+
+def not_built(folder: pathlib.Path) -> str:
+    """That the native engine was not built, and the command that builds it."""
+    remedy = REMEDY
+    if (folder / "src").is_dir():
+        checkout = shlex.quote(str(folder.parents[2]))
+        remedy = f"run pip install --force-reinstall --no-deps -e {checkout}"
+    return f"it was not built: install a C++17 compiler (apt-get install g++), then {remedy}"
 
 
 def supported(folder: pathlib.Path = FOLDER) -> List[Variant]:

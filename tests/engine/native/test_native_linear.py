@@ -100,7 +100,7 @@ def test_a_second_reading_shares_the_products(loaded):
 
 @pytest.mark.parametrize("number_format", ["bf16", "int8"])
 @pytest.mark.parametrize("case", cases())
-def test_freed_models_decode_as_kept_ones(case, number_format):
+def test_freed_models_decode_as_kept_ones(case, number_format, built):
     """In formats that round: the bits of every score, again after the weights were read again."""
     sample, scores = make_sample(sentences(12, seed=77)), []
     for free in (False, True):

@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# Sourced by the scripts that make a Python environment of their own: how it is made and filled.
+# They set program (its name, for messages), repo (the repository) and venv (the environment).
+
+# shellcheck disable=SC2154
+stamp=$venv/fairseq_specdec.installed
+torch_cpu=https://download.pytorch.org/whl/cpu
+
+log() { printf '[%s] %s\n' "$program" "$*" >&2; }
+
+fail() {
+    log "error: $*"
+    exit 1
+}
+
+# usage SCRIPT: the comment at its top.
+usage() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$1"; }
+
+# quietly MESSAGE COMMAND...: run it with its output in a log file; show the end of that on failure.
+quietly() {
+    local message=$1 output=$venv/install.log
+    shift
+    log "$message"
+    "$@" > "$output" 2>&1 || {
+        tail -n 25 "$output" >&2
+        fail "failed: $* (whole output: $output)"
+    }
+}
+
+has_compiler() {
+    local cxx=${CXX:-}
+    if [[ -n $cxx ]]; then command -v "${cxx%% *}"; else command -v c++ || command -v g++; fi > /dev/null
+}
+
+# What the environment was installed from: the folder, the requirements, and what is compiled.
+wanted_stamp() {
+    printf '%s\n' "$program" "$repo"
+    cat "$repo/setup.py" "$repo"/requirements/gate*.txt
+    if has_compiler; then cat "$repo"/fairseq_specdec/engine/native/src/*; fi | cksum
+}
+
+find_python() {
+    python=$(command -v "${PYTHON:-python3}") ||
+        fail "PYTHON: ${PYTHON:-python3} not found; install Python 3.8 to 3.13, or set PYTHON"
+    "$python" -c 'import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))' ||
+        fail "PYTHON: $python is $("$python" --version 2>&1); 3.8 to 3.13 is needed, set PYTHON to one"
+}
+
+make_environment() {
+    find_python
+    log "making the environment $venv with $("$python" --version 2>&1)"
+    "$python" -m venv "$venv" > /dev/null ||
+        fail "$python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
+}
+
+# prepare INSTALL: make the environment and run INSTALL, unless that was done before.
+prepare() {
+    # An environment whose making was interrupted has no pip.
+    "$venv/bin/python" -m pip --version > /dev/null 2>&1 || make_environment
+    if [[ $(cat "$stamp" 2> /dev/null) == "$(wanted_stamp)" ]]; then
+        log "installed before: $venv"
+    else
+        "$1"
+        quietly "checking the installation" "$venv/bin/python" -c 'import fairseq_specdec'
+        wanted_stamp > "$stamp"
+    fi
+}
+
+# install_newest EXTRAS: torch for this Python, then this package with them ('' or '[dev]').
+install_newest() {
+    local version torch options=()
+    version=$("$venv/bin/python" -c 'import sys; print("3.%d" % sys.version_info[1])')
+    case $version in
+        3.8) torch=torch==1.13.1 ;;
+        3.9) torch=torch==2.7.1 ;;
+        3.10 | 3.11 | 3.12 | 3.13) torch=torch==2.13.0 ;;
+        *) fail "VENV: $venv has Python $version; 3.8 to 3.13 is needed" ;;
+    esac
+    case $version in
+        3.9 | 3.10 | 3.13)
+            command -v gcc > /dev/null ||
+                fail "gcc not found: on Python $version pip compiles fairseq; install gcc, or set" \
+                    "PYTHON to Python 3.8, 3.11 or 3.12, which have wheels"
+            ;;
+    esac
+    quietly "updating pip" "$venv/bin/python" -m pip install --quiet --upgrade pip
+    if ! "$venv/bin/python" -c 'import torch' 2> /dev/null; then
+        torch=${TORCH:-$torch}
+        quietly "installing $torch" "$venv/bin/python" -m pip install --quiet "$torch"
+    fi
+    if [[ $version == 3.13 ]]; then
+        # In isolation the build of fairseq would download a CUDA torch of its own.
+        quietly "installing build tools" \
+            "$venv/bin/python" -m pip install --quiet setuptools wheel cython numpy
+        options=(--no-build-isolation)
+    fi
+    quietly "installing fairseq_specdec and fairseq" \
+        "$venv/bin/python" -m pip install --quiet ${options[@]+"${options[@]}"} -e "$repo$1"
+}
+
+# install_locked: versions and hashes as in requirements; nothing is built with tools from elsewhere.
+install_locked() {
+    local pip=("$venv/bin/python" -m pip install --quiet)
+    quietly "installing build tools" "${pip[@]}" --require-hashes -r "$repo/requirements/gate-build.txt"
+    quietly "installing the versions of requirements/gate.txt" or_torch_from_elsewhere \
+        "${pip[@]}" --require-hashes --no-build-isolation -r "$repo/requirements/gate.txt"
+    quietly "installing fairseq_specdec" "${pip[@]}" --no-deps --no-build-isolation -e "$repo"
+}
+
+# PyPI has no CPU build of torch.
+or_torch_from_elsewhere() { "$@" || "$@" --extra-index-url "$torch_cpu"; }

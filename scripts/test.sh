@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Usage: bash scripts/test.sh [--help] [argument of pytest ...]
+#
+# Makes an environment, installs fairseq_specdec in it with all that its tests need, then runs ruff,
+# mypy, shellcheck and the tests, as many processes as cores. Run it again at any time: what is
+# installed stays. Without a C++ compiler the tests of the native engine are skipped, by name.
+#
+#   --help   this text
+#   others   go to pytest, e.g. tests/io, or -k sampling (default: all tests but slow ones)
+#
+# On Python 3.11 and x86-64 Linux the versions of requirements/gate.txt are installed, elsewhere the
+# newest of everything.
+#
+# Settings, from the environment:
+#   PYTHON  interpreter to make the environment with, 3.8 to 3.13 (python3)
+#   VENV    the environment, made if it is not there (.venv-test in the repository)
+#   TORCH   what to install if the environment has no torch, where the versions are not locked
+set -euo pipefail
+
+program="test"
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${VENV:-$repo/.venv-test}
+# shellcheck source=scripts/lib/environment.sh
+source "$repo/scripts/lib/environment.sh"
+
+case ${1:-} in -h | --help) usage "${BASH_SOURCE[0]}" && exit ;; esac
+
+install() {
+    local fits='import platform, sys
+sys.exit((sys.version_info[:2], platform.machine(), platform.system())
+         != ((3, 11), "x86_64", "Linux"))'
+    if "$venv/bin/python" -c "$fits"; then
+        install_locked
+    else
+        log "the lock is for Python 3.11 on x86-64 Linux: installing the newest of everything"
+        install_newest '[dev]'
+    fi
+}
+
+unset PYTHONPATH
+prepare install
+has_compiler || log "no C++ compiler: the tests of the native engine are skipped"
+# shellcheck disable=SC1091
+source "$venv/bin/activate"
+cd "$repo"
+python -c 'import sys, torch; print("Python", sys.version.split()[0], "torch", torch.__version__)'
+
+echo "== check"
+bash scripts/lib/check.sh
+
+echo "== tests"
+# One thread a process. (Counted first: nproc heeds OMP_NUM_THREADS.)
+workers=$(env -u OMP_NUM_THREADS nproc)
+export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+python -m pytest --durations 10 -n "$workers" --dist worksteal "$@"

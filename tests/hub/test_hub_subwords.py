@@ -1,0 +1,174 @@
+"""Which subword model a checkpoint is decoded with, or that it must be named."""
+
+import shutil
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_specdec.demo.cli import at_the_prompt
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.hub.choices import choose_codec
+from fairseq_specdec.hub.loading import Loaded, Place
+
+CODES = "#version: 0.2\nh a\nu s</w>\n"
+SENTENCEPIECE = [
+    "sentencepiece.bpe.model", "sentencepiece.model", "sentence.bpe.model", "spm.model",
+    "spm.bpe.model", "spm.128k.model", "source.spm", "en.spm", "joint.spm",
+]  # fmt: skip
+CODES_FILES = ["codes", "bpecodes", "code", "bpe.codes", "bpe_codes", "codes.bpe", "en.codes"]
+
+
+class Processor:
+    """Splits every character, as a model of nothing but characters does."""
+
+    def load(self, path):
+        self.path = path
+
+    def encode(self, text, **_):
+        return list("▁" + text.replace(" ", "▁"))
+
+    Load, Encode = load, encode
+
+
+@pytest.fixture(autouse=True)
+def sentencepiece(monkeypatch):
+    """The library's part that fairseq calls, for machines without it."""
+    fake = ModuleType("sentencepiece")
+    fake.SentencePieceProcessor = Processor
+    monkeypatch.setitem(sys.modules, "sentencepiece", fake)
+
+
+def dictionary(*symbols):
+    words = Dictionary()
+    for symbol in symbols:
+        words.add_symbol(symbol)
+    return words
+
+
+PIECES = dictionary("▁H", "▁", "a", "u", "s")
+PARTS = dictionary("h@@", "aus", "haus")
+WORDS = dictionary("w1", "w2", "@-@", "@@", "▁")
+
+
+def codec(folder, words, bpe="auto", bpe_codes=None, saved=None, beside=None):
+    cfg = SimpleNamespace(data=str(folder), source_lang="en", target_lang="de")
+    task = SimpleNamespace(cfg=cfg, source_dictionary=words, target_dictionary=words)
+    place = Place([str((beside or folder) / "verifier.pt")], None, str(folder), {})
+    return choose_codec(Loaded(task, [], saved), place, None, bpe, bpe_codes)
+
+
+def put(folder, *names, text=CODES):
+    for name in names:
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SENTENCEPIECE)
+def test_sentencepiece_is_found_by_its_usual_names(tmp_path, name):
+    put(tmp_path, name)
+    found = codec(tmp_path, PIECES)
+    assert found.bpe_name == "sentencepiece" and found.bpe.sp.path == str(tmp_path / name)
+    assert found.words(found.encode("Haus a")) == ["▁", "<unk>", *"aus", "▁", "a"]
+
+
+@pytest.mark.parametrize("name", CODES_FILES)
+def test_codes_are_found_by_their_usual_names(tmp_path, name):
+    put(tmp_path, name)
+    assert codec(tmp_path, PARTS).words(codec(tmp_path, PARTS).encode("haus"))[-1] == "<unk>"
+    assert codec(tmp_path, PARTS).bpe_name == "subword_nmt"
+
+
+def test_beside_the_checkpoint_too(tmp_path):
+    (tmp_path / "data").mkdir()
+    put(tmp_path, "spm.model")
+    assert codec(tmp_path / "data", PIECES, beside=tmp_path).bpe_name == "sentencepiece"
+
+
+def test_the_source_has_its_own_model(tmp_path):
+    put(tmp_path, "source.spm")
+    put(tmp_path, "target.spm", text="other")
+    assert codec(tmp_path, PIECES).bpe.sp.path.endswith("source.spm")
+    put(tmp_path, "spm.en.model", text="third")
+    put(tmp_path, "spm.de.model", text="fourth")
+    (tmp_path / "source.spm").unlink()
+    (tmp_path / "target.spm").unlink()
+    assert codec(tmp_path, PIECES).bpe.sp.path.endswith("spm.en.model")
+
+
+def test_copies_are_one(tmp_path):
+    (tmp_path / "data").mkdir()
+    put(tmp_path, "spm.model")
+    put(tmp_path / "data", "sentencepiece.bpe.model")
+    assert codec(tmp_path / "data", PIECES, beside=tmp_path).bpe_name == "sentencepiece"
+
+
+def test_the_dictionary_says_of_which_kind(tmp_path):
+    put(tmp_path, "codes")
+    put(tmp_path, "spm.model", text="other")
+    assert codec(tmp_path, PIECES).bpe_name == "sentencepiece"
+    assert codec(tmp_path, PARTS).bpe_name == "subword_nmt"
+
+
+def test_of_several_one_must_be_named(tmp_path):
+    put(tmp_path, "a.spm")
+    put(tmp_path, "b.spm", text="other")
+    with pytest.raises(ValueError, match=r"^bpe: .*a\.spm, .*b\.spm\); pass bpe_codes=\.\.\. "):
+        codec(tmp_path, PIECES)
+    named = codec(tmp_path, PIECES, bpe_codes=str(tmp_path / "b.spm"))
+    assert named.bpe_name == "sentencepiece" and named.bpe.sp.path.endswith("b.spm")
+    choice = {"bpe": "sentencepiece", "sentencepiece_model": str(tmp_path / "a.spm")}
+    assert codec(tmp_path, PIECES, bpe=choice).bpe.sp.path.endswith("a.spm")
+    put(tmp_path, "codes")
+    assert codec(tmp_path, PIECES, "subword_nmt").bpe_name == "subword_nmt"
+
+
+@pytest.mark.parametrize("words, shown", [(PIECES, "'▁H'"), (PARTS, "'h@@'")])
+def test_subwords_without_their_model_are_refused(tmp_path, words, shown):
+    with pytest.raises(ValueError, match=f"^bpe: .*{shown}.*pass bpe_codes=... .*bpe=None") as said:
+        codec(tmp_path, words)
+    prompt = at_the_prompt(str(said.value))
+    assert "--bpe-codes" in prompt and "--bpe none" in prompt and "=" not in prompt
+    assert codec(tmp_path, words, bpe=None).bpe is None
+
+
+def test_words_need_no_model(tmp_path):
+    assert codec(tmp_path, WORDS).bpe is None
+    put(tmp_path, "codes")
+    assert codec(tmp_path, WORDS).bpe_name == "subword_nmt"
+
+
+@pytest.mark.parametrize("kind, flag", [("subword_nmt", "bpe_codes"), ("fastbpe", "bpe_codes"),
+                                        ("sentencepiece", "sentencepiece_model")])  # fmt: skip
+def test_what_a_checkpoint_names_may_have_moved(tmp_path, kind, flag, monkeypatch):
+    fast = ModuleType("fastBPE")
+    fast.fastBPE = lambda path: None
+    monkeypatch.setitem(sys.modules, "fastBPE", fast)
+    saved = {"bpe": {"_name": kind, flag: "/gone/file"}}
+    with pytest.raises(ValueError, match=f"^bpe: .*{kind}.*/gone/file.*pass bpe_codes=..."):
+        codec(tmp_path, WORDS, saved=saved)
+    put(tmp_path, "spm.model", "codes")
+    assert codec(tmp_path, WORDS, saved=saved).bpe_name == kind
+
+
+def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
+    put(tmp_path, "codes")
+    with pytest.raises(ValueError, match="^bpe 'subword_nmt': .*gone"):
+        codec(tmp_path, PARTS, bpe_codes=str(tmp_path / "gone"))
+    with pytest.raises(ValueError, match="^bpe 'subword_nmt': .*gone"):
+        codec(tmp_path, PARTS, bpe={"bpe": "subword_nmt", "bpe_codes": str(tmp_path / "gone")})
+
+
+def test_other_kinds_take_no_file_here(tmp_path):
+    with pytest.raises(ValueError, match="^bpe_codes: bpe is 'bytes'"):
+        codec(tmp_path, PIECES, bpe="bytes", bpe_codes="codes")
+    assert codec(tmp_path, WORDS, bpe="characters").bpe_name == "characters"
+
+
+def test_the_demo_pair_is_not_split_at_blanks(demo, tmp_path):
+    """A copy without its codes is refused; before, its words were split at blanks."""
+    for name in ("verifier.pt", "dict.en.txt", "dict.de.txt"):
+        shutil.copy(demo / name, tmp_path)
+    with pytest.raises(ValueError, match="^bpe: .*@@.*pass bpe_codes"):
+        SpeculativeTranslator.from_pretrained(tmp_path, device=torch.device("cpu"))
