@@ -70,7 +70,7 @@ def ddp_without_devices() -> None:
 class DistributedDataParallel(parallel.DistributedDataParallel):  # named as torch's
     __doc__ = parallel.DistributedDataParallel.__doc__
 
-    @functools.wraps(parallel.DistributedDataParallel.__init__)
+    @functools.wraps(parallel.DistributedDataParallel.__init__)  # type: ignore[misc]
     def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         # No device ids for a module on the CPU.
         if all(parameter.device.type == "cpu" for parameter in module.parameters()):

@@ -1,4 +1,4 @@
-"""The fixes as a whole: applied at import, once, and what they patch is as before but for faults."""
+"""The fixes as a whole: applied at import, once; what they patch looks as before."""
 
 import copy
 import inspect
