@@ -1,0 +1,87 @@
+"""A model whose dictionaries are not the data's: which, and what to decode it with."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from in_process import run_here
+from settings_payloads import with_settings
+
+TASKS = {
+    "translation_moe": (
+        {"method": "hMoElp", "num_experts": 3, "mean_pool_gating_network": False},
+        "--user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --method hMoElp "
+        "--num-experts 3",
+    ),
+    "multilingual_translation": (
+        {"lang_pairs": ["src-tgt", "tgt-src"], "encoder_langtok": "tgt", "decoder_langtok": True},
+        "--task multilingual_translation --lang-pairs src-tgt,tgt-src --encoder-langtok tgt "
+        "--decoder-langtok",
+    ),
+    "translation_multi_simple_epoch": (
+        {"lang_pairs": "src-tgt", "langs": ["src", "tgt"], "encoder_langtok": "src"},
+        "--task translation_multi_simple_epoch --lang-pairs src-tgt --langs src,tgt "
+        "--encoder-langtok src",
+    ),
+    "translation_from_pretrained_bart": (
+        {"langs": "src,tgt", "prepend_bos": True},
+        "--task translation_from_pretrained_bart --langs src,tgt --prepend-bos",
+    ),
+    "semisupervised_translation": ({}, "--task semisupervised_translation"),
+}
+
+
+def enlarged(trained, path, task, settings, layout):
+    """The checkpoint with three symbols more on each side, as a task of its own adds them."""
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    state = with_settings(state, settings if layout == "args" else {}, layout)
+    weights = dict(state["model"])
+    for name, weight in weights.items():
+        if "embed_tokens" in name or "output_projection" in name:
+            weights[name] = torch.cat([weight, weight[:3]])
+    if layout == "args":
+        state["args"].task = task
+    else:
+        state["cfg"]["task"] = dict(settings, _name=task, data="x")
+    torch.save(dict(state, model=weights), str(path))
+    return str(path)
+
+
+def refused(data, path, **flags):
+    with pytest.raises(RuntimeError) as error:
+        run_here("generate", data, path=path, beam=1, **flags)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_checkpoints_own_task_is_named(name, trained, reversal_data, tmp_path):
+    settings, command = TASKS[name]
+    layout = "args" if list(TASKS).index(name) % 2 else "cfg"
+    path = enlarged(trained, tmp_path / "a.pt", name, settings, layout)
+    asked = "translation" if layout == "args" else "translation_specdec"
+    assert refused(reversal_data, path, task=asked) == (
+        f"{path}: trained with dictionaries of 27 symbols, and those of the data have 24; its "
+        f"task {name} may have added symbols to them: decode it with {command}"
+    )
+
+
+@pytest.mark.parametrize("name", ["translation", "translation_specdec"])
+def test_other_dictionaries_are_said_to_be_others(name, trained, reversal_data, tmp_path):
+    path = enlarged(trained, tmp_path / "a.pt", name, {}, "cfg")
+    assert "; decode data binarised with the model's dict" in refused(
+        reversal_data, path, task="translation_specdec"
+    )
+
+
+def test_a_checkpoint_in_shards_is_not_said_to_be_missing(trained, reversal_data, tmp_path):
+    """fairseq passes the number of shards by position."""
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    for shard in range(2):
+        torch.save(state, str(tmp_path / f"a_part{shard}.pt"))
+    run_here(
+        "generate", reversal_data, task="translation", path=tmp_path / "a.pt", beam=1,
+        checkpoint_shard_count=2,
+    )  # fmt: skip
+    with pytest.raises(FileNotFoundError, match="no such file; name a model's checkpoint"):
+        checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=argparse.Namespace())
