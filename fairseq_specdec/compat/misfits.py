@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from typing import Any, List, Sequence
+from typing import Any, List, NoReturn, Sequence
 
 from .architectures import own_task
 from .patch import wrap_once
@@ -59,7 +59,7 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
     """
     found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
     if found:
-        raise RuntimeError(f"{':'.join(names)}: trained with {_misfit(found, task)}") from error
+        _refuse_sizes(found, names, task, error)
     if "loading state_dict" in str(error):
         detail = str(error).splitlines()[1:2] or [str(error)]
         raise RuntimeError(
@@ -68,8 +68,7 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
         ) from error
 
 
-def _misfit(found: List[Any], task: Any) -> str:
-    """The sizes of the dictionaries, and the remedy."""
+def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
     sizes = list(dict.fromkeys(sizes[1:] for sizes in found))
     if len(sizes) == 1:
         said = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
@@ -80,10 +79,11 @@ def _misfit(found: List[Any], task: Any) -> str:
         )
     own = own_task()
     if own.adds_symbols(task):
-        remedy = f"its task {own.name} may have added symbols to them: decode it with {own.flags()}"
-    else:
-        remedy = (
-            "decode data binarised with the model's dict.*.txt (fairseq-preprocess --srcdict, "
-            "--tgtdict)"
-        )
-    return f"{said}; {remedy}"
+        raise RuntimeError(
+            f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
+            f"to them: decode it with {own.flags()}"
+        ) from error
+    raise RuntimeError(
+        f"{':'.join(names)}: trained with {said}; decode data binarised with the model's "
+        "dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
+    ) from error
