@@ -125,6 +125,28 @@ def test_an_architecture_of_another_user_dir(layout, task, trained, reversal_dat
     )
 
 
+USER_DIR = """
+import fairseq_specdec
+from fairseq.models import register_model_architecture
+from fairseq.models.transformer import base_architecture
+register_model_architecture("transformer", "somebodys_transformer")(base_architecture)
+"""
+
+
+def test_the_remedy_works(trained, reversal_data, tmp_path, fairseq_command):
+    folder = tmp_path / "somebodys"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(USER_DIR)
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    path = tmp_path / "other.pt"
+    torch.save(with_settings(state, {"arch": "somebodys_transformer"}, "args"), str(path))
+    out, _ = fairseq_command(
+        "generate", reversal_data, "--user-dir", folder, "--task", "translation_specdec",
+        "--path", path, "--beam", 2, "--cpu",
+    )  # fmt: skip
+    assert len(hypotheses(out)) == 100
+
+
 class Foreign:
     """A model of somebody else's."""
 
