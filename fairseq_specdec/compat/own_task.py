@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from omegaconf import OmegaConf
 
@@ -34,8 +34,7 @@ class OwnTask:
     """
 
     def __init__(self, state: Any) -> None:
-        self._settings = _task_settings(state if isinstance(state, dict) else {})
-        name = self._settings.get("_name") or self._settings.get("task")
+        name, self._settings = _named(state if isinstance(state, dict) else {})
         kind = _registered(name)
         ours = kind is not None and kind.__module__.startswith(PACKAGE + ".")
         self.name = name if isinstance(name, str) and not ours else STOCK
@@ -67,12 +66,14 @@ def _registered(name: Any) -> Optional[type]:
     return found
 
 
-def _task_settings(state: Dict[str, Any]) -> Dict[Any, Any]:
-    """The settings of the task, from either layout of a checkpoint."""
+def _named(state: Dict[str, Any]) -> Tuple[Any, Dict[Any, Any]]:
+    """(name, settings) of the task, from either layout of a checkpoint."""
     if state.get("args") is not None:
-        return dict(vars(state["args"]))
+        settings = dict(vars(state["args"]))  # those of the model too, whose name is _name
+        return settings.get("task"), settings
     cfg = state.get("cfg")
     if OmegaConf.is_config(cfg):  # interpolations have been refused
         cfg = OmegaConf.to_container(cfg)
     task = cfg.get("task") if isinstance(cfg, dict) else None
-    return dict(task if isinstance(task, dict) else getattr(task, "__dict__", {}))
+    settings = dict(task if isinstance(task, dict) else getattr(task, "__dict__", {}))
+    return settings.get("_name"), settings

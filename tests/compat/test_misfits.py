@@ -43,7 +43,7 @@ def enlarged(trained, path, task, settings, layout):
     if layout == "args":
         state["args"].task = task
     else:
-        state["cfg"]["task"] = dict(settings, _name=task, data="x")
+        state["cfg"]["task"] = dict(settings, _name=task, data="x")  # _name is the task's
     torch.save(dict(state, model=weights), str(path))
     return str(path)
 
@@ -66,9 +66,10 @@ def test_the_checkpoints_own_task_is_named(name, trained, reversal_data, tmp_pat
     )
 
 
+@pytest.mark.parametrize("layout", ["cfg", "args"])
 @pytest.mark.parametrize("name", ["translation", "translation_specdec"])
-def test_other_dictionaries_are_said_to_be_others(name, trained, reversal_data, tmp_path):
-    path = enlarged(trained, tmp_path / "a.pt", name, {}, "cfg")
+def test_other_dictionaries_are_said_to_be_others(name, layout, trained, reversal_data, tmp_path):
+    path = enlarged(trained, tmp_path / "a.pt", name, {"_name": "transformer"}, layout)
     assert "; decode data binarised with the model's dict" in refused(
         reversal_data, path, task="translation_specdec"
     )
