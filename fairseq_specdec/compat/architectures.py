@@ -116,14 +116,25 @@ def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         state = original(path, *args, **kwargs)
     except KeyError as error:
-        # fairseq looks the architecture up as it converts the older layout of settings.
-        if getattr(load_checkpoint(path).get("args"), "arch", None) == error.args[0]:
-            _registered(error.args[0], str(path))
+        _explain(error, str(path))
         raise
     if _building.get(None) is not None:
         # An ensemble's next file; building_from takes it back.
         _building.set(_Source(str(path), OwnTask(state)))
     return state
+
+
+def _explain(error: KeyError, path: str) -> None:
+    """Raise if fairseq, which converts the older layout of settings as it reads a file, has looked
+    for an architecture or a task that is not registered."""
+    state, name = load_checkpoint(path), error.args[0]
+    args = state.get("args")
+    if getattr(args, "arch", None) == name:
+        _registered(name, path)
+    if getattr(args, "task", None) == name:
+        raise RefusedCheckpointError(
+            f"{path}: its task {name} is not registered; decode it with {OwnTask(state).flags()}"
+        )
 
 
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:

@@ -4,6 +4,7 @@ import copy
 import inspect
 import json
 import pickle
+import subprocess
 import types
 
 import pytest
@@ -90,9 +91,10 @@ print(json.dumps({
 """
 
 
-def test_nothing_is_patched_but_what_the_list_says(run_python):
+def test_nothing_is_patched_but_what_the_list_says(warm_python):
     """A patch that does not go through ``wrap_once`` would escape the tests below."""
-    found = json.loads(run_python(CHANGES))
+    words = [str(warm_python.python), "-c", CHANGES]
+    found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     assert not found["gone"]
     assert set(found["changed"]) == set(EVERY) | OBJECTS
     assert {name.rpartition(".")[2] for name in found["new"]} == {"eval"}

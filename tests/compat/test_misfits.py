@@ -8,28 +8,7 @@ from fairseq import checkpoint_utils
 from in_process import run_here
 from settings_payloads import with_settings
 
-TASKS = {
-    "translation_moe": (
-        {"method": "hMoElp", "num_experts": 3, "mean_pool_gating_network": False},
-        "--user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --method hMoElp "
-        "--num-experts 3",
-    ),
-    "multilingual_translation": (
-        {"lang_pairs": ["src-tgt", "tgt-src"], "encoder_langtok": "tgt", "decoder_langtok": True},
-        "--task multilingual_translation --lang-pairs src-tgt,tgt-src --encoder-langtok tgt "
-        "--decoder-langtok",
-    ),
-    "translation_multi_simple_epoch": (
-        {"lang_pairs": "src-tgt", "langs": ["src", "tgt"], "encoder_langtok": "src"},
-        "--task translation_multi_simple_epoch --lang-pairs src-tgt --langs src,tgt "
-        "--encoder-langtok src",
-    ),
-    "translation_from_pretrained_bart": (
-        {"langs": "src,tgt", "prepend_bos": True},
-        "--task translation_from_pretrained_bart --langs src,tgt --prepend-bos",
-    ),
-    "semisupervised_translation": ({}, "--task semisupervised_translation"),
-}
+from fairseq_specdec.compat.settings import RefusedCheckpointError
 
 
 def enlarged(trained, path, task, settings, layout):
@@ -43,7 +22,7 @@ def enlarged(trained, path, task, settings, layout):
     if layout == "args":
         state["args"].task = task
     else:
-        state["cfg"]["task"] = dict(settings, _name=task, data="x")  # _name is the task's
+        state["cfg"]["task"] = dict(settings, _name=task, data="x")
     torch.save(dict(state, model=weights), str(path))
     return str(path)
 
@@ -54,22 +33,38 @@ def refused(data, path, **flags):
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_the_checkpoints_own_task_is_named(name, trained, reversal_data, tmp_path):
-    settings, command = TASKS[name]
-    layout = "args" if list(TASKS).index(name) % 2 else "cfg"
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+def test_the_checkpoints_own_task_is_named(layout, trained, reversal_data, tmp_path):
+    name, settings = "multilingual_translation", {"lang_pairs": "src-tgt"}
     path = enlarged(trained, tmp_path / "a.pt", name, settings, layout)
     asked = "translation" if layout == "args" else "translation_specdec"
     assert refused(reversal_data, path, task=asked) == (
         f"{path}: trained with dictionaries of 27 symbols, and those of the data have 24; its "
-        f"task {name} may have added symbols to them: decode it with {command}"
+        "task multilingual_translation may have added symbols to them: decode it with --task "
+        "multilingual_translation --lang-pairs src-tgt"
     )
 
 
+def test_a_task_of_another_user_dir_is_named(trained, reversal_data, tmp_path):
+    """The mixture of experts is one of fairseq's examples."""
+    settings = {"method": "hMoElp", "num_experts": 3}
+    path = enlarged(trained, tmp_path / "a.pt", "translation_moe", settings, "cfg")
+    command = (
+        "decode it with --user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --method "
+        "hMoElp --num-experts 3"
+    )
+    said = refused(reversal_data, path, task="translation_specdec")
+    assert said.endswith(f"its task translation_moe may have added symbols to them: {command}")
+    path = enlarged(trained, tmp_path / "b.pt", "translation_moe", settings, "args")
+    with pytest.raises(RefusedCheckpointError) as error:
+        run_here("generate", reversal_data, path=path, task="translation_specdec")
+    assert str(error.value) == f"{path}: its task translation_moe is not registered; {command}"
+
+
 @pytest.mark.parametrize("layout", ["cfg", "args"])
-@pytest.mark.parametrize("name", ["translation", "translation_specdec"])
-def test_other_dictionaries_are_said_to_be_others(name, layout, trained, reversal_data, tmp_path):
-    path = enlarged(trained, tmp_path / "a.pt", name, {"_name": "transformer"}, layout)
+def test_other_dictionaries_are_said_to_be_others(layout, trained, reversal_data, tmp_path):
+    settings = {"_name": "transformer"}  # of args it is the model's
+    path = enlarged(trained, tmp_path / "a.pt", "translation", settings, layout)
     assert "; decode data binarised with the model's dict" in refused(
         reversal_data, path, task="translation_specdec"
     )
