@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -56,19 +56,48 @@ class Sampler:
         Returns:
             float [..., V], probabilities that sum to one (zeros where nothing is possible).
         """
-        probabilities = log_probs.exp()
-        if self.topp is not None:
-            ranked, order = probabilities.sort(dim=-1, descending=True)
-            # The token that passes the threshold is kept too.
-            inside = (ranked.cumsum(-1) < self.topp).sum(-1, keepdim=True)
-            rank = torch.arange(ranked.size(-1), device=ranked.device)
-            ranked = ranked.masked_fill(rank > inside, 0.0)
-            probabilities = torch.zeros_like(probabilities).scatter_(-1, order, ranked)
-        elif self.topk is not None:
-            best = probabilities.topk(min(self.topk, probabilities.size(-1)), dim=-1)
-            probabilities = torch.zeros_like(probabilities).scatter_(-1, best.indices, best.values)
+        probabilities, order = self._ranked(log_probs)
+        if order is not None:
+            nothing = torch.zeros_like(log_probs)
+            probabilities = nothing.scatter_(-1, order, probabilities)
         mass = probabilities.sum(-1, keepdim=True)
         return probabilities / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+
+    def sample(self, log_probs: Tensor) -> Tensor:
+        """Draw a token from each distribution, cut down.
+
+        On a CPU the random numbers are used as by stock, which draws among the ranks of the
+        likeliest tokens. (On a GPU, to look up how many ``topp`` leaves would wait for it.)
+
+        Args:
+            log_probs: float [B, V], as for ``warp``.
+
+        Returns:
+            long [B].
+        """
+        probabilities, order = self._ranked(log_probs)
+        if order is None:
+            return self.draw(probabilities)
+        return order.gather(-1, self.draw(probabilities).unsqueeze(-1)).squeeze(-1)
+
+    def _ranked(self, log_probs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        """Probabilities of the tokens that may be drawn, likeliest first, and which tokens these
+        are; those of all tokens, in their own order, and None where none is left out."""
+        if self.topk is not None:
+            best = log_probs.topk(min(self.topk, log_probs.size(-1)), dim=-1)
+            return best.values.exp(), best.indices
+        probabilities = log_probs.exp()
+        if self.topp is None:
+            return probabilities, None
+        ranked, order = probabilities.sort(dim=-1, descending=True)
+        # The token that passes the threshold is kept too.
+        inside = (ranked.cumsum(-1) < self.topp).sum(-1, keepdim=True)
+        rank = torch.arange(ranked.size(-1), device=ranked.device)
+        ranked = ranked.masked_fill(rank > inside, 0.0)
+        if ranked.device.type == "cpu":
+            widest = int(inside.max()) + 1
+            ranked, order = ranked[..., :widest], order[..., :widest]
+        return ranked, order
 
     def uniform(self, like: Tensor) -> Tensor:
         """Numbers from [0, 1) in the shape of ``like``."""
@@ -115,9 +144,10 @@ class SamplingRule(AcceptanceRule):
         Raises:
             ValueError: there is a draft, and not the distributions that it was drawn from.
         """
-        p = self.sampler.warp(scores.dense())
+        log_probs = scores.dense()
         if draft.width == 0:
-            return Acceptance(torch.zeros_like(draft.sizes), self.sampler.draw(p[:, 0]))
+            return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))
+        p = self.sampler.warp(log_probs)
         if draft.log_probs is None:
             raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
         return self.verdict(draft, p, draft.log_probs.exp())

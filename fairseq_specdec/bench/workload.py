@@ -11,6 +11,8 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_specdec.compat.architectures import known_architectures_only
+
 
 class BenchError(Exception):
     """A mistake of the caller; names the flag or file and the remedy."""
@@ -123,9 +125,10 @@ class Workload:
     def _load(self, paths: Tuple[str, ...]) -> List[Any]:
         overrides = ast.literal_eval(self.config.common_eval.model_overrides)
         try:
-            models, _ = checkpoint_utils.load_model_ensemble(
-                list(paths), arg_overrides=overrides, task=self.task
-            )
+            with known_architectures_only():
+                models, _ = checkpoint_utils.load_model_ensemble(
+                    list(paths), arg_overrides=overrides, task=self.task
+                )
         except Exception as error:  # whatever a file that is no checkpoint leads to
             raise BenchError(
                 f"--path {':'.join(paths)}: cannot be loaded as a fairseq model "

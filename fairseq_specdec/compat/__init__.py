@@ -6,6 +6,7 @@ only where the fault exists (wherever possible it checks the installed library, 
 applying it twice changes nothing.
 """
 
+from .activations import run_swish
 from .architectures import build_known_architectures_from_checkpoints
 from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
@@ -35,6 +36,7 @@ FIXES = (
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     refuse_interpolations_of_checkpoints,
+    run_swish,
     name_unreadable_checkpoints,
     name_misfits,
     name_truncated_data,

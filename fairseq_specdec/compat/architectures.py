@@ -1,13 +1,15 @@
-"""Which architectures are built from a checkpoint's settings."""
+"""Which architectures are built from a checkpoint's settings, and for whom."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import os
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, NamedTuple, Optional
 
+from .checkpoints import load_checkpoint
 from .literals import NotLiteralError, parse_settings_as_literals
+from .own_task import OwnTask
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
 
@@ -15,30 +17,62 @@ VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 
 # Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
 # names of functions in tables, fairseq's eval of lists (literals, see literals.py) and the files
-# of pretrained embeddings, which are read as text.
-_READ = frozenset(
+# of pretrained embeddings, which are read as text. Others open further checkpoints that a setting
+# names (tests/compat/test_architectures.py finds them), or read no text.
+_MODELS = "fairseq.models."
+_TRANSFORMERS = frozenset(
     (
-        "fairseq.models.transformer.transformer_base.TransformerModelBase",
-        "fairseq.models.transformer.transformer_legacy.TransformerModel",
-        "fairseq.models.transformer_align.TransformerAlignModel",
-        "fairseq.models.transformer_lm.TransformerLanguageModel",
-        "fairseq.models.bart.model.BARTModel",
-        "fairseq.models.lstm.LSTMModel",
+        "transformer.transformer_base.TransformerModelBase",
+        "transformer.transformer_legacy.TransformerModel",
+        "transformer_align.TransformerAlignModel",
+        "bart.model.BARTModel",
     )
 )
-_OWN = "fairseq_specdec."
+READ = _TRANSFORMERS | frozenset(
+    (
+        "fconv.FConvModel",
+        "fconv_lm.FConvLanguageModel",
+        "lightconv.LightConvModel",
+        "lightconv_lm.LightConvLanguageModel",
+        "lstm.LSTMModel",
+        "lstm_lm.LSTMLanguageModel",
+        "multilingual_transformer.MultilingualTransformerModel",
+        "nat.cmlm_transformer.CMLMNATransformerModel",
+        "nat.insertion_transformer.InsertionTransformerModel",
+        "nat.iterative_nonautoregressive_transformer.IterNATransformerModel",
+        "nat.levenshtein_transformer.LevenshteinTransformerModel",
+        "nat.nat_crf_transformer.NACRFTransformerModel",
+        "nat.nonautoregressive_transformer.NATransformerModel",
+        "transformer_lm.TransformerLanguageModel",
+    )
+)
+_OWN = __name__.split(".")[0] + "."
 
 _FIX = "build_known_architectures_from_checkpoints"
-_building: contextvars.ContextVar[Optional[str]] = contextvars.ContextVar("_building")
+
+
+class _Source(NamedTuple):
+    """The checkpoint that is read: its file, and the task it was trained with."""
+
+    path: str
+    task: OwnTask
+
+
+_building: contextvars.ContextVar[Optional[_Source]] = contextvars.ContextVar("_building")
+_ours: contextvars.ContextVar[bool] = contextvars.ContextVar("_ours", default=False)
 
 
 def build_known_architectures_from_checkpoints() -> None:
-    """Build only architectures from checkpoints whose code is known to run no setting.
+    """Build for this project only architectures whose code is known to run no setting.
 
-    Fault: a checkpoint chooses the architecture, and with it the code that reads its settings.
-    Versions: all. Training builds its model from the command line and is not concerned, nor is
-    reading a checkpoint's weights. The variable ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds
-    architectures by name, separated by commas.
+    Fault: a checkpoint chooses the architecture, and with it the code that reads its settings; of
+    one that is not registered fairseq says "Replacement index 1 out of range". Versions: all.
+
+    With fairseq's own tasks every architecture is built as without this plugin, except that no
+    setting is evaluated. The tasks of this project build Transformers only, and its commands what
+    stands in ``READ``. The variable ``FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES`` adds architectures
+    by name, separated by commas. Training builds its model from the command line and is not
+    concerned, nor is reading a checkpoint's weights.
     """
     from fairseq import checkpoint_utils, models
 
@@ -48,9 +82,9 @@ def build_known_architectures_from_checkpoints() -> None:
 
 
 @contextlib.contextmanager
-def building_from(path: str) -> Iterator[None]:
-    """Models built inside come from this checkpoint's settings."""
-    token = _building.set(str(path))
+def building_from(path: str, state: Any = None) -> Iterator[None]:
+    """Models built inside come from this checkpoint's settings; ``state`` is its content."""
+    token = _building.set(_Source(str(path), OwnTask(state)))
     try:
         yield
     finally:
@@ -59,53 +93,108 @@ def building_from(path: str) -> Iterator[None]:
 
 def built_from() -> Optional[str]:
     """The checkpoint whose settings a model is being built from; None for a command line's."""
-    return _building.get(None)
+    source = _building.get(None)
+    return None if source is None else source.path
+
+
+@contextlib.contextmanager
+def known_architectures_only() -> Iterator[None]:
+    """Checkpoints read inside are read for this project, whatever the task."""
+    token = _ours.set(True)
+    try:
+        yield
+    finally:
+        _ours.reset(token)
+
+
+def own_task() -> OwnTask:
+    """The task that the checkpoint which is being read was trained with."""
+    source = _building.get(None)
+    return OwnTask(None) if source is None else source.task
 
 
 def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
-    with building_from(filenames[0] if filenames else "?"):
+    with building_from(filenames[0] if filenames else "?", kwargs.get("state")):
         return original(filenames, *args, **kwargs)
 
 
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-    state = original(path, *args, **kwargs)
+    try:
+        state = original(path, *args, **kwargs)
+    except KeyError as error:
+        _explain(error, str(path))
+        raise
     if _building.get(None) is not None:
-        _building.set(str(path))  # an ensemble's next file; building_from takes it back
+        # An ensemble's next file; building_from takes it back.
+        _building.set(_Source(str(path), OwnTask(state)))
     return state
 
 
+def _explain(error: KeyError, path: str) -> None:
+    """Raise if fairseq, which converts the older layout of settings as it reads a file, has looked
+    for an architecture or a task that is not registered."""
+    state, name = load_checkpoint(path), error.args[0]
+    args = state.get("args")
+    if getattr(args, "arch", None) == name:
+        _registered(name, path)
+    if getattr(args, "task", None) == name:
+        raise RefusedCheckpointError(
+            f"{path}: its task {name} is not registered; decode it with {OwnTask(state).flags()}"
+        )
+
+
 def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-    path = _building.get(None)
-    if path is None:
+    source = _building.get(None)
+    if source is None:
         return original(cfg, *args, **kwargs)
-    _check(cfg, path)
+    _check(cfg, args[0] if args else kwargs.get("task"), source)
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
         return original(cfg, *args, **kwargs)
     except NotLiteralError as error:
         name = _setting_of(cfg, error.text)
-        message = f"{path}: its setting {name}: {error}; do not use this checkpoint"
+        message = f"{source.path}: its setting {name}: {error}; do not use this checkpoint"
         raise RefusedCheckpointError(message) from error
 
 
-def _check(cfg: Any, path: str) -> None:
-    """Raise for an architecture that is neither known nor trusted by the user."""
-    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-
+def _check(cfg: Any, task: Any, source: _Source) -> None:
+    """Raise for an architecture that is not registered, or that this project does not build."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if not name and len(cfg) == 1:
         name = next(iter(cfg))
-    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    model = _registered(name, source.path)
+    our_task = type(task).__module__.startswith(_OWN)
     trusted = [word.strip() for word in os.environ.get(VARIABLE, "").split(",")]
-    if model is None or name in trusted:
-        return  # fairseq says what it does not know
     full = f"{model.__module__}.{model.__qualname__}"
-    if full in _READ or full.startswith(_OWN):
+    if name in trusted or full.startswith(_OWN) or not (our_task or _ours.get()):
         return
+    known = _TRANSFORMERS if our_task else READ
+    if full.startswith(_MODELS) and full[len(_MODELS) :] in known:
+        return
+    if our_task and full.startswith("fairseq."):
+        raise RefusedCheckpointError(
+            f"{source.path}: holds a {model.__name__} (architecture {name}), and this project "
+            f"decodes fairseq TransformerModel checkpoints only; decode it with "
+            f"{source.task.flags()}"
+        )
     raise RefusedCheckpointError(
-        f"{path}: its architecture {name} ({full}) is not built from a checkpoint, since its code "
-        f"may run settings of the file; if you trust the file, set {VARIABLE}={name}"
+        f"{source.path}: its architecture {name} ({full}) is not built from a checkpoint, since "
+        "its code may run settings of the file, or open files that they name; if you trust the "
+        f"file, set {VARIABLE}={name}"
     )
+
+
+def _registered(name: Any, path: str) -> Any:
+    """The model class of an architecture."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+
+    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if model is None:
+        raise RefusedCheckpointError(
+            f"{path}: its architecture {name} is not registered; name the folder that registers "
+            "it by --user-dir (its __init__.py may import fairseq_specdec)"
+        )
+    return model
 
 
 def _setting_of(cfg: Any, text: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from typing import Any
 from unittest import mock
 
 import torch
+from torch.nn import parallel
 
 from .patch import wrap_once
 
@@ -61,17 +63,16 @@ def ddp_without_devices() -> None:
     """
     from fairseq.models import distributed_fairseq_model
 
-    parallel = distributed_fairseq_model.DistributedDataParallel
-    if issubclass(parallel, _DeviceFree):
-        return
-    fixed = type(parallel.__name__, (_DeviceFree, parallel), {})
-    distributed_fairseq_model.DistributedDataParallel = fixed
+    if distributed_fairseq_model.DistributedDataParallel is parallel.DistributedDataParallel:
+        distributed_fairseq_model.DistributedDataParallel = DistributedDataParallel
 
 
-class _DeviceFree:
-    """Mixin over DistributedDataParallel: no device ids for a module on the CPU."""
+class DistributedDataParallel(parallel.DistributedDataParallel):  # named as torch's
+    __doc__ = parallel.DistributedDataParallel.__doc__
 
+    @functools.wraps(parallel.DistributedDataParallel.__init__)  # type: ignore[misc]
     def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        # No device ids for a module on the CPU.
         if all(parameter.device.type == "cpu" for parameter in module.parameters()):
             kwargs.update(device_ids=None, output_device=None)
-        super().__init__(module, *args, **kwargs)  # type: ignore[call-arg]
+        super().__init__(module, *args, **kwargs)

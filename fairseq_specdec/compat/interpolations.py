@@ -6,77 +6,78 @@ import contextlib
 import contextvars
 import dataclasses
 import re
-from typing import Any, FrozenSet, Iterator, Tuple
+from typing import Any, FrozenSet, Iterator, List, Optional, Tuple
 
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
 
 _FIX = "refuse_interpolations_of_checkpoints"
-# The checkpoint whose settings are being converted; None for a command line's.
-_converting: contextvars.ContextVar[Any] = contextvars.ContextVar("_converting", default=None)
-_read: contextvars.ContextVar[str] = contextvars.ContextVar("_read", default="the checkpoint")
+# The checkpoint whose settings are converted; None for a command line's.
+_reading: contextvars.ContextVar[Optional[str]] = contextvars.ContextVar("_reading", default=None)
 
 
 def refuse_interpolations_of_checkpoints() -> None:
-    """Look for interpolations where nothing changes settings any more, before one is resolved.
+    """Look for interpolations where nothing but Hydra reads the settings any more.
 
     Fault: fairseq converts a checkpoint's Namespace by writing each setting into a line of Hydra's
     grammar. Text that holds no interpolation becomes one there: ``ast.literal_eval`` and Hydra
     replace escapes (``"'\\x24{oc.env:HOME}'"``), join quoted parts (``"'$' '{oc.env:HOME}'"``) and
-    drop backslashes (``"$\\{oc.env:HOME\\}"``). Then omegaconf resolves it. Versions: all.
+    drop backslashes (``"$\\{oc.env:HOME\\}"``). Then it is resolved. Versions: all.
 
-    What Hydra composes may hold the interpolations that fairseq's own dataclasses have as defaults,
-    under the same names, and no others; what fairseq makes of it may hold none. The command line's
-    own settings are resolved as ever.
+    The lines are read by Hydra's own parser. Their values may be the interpolations that fairseq's
+    dataclasses have as defaults, under the same names, and no others; the choice of a group, which
+    Hydra resolves as it composes, must be a name. The command line's own settings are as ever.
     """
     from fairseq import checkpoint_utils
     from fairseq.dataclass import utils
 
-    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _note)
-    wrap_once(checkpoint_utils, "convert_namespace_to_omegaconf", _FIX, _convert)
-    wrap_once(utils, "compose", _FIX, _compose)
-
-
-def _note(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-    _read.set(str(path))
-    return original(path, *args, **kwargs)
-
-
-def _convert(original: Any, args: Any) -> Any:
-    with _within(_read.get()):
-        cfg = original(args)
-    _check(cfg, frozenset(), _read.get())
-    return cfg
+    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
+    wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
+    wrap_once(utils, "override_module_args", _FIX, _override)
 
 
 @contextlib.contextmanager
-def _within(path: str) -> Iterator[None]:
-    token = _converting.set(path)
+def _of(path: Any) -> Iterator[None]:
+    token = _reading.set(str(path))
     try:
         yield
     finally:
-        _converting.reset(token)
+        _reading.reset(token)
 
 
-def _compose(original: Any, *args: Any, **kwargs: Any) -> Any:
-    path = _converting.get()
+def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    with _of(path):
+        return original(path, *args, **kwargs)
+
+
+def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+    with _of(filenames[0] if filenames else "?"):
+        return original(filenames, *args, **kwargs)
+
+
+def _override(original: Any, args: Any) -> Any:
+    lines, deleted = original(args)
+    path = _reading.get()
     if path is not None:
-        _check_groups(kwargs.get("overrides", ()), path)
-    cfg = original(*args, **kwargs)
-    if path is not None:
-        _check(cfg, _of_fairseq(), path)
-    return cfg
+        _check(lines, path)
+    return lines, deleted
 
 
-def _check_groups(overrides: Any, path: str) -> None:
-    """Refuse a group's choice (``bpe=...``) that is no name: Hydra resolves it as it composes."""
-    for override in overrides:
-        group, _, choice = override.partition("=")
-        if "." not in group and not re.match(r"[\w-]*\Z", choice):
-            raise RefusedCheckpointError(
-                f"{path}: its setting {group} is {choice[:80]!r}, which is no name and may become "
-                "an interpolation; do not use this checkpoint"
-            )
+def _check(lines: List[str], path: str) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    known = _of_fairseq()
+    for override in OverridesParser.create().parse_overrides(lines):
+        name = str(override.key_or_group)
+        for text in _texts(override.value()):
+            group = "." not in name
+            found = "${" in text and (name.rpartition(".")[2], text) not in known
+            if found or (group and not re.match(r"[\w-]*\Z", text)):
+                raise RefusedCheckpointError(
+                    f"{path}: its setting {name} becomes {text[:80]!r} as fairseq converts it: "
+                    f"{'no name' if group else 'an interpolation'}, and no value (interpolations "
+                    "are replaced by other settings or the environment); do not use this file"
+                )
 
 
 def _of_fairseq() -> FrozenSet[Tuple[str, str]]:
@@ -93,27 +94,17 @@ def _of_fairseq() -> FrozenSet[Tuple[str, str]]:
     return frozenset(found)
 
 
-def _check(cfg: Any, known: FrozenSet[Tuple[str, str]], path: str) -> None:
-    for name, text in _texts(cfg, ""):
-        if "${" in text and (name.rpartition(".")[2], text) not in known:
-            raise RefusedCheckpointError(
-                f"{path}: its setting {name} becomes the interpolation {text[:80]!r}; save the "
-                "checkpoint with the value itself, or do not use it"
-            )
-
-
-def _texts(node: Any, name: str) -> Iterator[Tuple[str, str]]:
-    """(name, text) of all texts of a configuration or of plain containers; nothing is resolved."""
-    fields = vars(node) if hasattr(node, "__dict__") else {}
-    if "_metadata" in fields:  # of omegaconf: a container, or a node with a value
-        node = fields["_content"] if "_content" in fields else fields.get("_val")
-    elif type(node).__name__ == "Namespace":
-        node = fields
-    if type(node) is str:
-        yield name, node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield from _texts(value, f"{name}.{key}" if name else str(key))
-    elif isinstance(node, (list, tuple)):
-        for i, value in enumerate(node):
-            yield from _texts(value, f"{name}[{i}]")
+def _texts(value: Any) -> Iterator[str]:
+    """All texts of a value as Hydra's parser gives it."""
+    if isinstance(value, str):
+        yield value
+    elif hasattr(value, "text"):  # quoted
+        yield str(value.text)
+    elif isinstance(value, dict):
+        for item in value.items():
+            yield from _texts(list(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif not isinstance(value, (int, float, bool, type(None))):
+        yield f"${{{value}}}"  # a sweep or another construct: no value

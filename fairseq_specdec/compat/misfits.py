@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from typing import Any, List, NoReturn, Sequence
 
+from .architectures import own_task
 from .patch import wrap_once
 
 # "size mismatch for encoder.embed_tokens.weight: copying a param with shape torch.Size([8, 4])
@@ -30,24 +32,26 @@ def name_misfits() -> None:
 
 
 def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-    shards, suffix = kwargs.get("num_shards", 1), kwargs.get("suffix", "")
-    if shards == 1 and not suffix and kwargs.get("state") is None:
+    given = inspect.signature(original).bind(filenames, *args, **kwargs).arguments
+    whole = given.get("num_shards", 1) == 1 and not given.get("suffix")
+    if whole and given.get("state") is None:
         for name in filenames:
             if "://" not in str(name) and not os.path.exists(str(name)):
                 raise FileNotFoundError(f"{name}: no such file; name a model's checkpoint")
     try:
         return original(filenames, *args, **kwargs)
     except RuntimeError as error:
-        refuse_dictionaries(error, [str(name) for name in filenames])
+        _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         raise
 
 
-def refuse_dictionaries(error: RuntimeError, names: List[str]) -> None:
-    """Refuse a model whose embeddings do not have the dictionaries' sizes.
+def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
+    """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries.
 
     Args:
         error: of ``load_state_dict``.
         names: the files.
+        task: that builds the model.
 
     Raises:
         RuntimeError: naming both sizes, if that is what the error is about, else the first
@@ -55,7 +59,7 @@ def refuse_dictionaries(error: RuntimeError, names: List[str]) -> None:
     """
     found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
     if found:
-        _refuse(found, names, error)
+        _refuse_sizes(found, names, task, error)
     if "loading state_dict" in str(error):
         detail = str(error).splitlines()[1:2] or [str(error)]
         raise RuntimeError(
@@ -64,7 +68,7 @@ def refuse_dictionaries(error: RuntimeError, names: List[str]) -> None:
         ) from error
 
 
-def _refuse(found: List[Any], names: List[str], error: RuntimeError) -> NoReturn:
+def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
     sizes = list(dict.fromkeys(sizes[1:] for sizes in found))
     if len(sizes) == 1:
         said = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
@@ -73,6 +77,12 @@ def _refuse(found: List[Any], names: List[str], error: RuntimeError) -> NoReturn
             f"a {_SIDES[side]} dictionary of {there} symbols (the data's has {here})"
             for side, there, here in dict.fromkeys(found)
         )
+    own = own_task()
+    if own.adds_symbols(task):
+        raise RuntimeError(
+            f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
+            f"to them: decode it with {own.flags()}"
+        ) from error
     raise RuntimeError(
         f"{':'.join(names)}: trained with {said}; decode data binarised with the model's "
         "dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"

@@ -12,7 +12,8 @@ def block_ngrams_on_cpu() -> None:
 
     Fault: without the compiled CUDA extension (on every CPU), stock compares past n-grams with the
     last columns of the whole output buffer, which are padding, so that the flag does nothing.
-    Versions: 0.10 to today's main. With the extension the flag works as documented.
+    Versions: 0.10 to today's main. With the extension the flag works as documented. A generator
+    in TorchScript is compiled from stock's code, and keeps the fault.
     """
     from fairseq.ngram_repeat_block import NGramRepeatBlock
 

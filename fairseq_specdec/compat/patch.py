@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+import inspect
+import types
+from typing import Any, Callable, List, NamedTuple
 
 _MARK = "_fairseq_specdec_fixes"
 
 
+class Patched(NamedTuple):
+    """A function of another library that was replaced.
+
+    Attributes:
+        owner: module or class that holds it.
+        name: its attribute.
+        stock: the function before any fix.
+    """
+
+    owner: Any
+    name: str
+    stock: Callable[..., Any]
+
+
+PATCHED: List[Patched] = []
+
+
 def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> None:
     """Replace ``owner.name`` by a call to ``wrapper(original, *args, **kwargs)``.
+
+    Its name, signature, docstring and place stay. TorchScript compiles the source of the stock
+    function, as it would without the fix.
 
     Args:
         owner: module or class that holds the function.
@@ -24,9 +46,16 @@ def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> N
     if fix in done:
         return
 
-    @functools.wraps(original)
-    def fixed(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return wrapper(original, *args, **kwargs)
 
+    # TorchScript takes the source from ``__wrapped__`` and looks its names up in the function's
+    # own globals: they must be those of the original's module.
+    names = original.__globals__
+    fixed = types.FunctionType(call.__code__, names, original.__name__, None, call.__closure__)
+    functools.update_wrapper(fixed, original)
+    fixed.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    if not done:
+        PATCHED.append(Patched(owner, name, original))
     setattr(fixed, _MARK, (*done, fix))
     setattr(owner, name, fixed)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
 
+from ..compat.architectures import known_architectures_only
 from ..compat.settings import RefusedCheckpointError
 from ..io.progress import Counter
 from .files import DistillError
@@ -65,14 +66,15 @@ class Teacher:
         checkpoint = self.config.checkpoint
         for path in paths:  # one by one, so that an error can name the file
             try:
-                loaded, saved = checkpoint_utils.load_model_ensemble(
-                    [path],
-                    arg_overrides=overrides,
-                    task=task,
-                    suffix=checkpoint.checkpoint_suffix,
-                    strict=checkpoint.checkpoint_shard_count == 1,
-                    num_shards=checkpoint.checkpoint_shard_count,
-                )
+                with known_architectures_only():
+                    loaded, saved = checkpoint_utils.load_model_ensemble(
+                        [path],
+                        arg_overrides=overrides,
+                        task=task,
+                        suffix=checkpoint.checkpoint_suffix,
+                        strict=checkpoint.checkpoint_shard_count == 1,
+                        num_shards=checkpoint.checkpoint_shard_count,
+                    )
             except RefusedCheckpointError as error:
                 raise DistillError(f"{flag}: {error}") from error
             except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own

@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
+from ..compat.architectures import known_architectures_only
 from ..config import decoding_settings
 from ..drafting import DraftOptions, NarBlockDrafter
 from .builder import Overrides, build_generator
@@ -55,7 +56,8 @@ class AcceptedTokens:
         # A task of its own: the training task may be set up to do things when models are built.
         task = TranslationTask(TranslationConfig(), self.source, self.target)
         try:
-            models, _ = checkpoint_utils.load_model_ensemble([self.path], task=task)
+            with known_architectures_only():
+                models, _ = checkpoint_utils.load_model_ensemble([self.path], task=task)
         except RuntimeError as error:
             raise ValueError(
                 f"--eval-verifier: {self.path} does not fit this corpus' dictionaries "

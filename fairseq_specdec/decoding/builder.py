@@ -111,7 +111,13 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
     asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
     if asked < 1:
         raise ValueError(f"--beam {asked}: must be 1 or more")
+    sampled = getattr(args, "sampling", False)
     if not rule.lossless and nbest > 1:
+        if sampled:
+            raise ValueError(
+                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --nbest 1, "
+                "or leave --sampling out"
+            )
         raise ValueError(
             f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "
             "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
@@ -121,7 +127,9 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
             f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
         )
     if not rule.lossless:
-        if asked > 1:
+        if asked > 1 and sampled:
+            logger.info("--beam %d: with --sampling one hypothesis is decoded (beam 1)", asked)
+        elif asked > 1:
             logger.info(
                 "--beam %d: --strategy %s with these flags is not lossless and decodes one "
                 "hypothesis (beam 1)", asked, strategy,
@@ -293,11 +301,11 @@ def build_generator(
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
     ending = ending_of(extra, tgt_dict)
+    for i, model in enumerate(models):
+        check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     device = next(models[0].parameters()).device
     check_device(device)
     check_cuda_graphs(settings.cuda_graphs, device)
-    for i, model in enumerate(models):
-        check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     policy = LogitsPolicy(
         tgt_dict.pad(),
         tgt_dict.unk(),

@@ -16,6 +16,7 @@ from fairseq.models.transformer import (
 )
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from fairseq_specdec.compat.architectures import known_architectures_only
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
@@ -165,7 +166,8 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
             )
     _check_symbols(path, state, src_dict, tgt_dict)
     task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
-    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    with known_architectures_only():
+        models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0]
 
 

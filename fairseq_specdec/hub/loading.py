@@ -137,8 +137,6 @@ def _saved_settings(path: str) -> Tuple[Any, Any]:
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
         saved = state.get("cfg")
-        if saved is None and state.get("args") is not None:
-            saved = checkpoint_utils.convert_namespace_to_omegaconf(state["args"])
         if not state.get("model"):
             raise KeyError("no model in it")
     except RefusedCheckpointError as error:

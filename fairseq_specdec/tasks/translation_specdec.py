@@ -90,15 +90,15 @@ class TranslationSpecDecTask(TranslationTask):
         builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict, cfg)
         return task
 
-    def _loader(self, verifier: Any) -> Callable[..., Any]:
+    def _loader(self, models: Any) -> Callable[..., Any]:
         """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
 
         Generators whose drafters run in the same format share one; they move it there, and to the
         verifier's device.
         """
-        like = next(verifier.parameters())
 
         def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
+            like = next(models[0].parameters())
             key = (path, os.stat(path).st_mtime_ns, read, dtype, like.dtype, like.device)
             if key not in self._drafters:
                 self._drafters = {key: read(path, src_dict, tgt_dict)}
@@ -137,7 +137,7 @@ class TranslationSpecDecTask(TranslationTask):
             args,
             settings,
             extra_gen_cls_kwargs,
-            load=self._loader(models[0]),
+            load=self._loader(models),
             free_unpacked=all(map(only_decodes, models)),
             overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
         )

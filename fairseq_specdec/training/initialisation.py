@@ -123,7 +123,7 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
                 f"dict.txt (--srcdict, --tgtdict)"
             )
     settings = state.get("args") or state["cfg"]["model"]
-    with building_from(path):
+    with building_from(path, state):
         verifier = build_model(settings, Dictionaries(source, target))
     if not isinstance(verifier, TransformerModelBase):
         raise ValueError(

@@ -155,7 +155,7 @@ def _select_and_check(
         layers = _asked_layers(args, count_layers(state["model"]))
         symbols = len(Dictionary.load(args.dict)) if args.dict else None
         result, report = select(state, layers, symbols)
-        with building_from(args.input):
+        with building_from(args.input, state):
             load(result)
     except SelectionError as error:
         text = str(error)

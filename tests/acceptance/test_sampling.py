@@ -445,7 +445,9 @@ def test_a_rule_that_replaces_by_the_drafters_choice_is_noticed(rest, strategy, 
 @pytest.mark.parametrize("args", [{"sampling_topk": 2}, {"sampling_topp": 0.5}], ids=str)
 @pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
 def test_a_rule_that_forgets_the_cut_is_noticed(strategy, args, tmp_path):
-    mutant = edit("self.sampler.warp(scores.dense())", "scores.dense().exp()")
+    mutant = edit("self.sampler.warp(log_probs)", "log_probs.exp()")
+    if strategy == "greedy":
+        mutant = edit("sampler.sample(log_probs[:, 0])", "sampler.draw(log_probs[:, 0].exp())")
     generator = mutated(mutant, strategy, args, tmp_path)
     with pytest.raises(AssertionError, match="an output that the verifier never gives"):
         worst_excess(generator, args)
@@ -514,6 +516,38 @@ def test_sampling_from_one_token_is_stocks(tmp_path):
     ours = generator_for("sps", args, tmp_path).generate([VERIFIER], sample)[0][0]
     assert ours["tokens"].tolist() == theirs["tokens"].tolist()
     torch.testing.assert_close(ours["positional_scores"], theirs["positional_scores"])
+
+
+DRAWS = [
+    {},
+    {"sampling_topk": 2},
+    {"sampling_topk": 7, "temperature": 2.0},
+    {"sampling_topp": 0.7},
+    {"sampling_topp": 0.9, "temperature": 1.7},
+    {"sampling_topp": 1.0},
+]
+
+
+@pytest.mark.parametrize("args", DRAWS, ids=str)
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_without_drafts_the_draws_are_stocks(backend, args, tmp_path):
+    """The same seed and batch give the same samples with fairseq's own task, of 60 sentences."""
+    flags = Namespace(sampling=True, max_len_b=MAX_LEN, unkpen=1e4, beam=1, **args)
+    stock = task().build_generator([VERIFIER], flags)
+    ours = generator_for("greedy", args, tmp_path, backend=backend)
+    source = torch.full((60, 3), PAD)
+    source[::2], source[1::2, 1:] = torch.tensor(SOURCES[0]), torch.tensor(SOURCES[1])
+    lengths = torch.tensor([3, 2]).repeat(30)
+    found = []
+    for generator in (stock, ours):
+        torch.manual_seed(7)
+        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+        hypotheses = [row[0] for row in generator.generate([VERIFIER], sample)]
+        found.append([each["tokens"].tolist() for each in hypotheses])
+        left = torch.rand(1)  # as much was drawn
+        found.append(left)
+    assert len(set(map(str, found[0]))) > 5
+    assert found[0] == found[2] and torch.equal(found[1], found[3])
 
 
 def test_flags_that_contradict_sampling(tmp_path):

@@ -16,15 +16,13 @@ from pickle import UnpicklingError
 import fairseq
 import pytest
 import torch
-from fairseq import checkpoint_utils, models, tasks, utils
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq import checkpoint_utils, tasks, utils
 from in_process import run_here
 from omegaconf import OmegaConf
 from settings_payloads import HIDDEN, INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
 from fairseq_specdec import convert
 from fairseq_specdec.bench import cli as bench
-from fairseq_specdec.compat.architectures import VARIABLE, building_from
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.literals import (
     NotLiteralError,
@@ -463,72 +461,7 @@ def test_a_pickled_configuration_is_read_without_resolving_it(tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
 
 
-STRANGE = [
-    "fconv_iwslt_de_en",
-    "wav2vec2",
-    "transformer_pointer_generator",
-    "nonautoregressive_transformer",
-]
-
-
-@pytest.mark.parametrize("architecture", [n for n in STRANGE if n in ARCH_MODEL_REGISTRY])
-@pytest.mark.parametrize("layout", ["cfg", "args"])
-def test_other_architectures_are_not_built_from_a_checkpoint(
-    architecture, layout, bench_files, tmp_path, monkeypatch
-):
-    settings = {"_name": architecture, "arch": architecture}
-    path = write(tmp_path / "other.pt", bench_files.state, settings, layout)
-    with pytest.raises(RefusedCheckpointError, match=f"{VARIABLE}={architecture}"):
-        plain_generate(bench_files, path)
-    monkeypatch.setenv(VARIABLE, f"x, {architecture}")
-    with pytest.raises(Exception) as caught:  # as fairseq: its weights are another model's
-        plain_generate(bench_files, path)
-    assert not isinstance(caught.value, RefusedCheckpointError)
-
-
 def test_the_second_model_of_an_ensemble_is_named(bench_files, tmp_path):
     path = write(tmp_path / "second.pt", bench_files.state, {SETTINGS[0]: "print(1)"})
     with pytest.raises(RefusedCheckpointError, match=path):
         generate(bench_files, bench_files.sound + ":" + path)
-
-
-class Foreign:
-    """A model of somebody else's."""
-
-    @classmethod
-    def build_model(cls, cfg, task):
-        return "built"
-
-
-def test_only_what_comes_from_a_checkpoint_is_looked_at(monkeypatch):
-    """The limit ends with the reading, also one that failed, and one inside of another."""
-    monkeypatch.setitem(ARCH_MODEL_REGISTRY, "foreign", Foreign)
-
-    def build():
-        return models.build_model(argparse.Namespace(arch="foreign"), None)
-
-    assert build() == "built"
-    with pytest.raises(RefusedCheckpointError, match="^outer.pt: its architecture foreign"):
-        with building_from("outer.pt"):
-            with pytest.raises(RefusedCheckpointError, match="^inner.pt: its architecture foreign"):
-                with building_from("inner.pt"):
-                    build()
-            build()
-    assert build() == "built"
-    monkeypatch.setenv(VARIABLE, "other, foreign")
-    with building_from("outer.pt"):
-        assert build() == "built"
-    monkeypatch.setenv(VARIABLE, "foreigner")
-    with building_from("outer.pt"), pytest.raises(RefusedCheckpointError):
-        build()
-
-
-def test_building_from_the_command_line_is_no_business_of_the_list(bench_files):
-    """Training an architecture that is not on the list goes on as before."""
-    run_here(
-        "train", bench_files.data, task="translation", optimizer="adam", max_update=1,
-        arch="fconv_iwslt_de_en", criterion="cross_entropy", batch_size=8,
-        encoder_layers="[(16, 3)] * 2", decoder_layers="[(16, 3)]", encoder_embed_dim=8,
-        decoder_embed_dim=8, decoder_out_embed_dim=8, save_dir=bench_files.folder / "fconv",
-        disable_validation=True, no_save=True,
-    )  # fmt: skip

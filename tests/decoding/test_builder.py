@@ -447,14 +447,31 @@ def test_how_many_hypotheses(caplog):
         assert builder.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
     assert "--beam 2: --strategy gad++ with these flags is not lossless" in caplog.text
     assert {record.name for record in caplog.records} == {builder.__name__}
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        assert builder.beam_of(Namespace(beam=5, sampling=True), "greedy", relaxed, 28) == 1
+    assert "--beam 5: with --sampling one hypothesis is decoded (beam 1)" in caplog.text
     for given, rule, said in (
         ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
         ({"beam": 27}, exact, "--beam 27: .* 28 entries; use --beam 26"),
         ({"beam": 3, "nbest": 4}, exact, "--nbest 4: there are --beam 3 hypotheses; use --beam 4"),
         ({"beam": 3, "nbest": 2}, relaxed, "--nbest 2: --strategy gad .* one hypothesis; use"),
+        (
+            {"beam": 9, "nbest": 9, "sampling": True},
+            relaxed,
+            "^--nbest 9: with --sampling one hypothesis is decoded; use --nbest 1, or leave "
+            "--sampling out$",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             builder.beam_of(Namespace(**given), "gad", rule, 28)
+
+
+def test_a_model_without_parameters_is_refused():
+    """Its device would be that of its first parameter."""
+    for models in ([torch.nn.Module()], [toy_model("pre_norm"), torch.nn.Module()]):
+        with pytest.raises(ValueError, match=r"of \d\) holds a Module with decoder NoneType"):
+            make(models=models)
 
 
 def test_devices_and_models_are_looked_at(monkeypatch):

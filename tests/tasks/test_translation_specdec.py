@@ -120,6 +120,8 @@ def test_a_bare_namespace(toy):
         task.build_generator(models, Namespace(**dict(vars(bare), block_size=9)))
     with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):
         task.build_generator(models, bare, prefix_allowed_tokens_fn=print)
+    with pytest.raises(ValueError, match="holds a Module with decoder NoneType"):
+        task.build_generator([torch.nn.Module()], Namespace())
 
 
 def test_bleu_while_training_follows_the_weights(toy, other):

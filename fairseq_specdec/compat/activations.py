@@ -1,0 +1,29 @@
+"""Activation functions that fairseq knows by a name and cannot run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .patch import wrap_once
+
+
+def run_swish() -> None:
+    """Let ``activation_fn=swish`` run: Marian's models use it.
+
+    Fault: ``utils.get_activation_fn("swish")`` returns the class ``torch.nn.SiLU``, which a
+    Transformer's layer calls with a tensor ("linear(): argument 'input' ... not SiLU"). Versions:
+    those that know the name, 0.12 and later.
+
+    The Conformer makes an object of the class; it holds the function by its own name, as stock.
+    """
+    from fairseq import utils
+    from fairseq.modules import conformer_layer  # noqa: F401  (before the name is replaced)
+
+    wrap_once(utils, "get_activation_fn", "run_swish", _get_activation_fn)
+
+
+def _get_activation_fn(original: Any, activation: str) -> Any:
+    found = original(activation)
+    return torch.nn.functional.silu if found is torch.nn.SiLU else found

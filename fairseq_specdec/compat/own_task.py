@@ -1,0 +1,79 @@
+"""The task that a checkpoint was trained with, and the flags that decode with it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Dict, Optional, Tuple
+
+from omegaconf import OmegaConf
+
+PACKAGE = __name__.split(".")[0]
+# Of tasks that add symbols to their dictionaries: the flags that say which.
+_FLAGS = {
+    "multilingual_translation": ("lang_pairs", "encoder_langtok", "decoder_langtok"),
+    "translation_from_pretrained_bart": ("langs", "prepend_bos"),
+    "translation_moe": ("method", "num_experts", "mean_pool_gating_network"),
+    "translation_multi_simple_epoch": (
+        "lang_pairs", "langs", "lang_dict", "source_dict", "target_dict", "encoder_langtok",
+        "decoder_langtok", "lang_tok_style", "lang_tok_replacing_bos_eos", "langtoks",
+        "fixed_dictionary",
+    ),
+}  # fmt: skip
+STOCK = "translation"
+
+
+class OwnTask:
+    """The task of a checkpoint's training.
+
+    Args:
+        state: the checkpoint's content; whatever it lacks is not known.
+
+    Attributes:
+        name: as ``--task`` takes it; ``translation`` where the checkpoint names none, or one of
+            this project's.
+    """
+
+    def __init__(self, state: Any) -> None:
+        name, self._settings = _named(state if isinstance(state, dict) else {})
+        kind = _registered(name)
+        ours = kind is not None and kind.__module__.startswith(PACKAGE + ".")
+        self.name = name if isinstance(name, str) and not ours else STOCK
+
+    def adds_symbols(self, task: Any) -> bool:
+        """Whether it may have added symbols to the dictionaries that ``task`` does not know."""
+        return self.name != STOCK and type(task) is not _registered(self.name)
+
+    def flags(self) -> str:
+        """The words of a command line that decode with it, as far as the checkpoint says."""
+        words = ["--task", self.name]
+        if _registered(self.name) is None:
+            words[:0] = ["--user-dir", "FOLDER_THAT_REGISTERS_IT"]
+        for name in _FLAGS.get(self.name, ()):
+            value, flag = self._settings.get(name), "--" + name.replace("_", "-")
+            if isinstance(value, (list, tuple)):
+                value = ",".join(map(str, value))
+            if value is True:
+                words.append(flag)
+            elif value:
+                words += [flag, str(value)]
+        return " ".join(map(shlex.quote, words))
+
+
+def _registered(name: Any) -> Optional[type]:
+    from fairseq.tasks import TASK_REGISTRY
+
+    found: Optional[type] = TASK_REGISTRY.get(name) if isinstance(name, str) else None
+    return found
+
+
+def _named(state: Dict[str, Any]) -> Tuple[Any, Dict[Any, Any]]:
+    """(name, settings) of the task, from either layout of a checkpoint."""
+    if state.get("args") is not None:
+        settings = dict(vars(state["args"]))  # those of the model too, whose name is _name
+        return settings.get("task"), settings
+    cfg = state.get("cfg")
+    if OmegaConf.is_config(cfg):  # interpolations have been refused
+        cfg = OmegaConf.to_container(cfg)
+    task = cfg.get("task") if isinstance(cfg, dict) else None
+    settings = dict(task if isinstance(task, dict) else getattr(task, "__dict__", {}))
+    return settings.get("_name"), settings

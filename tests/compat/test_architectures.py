@@ -1,0 +1,250 @@
+"""Which architectures are built from a checkpoint: all for stock fairseq, known ones for us."""
+
+import argparse
+import ast
+import importlib
+import inspect
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+from every_architecture import make_task, write
+from fairseq import checkpoint_utils, models
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from in_process import hypotheses, run_here
+from settings_payloads import with_settings
+
+from fairseq_specdec.compat.architectures import (
+    READ,
+    VARIABLE,
+    building_from,
+    known_architectures_only,
+)
+from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
+
+SCRIPT = pathlib.Path(__file__).with_name("every_architecture.py")
+# Of fairseq 0.12.3; no fewer may be looked at.
+CLASSES = {
+    "BARTModel", "CMLMNATransformerModel", "FConvLanguageModel", "FConvModel",
+    "FConvModelSelfAtt", "InsertionTransformerModel", "IterNATransformerModel", "LSTMLanguageModel",
+    "LSTMModel", "LevenshteinTransformerModel", "LightConvModel", "MaskedLMModel",
+    "NACRFTransformerModel", "NATransformerModel", "RobertaEncDecModel", "RobertaModel",
+    "TransformerAlignModel", "TransformerLanguageModel", "TransformerModel", "XMODModel",
+}  # fmt: skip
+
+
+def told_by(python, folder, *flags):
+    """What ``every_architecture.py`` prints in a process that has not imported the plugin."""
+    # Stock fairseq cannot read its own checkpoints by torch >= 2.6 otherwise.
+    environment = dict(os.environ, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1", OMP_NUM_THREADS="1")
+    words = [str(python), str(SCRIPT), str(folder), *flags]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(python, folder, *flags):
+    without = told_by(python, folder, *flags)
+    assert {told.get("class") for told in without.values()} - {None} == CLASSES
+    assert sum("hypotheses" in told for told in without.values()) >= 11
+    assert told_by(python, folder, "--plugin", *flags) == without
+
+
+def test_the_import_changes_no_architecture_of_stock_fairseq(warm_python, tmp_path):
+    """Each class is loaded with fairseq's own task, and decoded: LSTM, convolutions, alignment."""
+    compare(warm_python.python, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_import_changes_none_of_all_architectures(warm_python, tmp_path):
+    compare(warm_python.python, tmp_path, "--all")
+
+
+@pytest.fixture(scope="module")
+def fconv(reversal_data, tmp_path_factory):
+    """A checkpoint of fairseq-train with one update."""
+    folder = tmp_path_factory.mktemp("fconv")
+    run_here(
+        "train", reversal_data, task="translation", optimizer="adam", max_update=1, arch="fconv",
+        criterion="cross_entropy", batch_size=8, encoder_layers="[(16, 3)] * 2",
+        decoder_layers="[(16, 3)]", encoder_embed_dim=8, decoder_embed_dim=8,
+        decoder_out_embed_dim=8, save_dir=folder, disable_validation=True, data_buffer_size=0,
+    )  # fmt: skip
+    return str(folder / "checkpoint_last.pt")
+
+
+def test_a_convolutional_model_decodes_with_the_stock_task(fconv, reversal_data):
+    out, _ = run_here("generate", reversal_data, task="translation", path=fconv, beam=2)
+    assert len(hypotheses(out)) == 100
+
+
+def decode(data, path, **flags):
+    run_here("generate", data, task="translation_specdec", path=path, beam=1, **flags)
+
+
+def line(capsys, act, *arguments, **named):
+    """The one line that ends a command."""
+    with pytest.raises((SystemExit, ValueError)) as caught:
+        act(*arguments, **named)
+    said = str(caught.value)
+    if isinstance(caught.value, SystemExit) and caught.value.code in (1, 2):
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "\n" not in said
+    return said
+
+
+def test_our_task_says_what_a_model_is_that_it_does_not_decode(fconv, reversal_data, capsys):
+    said = line(capsys, decode, str(reversal_data), fconv)
+    assert f"{fconv}: holds a FConvModel (architecture fconv)" in said
+    assert said.endswith("decode it with --task translation")
+    said = line(capsys, SpeculativeTranslator.from_pretrained, fconv, data=str(reversal_data))
+    assert "holds a FConvModel (architecture fconv)" in said and VARIABLE not in said
+
+
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+@pytest.mark.parametrize("task", ["translation", "translation_specdec", "hub"])
+def test_an_architecture_of_another_user_dir(layout, task, trained, reversal_data, tmp_path):
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    path = str(tmp_path / "other.pt")
+    settings = {"_name": "somebodys_transformer", "arch": "somebodys_transformer"}
+    torch.save(with_settings(state, settings, layout), path)
+    with pytest.raises(ValueError) as refused:
+        if task == "hub":
+            SpeculativeTranslator.from_pretrained(path, data=str(reversal_data))
+        else:
+            run_here("generate", reversal_data, task=task, path=path, beam=1)
+    assert str(refused.value).replace("verifier: ", "") == (
+        f"{path}: its architecture somebodys_transformer is not registered; name the folder that "
+        "registers it by --user-dir (its __init__.py may import fairseq_specdec)"
+    )
+
+
+USER_DIR = """
+import fairseq_specdec
+from fairseq.models import register_model_architecture
+from fairseq.models.transformer import base_architecture
+register_model_architecture("transformer", "somebodys_transformer")(base_architecture)
+"""
+
+
+def test_the_remedy_works(trained, reversal_data, tmp_path, fairseq_command):
+    folder = tmp_path / "somebodys"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(USER_DIR)
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    path = tmp_path / "other.pt"
+    torch.save(with_settings(state, {"arch": "somebodys_transformer"}, "args"), str(path))
+    out, _ = fairseq_command(
+        "generate", reversal_data, "--user-dir", folder, "--task", "translation_specdec",
+        "--path", path, "--beam", 2, "--cpu",
+    )  # fmt: skip
+    assert len(hypotheses(out)) == 100
+
+
+class Foreign:
+    """A model of somebody else's."""
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        return "built"
+
+
+def our_task():
+    task = make_task()
+    return TranslationSpecDecTask(TranslationSpecDecConfig(), task.src_dict, task.tgt_dict)
+
+
+def build(arch, task):
+    return models.build_model(argparse.Namespace(arch=arch), task)
+
+
+def test_foreign_architectures_are_built_for_stock_tasks(monkeypatch):
+    monkeypatch.setitem(ARCH_MODEL_REGISTRY, "foreign", Foreign)
+    with building_from("a.pt"):
+        assert build("foreign", make_task()) == "built"
+    assert build("foreign", our_task()) == "built"  # from the command line
+    for task, guard in (
+        (our_task(), building_from("x")),
+        (make_task(), known_architectures_only()),
+    ):
+        with building_from("a.pt"), guard, building_from("b.pt"):
+            with pytest.raises(RefusedCheckpointError, match=f"^b.pt: .* set {VARIABLE}=foreign"):
+                build("foreign", task)
+        with building_from("a.pt"):
+            assert build("foreign", make_task()) == "built"  # the limit ends with the reading
+
+
+def test_trusted_architectures_are_built_for_us(monkeypatch):
+    monkeypatch.setitem(ARCH_MODEL_REGISTRY, "foreign", Foreign)
+    monkeypatch.setenv(VARIABLE, "other, foreign")
+    with building_from("a.pt"):
+        assert build("foreign", our_task()) == "built"
+    monkeypatch.setenv(VARIABLE, "foreigner")
+    with building_from("a.pt"), pytest.raises(RefusedCheckpointError):
+        build("foreign", our_task())
+
+
+@pytest.mark.parametrize("arch", ["wav2vec_ctc", "fconv_self_att", "roberta_enc_dec"])
+def test_models_that_open_other_files_are_not_built_for_us(arch):
+    with building_from("a.pt"), known_architectures_only():
+        with pytest.raises(RefusedCheckpointError, match="open files that they name"):
+            build(arch, make_task())
+
+
+@pytest.mark.parametrize("arch", ["fconv", "lightconv", "cmlm_transformer", "transformer_lm"])
+def test_known_models_of_stock_tasks_are_built_for_us(arch, tmp_path):
+    path = str(tmp_path / "a.pt")
+    write(arch, path, make_task())
+    with known_architectures_only():
+        (model,), _ = checkpoint_utils.load_model_ensemble([path], task=make_task())
+    assert type(model) is ARCH_MODEL_REGISTRY[arch]
+
+
+# What reads another file, or runs text.
+OPENING = {
+    "load_checkpoint_to_cpu", "load_model_ensemble", "load_model_ensemble_and_task",
+    "load_pretrained_component_from_model", "load", "open", "urlopen", "cached_path", "exec",
+    "compile", "system", "Popen", "import_module", "__import__", "get_from_cache",
+}  # fmt: skip
+
+
+def opening(module):
+    """Names of ``OPENING`` that a module calls."""
+    called = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Call):
+            called.add(getattr(node.func, "attr", getattr(node.func, "id", "")))
+    return called & OPENING
+
+
+def test_what_is_built_for_us_opens_no_file():
+    """The modules of fairseq that define these models, their base classes and what they import."""
+    classes = set(ARCH_MODEL_REGISTRY.values()) | set(MODEL_REGISTRY.values())
+    named = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in classes}
+    known = {"fairseq.models." + name for name in READ}
+    missing = known - set(named)
+    assert missing <= {"fairseq.models.transformer.transformer_base.TransformerModelBase"}
+    for name in known - missing:
+        for base in named[name].__mro__:
+            if base.__module__.startswith("fairseq.models."):
+                assert not opening(importlib.import_module(base.__module__)), base
+    others = {n for n in named if n.startswith("fairseq.") and n not in known}
+    found = {name for name in others if opening(importlib.import_module(named[name].__module__))}
+    assert "fairseq.models.wav2vec.wav2vec2_asr.Wav2VecCtc" in found  # the search can find
+
+
+def test_building_from_the_command_line_is_no_business_of_the_list(reversal_data, tmp_path):
+    """Training an architecture that is not on the list goes on as before."""
+    run_here(
+        "train", reversal_data, task="translation", optimizer="adam", max_update=1,
+        arch="fconv_iwslt_de_en", criterion="cross_entropy", batch_size=8,
+        encoder_layers="[(16, 3)] * 2", decoder_layers="[(16, 3)]", encoder_embed_dim=8,
+        decoder_embed_dim=8, decoder_out_embed_dim=8, save_dir=tmp_path / "fconv",
+        disable_validation=True, no_save=True,
+    )  # fmt: skip

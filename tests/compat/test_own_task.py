@@ -1,0 +1,70 @@
+"""The task of a checkpoint, and the flags that decode with it."""
+
+import argparse
+
+import pytest
+from every_architecture import make_task
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_specdec.compat.own_task import OwnTask
+
+TASKS = {
+    "translation_moe": (
+        {"method": "hMoElp", "num_experts": 3, "mean_pool_gating_network": False},
+        "--user-dir FOLDER_THAT_REGISTERS_IT --task translation_moe --method hMoElp "
+        "--num-experts 3",
+    ),
+    "multilingual_translation": (
+        {"lang_pairs": ["src-tgt", "tgt-src"], "encoder_langtok": "tgt", "decoder_langtok": True},
+        "--task multilingual_translation --lang-pairs src-tgt,tgt-src --encoder-langtok tgt "
+        "--decoder-langtok",
+    ),
+    "translation_multi_simple_epoch": (
+        {"lang_pairs": "src-tgt", "langs": ["src", "tgt"], "encoder_langtok": "src"},
+        "--task translation_multi_simple_epoch --lang-pairs src-tgt --langs src,tgt "
+        "--encoder-langtok src",
+    ),
+    "translation_from_pretrained_bart": (
+        {"langs": "src,tgt", "prepend_bos": True},
+        "--task translation_from_pretrained_bart --langs src,tgt --prepend-bos",
+    ),
+    "semisupervised_translation": ({}, "--task semisupervised_translation"),
+    "translation": ({"langs": "a,b"}, "--task translation"),
+    "translation_specdec": ({}, "--task translation"),
+    "translation_lev_modified": ({}, "--task translation"),
+    "of somebody's": ({}, "--user-dir FOLDER_THAT_REGISTERS_IT --task 'of somebody'\"'\"'s'"),
+}
+
+
+def states(name, settings):
+    """A checkpoint's content in each layout."""
+    cfg = {"task": dict(settings, _name=name), "model": {"_name": "transformer"}}
+    args = argparse.Namespace(task=name, arch="transformer", _name="transformer", **settings)
+    namespace = argparse.Namespace(_name=name, **settings)
+    return [
+        {"args": None, "cfg": cfg},
+        {"args": None, "cfg": OmegaConf.create(cfg)},
+        {"args": None, "cfg": {"task": namespace}},
+        {"args": args},
+    ]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_flags_are_those_that_say_which_symbols(name):
+    settings, command = TASKS[name]
+    for state in states(name, settings):
+        assert OwnTask(state).flags() == command
+
+
+@pytest.mark.parametrize("state", [None, [], {}, {"cfg": {}}, {"cfg": {"task": {"_name": 3}}}])
+def test_what_names_no_task_is_translation(state):
+    assert OwnTask(state).name == "translation"
+
+
+def test_a_task_knows_its_own_symbols():
+    task = make_task()
+    assert not OwnTask(states("translation", {})[0]).adds_symbols(task)
+    other = OwnTask(states("multilingual_translation", {})[0])
+    assert other.adds_symbols(task)
+    assert not other.adds_symbols(object.__new__(TASK_REGISTRY["multilingual_translation"]))
