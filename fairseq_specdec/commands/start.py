@@ -49,6 +49,8 @@ def start(program: str, words: Sequence[str]) -> None:
         return
     quieten_hydra()
     package = __name__.split(".")[0]
+    if program == "specdec-bench":  # before the libraries are loaded
+        importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
     importlib.import_module(f"{package}.{MODULES[program]}").cli_main()
 
 
