@@ -5,7 +5,7 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test test-core native sanitize fuzz nightly gpu docs mutants matrix lock audit clean
+.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs mutants matrix lock audit clean
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
@@ -39,6 +39,10 @@ fuzz:
 # What is exhaustive and not part of the gate.
 nightly: sanitize fuzz
 	$(PYTHON) -m pytest -m slow
+
+# This processor's column of benchmarks/processors.md, as in make figures NAME=zen3 ISA=avx2.
+figures:
+	$(PYTHON) benchmarks/processors.py $(NAME) $(if $(ISA),--isa $(ISA))
 
 # All that needs a GPU, in ten minutes (docs/gpu.md); DEVICE=cpu rehearses it.
 gpu:

@@ -177,7 +177,7 @@ setup(
             "jellyfish",
             "symspellpy",
         ],
-        "peers": ["ctranslate2"],
+        "bench-peers": ["ctranslate2", "optimum-onnx[onnxruntime]", "transformers"],
         "rouge": ["rouge-score"],
         "comet": ["unbabel-comet"],
         "superres": ["scikit-image"],

@@ -7,6 +7,8 @@ import importlib.util
 import os
 from typing import Any, Dict, Mapping
 
+from .engines import ENGINES
+from .instruction_sets import VARIABLES, holds
 from .workload import BenchError
 
 Flags = Dict[str, Dict[str, Any]]
@@ -17,10 +19,15 @@ PEERS: Flags = {
         help="CPU threads of every system, other engines included, 1 or more (default: 1)",
     ),
     "--peers": dict(
-        action="store_true",
-        help="also measure CTranslate2 on the same verifier, in processes of its own (float32 and "
-        "int8, beam 5 and 1; with --fp16 float16 and int8_float16); needs the extra peers "
-        "(default: off)",
+        nargs="?", const="ctranslate2", metavar="ENGINE[,ENGINE]",
+        help="also measure other engines on the same verifier, each number format in a process of "
+        f"its own: {', '.join(ENGINES)}; without a name CTranslate2 (float32 and int8, beam 5 and "
+        "1; with --fp16 float16 and int8_float16); needs the extra bench-peers (default: off)",
+    ),
+    "--isa": dict(
+        choices=sorted(VARIABLES),
+        help="hold every system to this instruction set, as far as it can be held (default: what "
+        "the processor has)",
     ),
     "--no-memory": dict(
         action="store_true",
@@ -85,6 +92,10 @@ def check_common(args: argparse.Namespace) -> None:
         BenchError: naming the flag.
     """
     check_least(args, {"repeats": 1, "warmup": 0, "threads": 1})
+    if args.isa and not holds(args.isa):
+        raise BenchError(
+            f"--isa {args.isa}: must be set before torch is loaded; start the command specdec-bench"
+        )
     for name in FILES:
         path = getattr(args, name.strip("-"))
         if path:

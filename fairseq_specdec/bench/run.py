@@ -99,6 +99,7 @@ class Bench:
             "warmup": args.warmup,
             "fp16": bool(config.common.fp16),
             "cuda": self.workload.cuda,
+            "isa": args.isa,
         }
         if self.replay is not None:
             names = ("replay", "vocabulary", "length", "block_size", "seed", "strategies")

@@ -144,11 +144,8 @@ class Session(NamedTuple):
             (self.main, functools.partial(build_stock, self.main, beam=beam)) for beam in self.beams
         ]
         if self.args.peers:
-            main, played = self.main, self.replay
-            if played is not None:  # the engine counts </s> among its steps
-                length = {"min_len": played.length, "max_len_b": played.length}
-                main = main._replace(generation={**main.generation, **length})
-            rows += peers.makers(main, self.config.common.fp16, self.beams)
+            names = peers.named(self.args.peers)
+            rows += peers.makers(names, self.main, self.config.common.fp16, self.beams)
         replayed = functools.partial(replay.build, asked=self.replay)
         make = build if self.replay is None else replayed
         return rows + [(plan, functools.partial(make, plan)) for plan in self.plans]
@@ -178,7 +175,7 @@ def read(words: Sequence[str], folder: str = "") -> Session:
     paths = split_paths(args.path)
     main = Plan("fairseq", paths, dict(given(args), beam=1, nbest=1), base="fairseq")
     if args.peers:
-        peers.check(main)
+        peers.check(peers.named(args.peers), main)
     plans = make_plans(args.system, args.sweep, args)
     beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
     if args.sweep and not plans:

@@ -28,6 +28,7 @@ from fairseq_specdec.decoding.builder import (
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 
+from .engines import ENGINES
 from .flags import flag
 from .timing import StockSteps, System, generation_flags
 from .workload import BenchError, Workload, blaming, refuse, split_paths
@@ -50,6 +51,8 @@ NO_EFFECT = frozenset(
     {"nbest", "sampling", "sampling_topk", "sampling_topp", "print_step"}
     | {"retain_iter_history", "sacrebleu", "no_beamable_mm"}
 )
+# How rows of stock and of other engines begin.
+RESERVED = ("fairseq beam", *(engine.title for engine in ENGINES.values()))
 NO_OVERRIDES = Overrides()
 NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairseq-generate for it"
 
@@ -137,7 +140,7 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
     for text in texts:
         name, colon, flags = text.partition(":")
         name = name.strip()
-        taken = name in systems or name.startswith(("fairseq beam", "CTranslate2"))
+        taken = name in systems or name.startswith(RESERVED)
         refuse({
             f"--system {text!r}: expected 'NAME: FLAGS', for example 'iad: --strategy iad'":
                 not colon or not name or name.startswith("-"),

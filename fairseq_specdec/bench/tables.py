@@ -7,8 +7,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 from fairseq_specdec.decoding.stats import SECTIONS
 
 from . import machine
+from .engines import ENGINES
 from .identity import NEAR
-from .peers import TITLE
+from .instruction_sets import NOT_HELD
 
 NOTHING = "-"
 PLACES = 10  # of a draft, that the table shows; the JSON has all
@@ -211,9 +212,14 @@ def _on_the_machine(run: Dict[str, Any]) -> List[str]:
         )
     lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
     names = [row["system"] for part in run["runs"] for row in part["rows"]]
-    if count > 1 and any(name.startswith(TITLE) for name in names):
+    isa = run["settings"].get("isa")
+    free = [ENGINES[name].title for name in NOT_HELD]
+    if isa and any(name.startswith(tuple(free)) for name in names):
+        lines.append(f"{' and '.join(free)} cannot be held to {isa} and used all of the processor.")
+    title = ENGINES["ctranslate2"].title
+    if count > 1 and any(name.startswith(title) for name in names):
         lines.append(
-            f"{TITLE} ran with {count} threads inside a sentence, which can take it "
+            f"{title} ran with {count} threads inside a sentence, which can take it "
             "several times as long as one where waking a thread is slow, as on virtual machines: "
             "measure with --threads 1 too."
         )

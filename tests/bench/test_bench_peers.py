@@ -1,4 +1,4 @@
-"""CTranslate2 in the same run, where it is installed."""
+"""Other engines in the same run, where they are installed."""
 
 import importlib.util
 import os
@@ -9,11 +9,12 @@ import torch
 
 from fairseq_specdec.bench import memory, peers, session
 from fairseq_specdec.bench.child import Child
+from fairseq_specdec.bench.engines import ENGINES
 from fairseq_specdec.bench.usage import until_at_rest
 from fairseq_specdec.bench.workload import BenchError
 
 needs_ctranslate2 = pytest.mark.skipif(
-    importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers"
+    importlib.util.find_spec("ctranslate2") is None, reason="needs the extra bench-peers"
 )
 
 
@@ -64,8 +65,33 @@ def test_ensembles_are_refused(bench, pair):
 
 def test_peers_that_are_not_installed_are_an_error(bench, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None)
-    with pytest.raises(BenchError, match="--peers: needs ctranslate2; install"):
+    with pytest.raises(BenchError, match="--peers: CTranslate2 needs ctranslate2; install"):
         bench("--peers")
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "transformers"])
+def test_converted_for_hugging_face_it_decodes_alike(name, bench):
+    engine = ENGINES[name]
+    if any(importlib.util.find_spec(each) is None for each in engine.needs):
+        pytest.skip("needs the extra bench-peers")
+    result, _ = bench("--peers", name, "--warmup", 0, "--batch-size", "1,5")
+    for run in result["runs"]:
+        rows = {row["system"]: row for row in run["rows"]}
+        assert rows[f"{engine.title} float32 beam 1"]["identical_percent"] == 100
+        if engine.widest > 1:
+            assert rows[f"{engine.title} float32 beam 5"]["identical_percent"] >= 90
+    assert name in result["provenance"]["versions"]
+
+
+@pytest.mark.parametrize("text", ["ctranslate", "ctranslate2,ctranslate2", "data-bin/folder"])
+def test_unknown_engines_are_refused(text, bench):
+    with pytest.raises(BenchError, match=f"--peers {text}: expected different ones of ctranslate2"):
+        bench("--peers", text)
+
+
+def test_an_instruction_set_is_held_from_the_start(bench):
+    with pytest.raises(BenchError, match="--isa avx2: must be set before torch is loaded"):
+        bench("--isa", "avx2")
 
 
 def test_a_checkpoint_that_the_engine_cannot_represent_is_named(bench, monkeypatch):

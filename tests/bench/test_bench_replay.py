@@ -201,7 +201,9 @@ def test_error_correction_has_no_drafter(play):
     assert result["replay"]["drafter"] is None and result["warnings"] == []
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs the extra peers")
+@pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="needs the extra bench-peers"
+)
 def test_peers_decode_the_same_verifier(play):
     words = ["--peers", "--strategies", "gad"]
     result, _ = play(*MEAN, *words)

@@ -1,4 +1,4 @@
-"""CTranslate2 on the same checkpoint (the extra ``peers``), a process for each number format."""
+"""Other engines on the same checkpoint (the extra ``bench-peers``), a process for each format."""
 
 from __future__ import annotations
 
@@ -12,38 +12,56 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from fairseq import checkpoint_utils
 
-from .child import Child, call_once
-from .flags import flag
-from .systems import Plan, with_beam
-from .timing import System
-from .usage import until_at_rest
-from .workload import BenchError, refuse
+from ..child import Child, call_once
+from ..engines import ENGINES
+from ..flags import flag
+from ..systems import Plan, with_beam
+from ..timing import System
+from ..usage import until_at_rest
+from ..workload import BenchError, refuse
 
-TITLE = "CTranslate2"
-NO_COUNTERPART = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
-WORKER = "fairseq_specdec.bench.peer_worker"
+WORKER = "fairseq_specdec.bench.peers.worker"
 
 Maker = Callable[[Any], System]  # of a Workload
 
 
-def check(plan: Plan) -> None:
-    """Refuse ``--peers``, before any model is loaded, where the engine cannot do the same.
+def named(text: str) -> List[str]:
+    """The engines that ``--peers`` names, separated by commas.
+
+    Raises:
+        BenchError: one is unknown or named twice.
+    """
+    names = text.split(",")
+    if not set(names) <= set(ENGINES) or len(set(names)) < len(names):
+        raise BenchError(
+            f"--peers {text}: expected different ones of {', '.join(ENGINES)}, separated by commas"
+        )
+    return names
+
+
+def check(names: Sequence[str], plan: Plan) -> None:
+    """Refuse ``--peers``, before any model is loaded, where an engine cannot do the same.
 
     Args:
+        names: of the engines.
         plan: stock decoding of ``--path``.
 
     Raises:
-        BenchError: it is not installed, or a flag has no counterpart there.
+        BenchError: one is not installed, or a flag has no counterpart there.
     """
-    flags, missing = plan.generation, importlib.util.find_spec("ctranslate2") is None
-    other = (name for name, value in NO_COUNTERPART.items() if flags.get(name, value) != value)
-    refuse({
-        "--peers: needs ctranslate2; install it with pip install fairseq_specdec[peers], or leave "
-        "the flag out": missing,
-        f"--peers: {TITLE} decodes no ensembles; give one checkpoint to --path":
-            len(plan.paths) > 1,
-        **{f"--peers: {flag(n)} has no counterpart in {TITLE}; leave one out": True for n in other},
-    })  # fmt: skip
+    flags = plan.generation
+    for name in names:
+        engine = ENGINES[name]
+        missing = [each for each in engine.needs if importlib.util.find_spec(each) is None]
+        other = (each for each, value in engine.plain.items() if flags.get(each, value) != value)
+        refuse({
+            f"--peers: {engine.title} needs {' and '.join(missing)}; install with "
+            "pip install fairseq_specdec[bench-peers], or leave it out": bool(missing),
+            f"--peers: {engine.title} decodes no ensembles; give one checkpoint to --path":
+                len(plan.paths) > 1,
+            **{f"--peers: {flag(n)} has no counterpart in {engine.title}; leave one out": True
+               for n in other},
+        })  # fmt: skip
 
 
 def legible(path: str, folder: str) -> str:
@@ -61,37 +79,39 @@ def legible(path: str, folder: str) -> str:
     return copy
 
 
-def _start(kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict[str, Any]]:
+def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict[str, Any]]:
     """A process that has loaded the checkpoint, converted, and what it says of itself."""
-    path, cfg = plan.paths[0], workload.task.cfg
+    path, cfg, title = plan.paths[0], workload.task.cfg, ENGINES[name].title
     with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
+        model = os.path.join(folder, "model")
         try:
             call_once(
                 "the converter",
                 f"{WORKER}:convert",
+                engine=name,
                 checkpoint=legible(path, folder),
                 data=cfg.data.split(os.pathsep)[0],
                 source=cfg.source_lang,
                 target=cfg.target_lang,
-                folder=os.path.join(folder, "model"),
+                folder=model,
+                kind=kind,
             )
         except Exception as error:  # the engine's own errors, and torch's or fairseq's under it
             raise BenchError(
-                f"--peers: {TITLE} cannot represent {path} ({type(error).__name__}: "
-                f"{str(error)[:300]}); leave the flag out"
+                f"--peers: {title} cannot represent {path} ({type(error).__name__}: "
+                f"{str(error)[:300]}); leave it out"
             ) from error
-        for side in ("source", "target"):
-            getattr(workload.task, f"{side}_dictionary").save(os.path.join(folder, f"{side}.txt"))
-        child = Child(f"--peers: {TITLE} {kind}")
+        child = Child(f"--peers: {title} {kind}")
         ready = child.call(
             f"{WORKER}:load",
-            folder=folder,
+            engine=name,
+            folder=model,
             kind=kind,
             cuda=workload.cuda,
             threads=torch.get_num_threads(),
             generation=plan.generation,
         )
-    return child, ready
+    return child, {**ready, "engine": name}
 
 
 class PeerSystem(System):
@@ -101,7 +121,7 @@ class PeerSystem(System):
         plan: of the row.
         child: the process that decodes, with the engine and its model.
         ready: the engine's ``version``, and ``before``, bytes that the process had used before the
-            model was loaded.
+            model was loaded, and the ``engine``'s name.
         pad: token id.
 
     Attributes:
@@ -126,10 +146,13 @@ class PeerSystem(System):
         return found, answer["seconds"], answer["cpu"]
 
 
-def makers(plan: Plan, fp16: bool, beams: Sequence[int]) -> List[Tuple[Plan, Maker]]:
+def makers(
+    names: Sequence[str], plan: Plan, fp16: bool, beams: Sequence[int]
+) -> List[Tuple[Plan, Maker]]:
     """A (plan, function) for every row, as ``Session.makers`` gives them.
 
     Args:
+        names: of the engines.
         plan: stock decoding of ``--path``.
         fp16: measure the half-precision formats instead.
         beams: widths.
@@ -137,28 +160,33 @@ def makers(plan: Plan, fp16: bool, beams: Sequence[int]) -> List[Tuple[Plan, Mak
     # One process for all rows of a format and a workload.
     start = functools.lru_cache(maxsize=None)(functools.partial(_start, plan=plan))
 
-    def make(kind: str, row: Plan, workload: Any) -> System:
-        return PeerSystem(
-            row, *start(kind, workload=workload), workload.task.source_dictionary.pad()
-        )
+    def make(name: str, kind: str, row: Plan, workload: Any) -> System:
+        process = start(name, kind, workload=workload)
+        return PeerSystem(row, *process, workload.task.source_dictionary.pad())
 
     found: List[Tuple[Plan, Maker]] = []
-    for kind in ("float16", "int8_float16") if fp16 else ("float32", "int8"):
-        for beam in beams:
-            name = f"{TITLE} {kind} beam {beam}"
-            row = with_beam(plan._replace(name=name, base=name), beam)
-            found.append((row, functools.partial(make, kind, row)))
+    for name in names:
+        engine = ENGINES[name]
+        for kind in engine.half_kinds if fp16 else engine.kinds:
+            for beam in beams:
+                if beam <= engine.widest:
+                    title = f"{engine.title} {kind} beam {beam}"
+                    row = with_beam(plan._replace(name=title, base=title), beam)
+                    found.append((row, functools.partial(make, name, kind, row)))
     return found
 
 
 def versions(systems: Sequence[System]) -> Dict[str, str]:
-    """Release of the engine, if it is among the systems."""
-    found = [system.ready["version"] for system in systems if isinstance(system, PeerSystem)]
-    return {"ctranslate2": found[0]} if found else {}
+    """Releases of the engines among the systems, by name."""
+    return {
+        system.ready["engine"]: system.ready["version"]
+        for system in systems
+        if isinstance(system, PeerSystem)
+    }
 
 
 def close(systems: Sequence[System]) -> None:
-    """End the engine's processes."""
+    """End the engines' processes."""
     for system in systems:
         if isinstance(system, PeerSystem):
             system.child.close()

@@ -1,0 +1,149 @@
+"""This processor's figures: writes ``processors/<name>.json`` and makes ``processors.md`` anew.
+
+    python benchmarks/processors.py NAME [--isa avx2] [--limit N]
+
+NAME is the processor's, as in zen3 or emerald-rapids; with ``--isa`` it is added to the name. One
+thread, systems in turns, on an otherwise idle core: about 15 minutes. ``make figures NAME=...``.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDER = HERE / "processors"
+PAGE = HERE / "processors.md"
+ENDE = "data-bin/demo_ende"
+COMMON = "--tokenizer moses --remove-bpe --cpu --gen-subset test".split()
+DRAFTER = f"--drafter-path {ENDE}/drafter.pt"
+INT8 = "--verifier-dtype int8"
+BENCH = "from fairseq_specdec.commands.start import bench; bench()"
+PEERS = ["--peers", "ctranslate2,onnxruntime"]
+ENDE_SYSTEMS = {
+    "greedy": "--strategy greedy",
+    "gad": f"--strategy gad {DRAFTER}",
+    "gad++": f"--strategy gad++ {DRAFTER}",
+    "iad": "--strategy iad",
+    "beam 5": "--strategy greedy --beam 5",
+    "greedy, int8": f"--strategy greedy {INT8}",
+    "gad, int8": f"--strategy gad {DRAFTER} {INT8}",
+    "beam 5, int8": f"--strategy greedy --beam 5 {INT8}",
+}
+EDIT_SYSTEMS = {
+    "greedy": "--strategy greedy",
+    "iad": "--strategy iad",
+    "greedy, int8": f"--strategy greedy {INT8}",
+    "iad, int8": f"--strategy iad {INT8}",
+}
+REPLAY = "--replay base --block-size 25 --mean-accepted 8.23 --sentences 8 --cpu".split()
+
+
+def pair(folder, languages, sizes, systems):
+    """The words of a run on a demo pair."""
+    source, target = languages
+    rows = [word for name, flags in systems.items() for word in ("--system", f"{name}: {flags}")]
+    return [
+        *(folder, "--path", f"{folder}/verifier.pt", "-s", source, "-t", target),
+        *(*COMMON, *PEERS, "--batch-size", sizes, *rows),
+    ]
+
+
+def commands(limit):
+    """What is measured, by name."""
+    few = ["--limit", str(limit)]
+    return {
+        "translation": [*pair(ENDE, ("en", "de"), "1,32", ENDE_SYSTEMS), *few],
+        "correction": [*pair("data-bin/demo_edit", ("src", "tgt"), "1", EDIT_SYSTEMS), *few],
+        "papers' size": [*REPLAY, *PEERS, "--strategies", "greedy,gad"],
+        "papers' size, int8": [
+            *(*REPLAY, "--strategies", "greedy,gad"),
+            *("--verifier-dtype", "int8", "--drafter-dtype", "int8"),
+        ],
+        "base shape, int8, 32 at a time": [
+            *("--replay", "base", "--sentences", "32", "--batch-size", "32", "--cpu", *PEERS),
+            *("--strategies", "greedy", "--verifier-dtype", "int8"),
+        ],
+    }  # fmt: skip
+
+
+def measured(words, repeats):
+    """The results of a ``specdec-bench`` run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "results.json"
+        command = [sys.executable, "-c", BENCH, *words]
+        command += ["--repeats", str(repeats), "--no-memory", "--json", str(path)]
+        subprocess.run(command, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
+        return json.loads(path.read_text("utf-8"))
+
+
+def kept(results):
+    """What the page needs: ms, CPU ms and identical outputs by batch size and system."""
+    names = ("ms_mean", "cpu_ms_mean", "identical_percent", "bleu")
+    return {
+        str(run["batch_size"]): {
+            row["system"]: {name: row.get(name) for name in names} for row in run["rows"]
+        }
+        for run in results["runs"]
+    }
+
+
+def page():
+    """The table of all processors, from their files."""
+    files = sorted(FOLDER.glob("*.json"))
+    found = {path.stem: json.loads(path.read_text("utf-8")) for path in files}
+    lines = [
+        "# Processors", "",
+        "Milliseconds a sentence on one thread, all systems of a table in turns in one run",
+        "(`make figures NAME=...` adds a processor; `benchmarks/processors.py` has the commands).",
+        "Compare within a column only. A name that ends in `avx2` is that processor with every",
+        "system held to AVX2 (ONNX Runtime cannot be held).", "",
+    ]  # fmt: skip
+    cases = dict.fromkeys(
+        (name, size)
+        for each in found.values()
+        for name, runs in each["ms"].items()
+        for size in runs
+    )
+    for name, size in cases:
+        columns = {p: each["ms"].get(name, {}).get(size, {}) for p, each in found.items()}
+        columns = {p: rows for p, rows in columns.items() if rows}
+        lines += [f"## {name[0].upper()}{name[1:]}, batch {size}", ""]
+        lines.append("| system | " + " | ".join(columns) + " |")
+        lines.append("|---|" + "---:|" * len(columns))
+        for system in dict.fromkeys(s for rows in columns.values() for s in rows):
+            cells = [f"{rows[system]['ms_mean']:.2f}" if system in rows else "-"
+                     for rows in columns.values()]  # fmt: skip
+            lines.append(f"| {system} | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += ["## Provenance", ""]
+    lines += [f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}."
+              for p, each in found.items()]  # fmt: skip
+    PAGE.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("name", help="of the processor")
+    parser.add_argument("--isa", choices=["avx2"], help="hold every system to it")
+    parser.add_argument("--limit", type=int, default=60, help="sentences of each pair")
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    held = ["--isa", args.isa] if args.isa else []
+    ms, facts = {}, {}
+    for name, words in commands(args.limit).items():
+        results = measured([*words, *held], args.repeats)
+        ms[name], facts = kept(results), results["provenance"]
+        sys.stderr.write(f"{name}: done\n")
+    versions = ", ".join(f"{package} {v}" for package, v in sorted(facts["versions"].items()))
+    described = {"device": facts["machine"]["device"], "versions": versions, "commit": facts["commit"]}
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{'-'.join([args.name, *held[1:]])}.json"
+    path.write_text(json.dumps({**described, "ms": ms}, indent=1) + "\n", "utf-8")
+    page()
+
+
+if __name__ == "__main__":
+    main()

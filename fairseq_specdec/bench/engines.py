@@ -1,0 +1,41 @@
+"""The other engines that ``--peers`` can measure: what each needs and what it cannot do."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Tuple
+
+# fairseq's generation flags and the values that every engine decodes with.
+PLAIN = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": False}
+
+
+class Engine(NamedTuple):
+    """An engine.
+
+    Attributes:
+        title: how its rows are called.
+        needs: modules that must be installed (``pip install fairseq_specdec[bench-peers]``).
+        kinds: number formats and ways to decode; a process and rows for each.
+        half_kinds: the same with ``--fp16``.
+        widest: the widest beam.
+        plain: flags without a counterpart, and their only value.
+    """
+
+    title: str
+    needs: Tuple[str, ...]
+    kinds: Tuple[str, ...]
+    half_kinds: Tuple[str, ...] = ()
+    widest: int = 1_000_000
+    plain: Dict[str, Any] = PLAIN
+
+
+# By the name that --peers takes, which is also that of the module with its ``Model``.
+ENGINES: Dict[str, Engine] = {
+    "ctranslate2": Engine(
+        "CTranslate2", ("ctranslate2",), ("float32", "int8"), ("float16", "int8_float16")
+    ),
+    "onnxruntime": Engine(
+        "ONNX Runtime", ("onnxruntime", "optimum", "transformers"), ("float32", "int8"),
+        widest=1, plain={**PLAIN, "no_repeat_ngram_size": 0},
+    ),
+    "transformers": Engine("transformers", ("transformers",), ("float32",)),
+}  # fmt: skip

@@ -1,0 +1,63 @@
+"""The far side of ``peers``: converts for an engine and decodes with it, in a ``child`` process."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import Any, Dict, List
+
+from ..usage import peak_resident, until_at_rest
+
+_MODELS: List[Any] = []  # the engine's, of this process
+
+
+def _engine(name: str) -> Any:
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+def convert(engine: str, **arguments: str) -> None:
+    """Write a checkpoint as the engine reads it.
+
+    Args:
+        engine: its name in ``ENGINES``.
+        arguments: ``checkpoint`` (from ``legible``), ``data`` (the folder with the dictionaries),
+            ``source`` and ``target`` languages, ``folder`` to write to, ``kind``.
+    """
+    _engine(engine).convert(**arguments)
+
+
+def load(
+    engine: str, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Load a model.
+
+    Args:
+        engine: its name in ``ENGINES``.
+        folder: what ``convert`` wrote.
+        kind: number format.
+        cuda: use the GPU.
+        threads: of the CPU, inside a sentence.
+        generation: fairseq's generation flags by field name.
+
+    Returns:
+        ``version`` of the engine, and ``before``, bytes used before any model was loaded.
+    """
+    module = _engine(engine)
+    ready = {"version": module.version(), "before": peak_resident()}
+    _MODELS[:] = [module.Model(folder, kind, cuda, threads, generation), cuda]
+    return ready
+
+
+def decode(rows: List[List[int]], limit: int, beam: int) -> Dict[str, Any]:
+    """Decode a batch, ``limit`` tokens at most; what makes words of numbers and back is not timed.
+
+    No engine tells a GPU's memory.
+    """
+    model, cuda = _MODELS
+    inputs = model.inputs(rows)
+    started, used = time.perf_counter(), time.process_time()
+    found = model.run(inputs, limit, beam)
+    answer = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - used}
+    answer.update(tokens=model.tokens(found), peak=None if cuda else peak_resident())
+    until_at_rest()  # whoever decodes next shall not pay for threads that spin here
+    return answer
