@@ -11,6 +11,7 @@ from typing import Any, Callable, List
 import torch
 
 from .settings import plain_settings
+from .structure import check_structure
 from .unpickling_files import load_checked
 
 
@@ -84,9 +85,12 @@ def load_checkpoint(file: Any) -> Any:
     Raises:
         UnpicklingError: the file is damaged or names something that no checkpoint holds; nothing of
             it was run.
-        RefusedCheckpointError: its settings hold an interpolation or an object.
+        RefusedCheckpointError: its settings hold an interpolation or an object, or it is none.
     """
-    return plain_settings(load_checked(file), str(getattr(file, "name", file)))
+    path = str(getattr(file, "name", file))
+    state = plain_settings(load_checked(file), path)
+    check_structure(state, path)
+    return state
 
 
 class _CheckingTorch(types.ModuleType):

@@ -15,6 +15,9 @@ _TABLE = re.compile(
     r"shape torch\.Size\(\[(\d+), \d+\]\) from checkpoint, the shape in current model is "
     r"torch\.Size\(\[(\d+), \d+\]\)"
 )
+_REMEDY = (
+    "decode data binarised with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
+)
 _SIDES = {"encoder": "source", "decoder": "target"}
 
 
@@ -40,6 +43,13 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
     except RuntimeError as error:
         refuse_dictionaries(error, [str(name) for name in filenames])
         raise
+    except ValueError as error:
+        if "joined dictionary" not in str(error):
+            raise
+        raise ValueError(
+            f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, and "
+            f"those of the data differ; {_REMEDY}"
+        ) from error
 
 
 def refuse_dictionaries(error: RuntimeError, names: List[str]) -> None:
@@ -73,7 +83,4 @@ def _refuse(found: List[Any], names: List[str], error: RuntimeError) -> NoReturn
             f"a {_SIDES[side]} dictionary of {there} symbols (the data's has {here})"
             for side, there, here in dict.fromkeys(found)
         )
-    raise RuntimeError(
-        f"{':'.join(names)}: trained with {said}; decode data binarised with the model's "
-        "dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
-    ) from error
+    raise RuntimeError(f"{':'.join(names)}: trained with {said}; {_REMEDY}") from error

@@ -39,7 +39,7 @@ def test_rows_are_those_of_the_weight(loaded, size, width, kind):
     assert torch.equal(product.rows(ids.t()), weight[ids.t()])
     assert torch.equal(product.unpacked(), weight)
     for wrong in (-1, size):
-        with pytest.raises(ValueError, match="a row that there is not"):
+        with pytest.raises(ValueError, match="row index out of range"):
             product.rows(torch.tensor([0, wrong]))
 
 

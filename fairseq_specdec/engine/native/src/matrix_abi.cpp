@@ -29,7 +29,7 @@ SPECDEC_API int specdec_matrix_rows(const void* matrix, int64_t count, const int
     specdec::require(count >= 0, "a negative number of rows");
     for (int64_t i = 0; i < count; i++) {
       const int64_t number = numbers == nullptr ? i : numbers[i];
-      specdec::require(number >= 0 && number < self.out(), "a row that there is not");
+      specdec::require(number >= 0 && number < self.out(), "row index out of range");
       self.read_row(static_cast<int>(number), rows + i * self.in());
     }
   });

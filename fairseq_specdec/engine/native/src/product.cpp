@@ -114,7 +114,7 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
 }
 
 void Matrix::read_row(int output, float* weight) const {
-  require(output >= 0 && output < out_, "a row that there is not");
+  require(output >= 0 && output < out_, "row index out of range");
   require(format_ != Format::kInt8, "int8 weights cannot be unpacked");
   const uint32_t* column = words(output / kPanel) + output % kPanel;
   if (format_ == Format::kFloat32) {
