@@ -85,11 +85,15 @@ def load_checkpoint(file: Any) -> Any:
     Raises:
         UnpicklingError: the file is damaged or names something that no checkpoint holds; nothing of
             it was run.
-        RefusedCheckpointError: its settings hold an interpolation or an object, or it is none.
+        RefusedCheckpointError: its settings hold an interpolation or an object.
     """
-    path = str(getattr(file, "name", file))
-    state = plain_settings(load_checked(file), path)
-    check_structure(state, path)
+    return plain_settings(load_checked(file), str(getattr(file, "name", file)))
+
+
+def _load_model(file: Any) -> Any:
+    """``load_checkpoint`` of a file that must hold a model."""
+    state = load_checkpoint(file)
+    check_structure(state, str(getattr(file, "name", file)))
     return state
 
 
@@ -131,7 +135,7 @@ def check_checkpoints() -> None:
     from fairseq.distributed import utils as distributed_utils
 
     if not isinstance(checkpoint_utils.torch, _CheckingTorch):
-        checkpoint_utils.torch = _CheckingTorch(load_checkpoint)
+        checkpoint_utils.torch = _CheckingTorch(_load_model)
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)
