@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import errno
 import os
 import re
 from typing import Optional, Sequence
@@ -16,6 +17,8 @@ _OURS = __name__.split(".")[0]
 _FAIRSEQ = ("fairseq", "fairseq_cli")
 # What fairseq raises where a program, not its user, is at fault.
 _FAULTS = (TypeError, NotImplementedError)
+# A full disk, a file that may not grow, a full quota.
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def wants_traceback() -> bool:
@@ -57,8 +60,17 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     if package == _OURS and not isinstance(error, AssertionError):
         return with_flag(text, words)
     if (package in _FAIRSEQ or isinstance(error, OSError)) and not isinstance(error, _FAULTS):
-        return f"{text} ({VARIABLE}=1 shows where)"
+        return f"{text}{_written(error, words)} ({VARIABLE}=1 shows where)"
     return None
+
+
+def _written(error: Exception, words: Sequence[str]) -> str:
+    """Where fairseq writes, for an error of writing that has no file's name."""
+    if getattr(error, "filename", None) or getattr(error, "errno", None) not in _FULL:
+        return ""
+    named = dict(zip(words, words[1:])).get("--results-path")
+    where = f"--results-path {named}" if named else "standard output"
+    return f": while writing to {where}; free some space, or raise the limit of file sizes"
 
 
 def with_flag(text: str, words: Sequence[str]) -> str:

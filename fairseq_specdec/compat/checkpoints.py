@@ -11,6 +11,7 @@ from typing import Any, Callable, List
 import torch
 
 from .settings import plain_settings
+from .structure import check_structure
 from .unpickling_files import load_checked
 
 
@@ -89,6 +90,13 @@ def load_checkpoint(file: Any) -> Any:
     return plain_settings(load_checked(file), str(getattr(file, "name", file)))
 
 
+def _load_model(file: Any) -> Any:
+    """``load_checkpoint`` of a file that must hold a model."""
+    state = load_checkpoint(file)
+    check_structure(state, str(getattr(file, "name", file)))
+    return state
+
+
 class _CheckingTorch(types.ModuleType):
     """torch, as fairseq's modules that read checkpoints see it.
 
@@ -127,7 +135,7 @@ def check_checkpoints() -> None:
     from fairseq.distributed import utils as distributed_utils
 
     if not isinstance(checkpoint_utils.torch, _CheckingTorch):
-        checkpoint_utils.torch = _CheckingTorch(load_checkpoint)
+        checkpoint_utils.torch = _CheckingTorch(_load_model)
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)

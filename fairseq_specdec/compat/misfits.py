@@ -17,6 +17,9 @@ _TABLE = re.compile(
     r"shape torch\.Size\(\[(\d+), \d+\]\) from checkpoint, the shape in current model is "
     r"torch\.Size\(\[(\d+), \d+\]\)"
 )
+_REMEDY = (
+    "decode data binarised with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
+)
 _SIDES = {"encoder": "source", "decoder": "target"}
 
 
@@ -43,6 +46,13 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
     except RuntimeError as error:
         _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
         raise
+    except ValueError as error:
+        if "joined dictionary" not in str(error):
+            raise
+        raise ValueError(
+            f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, and "
+            f"those of the data differ; {_REMEDY}"
+        ) from error
 
 
 def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
@@ -83,7 +93,4 @@ def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeE
             f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
             f"to them: decode it with {own.flags()}"
         ) from error
-    raise RuntimeError(
-        f"{':'.join(names)}: trained with {said}; decode data binarised with the model's "
-        "dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
-    ) from error
+    raise RuntimeError(f"{':'.join(names)}: trained with {said}; {_REMEDY}") from error

@@ -26,14 +26,10 @@ def sync(path: PathLike) -> None:
         os.close(handle)
 
 
-def _opened(temporary: str, mode: str, path: PathLike) -> IO[Any]:
-    try:
-        if "b" in mode:
-            return open(temporary, mode)
-        return open(temporary, mode, encoding="utf-8", newline="\n")
-    except OSError as error:
-        error.filename = os.fspath(path)  # the name that the caller gave
-        raise
+def _opened(temporary: str, mode: str) -> IO[Any]:
+    if "b" in mode:
+        return open(temporary, mode)
+    return open(temporary, mode, encoding="utf-8", newline="\n")
 
 
 @contextlib.contextmanager
@@ -47,19 +43,23 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
             error, as where the folder may have been removed by another process.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; no temporary file is left.
+        OSError: the disk is full or the folder cannot be written; it names ``path``, and no
+            temporary file is left.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if make_folder:
         os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{name}.tmp-{own_suffix()}")
     try:
-        with _opened(temporary, mode, path) as stream:
+        with _opened(temporary, mode) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        # A failed write has no name, a failed open the temporary one: give the caller's.
+        if isinstance(error, OSError) and error.errno and error.filename in (None, temporary):
+            error.filename = os.fspath(path)
         # Half a file would only use space on a disk that may be full.
         with contextlib.suppress(OSError):
             os.remove(temporary)

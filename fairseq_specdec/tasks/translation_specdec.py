@@ -90,6 +90,24 @@ class TranslationSpecDecTask(TranslationTask):
         builder.check_dictionaries(cfg.strategy, task.src_dict, task.tgt_dict, cfg)
         return task
 
+    @classmethod
+    def load_dictionary(cls, filename: str) -> Any:
+        """As fairseq's.
+
+        Raises:
+            ValueError: the file is no dictionary; by name, with the remedy.
+        """
+        try:
+            return super().load_dictionary(filename)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of encodings fairseq raises Exception itself
+            said = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"{filename}: cannot be read as a dictionary ({said}); copy it again from where "
+                "the model was trained"
+            ) from error
+
     def _loader(self, models: Any) -> Callable[..., Any]:
         """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
 

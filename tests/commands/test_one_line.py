@@ -1,5 +1,6 @@
 """Which errors are a user's, and how they are shown; faults keep their traceback."""
 
+import errno
 import logging
 import signal
 import sys
@@ -50,6 +51,17 @@ def test_files_and_fairseq_say_where_more_is_known():
     dictionary.add_symbol("word")
     error = error_of(dictionary.add_from_file, "/no/dict.txt")
     assert "/no/dict.txt" in one_line(error)
+
+
+def full(*filename):
+    raise OSError(errno.ENOSPC, "No space left on device", *filename)
+
+
+def test_a_full_disk_is_said_with_what_was_written():
+    words = ["data", "--results-path", "out"]
+    assert ": while writing to --results-path out; free some" in one_line(error_of(full), words)
+    assert ": while writing to standard output; free some" in one_line(error_of(full))
+    assert "standard output" not in one_line(error_of(full, "named"))
 
 
 def test_the_flag_is_put_before_its_value():

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 import torch
-from fairseq.data import data_utils, indexed_dataset
+from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from fairseq_specdec.compat import truncated_data
 from fairseq_specdec.compat.user_dir import PACKAGE
@@ -95,6 +95,69 @@ def test_an_unknown_number_format(written):
     path.write_bytes(content)
     with pytest.raises(OSError, match="its first bytes are damaged"):
         load(stem)
+
+
+def patched(stem, end, place, content):
+    path = stem.parent / (stem.name + end)
+    whole = bytearray(path.read_bytes())
+    whole[place : place + len(content)] = content
+    path.write_bytes(whole)
+    return path
+
+
+# Of each format: where in the index the version, the first size and the second place stand.
+PLACES = {"mmap": (9, 26, 46), "cached": (8, 112, 88), "lazy": (8, 112, 88)}
+
+
+@pytest.mark.parametrize(
+    "which, number, said",
+    [
+        (0, 2, "is of version 2, and fairseq reads version 1"),
+        (1, -1, "sentence 0 has -1 tokens"),
+        (1, 3, "its sizes do not fit its places from sentence 1 on"),
+        (2, 1, "its sizes do not fit its places from sentence 1 on"),
+    ],
+)
+def test_an_index_that_contradicts_itself(written, which, number, said):
+    stem, impl = written
+    width = 4 if impl == "mmap" and which == 1 else 8
+    content = number.to_bytes(width, "little", signed=True)
+    path = patched(stem, ".idx", PLACES[impl][which], content)
+    with pytest.raises(OSError, match=re.escape(f"{path}: {said}; copy it again")):
+        load(stem)
+
+
+def test_an_index_with_bytes_after_its_end(written):
+    stem, _ = written
+    path = stem.parent / (stem.name + ".idx")
+    path.write_bytes(path.read_bytes() + b"1")
+    with pytest.raises(OSError, match="bytes, and its sentences take"):
+        load(stem)
+
+
+def test_tokens_outside_the_dictionary(written):
+    stem, _ = written
+    words = Dictionary()
+    for word in range(7):
+        words.add_symbol(str(word))
+    assert len(words) == 11 and len(data_utils.load_indexed_dataset(str(stem), words)) == 3
+    words = Dictionary()
+    for word in range(5):
+        words.add_symbol(str(word))
+    said = f"{stem}.bin: sentence 2 has token 9; the dictionary has 9 symbols; binarise"
+    with pytest.raises(OSError, match=re.escape(said)):
+        data_utils.load_indexed_dataset(str(stem), words)
+
+
+def test_an_empty_sentence(tmp_path):
+    stem = tmp_path / "test.src-tgt.src"
+    builder = indexed_dataset.make_builder(f"{stem}.bin", impl="mmap", vocab_size=40)
+    for sentence in ([2], [], [2]):
+        builder.add_item(torch.tensor(sentence, dtype=torch.int))
+    builder.finalize(f"{stem}.idx")
+    assert len(load(stem)) == 3  # not every data is text
+    with pytest.raises(OSError, match=r"src\.idx: sentence 1 is empty, it lacks even </s>"):
+        data_utils.load_indexed_dataset(str(stem), Dictionary())
 
 
 def test_a_split_without_sentences(tmp_path):

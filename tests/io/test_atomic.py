@@ -25,7 +25,8 @@ def _write_too_much(folder, replace):
     try:
         write_bytes(path, bytes(2 * LIMIT))
     except OSError as error:
-        sys.exit(0 if error.errno in (errno.EFBIG, errno.ENOSPC) else 3)
+        named = path in str(error)
+        sys.exit(0 if error.errno in (errno.EFBIG, errno.ENOSPC) and named else 3)
     sys.exit(4)
 
 
