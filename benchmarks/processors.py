@@ -138,7 +138,11 @@ def main():
         ms[name], facts = kept(results), results["provenance"]
         sys.stderr.write(f"{name}: done\n")
     versions = ", ".join(f"{package} {v}" for package, v in sorted(facts["versions"].items()))
-    described = {"device": facts["machine"]["device"], "versions": versions, "commit": facts["commit"]}
+    described = {
+        "device": facts["machine"]["device"],
+        "versions": versions,
+        "commit": facts["commit"],
+    }
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{'-'.join([args.name, *held[1:]])}.json"
     path.write_text(json.dumps({**described, "ms": ms}, indent=1) + "\n", "utf-8")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import os
 import struct
-from typing import Any, BinaryIO, NamedTuple, Tuple
+from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
@@ -15,8 +17,8 @@ LEGACY = b"TNTIDX\x00\x00"
 BINARISED = ("mmap", "cached", "lazy")
 REMEDY = "copy it again, or binarise the text again with fairseq-preprocess"
 
-
 _CHUNK = 1 << 24  # tokens
+_checking: contextvars.ContextVar[bool] = contextvars.ContextVar("_checking", default=False)
 
 
 class Layout(NamedTuple):
@@ -39,19 +41,28 @@ def name_truncated_data() -> None:
     Fault: of a truncated index numpy says "buffer is smaller than requested size", of a truncated
     ``.bin`` only when a missing sentence is asked for; in the legacy format both are read as
     whatever the memory holds. Sizes and places that contradict each other are decoded, a negative
-    size as the rest of the file. A token outside the dictionary ends in an error of the embedding,
-    without its sentence. Versions: all.
+    size as the rest of the file. Versions: all.
     """
     from fairseq.data import indexed_dataset
 
     wrap_once(indexed_dataset, "make_dataset", "name_truncated_data", _make_dataset)
 
 
+@contextlib.contextmanager
+def tokens_checked() -> Iterator[None]:
+    """What is read inside is compared with its dictionary, token by token (``check_tokens``)."""
+    token = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
 def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any) -> Any:
     index, data = path + ".idx", path + ".bin"
     if impl in BINARISED and os.path.isfile(index) and os.path.isfile(data):
         layout = check_lengths(index, data)
-        if kwargs.get("dictionary") is not None:
+        if _checking.get() and kwargs.get("dictionary") is not None:
             check_tokens(index, data, layout, len(kwargs["dictionary"]))
     return original(path, impl, *args, **kwargs)
 

@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
 from fairseq_specdec.commands.in_fairseq import decoding_begins
+from fairseq_specdec.compat.truncated_data import tokens_checked
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.data.folder import check_data, refuse_split
 from fairseq_specdec.decoding import builder
@@ -194,9 +195,11 @@ class TranslationSpecDecTask(TranslationTask):
 
         Raises:
             FileNotFoundError: there is no such split; names those that there are.
+            OSError: a file is damaged, or was binarised with another dictionary.
         """
         try:
-            super().load_dataset(split, *args, **kwargs)
+            with tokens_checked():
+                super().load_dataset(split, *args, **kwargs)
         except FileNotFoundError:
             refuse_split(self.cfg, split)
 
