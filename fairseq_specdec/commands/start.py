@@ -50,9 +50,9 @@ def start(program: str, words: Sequence[str]) -> None:
         return
     quieten_hydra()
     package = __name__.split(".")[0]
-    if program == "specdec-bench":  # before the libraries are loaded
-        importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
     with reporting(program, words):  # loading torch and fairseq takes seconds
+        if program == "specdec-bench":  # before the libraries are loaded
+            importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
         module = importlib.import_module(f"{package}.{MODULES[program]}")
     module.cli_main()
 

@@ -45,7 +45,7 @@ def mutated(content, random):
         elif kind == "cut":
             del content[place:]
         elif kind == "longer":
-            content += random.randbytes(random.randint(1, 40))
+            content += bytes(random.randrange(256) for _ in range(random.randint(1, 40)))
         elif kind == "remove":
             del content[place : place + random.randint(1, 16)]
         elif kind == "swap":
