@@ -8,6 +8,7 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.utils import get_activation_fn
 from toy_strategies import make_generator
 from toy_translation import (
     PAD,
@@ -163,7 +164,7 @@ def test_drafts_change_no_output(reach, changes, monkeypatch):
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("number_format", FORMATS)
-@pytest.mark.parametrize("shape", ["post_norm", "pre_norm"])
+@pytest.mark.parametrize("shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output"])
 def test_natively_all_bits_are_those_of_the_search_without_drafts(
     shape, number_format, monkeypatch
 ):
@@ -183,6 +184,26 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
         look_ahead(monkeypatch, Reach(*reach))
         assert bits("iad", SENTENCES) == expected
         assert [bits("iad", [sentence])[0] for sentence in SENTENCES[:6]] == expected[:6]
+
+
+@pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_natively_drafts_change_no_bit_whatever_the_activation(beam, activation, number_format):
+    model = copy.deepcopy(toy_model("pre_norm"))
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.activation_fn = get_activation_fn(activation)
+
+    def bits(strategy):
+        found = ours(
+            [model], make_sample(SENTENCES), flags(beam), strategy=strategy,
+            verifier_dtype=number_format,
+        )  # fmt: skip
+        return [[(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in each]
+                for each in found]  # fmt: skip
+
+    assert bits("iad") == bits("greedy")
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])

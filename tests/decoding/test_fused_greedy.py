@@ -7,7 +7,7 @@ import torch
 from scripted_drafter import KINDS, ScriptedDrafter
 from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
 from toy_strategies import decode as toy_decode
-from toy_strategies import make_generator
+from toy_strategies import make_generator, toys
 from toy_translation import make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -81,6 +81,20 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
         assert said(drafted, SENTENCES) == wanted
         assert one_by_one(drafted, SENTENCES[:6]) == wanted[:6]
     assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_exact_heads_lead_to_the_bits_of_greedy(number_format):
+    model = toys("blockwise").verifier()
+
+    def bits(strategy):
+        generator = make_generator(
+            strategy, models=[model], backend="native", verifier_dtype=number_format
+        )
+        found = toy_decode(generator, make_sample(SENTENCES))
+        return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in found]
+
+    assert bits("blockwise") == bits("greedy")
 
 
 def test_number_formats_differ_in_their_bits():

@@ -1,6 +1,5 @@
 """Damaged ``.bin``, ``.idx`` and ``dict.*.txt``: decoded, or refused with the file's name."""
 
-import os
 import struct
 from argparse import Namespace
 

@@ -159,9 +159,11 @@ class NativeDecoderSession:
         features = torch.empty(rows, kept, size)
         count = len(weights.read_layers)
         states = torch.empty(rows, width, count * size) if count else None
+        places = None if layout.seen is None else layout.positions.contiguous()
         call = RunCall(
             rows, width, layout.upto, size, x.data_ptr(), slots.data_ptr(),
             None if mask is None else mask.data_ptr(),
+            None if places is None else places.data_ptr(),
             None if layer_bias is None else layer_bias.data_ptr(),
             kept, count, weights.read, features.data_ptr(),
             None if states is None else states.data_ptr(),

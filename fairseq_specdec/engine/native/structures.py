@@ -36,6 +36,7 @@ class RunCall(Structure):
         ("x", c_void_p),
         ("slots", c_void_p),
         ("allowed", c_void_p),
+        ("places", c_void_p),
         ("bias", c_void_p),
         ("wanted", c_int64),
         ("read_count", c_int64),

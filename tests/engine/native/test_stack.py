@@ -157,7 +157,19 @@ def test_batches_of_impossible_size_are_refused(which, count, session, loaded):
 def test_blocks_of_impossible_size_are_refused(field, value, session, loaded):
     x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
     call = RunCall(
-        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, 0, None, features.data_ptr()
+        2,
+        1,
+        1,
+        16,
+        x.data_ptr(),
+        slots.data_ptr(),
+        None,
+        None,
+        None,
+        1,
+        0,
+        None,
+        features.data_ptr(),
     )
     loaded.call("specdec_session_run", session.layers.buffers.pointer, ctypes.byref(call))
     setattr(call, field, value)
@@ -170,7 +182,7 @@ def test_layers_to_read_are_checked(count, layer, session, loaded):
     x, slots, features = torch.zeros(2, 1, 16), torch.zeros(2, 1).long(), torch.zeros(2, 1, 16)
     read = (ctypes.c_int32 * 1)(layer)
     call = RunCall(
-        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, 1, count, read,
+        2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, count, read,
         features.data_ptr(), features.data_ptr(),
     )  # fmt: skip
     with pytest.raises(ValueError, match="to read"):

@@ -240,6 +240,7 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
     ragged.gather(states, wide, kept);
     states = kept;
   }
+  places_.assign(rows, {});
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
   float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
@@ -278,6 +279,25 @@ void Session::select(int count, const int64_t* rows) {
     kept[i] = physical_[rows[i]];
   }
   physical_ = std::move(kept);
+}
+
+void Session::note_place(int row, int slot, int place) {
+  std::vector<int>& places = places_[physical_[row]];
+  while (places.size() <= static_cast<size_t>(slot)) places.push_back(places.size());
+  places[slot] = place;
+}
+
+int Session::in_order(int row, const uint8_t* marked, int count, int* slots) const {
+  const std::vector<int>& places = places_[physical_[row]];
+  const auto place = [&](int slot) {
+    return slot < static_cast<int>(places.size()) ? places[slot] : slot;
+  };
+  int found = 0;
+  for (int slot = 0; slot < count; slot++)
+    if (marked[slot]) slots[found++] = slot;
+  if (found == 0) slots[found++] = 0;
+  std::sort(slots, slots + found, [&](int a, int b) { return place(a) < place(b); });
+  return found;
 }
 
 void Session::write(int layer, const Block& block, const float* fused) {

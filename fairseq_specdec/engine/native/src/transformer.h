@@ -116,6 +116,11 @@ class Session {
   void run(const Block& block, const float* x, const float* bias, const uint8_t* wanted,
            const std::vector<int>& read, float* features, float* states);
 
+  // The place of a slot's token in its sequence; without a note it is the slot's number.
+  void note_place(int row, int slot, int place);
+  // The slots [count] that are marked, by their places; returns how many (1 at least: slot 0).
+  int in_order(int row, const uint8_t* marked, int count, int* slots) const;
+
   int rows() const { return static_cast<int>(physical_.size()); }
   int capacity() const { return capacity_; }
 
@@ -129,6 +134,7 @@ class Session {
   std::vector<KeyValues> self_, cross_;
   std::vector<int> physical_;  // of live rows: where their caches lie
   std::vector<int> source_;    // of all rows: their tokens without padding
+  std::vector<std::vector<int>> places_;  // of all rows: of their first slots
   int capacity_ = 0;    // slots of a row
   int most_slots_ = 0;  // that a batch ever had
   Scratch scratch_;

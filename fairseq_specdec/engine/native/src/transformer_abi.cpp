@@ -17,6 +17,9 @@ struct RunCall {
   const float* x;             // [rows][width][C]
   const int64_t* slots;       // [rows][width]
   const uint8_t* allowed;     // [rows][width][upto], or null where all of them are seen
+  // [rows][width], places of the tokens in their sequences, where slots are taken in any order:
+  // then a token attends to what it is allowed to in the order of places; or null
+  const int64_t* places;
   const float* bias;          // [rows][width][C], or null
   int64_t wanted;             // last columns whose features are wanted
   int64_t read_count;
@@ -51,8 +54,22 @@ void run(Session& session, const RunCall& call) {
     most = std::max(most, slot[i] + 1);
   }
   session.reserve(most);
+  std::vector<int> path;
+  if (call.places != nullptr) {
+    require(call.allowed != nullptr && call.wanted == call.width,
+            "places without slots that are seen, or of some tokens only");
+    for (int i = 0; i < tokens; i++)
+      session.note_place(row[i], slot[i], bounded(call.places[i], 0, "a place out of range"));
+    path.resize(static_cast<size_t>(tokens) * call.upto);
+    for (int i = 0; i < tokens; i++)
+      upto[i] = session.in_order(row[i], call.allowed + i * call.upto,
+                                 static_cast<int>(call.upto), path.data() + i * call.upto);
+  }
   Block block{tokens, row.data(), slot.data(), Sight{upto.data()}};
-  block.sight.allowed = call.allowed;
+  if (call.places != nullptr)
+    block.sight.path = path.data();
+  else
+    block.sight.allowed = call.allowed;
   block.sight.stride = static_cast<size_t>(call.upto);
   session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr,
               read, call.features, call.states);
