@@ -207,6 +207,29 @@ def test_natively_drafts_change_no_bit_whatever_the_activation(beam, activation,
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
+def test_words_that_are_equal_differ_in_no_score(strategy, backend):
+    """Two rows of the embeddings are one: which of the two words is taken, is nobody's promise."""
+    model, half = copy.deepcopy(toy_model()), WORDS // 2
+    with torch.no_grad():
+        table = model.decoder.embed_tokens.weight
+        table[4 : 4 + half] = table[4 + half : 4 + 2 * half]
+
+    def told(hypotheses):
+        return sorted(
+            ([4 + (t - 4) % half if t >= 4 else t for t in h["tokens"].tolist()], float(h["score"]))
+            for h in hypotheses
+        )
+
+    sample, args = make_sample(SENTENCES), flags(4)
+    found = ours([model], sample, args, strategy=strategy, backend=backend)
+    for mine, theirs in zip(map(told, found), map(told, stock([model], sample, args))):
+        assert [tokens for tokens, _ in mine] == [tokens for tokens, _ in theirs]
+        for (_, score), (_, other) in zip(mine, theirs):
+            assert score == pytest.approx(other, abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
 def test_drafts_are_used(backend, monkeypatch):
     look_ahead(monkeypatch, Reach(4, 6))
     models, words = [toy_model()], make_task().tgt_dict
