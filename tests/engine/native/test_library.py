@@ -2,8 +2,10 @@
 
 import ctypes
 import logging
+import platform
 import re
 import shutil
+import subprocess
 import threading
 from typing import ClassVar
 
@@ -271,3 +273,25 @@ def test_errors_are_those_of_the_calling_thread(loaded):
     other.start()
     other.join()
     assert loaded._handle.specdec_error().decode() == said != fail(1, 9)
+
+
+def longest_chain(listing, instruction, apart=6):
+    """Most instructions of a kind in a disassembly, each at most so far from the one before."""
+    longest = chain = since = 0
+    for line in listing.splitlines():
+        since += 1
+        if instruction in line:
+            chain = chain + 1 if since <= apart else 1
+            since, longest = 0, max(longest, chain)
+    return longest
+
+
+@pytest.mark.skipif(
+    shutil.which("objdump") is None or platform.machine() != "x86_64",
+    reason="needs objdump and x86-64",
+)
+def test_no_vector_is_compared_number_by_number(built):
+    """GCC compares a vector wider than the registers so: 15 scalar comparisons in a row once."""
+    command = ["objdump", "-d", "--no-show-raw-insn", str(library.FOLDER / "_x86_64_v3.so")]
+    listing = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode()
+    assert 0 < longest_chain(listing, "comiss") < 8
