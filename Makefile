@@ -35,6 +35,8 @@ MINUTES ?= 15
 fuzz:
 	SPECDEC_FUZZ_MINUTES=$(MINUTES) SPECDEC_FUZZ_SEED=$(SEED) \
 		$(PYTHON) -m pytest -m fuzz tests/fuzz
+	SPECDEC_FUZZ_MINUTES=$(MINUTES) SPECDEC_FUZZ_SEED=$(SEED) \
+		$(PYTHON) tests/engine/native/sanitize.py --fuzz
 
 # What is exhaustive and not part of the gate.
 nightly: sanitize fuzz

@@ -1,4 +1,4 @@
-"""The native engine's tests with GCC's sanitizers: ``make sanitize``.
+"""The native engine's tests with GCC's sanitizers: ``make sanitize``; with ``--fuzz`` its fuzzer.
 
 The best variant for this processor is compiled with AddressSanitizer and UndefinedBehaviorSanitizer
 into a copy of the package, and the tests run there; the thread pool runs by itself with
@@ -17,6 +17,7 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
 CALLS = [ROOT / "tests" / "decoding" / name for name in ("test_fused_greedy.py", "test_beam.py")]
+FUZZER = ROOT / "tests" / "fuzz" / "test_fuzz_native.py"
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 PACKAGE = runpy.run_path(str(ROOT / NATIVE / "variants.py"))
 COMPILER = os.environ.get("CXX", "g++")
@@ -51,8 +52,8 @@ def library_of_the_compiler(name):
     return os.path.realpath(found.stdout.decode().strip())
 
 
-def run_tests(folder):
-    """In ``folder``, whose package is found before the checkout's."""
+def run_tests(folder, *chosen):
+    """pytest's arguments, in ``folder``, whose package is found before the checkout's."""
     # Python has no sanitizer in it; libstdc++ comes along so that exceptions are seen.
     preloaded = [library_of_the_compiler(name) for name in ("libasan.so", "libstdc++.so")]
     environment = dict(
@@ -62,7 +63,6 @@ def run_tests(folder):
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
         UBSAN_OPTIONS="print_stacktrace=1",
     )
-    ignored = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
     command = [
         sys.executable,
         "-m",
@@ -75,7 +75,7 @@ def run_tests(folder):
         "no:xdist",
     ]
     subprocess.run(
-        [*command, "--capture=sys", str(TESTS), *map(str, CALLS), *ignored],
+        [*command, "--capture=sys", *chosen],
         cwd=str(folder),
         env=environment,
         check=True,
@@ -92,15 +92,20 @@ def run_threads(folder):
     subprocess.run(["setarch", "-R", str(program)], check=True)
 
 
-def main():
+def main(fuzz):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        run_threads(folder)
+        if not fuzz:
+            run_threads(folder)
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(str(ROOT / NATIVE.parts[0]), str(folder / NATIVE.parts[0]), ignore=ignored)
         build(folder / NATIVE)
-        run_tests(folder)
+        if fuzz:
+            run_tests(folder, "-m", "fuzz", str(FUZZER))
+        else:
+            left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
+            run_tests(folder, str(TESTS), *map(str, CALLS), *left_out)
 
 
 if __name__ == "__main__":
-    main()
+    main("--fuzz" in sys.argv[1:])
