@@ -212,7 +212,7 @@ def _on_the_machine(run: Dict[str, Any]) -> List[str]:
         )
     lines += [line for part in run["runs"] for line in part.get("thread_warnings", [])]
     names = [row["system"] for part in run["runs"] for row in part["rows"]]
-    isa = run["settings"].get("isa")
+    isa = run.get("settings", {}).get("isa")
     free = [ENGINES[name].title for name in NOT_HELD]
     if isa and any(name.startswith(tuple(free)) for name in names):
         lines.append(f"{' and '.join(free)} cannot be held to {isa} and used all of the processor.")

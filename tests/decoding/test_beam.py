@@ -276,7 +276,7 @@ def test_forecasts_save_passes(case):
         stats = drafted(case, flags(4), SENTENCES, draft_budget=budget)[1]
         assert stats.drafted > stats.accepted > 0
         passes[budget] = stats.iterations
-    assert passes[0] <= passes[20 * len(SENTENCES)] < 0.8 * plain
+    assert max(passes.values()) < 0.8 * plain
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,9 @@ def test_output_that_is_no_number_stops_decoding(backend):
 def test_natively_a_draft_without_a_number_changes_nothing(monkeypatch):
     """Drafts copied from the source say a word without an embedding; the outputs do not. What the
     library has for the tokens after it is token 0, and no draft says that."""
-    model, met, said = toy_model("separate_embeddings"), 0, set()
+    model, met, said = copy.deepcopy(toy_model()), 0, set()
+    # The encoder and the vocabulary keep the rows that the decoder's embeddings lose.
+    model.decoder.embed_tokens = copy.deepcopy(model.decoder.embed_tokens)
     look_ahead(monkeypatch, Reach(3, 9))
     for sentence in SENTENCES:
         sample = make_sample([sentence])

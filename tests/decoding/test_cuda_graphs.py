@@ -125,7 +125,7 @@ def test_batches_of_other_shapes_in_turn(case, record):
 def test_masks_copy_from_the_source_of_their_own_batch(after, record, monkeypatch):
     copying = functools.partial(toy_drafter, source_copy=True)
     monkeypatch.setitem(TOYS, "copying", Toys("gad++", None, RELAXED, drafter=copying))
-    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5)]
+    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5, 3, 8)]
     other = torch_generator("copying", lossless=False)
     want = [decode(other, sample) for sample in samples]
     made = record(8, after=after)
@@ -421,10 +421,19 @@ MUTANTS = [
 
 
 def several_batches(case):
-    """Tokens of batches of other shapes in turn, by one generator."""
+    """Hypotheses of batches of other shapes in turn, by one generator."""
     generator = torch_generator(case)
-    samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1)]
-    return [tokens(decode(generator, sample)) for sample in samples]
+    shapes = ((3, 5), (8, 9), (1, 9), (8, 24), (8, 9), (3, 5))
+    samples = [make_sample(sentences(count, count, longest)) for count, longest in shapes]
+    return [one for sample in samples for one in decode(generator, sample)]
+
+
+def alike(found, want):
+    """Whether hypotheses have the same tokens and, but for rounding, scores."""
+    return tokens(found) == tokens(want) and all(
+        torch.allclose(ours["positional_scores"], theirs["positional_scores"], atol=1e-4)
+        for ours, theirs in zip(found, want)
+    )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
@@ -432,13 +441,13 @@ def several_batches(case):
 def test_a_fault_is_noticed(case, mutant, record, monkeypatch):
     want = several_batches(case)
     record(8)
-    assert several_batches(case) == want
+    assert alike(several_batches(case), want)
     mutant(monkeypatch)
     try:
         found = several_batches(case)
     except (NotStaticError, ValueError, RuntimeError, IndexError):
         return
-    assert found != want
+    assert not alike(found, want)
 
 
 def test_a_longer_position_table_is_another_shape(record, monkeypatch):
@@ -449,10 +458,10 @@ def test_a_longer_position_table_is_another_shape(record, monkeypatch):
 
     def both():
         generator = torch_generator("greedy", args=args)
-        return [tokens(decode(generator, sample)) for sample in samples]
+        return [one for sample in samples for one in decode(generator, sample)]
 
     want = both()
     record()
-    assert both() == want
+    assert alike(both(), want)
     keep_the_position_table_out_of_the_key(monkeypatch)
-    assert both() != want
+    assert not alike(both(), want)

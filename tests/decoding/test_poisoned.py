@@ -34,9 +34,9 @@ def test_a_poisoned_verifier_is_named_with_the_place(case, name, value):
 def test_freed_weights_are_not_blamed(backend, beam):
     """Of a model that is only to decode, most weights exist packed alone."""
     broken = poisoned(toy_model(), "decoder.layers.1.fc2.weight", float("nan"))
-    generator = make_generator(
-        "greedy", flags(beam=beam), [broken], free_unpacked=True, backend=backend
-    )
+    args = flags()
+    args.beam = beam
+    generator = make_generator("greedy", args, [broken], free_unpacked=True, backend=backend)
     with pytest.raises(ValueError, match="model 1 of 1 holds .* in decoder.layers.1.fc2.weight"):
         decode(generator, make_sample(SENTENCES))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict
 
-import torch
+from fairseq_specdec.compat.checkpoints import load_checkpoint
 
 # Settings, by fairseq's name, that the classes below assume.
 _SAME = {
@@ -30,7 +30,7 @@ def convert(checkpoint: str, words: int, folder: str) -> None:
         ValueError: naming a setting that neither class has.
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
-    state = torch.load(checkpoint, map_location="cpu", weights_only=False)  # our own copy
+    state = load_checkpoint(checkpoint)
     args, weights = vars(state["args"]), state["model"]
     for name, value in _SAME.items():
         if (args.get(name) or None) != (value or None):
