@@ -34,11 +34,12 @@ class Variant(NamedTuple):
 
 
 _X86, _ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
-_V4 = "-march=x86-64-v4"
+_V3, _V4 = "-march=x86-64-v3", "-march=x86-64-v4"
 
 # Worst first. Bit i of the probe's answer (src/cpu.cpp) says whether the processor runs number i.
 VARIANTS = (
-    Variant("x86_64_v3", _X86, ("-march=x86-64-v3",)),
+    Variant("x86_64_v3", _X86, (_V3,)),
+    Variant("avx_vnni", _X86, (_V3, "-mavxvnni")),
     Variant("avx512", _X86, (_V4,)),
     Variant("avx512_vnni_bf16", _X86, (_V4, "-mavx512vnni", "-mavx512bf16")),
     Variant("aarch64", _ARM, ("-march=armv8-a",)),

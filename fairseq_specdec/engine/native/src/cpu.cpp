@@ -10,6 +10,15 @@
 #include <sys/auxv.h>
 #endif
 
+#if defined(__x86_64__)
+// Not every compiler's builtin knows it; its registers are those of AVX.
+static bool has_avx_vnni() {
+  unsigned most = 0, a = 0, b, c, d;
+  if (!__get_cpuid_count(7, 0, &most, &b, &c, &d) || most < 1) return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#endif
+
 extern "C" __attribute__((visibility("default"))) unsigned specdec_variants() {
   unsigned variants = 0;  // bit by bit, in the order of library.py's VARIANTS
 #if defined(__x86_64__)
@@ -25,12 +34,13 @@ extern "C" __attribute__((visibility("default"))) unsigned specdec_variants() {
   const bool v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") &&
                   HAS("avx512vl");
   variants |= v3 ? 1 : 0;
-  variants |= v4 ? 2 : 0;
-  variants |= v4 && HAS("avx512vnni") && HAS("avx512bf16") ? 4 : 0;
+  variants |= v3 && has_avx_vnni() ? 2 : 0;
+  variants |= v4 ? 4 : 0;
+  variants |= v4 && HAS("avx512vnni") && HAS("avx512bf16") ? 8 : 0;
 #elif defined(__aarch64__)
-  variants |= 8;  // every AArch64 processor has NEON
+  variants |= 16;  // every AArch64 processor has NEON
 #if defined(__linux__)
-  variants |= getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 16 : 0;
+  variants |= getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 32 : 0;
 #endif
 #endif
   return variants;

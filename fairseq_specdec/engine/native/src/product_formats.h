@@ -149,7 +149,7 @@ struct Int8Numbers {
   typedef WordRegister Factor;
 };
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SPECDEC_DOT_BYTES)
 
 // AVX2 multiplies bytes without a sign by bytes with one: the sizes of x by w with the signs of x.
 // The sum of two products fits 16 bits, since 2 x 127 x 127 < 2^15.
@@ -225,7 +225,7 @@ struct Int8 : Int8Numbers {
   }
   static Factor read_x(const uint32_t* x) { return splat_word(*x); }
 
-#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if defined(SPECDEC_DOT_BYTES) || defined(__ARM_FEATURE_DOTPROD)
   static constexpr int kParts = 1, kTurns = 1;
   template <int>
   static Factor read(const uint32_t* words) {
@@ -239,11 +239,11 @@ struct Int8 : Int8Numbers {
   }
 #endif
 
-#if defined(__AVX512VNNI__)
+#if defined(SPECDEC_DOT_BYTES)
   // The instruction takes x without a sign: as x + 128, for which the sums start 128 w lower.
   static constexpr int kShift = 128;
   static Sums add_product(Sums sums, Factor x, Factor w) {
-    return as_ints(_mm512_dpbusd_epi32(as_words(sums), x, w));
+    return as_ints(dot_bytes(as_words(sums), x, w));
   }
 #elif defined(__ARM_FEATURE_DOTPROD)
   static constexpr int kShift = 0;

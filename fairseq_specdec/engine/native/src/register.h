@@ -147,6 +147,19 @@ inline float largest_of(FloatRegister v) {
 #error "compile for x86-64-v3 or better, or for AArch64"
 #endif
 
+// sums + x w of four bytes each, x without a sign: one instruction, where there is one.
+#if defined(__AVX512VNNI__)
+#define SPECDEC_DOT_BYTES 1
+inline WordRegister dot_bytes(WordRegister sums, WordRegister x, WordRegister w) {
+  return _mm512_dpbusd_epi32(sums, x, w);
+}
+#elif defined(__AVXVNNI__) && !defined(__AVX512F__)
+#define SPECDEC_DOT_BYTES 1
+inline WordRegister dot_bytes(WordRegister sums, WordRegister x, WordRegister w) {
+  return _mm256_dpbusd_avx_epi32(sums, x, w);
+}
+#endif
+
 #if defined(__AVX2__)
 // MAXPS gives its second operand where one is NaN, as `a > b ? a : b` does.
 inline float sum_of(__m128 four) {
