@@ -54,12 +54,18 @@ inline bool any_equal_to(FloatRegister v, float to) {
 inline bool any_above(FloatRegister v, float than) {
   return any(_mm512_cmp_ps_mask(v, _mm512_set1_ps(than), _CMP_GT_OQ));
 }
+// GCC has the builtin from 12 on, whose intrinsics warn of undefined lanes.
+#if defined(__clang__) || __GNUC__ >= 12
 inline __m256 lower_half(FloatRegister v) {
   return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 inline __m256 upper_half(FloatRegister v) {
   return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
 }
+#else
+inline __m256 lower_half(FloatRegister v) { return _mm512_castps512_ps256(v); }
+inline __m256 upper_half(FloatRegister v) { return _mm512_extractf32x8_ps(v, 1); }
+#endif
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
