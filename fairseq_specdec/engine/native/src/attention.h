@@ -98,30 +98,49 @@ constexpr int kMixed = 1;
 #endif
 constexpr int kDims = 64;  // a run of a query's dimensions: queries lie [runs][queries][kDims]
 
-// scores[M][stride] of M queries over groups of 16 keys; `next`: how far away the keys lie that are
-// used after these.
-template <int M>
-inline void score_queries(const float* queries, const float* keys, ptrdiff_t next, int groups,
-                          int padded, float* scores, size_t stride) {
-  for (int g = 0; g < groups; g++) {
-    Floats even[M], odd[M];
-    for (int i = 0; i < M; i++) even[i] = odd[i] = Floats{};
-    const float* q = queries;
-    for (int left = padded; left > 0; left -= kDims, q += M * kDims) {
-      const int run = left < kDims ? left : kDims;
-      for (int d = 0; d < run; d += 2, keys += 2 * LANES) {
-        const Floats k0 = load(keys), k1 = load(keys + LANES);
-        __builtin_prefetch(keys + next);
-        __builtin_prefetch(keys + next + LANES);
+// scores[M][stride] of M queries over G groups of 16 keys at once; `next`: how far away the keys lie
+// that are used after these.
+template <int M, int G>
+inline void score_groups(const float* queries, const float* keys, ptrdiff_t next, int padded,
+                         float* scores, size_t stride) {
+  const ptrdiff_t group = static_cast<ptrdiff_t>(padded) * LANES;
+  Floats even[M][G], odd[M][G];
+  for (int i = 0; i < M; i++)
+    for (int g = 0; g < G; g++) even[i][g] = odd[i][g] = Floats{};
+  for (int left = padded; left > 0; left -= kDims, queries += M * kDims) {
+    const int run = left < kDims ? left : kDims;
+    for (int d = 0; d < run; d += 2, keys += 2 * LANES) {
+#pragma GCC unroll 4
+      for (int g = 0; g < G; g++) {
+        const float* at = keys + g * group;
+        const Floats k0 = load(at), k1 = load(at + LANES);
+        __builtin_prefetch(at + next);
+        __builtin_prefetch(at + next + LANES);
 #pragma GCC unroll 12
         for (int i = 0; i < M; i++) {
-          even[i] += splat(q[i * kDims + d]) * k0;
-          odd[i] += splat(q[i * kDims + d + 1]) * k1;
+          even[i][g] += splat(queries[i * kDims + d]) * k0;
+          odd[i][g] += splat(queries[i * kDims + d + 1]) * k1;
         }
       }
     }
-    for (int i = 0; i < M; i++) store(scores + i * stride + g * LANES, even[i] + odd[i]);
   }
+  for (int i = 0; i < M; i++)
+    for (int g = 0; g < G; g++) store(scores + i * stride + g * LANES, even[i][g] + odd[i][g]);
+}
+
+// All groups. Few queries take several at once: their sums wait for each other else.
+template <int M>
+inline void score_queries(const float* queries, const float* keys, ptrdiff_t next, int groups,
+                          int padded, float* scores, size_t stride) {
+  constexpr int kSums = 8 / kParts;  // registers that keep the multipliers busy
+  constexpr int G = M >= kSums / 2 ? 1 : kSums / 2 / M;
+  int g = 0;
+  for (; g + G <= groups; g += G)
+    score_groups<M, G>(queries, keys + static_cast<ptrdiff_t>(g) * padded * LANES, next, padded,
+                       scores + g * LANES, stride);
+  for (; g < groups; g++)
+    score_groups<M, 1>(queries, keys + static_cast<ptrdiff_t>(g) * padded * LANES, next, padded,
+                       scores + g * LANES, stride);
 }
 
 // Weights of slots and the values that they mix.

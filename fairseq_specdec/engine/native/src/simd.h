@@ -138,7 +138,7 @@ inline Floats power_of_two(const Floats& shifted, float rounder) {
 
 // e^x for x <= 88 to within 2 units in the last place: 2^n times a polynomial in the rest (Cephes'
 // expf). Below -87 it is e^-87; of NaN it is NaN.
-inline Floats exponential(Floats x) {
+__attribute__((always_inline)) inline Floats exponential(Floats x) {
   x = where_less(x, -87.0f, splat(-87.0f), x);
   constexpr float kRounder = 12582912.0f;  // 1.5 x 2^23: adding it rounds to a whole number
   Floats n = x * 1.44269504088896341f + kRounder;
