@@ -14,7 +14,7 @@ def hypotheses_of(outputs, columns=80):
     """Hypotheses of accepted tokens: lists of token ids, without the start symbol."""
     found = Hypotheses(len(outputs), columns, EOS, PAD, torch.zeros(0, dtype=torch.long))
     for row, output in enumerate(outputs):
-        found.first[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
+        found.tokens[row, 1 : 1 + len(output)] = torch.tensor(output, dtype=torch.long)
     found.lengths_cpu = [len(output) for output in outputs]
     found.lengths = torch.tensor(found.lengths_cpu, dtype=torch.long)
     return found

@@ -1,11 +1,11 @@
 """Acceptance rules: which draft tokens the verifier keeps (pure tensor functions)."""
 
-from .base import Acceptance, AcceptanceRule, leading
+from .base import Acceptance, AcceptanceRule, NativeRule, leading
 from .block_verification import BlockVerificationRule
 from .distance import DistanceRule
 from .exact import ExactRule
 from .minimum_block import MinimumBlockRule
-from .regret_budget import RegretBudgetRule, RegretOfBatch
+from .regret_budget import RegretBudgetRule
 from .rollback import RollbackRule
 from .sampling import Sampler, SamplingRule
 from .top_beta import TopBetaRule
@@ -17,8 +17,8 @@ __all__ = [
     "DistanceRule",
     "ExactRule",
     "MinimumBlockRule",
+    "NativeRule",
     "RegretBudgetRule",
-    "RegretOfBatch",
     "RollbackRule",
     "Sampler",
     "SamplingRule",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+import math
+from typing import NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -23,8 +24,26 @@ class Acceptance(NamedTuple):
     next_token: Tensor
 
 
+class NativeRule(NamedTuple):
+    """A rule as the native library knows it (Ge et al. 2022, equations 5 and 7 to 9).
+
+    Attributes:
+        top_beta: a draft token must be among so many best tokens; 1 for the best one.
+        tau: and at most so far below the best one, in nats.
+        regret_budget: nats that a sentence may give up.
+    """
+
+    top_beta: int = 1
+    tau: float = 0.0
+    regret_budget: float = math.inf
+
+
 class AcceptanceRule:
     """Decides how many leading draft tokens are kept.
+
+    Attributes:
+        spent: float64 [B], nats that each sentence of a batch has given up so far; changed in
+            place. None for a rule that does not count them.
 
     Class attributes:
         lossless: the output equals that of the verifier alone.
@@ -35,6 +54,12 @@ class AcceptanceRule:
     lossless = False
     draft_independent = False
     needs_draft_probabilities = False
+    spent: Optional[Tensor] = None
+
+    def native_form(self) -> Optional[NativeRule]:
+        """How the native library judges as ``accept`` does; None where it cannot. A subclass that
+        changes ``accept`` changes this too."""
+        return None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         """Read the dictionary, for rules that depend on it; called once, before decoding.

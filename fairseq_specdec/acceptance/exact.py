@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.scores import Scores
 
-from .base import Acceptance, AcceptanceRule, judged
+from .base import Acceptance, AcceptanceRule, NativeRule, judged
 
 
 class ExactRule(AcceptanceRule):
@@ -16,6 +16,9 @@ class ExactRule(AcceptanceRule):
 
     lossless = True
     draft_independent = True
+
+    def native_form(self) -> NativeRule:
+        return NativeRule()
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
         best = scores.best()

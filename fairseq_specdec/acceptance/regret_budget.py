@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+import math
+from typing import Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.scores import Scores
 
-from .base import Acceptance, AcceptanceRule
+from .base import Acceptance, AcceptanceRule, NativeRule
 
 
 class RegretBudgetRule(AcceptanceRule):
@@ -43,16 +44,20 @@ class RegretBudgetRule(AcceptanceRule):
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)
 
+    def native_form(self) -> Optional[NativeRule]:
+        form = self.rule.native_form()
+        if form is None or form.regret_budget < math.inf:
+            return None
+        return form._replace(regret_budget=self.budget)
+
     def open(self, rows: int, device: torch.device) -> AcceptanceRule:
         return RegretOfBatch(self, rows, device)
 
 
 class RegretOfBatch(RegretBudgetRule):
-    """The rule for one batch.
+    """The rule for one batch."""
 
-    Attributes:
-        spent: float64 [B], nats that each sentence has given up so far; changed in place.
-    """
+    spent: Tensor
 
     def __init__(self, rule: RegretBudgetRule, rows: int, device: torch.device) -> None:
         super().__init__(rule.rule.open(rows, device), rule.budget)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.scores import Scores
 
-from .base import Acceptance, AcceptanceRule, judged
+from .base import Acceptance, AcceptanceRule, NativeRule, judged
 
 
 class TopBetaRule(AcceptanceRule):
@@ -25,6 +25,9 @@ class TopBetaRule(AcceptanceRule):
             raise ValueError(f"--tau {tau}: must be 0 or more")
         self.top_beta = top_beta
         self.tau = tau
+
+    def native_form(self) -> NativeRule:
+        return NativeRule(self.top_beta, self.tau)
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
         best, tokens = scores.best(), draft.tokens

@@ -19,8 +19,8 @@ from fairseq_specdec.engine.verifier import Verifier
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
-from .fused_greedy import fused_greedy
 from .loop import Batch
+from .native_chains import native_form
 from .options import DecodingOptions
 from .parts import Parts
 from .pass_cost import pass_cost
@@ -223,5 +223,7 @@ class SpeculativeGenerator(SequenceGenerator):
         ready = drafter.prepare(verifier.models[0], backend)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
-        fused = fused_greedy(verifier, self.rule, self.policy)
-        return Parts(verifier, ready, reads, search, self.policy, options, adaptive, fused, cost)
+        native = None
+        if options.beam == 1:
+            native = native_form(verifier, self.rule, self.policy)
+        return Parts(verifier, ready, reads, search, self.policy, options, adaptive, native, cost)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget
-from .fused_greedy import FusedGreedy
 from .options import DecodingOptions
 from .pass_cost import PassCost
 from .policy import LogitsPolicy
@@ -26,7 +25,7 @@ class Parts(NamedTuple):
         policy: decoding constraints.
         options: all other settings.
         adaptive: drafts may be shortened and left out: the output does not depend on them.
-        fused: verifies in one call where it can; None where there is no such way.
+        native: a ``NativeForm``, where the native library decodes chains.
         cost: of passes, where it decides how much to draft.
     """
 
@@ -37,7 +36,7 @@ class Parts(NamedTuple):
     policy: LogitsPolicy
     options: DecodingOptions
     adaptive: bool
-    fused: Optional[FusedGreedy] = None
+    native: Optional[Any] = None
     cost: Optional[PassCost] = None
 
     def budget(self) -> DraftBudget:

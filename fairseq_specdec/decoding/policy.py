@@ -33,6 +33,11 @@ class LogitsPolicy(NamedTuple):
     unk_penalty: float
     no_repeat_ngram_size: int
 
+    @property
+    def reads_hypotheses(self) -> bool:
+        """Whether a constraint depends on the tokens before."""
+        return self.no_repeat_ngram_size > 0
+
     def edits(
         self, hypotheses: Hypotheses, width: int, max_len: int, prefix: Optional[Tensor]
     ) -> Edits:
@@ -48,13 +53,13 @@ class LogitsPolicy(NamedTuple):
             prefix: long [B, P] forced tokens (``--prefix-size``), padded on the right; or None.
         """
         reach = (hypotheses.shortest, hypotheses.longest + width - 1)
-        if self.no_repeat_ngram_size == 0 and not self._matters(reach, max_len, prefix):
+        if not self.reads_hypotheses and not self._matters(reach, max_len, prefix):
             return Edits(self._everywhere(), self.eos)
         lengths = hypotheses.lengths
         steps = lengths.unsqueeze(1) + torch.arange(width, device=lengths.device)
         listed = None
-        if self.no_repeat_ngram_size > 0:
-            listed = forbidden_by_ngrams(hypotheses.first, steps, self.no_repeat_ngram_size)
+        if self.reads_hypotheses:
+            listed = forbidden_by_ngrams(hypotheses.tokens, steps, self.no_repeat_ngram_size)
         return self.edits_at(steps, reach, max_len, prefix, listed)
 
     def edits_at(

@@ -165,7 +165,7 @@ class AutoregressiveSession(DraftSession):
         fresh = max(have + 1 - known for have, known in zip(hypotheses.lengths_cpu, cached))
         columns = torch.arange(1 - fresh, 1, device=hypotheses.lengths.device)
         at = (hypotheses.lengths.unsqueeze(1) + columns).clamp(min=0)
-        return hypotheses.first.gather(1, at), at
+        return hypotheses.tokens.gather(1, at), at
 
     def _draft(self, hypotheses: Hypotheses, steps: int) -> DraftTree:
         """Up to ``steps`` tokens of each row."""

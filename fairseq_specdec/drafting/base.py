@@ -102,6 +102,59 @@ class Forecast(NamedTuple):
     tokens: Tensor
 
 
+class NativeLoop(Protocol):
+    """The drafts of a call of the native library that drafts in each of its iterations.
+
+    Attributes:
+        loop: what the library is told, a ``DraftLoop``.
+        seconds: of the draft of each iteration.
+    """
+
+    loop: Any
+    seconds: Any
+
+    def of(self, iteration: int) -> List[List[int]]:
+        """Draft tokens of each row."""
+
+    def left_over(self, done: int) -> Optional[DraftTree]:
+        """The draft that was made after ``done`` iterations and not verified, if there is one."""
+
+
+class NativeDrafts(Protocol):
+    """A session whose drafts the native library makes between its verifications.
+
+    Attributes:
+        block_size: most draft tokens.
+        pointers: the library's drafter and session.
+    """
+
+    @property
+    def block_size(self) -> int: ...
+
+    @property
+    def pointers(self) -> Tuple[Any, Any]: ...
+
+    def begin_loop(
+        self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
+    ) -> Optional[NativeLoop]:
+        """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
+
+        Args:
+            hypotheses: what was accepted.
+            most: iterations.
+            accepted: running mean of accepted tokens, with ``forgets`` and ``pays`` as in
+                ``DraftBudget``: the loop ends where it falls below what pays.
+            forgets: weight of the newest iteration in it.
+            pays: where to end.
+
+        Returns:
+            None where drafts need more than the library does, or there is no room for one.
+        """
+
+    def end_loop(self, drafts: Any) -> None:
+        """The call is over; its last hidden states come with ``commit``."""
+
+
 class DraftSession:
     """Drafts for the live rows of one batch.
 
@@ -112,6 +165,10 @@ class DraftSession:
 
     silent = False
     forecasts = False
+
+    def native_form(self) -> Optional[NativeDrafts]:
+        """How the native library drafts as ``propose`` does; None where it cannot."""
+        return None
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         """Draft the tokens that follow the accepted ones.

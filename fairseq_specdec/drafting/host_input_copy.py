@@ -82,7 +82,7 @@ class HostInputCopySession(DraftSession):
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         if budget == 0:
             return DraftTree.empty(hypotheses.lengths)
-        outputs = hypotheses.first[:, : hypotheses.longest + 1].tolist()
+        outputs = hypotheses.tokens[:, : hypotheses.longest + 1].tolist()
         drafts = [
             self._draft(row, output[: length + 1])
             for row, (output, length) in enumerate(zip(outputs, hypotheses.lengths_cpu))

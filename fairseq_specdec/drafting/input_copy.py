@@ -186,7 +186,7 @@ class InputCopySession(DraftSession):
 
     def _continuation(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
         """(bool [B], whether there is a draft; long [B], the source column where it begins)."""
-        tokens = hypotheses.first[:, : hypotheses.longest + 1]
+        tokens = hypotheses.tokens[:, : hypotheses.longest + 1]
         lengths = hypotheses.lengths
         found, begin = unique_continuation(
             self.source, self.source_end, tokens, lengths, self.settings.max_suffix

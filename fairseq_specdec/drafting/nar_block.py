@@ -270,7 +270,7 @@ class NarBlockSession(DraftSession):
         if not even:
             # Columns after a row's new tokens hold nothing: they write to an unused slot.
             slots = torch.where(tokens_at < known.unsqueeze(1), tokens_at, cache.capacity - 1)
-            tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(2) - 2 + self.first)
+            tokens_at = tokens_at.clamp(max=hypotheses.tokens.size(1) - 2 + self.first)
         slots = torch.cat([slots, masks_at], 1)
         layout = Layout(slots, slots, upto, cached[0] if even else None)
         return _Columns(tokens_at, masks_at, layout, seen, known)
@@ -288,7 +288,7 @@ class NarBlockSession(DraftSession):
                 read = nn.functional.pad(read, (0, 0, 1, 0))[:, :fresh]
         # Column 0 of the hypotheses is the start symbol.
         column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
-        tokens = hypotheses.first.gather(1, column)
+        tokens = hypotheses.tokens.gather(1, column)
         embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
             tokens, columns.tokens_at, columns.masks_at, self.source, read, last
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -194,6 +194,17 @@ class NativeBlockSession(DraftSession):
         self.call.request.first = drafter.first
         self.call.request.confidence = options.confidence
 
+    def native_form(self) -> NativeBlockSession:
+        return self
+
+    @property
+    def block_size(self) -> int:
+        return self.options.block_size
+
+    @property
+    def pointers(self) -> Tuple[Any, Any]:
+        return self.drafter.pointer, self.layers.buffers.pointer
+
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         masks = 0 if budget == 0 else self._masks(hypotheses, budget)
         if masks == 0:
@@ -216,7 +227,7 @@ class NativeBlockSession(DraftSession):
             call.request.sizes = kept.data_ptr()
         written, view = hypotheses.tokens, call.hypotheses
         view.tokens, view.token_stride = written.data_ptr(), written.stride(0)
-        view.columns, view.lengths = written.size(2), hypotheses.lengths.data_ptr()
+        view.columns, view.lengths = written.size(1), hypotheses.lengths.data_ptr()
         call.tokens, call.sizes = tokens.data_ptr(), sizes.data_ptr()
         self.layers.weights.stack.library.call(
             "specdec_draft", self.drafter.pointer, self.layers.buffers.pointer, ctypes.byref(call)
@@ -230,19 +241,6 @@ class NativeBlockSession(DraftSession):
     def begin_loop(
         self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
     ) -> Optional[LoopDrafts]:
-        """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
-
-        Args:
-            hypotheses: what was accepted.
-            most: iterations.
-            accepted: running mean of accepted tokens, with ``forgets`` and ``pays`` as in
-                ``DraftBudget``: the loop ends where it falls below what pays.
-            forgets: weight of the newest iteration in it.
-            pays: where to end.
-
-        Returns:
-            None where drafts need more than the library does, or there is no room for one.
-        """
         if self.options.collapse_repeats or self._masks(hypotheses, None) == 0:
             return None
         read, own = self.states.take(), self.call.request
@@ -264,7 +262,6 @@ class NativeBlockSession(DraftSession):
         return LoopDrafts(loop, self.layers.cache.lengths_cpu, most, kept)
 
     def end_loop(self, drafts: LoopDrafts) -> None:
-        """The call is over; its last hidden states come with ``commit``."""
         cached = list(drafts.cached)
         self.layers.commit(torch.tensor(cached), cached)
 

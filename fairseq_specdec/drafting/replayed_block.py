@@ -183,7 +183,7 @@ class ReplayedBlock:
     ) -> Optional[Outputs]:
         """A ``WholeDraft`` of these shapes, if it is recorded."""
         layers, most = self.layers, row_bucket(len(hypotheses.lengths_cpu))
-        inputs = [hypotheses.first[:, : upto + 1], layers.cache.lengths, hypotheses.lengths]
+        inputs = [hypotheses.tokens[:, : upto + 1], layers.cache.lengths, hypotheses.lengths]
         one: Shape = ((most,), torch.long)
         shapes: List[Shape] = [((most, upto + 1), torch.long), one, one]
         if observed is not None:

@@ -183,9 +183,9 @@ def missing_engine() -> str:
 
 
 @functools.lru_cache(maxsize=None)
-def tell_once(message: str) -> None:
-    """Log a warning, once a process."""
-    logger.warning("%s", message)
+def tell_once(message: str, level: int = logging.WARNING) -> None:
+    """Log a message, once a process."""
+    logger.log(level, "%s", message)
 
 
 def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:

@@ -11,14 +11,13 @@ from .transfer import to_device
 
 
 class Hypotheses:
-    """H hypotheses of each of B sentences; H is 1 for greedy decoding.
+    """One hypothesis of each of B sentences.
 
-    All hypotheses of a sentence have the same length. Tokens are written in place; columns from a
-    row's length on hold anything.
+    Tokens are written in place; columns from a row's length on hold anything.
 
     Attributes:
-        tokens: long [B, H, T]; column 0 is the start symbol, columns 1 .. lengths[b] are accepted.
-        scores: float [B, H, T]; column i is the log-probability of token i + 1.
+        tokens: long [B, T]; column 0 is the start symbol, columns 1 .. lengths[b] are accepted.
+        scores: float [B, T]; column i is the log-probability of token i + 1.
         lengths: long [B], accepted tokens.
         lengths_cpu: the same numbers as Python ints; empty when no row is left.
 
@@ -28,16 +27,13 @@ class Hypotheses:
         start: the start symbol.
         pad: padding index, which fills unused columns.
         like: a tensor on the device to use.
-        count: H.
     """
 
-    def __init__(
-        self, rows: int, columns: int, start: int, pad: int, like: Tensor, count: int = 1
-    ) -> None:
+    def __init__(self, rows: int, columns: int, start: int, pad: int, like: Tensor) -> None:
         self.pad = pad
-        shape = (rows, count, columns)
+        shape = (rows, columns)
         self.tokens = torch.full(shape, pad, device=like.device)
-        self.tokens[:, :, 0] = start
+        self.tokens[:, 0] = start
         self.scores = torch.zeros(shape, device=like.device)
         self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
         self.lengths_cpu = [0] * rows
@@ -47,19 +43,13 @@ class Hypotheses:
         """Hypotheses that are there already.
 
         Args:
-            tokens: long [B, H, T], as the attribute.
+            tokens: long [B, T], as the attribute.
             lengths: accepted tokens of each row.
         """
-        rows, count, columns = tokens.shape
-        found = cls(rows, columns, 0, 0, tokens, count)
+        found = cls(tokens.size(0), tokens.size(1), 0, 0, tokens)
         found.tokens = tokens
         found.lengths, found.lengths_cpu = to_device(lengths, tokens.device), lengths
         return found
-
-    @property
-    def first(self) -> Tensor:
-        """Long [B, T], the tokens of hypothesis 0: all there are in greedy decoding."""
-        return self.tokens[:, 0]
 
     @property
     def shortest(self) -> int:
@@ -77,23 +67,23 @@ class Hypotheses:
         return self.longest == self.shortest
 
     def last(self) -> Tensor:
-        """Long [B, 1], the last accepted token of hypothesis 0, or the start symbol."""
-        return self.first.gather(1, self.lengths.unsqueeze(1))
+        """Long [B, 1], the last accepted token, or the start symbol."""
+        return self.tokens.gather(1, self.lengths.unsqueeze(1))
 
     def reserve(self, width: int) -> None:
         """Let ``width`` tokens be written after the longest row."""
-        missing = self.longest + 1 + width - self.tokens.size(2)
+        missing = self.longest + 1 + width - self.tokens.size(1)
         if missing > 0:
             self.tokens = nn.functional.pad(self.tokens, (0, missing), value=self.pad)
             self.scores = nn.functional.pad(self.scores, (0, missing))
 
     def write(self, at: Tensor, tokens: Tensor) -> None:
-        """Put tokens (long [B, W]) of hypothesis 0 into columns ``at`` (long [B, W])."""
-        self.first.scatter_(1, at, tokens)
+        """Put tokens (long [B, W]) into columns ``at`` (long [B, W])."""
+        self.tokens.scatter_(1, at, tokens)
 
     def write_scores(self, after: Tensor, scores: Tensor) -> None:
         """Put the log-probabilities (float [B, W]) of the tokens after columns ``after``."""
-        self.scores[:, 0].scatter_(1, after, scores)
+        self.scores.scatter_(1, after, scores)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""

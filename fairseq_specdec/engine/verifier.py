@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,8 @@ from torch import Tensor
 from .backend import TORCH, Backend
 from .eager.scores import LogitScores
 from .layout import Layout
+from .native.decoder import NativeDecoder, NativeDecoderSession
+from .native.embedding import EmbeddingTables
 from .scores import Scores
 from .transformer import TransformerSession, TransformerWeights
 
@@ -54,6 +56,19 @@ class Verifier:
             for i, model in enumerate(self.models)
         ]
 
+    @property
+    def is_native(self) -> bool:
+        """Whether the native library runs the layers of the (first) model."""
+        return isinstance(self.weights[0].layers, NativeDecoder)
+
+    def native_form(self) -> Optional[EmbeddingTables]:
+        """The embeddings of one model that the native library runs as a whole; None for others."""
+        weights = self.weights[0]
+        layers = weights.layers
+        if len(self.weights) > 1 or not isinstance(layers, NativeDecoder) or not layers.plain:
+            return None
+        return EmbeddingTables.find(weights.decoder)
+
     def encode(self, net_input: Dict[str, Any]) -> List[Any]:
         """One encoder output per model, for ``open``.
 
@@ -95,6 +110,12 @@ class VerifierSession:
     def __init__(self, sessions: List[TransformerSession], temperature: float) -> None:
         self.sessions = sessions
         self.temperature = temperature
+
+    def native_layers(self) -> NativeDecoderSession:
+        """Of the (first) model, for a verifier with a native form."""
+        layers = self.sessions[0].layers
+        assert isinstance(layers, NativeDecoderSession)
+        return layers
 
     def score(self, tokens: Tensor, layout: Layout) -> Scores:
         """What may follow every token of a block.

@@ -25,7 +25,7 @@ class Said(DraftSession):
 
     def forecast(self, hypotheses, kept, hidden_states, most, count):
         rows = [
-            row[: length + 1].tolist() for row, length in zip(hypotheses.first, hypotheses.lengths)
+            row[: length + 1].tolist() for row, length in zip(hypotheses.tokens, hypotheses.lengths)
         ]
         states = hidden_states and (hidden_states[0].tolist(), hidden_states[1].tolist())
         self.asked.append((rows, kept, states, most, count))
@@ -156,7 +156,7 @@ class Listener(Drafter, DraftSession):
     def forecast(self, hypotheses, kept, hidden_states, most, count):
         rows = len(self.rows)
         assert hypotheses.tokens.size(0) == len(kept) == rows
-        assert (hypotheses.first[:, 0] == EOS).all()
+        assert (hypotheses.tokens[:, 0] == EOS).all()
         assert hypotheses.lengths.tolist() == hypotheses.lengths_cpu
         for row, (length, keep) in enumerate(zip(hypotheses.lengths_cpu, kept)):
             assert (hidden_states is None) == (length == 0)
@@ -165,7 +165,7 @@ class Listener(Drafter, DraftSession):
                 assert int(sizes[row]) == length - keep > 0
                 old = self.read[row][:keep].view(-1, states.size(2))
                 self.read[row] = torch.cat([old, states[row, : length - keep]])
-                prefix = hypotheses.first[row, 1 : length + 1].tolist()
+                prefix = hypotheses.tokens[row, 1 : length + 1].tolist()
                 self.told.append((self.rows[row], prefix, self.read[row]))
         words = torch.arange(4, 4 + count).expand(rows, most, count)
         return Forecast(torch.full((rows, most, count), -1.0), words)

@@ -302,7 +302,7 @@ class RecordedSession(DraftSession):
             assert int(tree.sizes.sum()) == 0
             return tree
         for row, have in enumerate(hypotheses.lengths_cpu):
-            known = tuple(hypotheses.first[row, 1 : have + 1].tolist())
+            known = tuple(hypotheses.tokens[row, 1 : have + 1].tolist())
             self.found[self.origin[row], known] = tree.tokens[row, : int(tree.sizes[row])].tolist()
         return tree
 

@@ -16,7 +16,7 @@ def apply(rule, log_probs, lengths, max_len=9, prefix=None, sequence=None):
     hypotheses = Hypotheses(len(lengths), 30, 0, 0, log_probs)
     hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
     if sequence is not None:
-        hypotheses.tokens = sequence.unsqueeze(1)
+        hypotheses.tokens = sequence
     scores = LogitScores(log_probs.clone(), normalised=True)
     scores.edit(rule.edits(hypotheses, log_probs.size(1), max_len, prefix))
     return scores.dense()

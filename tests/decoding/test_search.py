@@ -76,11 +76,11 @@ def test_rows_grow_by_accepted_tokens_and_the_bonus_token_up_to_the_end(seed, wi
         assert bool(step.done[row]) == ended and int(step.sizes[row]) == size
         assert int(step.accepted[row]) == min(counts[row], size)
         assert step.emitted[row, :size].tolist() == added
-        known = hypotheses.first[row, : before + size + 1].tolist()
+        known = hypotheses.tokens[row, : before + size + 1].tolist()
         assert known == [EOS, *outputs[row], *added]
         assert int(hypotheses.lengths[row]) == before + size
         own = [float(scores[row, i, token]) for i, token in enumerate(added)]
-        assert hypotheses.scores[row, 0, before : before + size].tolist() == own
+        assert hypotheses.scores[row, before : before + size].tolist() == own
         assert not bool(step.broken[row])
     assert hypotheses.lengths_cpu == [len(output) for output in outputs]  # the loop adds to these
 

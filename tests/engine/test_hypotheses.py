@@ -8,22 +8,21 @@ PAD, START = 1, 2
 LIKE = torch.zeros(1, dtype=torch.long)
 
 
-def grown(lengths, columns=6, count=1):
-    found = Hypotheses(len(lengths), columns, START, PAD, LIKE, count)
+def grown(lengths, columns=6):
+    found = Hypotheses(len(lengths), columns, START, PAD, LIKE)
     found.lengths, found.lengths_cpu = torch.tensor(lengths), list(lengths)
     return found
 
 
 def test_begins_with_the_start_symbol_and_padding():
     found = Hypotheses(2, 4, START, PAD, LIKE)
-    assert found.tokens.tolist() == [[[START, PAD, PAD, PAD]]] * 2
+    assert found.tokens.tolist() == [[START, PAD, PAD, PAD]] * 2
     assert found.tokens.dtype == torch.long and found.scores.dtype == torch.float32
-    assert found.scores.tolist() == [[[0.0] * 4]] * 2
+    assert found.scores.tolist() == [[0.0] * 4] * 2
     assert found.lengths.tolist() == found.lengths_cpu == [0, 0]
     assert found.lengths.dtype == torch.long and found.last().tolist() == [[START]] * 2
-    several = Hypotheses(2, 4, START, PAD, LIKE.to("meta"), 3)
-    assert several.tokens.shape == several.scores.shape == (2, 3, 4)
-    assert {x.device.type for x in (several.tokens, several.scores, several.lengths)} == {"meta"}
+    there = Hypotheses(2, 4, START, PAD, LIKE.to("meta"))
+    assert {x.device.type for x in (there.tokens, there.scores, there.lengths)} == {"meta"}
 
 
 def test_lengths_of_the_rows():
@@ -32,16 +31,14 @@ def test_lengths_of_the_rows():
     assert (even.shortest, even.longest, even.even) == (2, 2, True)
 
 
-def test_tokens_and_scores_are_written_to_hypothesis_0():
-    found = grown([2, 0], count=2)
+def test_tokens_and_scores_are_written():
+    found = grown([2, 0])
     at = torch.tensor([[3, 4], [1, 2]])
     found.write(at, torch.tensor([[7, 8], [5, 6]]))
     found.write_scores(at - 1, torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]))
-    assert found.first.tolist() == [[START, PAD, PAD, 7, 8, PAD], [START, 5, 6, PAD, PAD, PAD]]
+    assert found.tokens.tolist() == [[START, PAD, PAD, 7, 8, PAD], [START, 5, 6, PAD, PAD, PAD]]
     # The score of token i stands in column i - 1.
-    assert found.scores[:, 0].tolist() == [[0, 0, -1, -2, 0, 0], [-3, -4, 0, 0, 0, 0]]
-    assert found.tokens[:, 1].tolist() == [[START] + [PAD] * 5] * 2
-    assert not found.scores[:, 1].any()
+    assert found.scores.tolist() == [[0, 0, -1, -2, 0, 0], [-3, -4, 0, 0, 0, 0]]
     found.lengths = torch.tensor([4, 1])
     assert found.last().tolist() == [[8], [5]]
 
@@ -53,19 +50,19 @@ def test_room_is_added_after_the_longest_row_and_nothing_is_lost():
     found.reserve(2)  # start symbol, three tokens, two more
     assert found.tokens is tokens and found.scores is scores
     found.reserve(3)
-    assert found.tokens.size(2) == found.scores.size(2) == 7
+    assert found.tokens.size(1) == found.scores.size(1) == 7
     found.reserve(5)
-    assert found.tokens.shape == found.scores.shape == (2, 1, 9)
-    assert found.first.tolist() == [[START, 7] + [PAD] * 7, [START, PAD, PAD, 8] + [PAD] * 5]
+    assert found.tokens.shape == found.scores.shape == (2, 9)
+    assert found.tokens.tolist() == [[START, 7] + [PAD] * 7, [START, PAD, PAD, 8] + [PAD] * 5]
     assert not found.scores.any()
 
 
 def test_hypotheses_that_are_there_already():
-    tokens = torch.arange(24).view(2, 3, 4)
+    tokens = torch.arange(8).view(2, 4)
     found = Hypotheses.of(tokens, [3, 1])
     assert found.tokens is tokens and found.lengths_cpu == found.lengths.tolist() == [3, 1]
-    assert found.lengths.dtype == torch.long and found.last().tolist() == [[3], [13]]
-    assert found.scores.shape == (2, 3, 4) and not found.scores.any()
+    assert found.lengths.dtype == torch.long and found.last().tolist() == [[3], [5]]
+    assert found.scores.shape == (2, 4) and not found.scores.any()
     elsewhere = Hypotheses.of(tokens.to("meta"), [3, 1])
     assert elsewhere.lengths.device.type == elsewhere.scores.device.type == "meta"
 
@@ -75,5 +72,5 @@ def test_kept_rows_keep_what_is_theirs():
     found.write(torch.tensor([[1], [1], [1]]), torch.tensor([[5], [6], [7]]))
     found.write_scores(torch.tensor([[0], [0], [0]]), torch.tensor([[-1.0], [-2.0], [-3.0]]))
     found.select(torch.tensor([0, 2]), [0, 2])
-    assert found.first[:, 1].tolist() == [5, 7] and found.scores[:, 0, 0].tolist() == [-1, -3]
+    assert found.tokens[:, 1].tolist() == [5, 7] and found.scores[:, 0].tolist() == [-1, -3]
     assert found.lengths.tolist() == found.lengths_cpu == [1, 3]

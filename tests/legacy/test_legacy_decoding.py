@@ -69,7 +69,7 @@ def test_drafts_what_the_plain_pass_predicts(copied):
         draft = open_on(drafter, SOURCES, 28).propose(hypotheses)
         for row, length in enumerate(lengths):
             source = torch.tensor([ids(SOURCES[row])])
-            logits = logits_of(model, source, hypotheses.first[row : row + 1, 1 : length + 1])
+            logits = logits_of(model, source, hypotheses.tokens[row : row + 1, 1 : length + 1])
             logits[..., PAD] = float("-inf")
             assert draft.tokens[row].tolist() == logits[0].argmax(-1).tolist(), (row, length)
 

@@ -12,12 +12,13 @@ from fairseq_specdec.engine.transfer import to_device
 
 from ..batch import OpenBatch
 from ..failures import refuse_sentence
+from ..native_tables import native_tables
 from ..parts import Parts
 from ..results import Iteration, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
 from .forecasts import Forecasts
 from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
-from .native import NativeBeams, native_tables, reach_natively
+from .native import NativeBeams, reach_natively
 from .observed import observed
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams

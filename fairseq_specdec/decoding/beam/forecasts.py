@@ -59,10 +59,10 @@ class Forecasts:
 
     def _hypotheses(self, paths: Sequence[List[Node]]) -> Hypotheses:
         lengths = list(map(len, paths))
-        table = np.zeros((len(paths), 1, max(lengths) + 2), dtype=np.int64)
-        table[:, :, 0] = self.start
+        table = np.zeros((len(paths), max(lengths) + 2), dtype=np.int64)
+        table[:, 0] = self.start
         for row, path in enumerate(paths):
-            table[row, 0, 1 : len(path) + 1] = [node.token for node in path]
+            table[row, 1 : len(path) + 1] = [node.token for node in path]
         return Hypotheses.of(to_device(torch.from_numpy(table), self.device), lengths)
 
     def _fresh_states(

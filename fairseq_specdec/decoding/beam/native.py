@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import List, Optional, Sequence
+from typing import List, Sequence
 
-from fairseq_specdec.engine.native.decoder import NativeDecoder, NativeDecoderSession
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
-from fairseq_specdec.engine.verifier import Verifier, VerifierSession
+from fairseq_specdec.engine.verifier import VerifierSession
 
 from ..policy import LogitsPolicy
 from .beams import EndedHypothesis, Prefix, Progress
@@ -27,9 +26,7 @@ def reach_natively(session: VerifierSession) -> Reach:
     Args:
         session: as for ``NativeBeams``.
     """
-    layers = session.sessions[0].layers
-    assert isinstance(layers, NativeDecoderSession)
-    return Reach(1, 2) if layers.weights.stack.nbytes > _CACHE else NOTHING
+    return Reach(1, 2) if session.native_layers().weights.stack.nbytes > _CACHE else NOTHING
 
 
 class NativeBeams:
@@ -53,8 +50,7 @@ class NativeBeams:
         start: int,
         lookaheads: Sequence[Lookahead] = (),
     ) -> None:
-        layers = session.sessions[0].layers
-        assert isinstance(layers, NativeDecoderSession)
+        layers = session.native_layers()
         self._library = layers.weights.stack.library
         # The library reads these until the end.
         self._kept = (layers.buffers, tables, session.sessions[0].positions)
@@ -139,13 +135,3 @@ class NativeBeams:
         facts = BeamFacts()
         self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
         return facts
-
-
-def native_tables(verifier: Verifier, policy: LogitsPolicy) -> Optional[EmbeddingTables]:
-    """What ``NativeBeams`` needs to know of a verifier; None where it does not serve."""
-    if len(verifier.weights) != 1 or policy.no_repeat_ngram_size > 0:
-        return None
-    weights = verifier.weights[0]
-    if not isinstance(weights.layers, NativeDecoder) or not weights.layers.plain:
-        return None
-    return EmbeddingTables.find(weights.decoder)

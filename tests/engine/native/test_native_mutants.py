@@ -17,7 +17,7 @@ NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 TESTS = [
     "tests/engine/native/test_products.py",
     "tests/engine/native/test_decoder.py",
-    "tests/decoding/test_fused_greedy.py",
+    "tests/decoding/test_native_chains.py",
 ]
 TESTS_OF = {
     "beam.cpp": ["tests/decoding/test_beam.py"],

@@ -13,7 +13,7 @@ from toy_translation import make_sample, make_task, toy_model
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder, draft_budget
 from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.fused_greedy import FusedSession
+from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
 from fairseq_specdec.engine.native import library
@@ -48,14 +48,14 @@ def one_by_one(generator, sources):
 
 def iterations_of_calls(monkeypatch):
     """A list that takes how many iterations each call does."""
-    verify, calls = FusedSession.verify, []
+    verify, calls = NativeChains.verify, []
 
     def counted(self, *arguments):
         found = verify(self, *arguments)
         calls.append(len(found))
         return found
 
-    monkeypatch.setattr(FusedSession, "verify", counted)
+    monkeypatch.setattr(NativeChains, "verify", counted)
     return calls
 
 
@@ -239,14 +239,14 @@ def test_what_is_not_drafted_for_a_while_is_one_call(kind, why, monkeypatch):
 
 def iterations_of_loops(monkeypatch):
     """As ``iterations_of_calls``, of the calls that draft too."""
-    speculate, calls = FusedSession.speculate, []
+    speculate, calls = NativeChains.speculate, []
 
     def counted(self, *arguments):
         found = speculate(self, *arguments)
-        calls.append(len(found[0]))
+        calls.append(len(found))
         return found
 
-    monkeypatch.setattr(FusedSession, "speculate", counted)
+    monkeypatch.setattr(NativeChains, "speculate", counted)
     return calls
 
 
@@ -352,12 +352,12 @@ def test_regret_is_spent_as_on_torch(budget, monkeypatch):
     looped = iterations_of_loops(monkeypatch)
     assert found("native") == wanted
     assert looped and sum(looped) > 0, "the library decided"
-    undecided = FusedSession.verify
+    undecided = NativeChains.verify
 
     def every_other(self, *arguments):
         calls.append(0)
         return [] if len(calls) % 2 else undecided(self, *arguments)
 
-    monkeypatch.setattr(FusedSession, "verify", every_other)
-    monkeypatch.setattr(FusedSession, "speculate", lambda *_: ([], None))
+    monkeypatch.setattr(NativeChains, "verify", every_other)
+    monkeypatch.setattr(NativeChains, "speculate", lambda *_: [])
     assert found("native") == wanted

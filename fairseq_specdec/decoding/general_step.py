@@ -1,0 +1,143 @@
+"""One iteration on any backend: propose, lay out, score, constrain, advance, read back."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.drafting import DraftSession
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.verifier import VerifierSession
+
+from .chains import Round, RowOutcome
+from .parts import Parts
+from .search import Step
+from .stats import Stopwatch
+
+
+class GeneralStep:
+    """An iteration of every drafter, rule and verifier. The native library's equal it.
+
+    Attributes:
+        hypotheses: of the live rows.
+        drafts: of the drafter.
+        search: grows the hypotheses.
+        budget: how much to draft.
+
+    Args:
+        parts: what decodes.
+        session: of the verifier.
+        drafts: as the attribute.
+        hypotheses: as the attribute.
+        max_len: most tokens before </s>.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+        timer: of the batch.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        session: VerifierSession,
+        drafts: DraftSession,
+        hypotheses: Hypotheses,
+        max_len: int,
+        prefix: Optional[Tensor],
+        timer: Stopwatch,
+    ) -> None:
+        self.parts = parts
+        self.session = session
+        self.drafts = drafts
+        self.hypotheses = hypotheses
+        self.max_len = max_len
+        self.prefix = prefix
+        self.timer = timer
+        self.budget = parts.budget()
+        self.search = parts.search.open(hypotheses.tokens.size(0), hypotheses.tokens.device)
+
+    def step(self, draft: Optional[DraftTree] = None) -> Round:
+        """One iteration for every live row; one host-device synchronisation.
+
+        Args:
+            draft: to verify; None to ask the drafter.
+        """
+        before = self.timer.lap() if self.parts.options.keep_trace else None
+        if draft is None:
+            draft = self.propose(self.budget.most(len(self.hypotheses.lengths_cpu)))
+        with self.timer("verifier"):
+            tokens, layout = self.lay_out(draft)
+            scores = self.session.score(tokens, layout)
+            self.constrain(draft, scores)
+            step = self.search.advance(self.hypotheses, draft, scores, self.parts.policy.eos)
+            if self.parts.read_hidden_states:
+                self.drafts.commit(step.sizes, self.session.hidden_states())
+            rows = self.read_back(draft, scores, step)
+        return Round(rows, draft.passes, self._seconds_since(before))
+
+    def propose(self, budget: Optional[int]) -> DraftTree:
+        """What the drafter proposes, within the budget and the length limit."""
+        hypotheses = self.hypotheses
+        with self.timer("drafter"):
+            draft = self.drafts.propose(hypotheses, budget)
+            # A draft may reach the length limit, not pass it: there only </s> can follow.
+            most = self.max_len - hypotheses.shortest
+            if budget is not None:
+                most = min(most, budget)
+            near = hypotheses.longest + draft.width > self.max_len
+            return draft.limited(most, self.max_len - hypotheses.lengths if near else None)
+
+    def lay_out(self, draft: DraftTree) -> Tuple[Tensor, Layout]:
+        """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
+        hypotheses = self.hypotheses
+        hypotheses.reserve(draft.width + 1)
+        tokens = hypotheses.last()
+        if draft.width > 0:
+            tokens = torch.cat([tokens, draft.tokens], 1)
+        places = (hypotheses.lengths, hypotheses.lengths_cpu)
+        if draft.parents is not None:
+            return tokens, Layout.tree(*places, draft.parents)
+        return tokens, Layout.chain(*places, tokens.size(1))
+
+    def constrain(self, draft: DraftTree, scores: Scores) -> None:
+        """Apply the decoding constraints to the scores."""
+        hypotheses, policy = self.hypotheses, self.parts.policy
+        if policy.reads_hypotheses and draft.width > 0:
+            columns = torch.arange(1, draft.width + 1, device=draft.tokens.device)
+            hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
+        scores.edit(policy.edits(hypotheses, draft.width + 1, self.max_len, self.prefix))
+
+    def read_back(self, draft: DraftTree, scores: Scores, step: Step) -> List[RowOutcome]:
+        """What the host needs of every row: the iteration's one synchronisation."""
+        columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
+        outcomes = torch.stack(columns, 1)
+        if not self.parts.options.keep_trace:
+            return [RowOutcome(*row) for row in outcomes.tolist()]
+        first, second = len(columns), len(columns) + draft.width
+        rows = []
+        for row in torch.cat([outcomes, draft.tokens, scores.best()], 1).tolist():
+            known = RowOutcome(*row[:first])
+            tokens, choices = row[first:][: known.proposed], row[second:][: known.size]
+            rows.append(known._replace(draft=tokens, choices=choices))
+        return rows
+
+    def select(self, rows: Tensor, keep: List[int]) -> None:
+        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
+        self.hypotheses.select(rows, keep)
+        if self.prefix is not None:
+            self.prefix = self.prefix.index_select(0, rows)
+        self.session.select(rows, keep)
+        self.drafts.select(rows, keep)
+        self.search.select(rows)
+
+    def _seconds_since(
+        self, before: Optional[Tuple[float, float, float]]
+    ) -> Tuple[float, float, float]:
+        """Seconds of an iteration: all of it, drafting, verification."""
+        if before is None:
+            return (0.0, 0.0, 0.0)
+        now = self.timer.lap()
+        return (now[0] - before[0], now[1] - before[1], now[2] - before[2])

@@ -1,0 +1,260 @@
+"""The chains of a batch in the native library: many iterations in one call.
+
+What the general step does in some thirty operators of a few microseconds each (embed, score,
+constrain, accept, emit) is one call here, with the drafts of a native drafter too. Ties of the best
+tokens, and all that has no native form, are left to the general step, whose answers it must equal.
+The rules are those of Ge et al. 2022: exact (equations 5 and 7), or top-beta and tau (equations 8
+and 9), the latter within a regret budget or not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.structures import (
+    Drafts,
+    HypothesesView,
+    Rules,
+    Verdict,
+    VerifyCall,
+)
+from fairseq_specdec.engine.verifier import Verifier
+
+from .chains import Round, RowOutcome
+from .draft_budget import FORGETS
+from .general_step import GeneralStep
+from .native_tables import native_tables, tell_slower
+from .policy import LogitsPolicy
+
+# Iterations of one call that drafts.
+_MOST_WITH_DRAFTS = 64
+
+
+class NativeForm(NamedTuple):
+    """What the library is told of a generator; threads share it.
+
+    Attributes:
+        tables: of the decoder's embeddings.
+        rules: the constraints and the acceptance rule.
+    """
+
+    tables: EmbeddingTables
+    rules: Rules
+
+
+def native_form(
+    verifier: Verifier, rule: AcceptanceRule, policy: LogitsPolicy
+) -> Optional[NativeForm]:
+    """For ``NativeChains``; None where the general step does everything."""
+    tables = native_tables(verifier, policy)
+    if tables is None:
+        return None
+    form = rule.native_form()
+    if form is None:
+        tell_slower(f"{type(rule).__name__} is not in the native library")
+        return None
+    rules = Rules(
+        policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
+        verifier.temperature, *form,
+    )  # fmt: skip
+    return NativeForm(tables, rules)
+
+
+class _Answer(NamedTuple):
+    """Room for what the library writes, as in ``specdec::Verdict``."""
+
+    rows: int
+    width: int
+    facts: Any
+    choices: Any
+    seconds: Any
+
+
+class NativeChains:
+    """One batch; see ``Chains``.
+
+    Args:
+        form: of the generator.
+        general: the batch; its drafts are asked for where they have no native form.
+    """
+
+    def __init__(self, form: NativeForm, general: GeneralStep) -> None:
+        session = general.session
+        self.general = general
+        self.layers = session.native_layers()
+        self.table = session.sessions[0].positions  # the call points into it
+        self.call = VerifyCall(embedding=form.tables.of(self.table), rules=form.rules)
+        self.call.rules.max_len = general.max_len
+        self.call.read_count = len(self.layers.weights.read_layers)
+        self.call.read = self.layers.weights.read
+        self.drafts = general.drafts.native_form()
+        self.states: List[Tensor] = []
+        self.undecided: Optional[DraftTree] = None
+
+    def run(self, most: int) -> Tuple[List[Round], Optional[DraftTree]]:
+        draft, self.undecided = self.undecided, None
+        if draft is not None:
+            return [], draft
+        general, hypotheses = self.general, self.general.hypotheses
+        allowed = general.budget.most(len(hypotheses.lengths_cpu))
+        if allowed is None and self.drafts is not None:
+            rounds = self.speculate(self.drafts, most)
+            if rounds:
+                return rounds, None
+            if self.undecided is not None:
+                return self.run(most)
+        started = time.perf_counter()
+        draft = general.propose(allowed)
+        drafting = time.perf_counter() - started
+        if not draft.is_chain:
+            return [], draft
+        if not general.drafts.silent:
+            most = min(most, 1 + general.budget.rests) if allowed == 0 else 1
+        rounds = self.verify(draft, most, drafting)
+        return rounds, None if rounds else draft
+
+    def verify(self, draft: DraftTree, most: int, drafting: float = 0.0) -> List[Round]:
+        """Score a chain, accept, and add what follows to the hypotheses.
+
+        Args:
+            draft: N draft tokens a row.
+            most: without drafts, do so many iterations, until a row ends.
+            drafting: seconds that the draft took.
+
+        Returns:
+            The iterations done; none where the general step must decide.
+        """
+        rows, width = draft.tokens.shape
+        self.general.hypotheses.reserve(width + most)
+        tokens = draft.tokens if draft.tokens.stride(1) == 1 else draft.tokens.contiguous()
+        sizes = draft.sizes.contiguous()
+        drafts = Drafts(rows, width, tokens.data_ptr(), tokens.stride(0), sizes.data_ptr())
+        with self.general.timer("verifier"):
+            answer = self._call(drafts, most)
+            pairs = zip(tokens.tolist(), sizes.tolist())
+            proposed = [tokens[:size] for tokens, size in pairs]
+            rounds = []
+            for i in range(self.call.done):
+                rounds.append(self._round(answer, i, proposed, 0.0 if i else drafting))
+            self._take_in([done._replace(passes=draft.passes) for done in rounds])
+        return rounds
+
+    def speculate(self, drafts: NativeDrafts, most: int) -> List[Round]:
+        """Draft and verify by turns in one call, until a row ends or drafting does not pay.
+
+        Args:
+            drafts: of the batch's drafter.
+            most: iterations, 1 or more.
+
+        Returns:
+            The iterations done. ``undecided`` is then a draft that the general step must verify
+            next, if there is one.
+        """
+        hypotheses, budget = self.general.hypotheses, self.general.budget
+        started = time.perf_counter()
+        most = min(most, _MOST_WITH_DRAFTS)
+        loop = drafts.begin_loop(hypotheses, most, budget.accepted, FORGETS, budget.bar)
+        if loop is None:
+            return []
+        hypotheses.reserve(1)
+        empty = Drafts(len(hypotheses.lengths_cpu), drafts.block_size)
+        answer = self._call(empty, most, drafts, loop)
+        drafts.end_loop(loop)
+        done = self.call.done
+        self.undecided = loop.left_over(done)
+        rounds = [self._round(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
+        drafting = sum(one.seconds[1] for one in rounds)
+        self.general.timer.add("drafter", drafting)
+        self.general.timer.add("verifier", time.perf_counter() - started - drafting)
+        self._take_in(rounds)
+        return rounds
+
+    def _call(
+        self,
+        drafts: Drafts,
+        most: int,
+        drafter: Optional[NativeDrafts] = None,
+        loop: Optional[NativeLoop] = None,
+    ) -> _Answer:
+        """One call of the library."""
+        rows, width, call = drafts.rows, drafts.width, self.call
+        traced = self.general.parts.options.keep_trace
+        answer = _Answer(
+            rows,
+            width,
+            (ctypes.c_int64 * (3 * rows * most))(),
+            (ctypes.c_int64 * (rows * most * (width + 1) if traced else 0))(),
+            (ctypes.c_double * most)(),
+        )
+        self._point_to_hypotheses(call.hypotheses)
+        states = self._room_for_states(rows, width, most if loop is None else 1)
+        call.drafts = drafts
+        call.verdict = Verdict(
+            ctypes.addressof(answer.facts),
+            ctypes.addressof(answer.choices) if traced else None,
+            ctypes.addressof(answer.seconds),
+            None if states is None else states.data_ptr(),
+            loop is None,
+        )
+        call.most = most
+        call.loop = None
+        if loop is not None and drafter is not None:
+            call.drafter, call.draft_session = drafter.pointers
+            call.loop = ctypes.pointer(loop.loop)
+        stack = self.layers.weights.stack
+        stack.library.call("specdec_verify", self.layers.buffers.pointer, ctypes.byref(call))
+        self.states = [] if states is None else list(states[: call.done])
+        return answer
+
+    def _point_to_hypotheses(self, view: HypothesesView) -> None:
+        tokens, scores = self.general.hypotheses.tokens, self.general.hypotheses.scores
+        view.tokens, view.token_stride = tokens.data_ptr(), tokens.stride(0)
+        view.scores, view.score_stride = scores.data_ptr(), scores.stride(0)
+        view.columns = tokens.size(1)
+        view.lengths = self.general.hypotheses.lengths.data_ptr()
+        rule = self.general.search.rule
+        spent = None if rule is None else rule.spent
+        view.spent = None if spent is None else spent.data_ptr()
+
+    def _room_for_states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
+        """Room for the hidden states of so many iterations, which a drafter may keep."""
+        weights = self.layers.weights
+        if not weights.read_layers:
+            return None
+        wide = len(weights.read_layers) * weights.stack.width
+        return torch.empty(most, rows, width + 1, wide)
+
+    def _round(self, answer: _Answer, i: int, drafts: List[List[int]], drafting: float) -> Round:
+        """Iteration ``i``."""
+        rows, width = answer.rows, answer.width + 1
+        facts = answer.facts[3 * rows * i : 3 * rows * (i + 1)]
+        outcomes = []
+        for row, draft in enumerate(drafts):
+            size, done, accepted = facts[3 * row : 3 * row + 3]
+            outcome = RowOutcome(size, done, accepted, 0, len(draft))
+            if len(answer.choices) > 0:
+                best = (rows * i + row) * width
+                choices = answer.choices[best : best + size]
+                outcome = outcome._replace(draft=draft, choices=choices)
+            outcomes.append(outcome)
+        verifying = answer.seconds[i]
+        return Round(outcomes, 0, (drafting + verifying, drafting, verifying))
+
+    def _take_in(self, rounds: List[Round]) -> None:
+        """Take in what a call added to the hypotheses; the drafter is given hidden states."""
+        if not rounds:
+            return
+        sizes = torch.tensor([[outcome.size for outcome in done.rows] for done in rounds])
+        hypotheses = self.general.hypotheses
+        hypotheses.lengths = hypotheses.lengths + sizes.sum(0)
+        for size, states in zip(sizes[-len(self.states) :], self.states):
+            self.general.drafts.commit(size, states)
