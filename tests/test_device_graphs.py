@@ -56,7 +56,7 @@ def test_recordings_in_half_precision(case, record):
 # docs/gpu.md.
 MOST_LAUNCHES = {
     "greedy": 18,
-    "iad": 65,
+    "iad": 18,
     "gad attached with chain, k = 10": 46,
     "gad++ attached with chain, k = 10": 64,
     "gad 12+2, k = 25": 43,
@@ -71,7 +71,7 @@ MOST_LAUNCHES = {
 def test_launches_of_an_iteration_with_graphs(name):
     found, kernels = count(SYSTEMS[name], rows=8, graphs=True)
     assert found.launches <= MOST_LAUNCHES[name], kernels.most_common(20)
-    assert found.waits <= 1 and found.copies == 0
+    assert found.waits <= 1 and found.copies == (name == "iad")  # its draft, made on the host
     assert not GuardedRecorder.waits and not GuardedRecorder.copies
 
 

@@ -8,7 +8,7 @@ verification of k+1 positions, the rule's own arithmetic, rollback of the caches
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -137,10 +137,9 @@ class AlignedCopy(InputCopyDrafter):
 
 
 class _AlignedSession(InputCopySession):
-    def _continuation(self, hypotheses: Hypotheses) -> Tuple[Tensor, Tensor]:
-        super()._continuation(hypotheses)
-        begin = hypotheses.lengths + 1
-        return begin < self.source_end, begin
+    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+        super().draft(row, output)
+        return self.sources[row][len(output) :]
 
 
 class ReplayedRule(AcceptanceRule):

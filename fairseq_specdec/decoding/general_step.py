@@ -113,15 +113,22 @@ class GeneralStep:
     def read_back(self, draft: DraftTree, scores: Scores, step: Step) -> List[RowOutcome]:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
-        outcomes = torch.stack(columns, 1)
-        if not self.parts.options.keep_trace:
-            return [RowOutcome(*row) for row in outcomes.tolist()]
-        first, second = len(columns), len(columns) + draft.width
+        table, trace = [each.unsqueeze(1) for each in columns], self.parts.options.keep_trace
+        if trace:
+            table += [draft.tokens, scores.best()]
+        if step.emitted.is_cuda:
+            table.append(step.emitted)
         rows = []
-        for row in torch.cat([outcomes, draft.tokens, scores.best()], 1).tolist():
-            known = RowOutcome(*row[:first])
-            tokens, choices = row[first:][: known.proposed], row[second:][: known.size]
-            rows.append(known._replace(draft=tokens, choices=choices))
+        for number, row in enumerate(torch.cat(table, 1).tolist()):
+            outcome = RowOutcome(*row[: len(columns)])
+            if trace:
+                tokens, choices = row[len(columns) :], row[len(columns) + draft.width :]
+                outcome = outcome._replace(
+                    draft=tokens[: outcome.proposed], choices=choices[: outcome.size]
+                )
+            if step.emitted.is_cuda:
+                self.hypotheses.emit(number, row[-1 - draft.width :][: outcome.size])
+            rows.append(outcome)
         return rows
 
     def select(self, rows: Tensor, keep: List[int]) -> None:

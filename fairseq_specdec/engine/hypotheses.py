@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ class Hypotheses:
         self.scores = torch.zeros(shape, device=like.device)
         self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
         self.lengths_cpu = [0] * rows
+        self._outputs = [[start] for _ in range(rows)] if like.is_cuda else None
 
     @classmethod
     def of(cls, tokens: Tensor, lengths: List[int]) -> Hypotheses:
@@ -66,6 +67,19 @@ class Hypotheses:
         """Whether all rows have one length."""
         return self.longest == self.shortest
 
+    def outputs(self) -> List[List[int]]:
+        """The start symbol and the accepted tokens of each row. On a GPU they are those that
+        ``emit`` was given: nobody waits for them here."""
+        if self._outputs is not None:
+            return self._outputs
+        table = self.tokens[:, : self.longest + 1].tolist()
+        return [row[: length + 1] for row, length in zip(table, self.lengths_cpu)]
+
+    def emit(self, row: int, tokens: Sequence[int]) -> None:
+        """Take note, on a GPU, of accepted tokens that the host has read."""
+        if self._outputs is not None:
+            self._outputs[row].extend(tokens)
+
     def last(self) -> Tensor:
         """Long [B, 1], the last accepted token, or the start symbol."""
         return self.tokens.gather(1, self.lengths.unsqueeze(1))
@@ -91,3 +105,5 @@ class Hypotheses:
         self.scores = self.scores.index_select(0, rows)
         self.lengths = self.lengths.index_select(0, rows)
         self.lengths_cpu = [self.lengths_cpu[row] for row in rows_cpu]
+        if self._outputs is not None:
+            self._outputs = [self._outputs[row] for row in rows_cpu]

@@ -9,14 +9,8 @@ from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
-from fairseq_specdec.drafting.host_input_copy import HostInputCopySession, realigned_place
-from fairseq_specdec.drafting.input_copy import (
-    MAX_SUFFIX,
-    InputCopySession,
-    matched_suffixes,
-    realigned,
-    unique_continuation,
-)
+from fairseq_specdec.drafting.input_copy import MAX_SUFFIX, realigned_place, unique_place
+from fairseq_specdec.engine.hypotheses import Hypotheses
 
 PAD, EOS = 1, 2
 
@@ -117,21 +111,30 @@ def test_where_nothing_is_copied_nothing_is_verified():
     assert session.propose(hypotheses_of([[9], [4, 5]], 3)).tokens.tolist()[1] == [6, EOS]
 
 
-def test_a_gpu_is_not_asked_how_long_drafts_are():
-    drafter = InputCopyDrafter(PAD, EOS)
+def test_a_gpu_is_not_asked_for_the_output():
+    """It is what the host has read after each iteration."""
     rows = on_gpu(torch.tensor([[7, 8, 7, EOS], [4, 5, 6, EOS]]))
-    session = drafter.open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
-    draft = session.propose(hypotheses_of([[9], [4, 5]], 3))
-    assert draft.tokens.shape == (2, 4) and draft.sizes.tolist() == [0, 2]
-    assert draft.tokens.tolist()[1][:2] == [6, EOS]
+    session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": rows}, {}, 9, Stopwatch()))
+    hypotheses = Hypotheses(2, 12, EOS, PAD, rows)
+    hypotheses.tokens = hypotheses.tokens.to("meta")  # has no numbers to ask for
+    for emitted, drafts in (
+        ([[], []], [[7, 8, 7, EOS], [4, 5, 6, EOS]]),
+        ([[9], [4, 5]], [[], [6, EOS]]),
+    ):
+        for row, tokens in enumerate(emitted):
+            hypotheses.emit(row, tokens)
+        draft = session.propose(hypotheses)
+        found = [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+        assert found == drafts
+    hypotheses.select(torch.tensor([1], device="meta"), [1])
+    assert hypotheses.outputs() == [[EOS, 4, 5]]
 
 
-def test_a_gpu_is_not_asked_whether_enough_was_compared():
-    """ "meta" has no numbers to ask for."""
-    source = on_gpu(torch.zeros(2, 20, dtype=torch.long, device="meta"))
-    ends = source[:, 0]
-    found, begin = unique_continuation(source, ends, source, ends, None)
-    assert found.shape == begin.shape == ends.shape
+def test_a_long_text_of_one_word():
+    """In linear time: comparing each place with all of the output takes 100 times as long."""
+    text = [EOS] + [5] * 50_000
+    assert unique_place([*text, EOS], text, None) == len(text)
+    assert unique_place([*text, EOS], text[2:], None) is None
 
 
 def iterations(source, output, **options):
@@ -218,74 +221,9 @@ def test_deleted_words_are_skipped():
 )
 def test_where_the_output_goes_on_after_another_token(token, column):
     """Token 5, in column 1, was expected."""
-    source, ends = (
-        torch.tensor([[EOS, 5, 6, 7, 8, 9, EOS], [EOS, 5, 6, EOS, PAD, PAD, PAD]]),
-        [7, 4],
-    )
-    expected, tokens = torch.tensor([1, 1]), torch.tensor([token, EOS])
-    assert realigned(source, torch.tensor(ends), expected, tokens).tolist() == [column, 2]
-    six = torch.tensor([6, 6])  # in the second sentence, its last word
-    assert realigned(source, torch.tensor(ends), expected, six).tolist() == [3, 3]
-    sentence, other = [row[row != PAD].tolist() for row in source]
+    sentence, other = [EOS, 5, 6, 7, 8, 9, EOS], [EOS, 5, 6, EOS]
     assert realigned_place(sentence, 1, token) == column
     assert realigned_place(other, 1, EOS) == 2 and realigned_place(other, 1, 6) == 3
-
-
-@given(
-    st.lists(st.one_of(st.tuples(words, words), st.tuples(few_words, few_words)), min_size=1),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([None, 1, 4]),
-    st.sampled_from([1, 2, 3, 5]),
-    st.data(),
-)
-def test_drafts_found_row_by_row_are_those_of_the_batch(pairs, left, realign, longest, limit, data):
-    """While outputs grow, and rows leave."""
-    drafter = InputCopyDrafter(PAD, EOS, longest, realign, limit)
-    width = max(len(source) for source, _ in pairs) + 1
-    rows = []
-    for source, _ in pairs:
-        pads = [PAD] * (width - len(source) - 1)
-        rows.append(pads + [*source, EOS] if left else [*source, EOS] + pads)
-    src_tokens = torch.tensor(rows)
-    sessions = [HostInputCopySession(drafter, src_tokens), InputCopySession(drafter, src_tokens)]
-    outputs = [output for _, output in pairs]
-    lengths = [0] * len(outputs)
-    while outputs:
-        known = hypotheses_of([output[:n] for output, n in zip(outputs, lengths)], 50)
-        trees = [session.propose(known) for session in sessions]
-        assert {tree.tokens.dtype for tree in trees} == {torch.long}
-        found, expected = (
-            [t[:n] for t, n in zip(tree.tokens.tolist(), tree.sizes.tolist())] for tree in trees
-        )
-        assert found == expected
-        assert [list(sessions[0].likely_copied(row)) for row in range(len(outputs))] == [
-            list(sessions[1].likely_copied(row)) for row in range(len(outputs))
-        ]
-        for row, output in enumerate(outputs):  # what is right is accepted, and a token more
-            while found[row] and output[lengths[row] :][:1] == found[row][:1]:
-                lengths[row] += 1
-                found[row] = found[row][1:]
-            lengths[row] += 1
-        leave = data.draw(st.sampled_from([None, *range(len(outputs))]))
-        stay = [
-            row
-            for row, output in enumerate(outputs)
-            if lengths[row] <= len(output) and row != leave
-        ]
-        for session in sessions:
-            session.select(torch.tensor(stay, dtype=torch.long), stay)
-        outputs, lengths = ([each[row] for row in stay] for each in (outputs, lengths))
-
-
-def test_where_each_session_serves():
-    def kind(rows, **settings):
-        source = Source({"src_tokens": rows}, {}, 9, Stopwatch())
-        return type(InputCopyDrafter(PAD, EOS, **settings).open(source))
-
-    rows = torch.tensor([[4, 5, EOS]])
-    assert kind(rows) is kind(rows, realign=True) is HostInputCopySession
-    assert kind(rows, max_suffix=None) is kind(on_gpu(rows)) is InputCopySession
 
 
 def test_nothing_is_drafted_behind_the_source():
@@ -303,15 +241,3 @@ def test_realigned_drafts_are_ends_of_the_source(source, output):
         assert draft == source[len(source) - len(draft) :]
     if all(paper):  # nowhere at a loss
         assert drafts == paper
-
-
-def test_places_are_found_on_the_device_of_the_source():
-    """ "meta" has shapes and no numbers, and mixes with no other device."""
-    source = torch.zeros(2, 6, dtype=torch.long, device="meta")
-    ends = source[:, 0]
-    found, begin = unique_continuation(source, ends, source, ends)
-    there = [found, begin, realigned(source, ends, ends, ends)]
-    there += [matched_suffixes(source, source, ends, 3)]
-    session = InputCopyDrafter(PAD, EOS).open(Source({"src_tokens": source}, {}, 9, Stopwatch()))
-    there += [session.source, session.source_end, session.begin]
-    assert {each.device.type for each in there} == {"meta"}
