@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.layout import Layout, first_slots
 from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.engine.transformer import TransformerSession, TransformerWeights
 
@@ -25,9 +25,6 @@ from .base import (
     Source,
     follow,
 )
-
-# Slots prepared for every row before the cache grows, at most.
-_FIRST_SLOTS = 63
 
 
 class AutoregressiveDrafter(Drafter):
@@ -84,7 +81,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
                 encoder_out = weights.encode(source.net_input, source.padded)
         # Drafting the token at a position takes the token before it as input.
         last = min(source.max_len, weights.decoder.max_positions())
-        capacity = min(last, _FIRST_SLOTS) + self.options.block_size + 1
+        capacity = first_slots(last) + self.options.block_size + 1
         with source.timer("drafter"):
             session = weights.open(encoder_out, last - 1, capacity)
         return AutoregressiveSession(session, self.options, last)

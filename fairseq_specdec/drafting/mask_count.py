@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 
-class MaskLimits(NamedTuple):
+class MaskLimits:
     """What bounds the masks of one batch.
 
-    Attributes:
+    Args:
         block_size: k.
         max_len: most target tokens before </s>.
         first: position of the first token.
         positions: how many a learned table holds; None where there is no limit.
         whole_blocks: the drafter knows blocks of k masks only.
+        reads: the drafter reads hidden states.
     """
 
-    block_size: int
-    max_len: int
-    first: int
-    positions: Optional[int]
-    whole_blocks: bool
+    def __init__(
+        self,
+        block_size: int,
+        max_len: int,
+        first: int,
+        positions: Optional[int],
+        whole_blocks: bool,
+        reads: bool,
+    ) -> None:
+        self.block_size = block_size
+        self.max_len = max_len
+        self.first = first
+        self.positions = positions
+        self.whole_blocks = whole_blocks
+        self.reads = reads
+        self._missed = False  # hidden states went by unread
+
+    def of_iteration(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> int:
+        """K, the masks of this iteration (arguments as for ``masks``). Once there was no room, a
+        drafter that reads hidden states has missed some, and drafts no more."""
+        if budget == 0:
+            return 0
+        masks = self.masks(hypotheses, budget)
+        self._missed = self._missed or (masks == 0 and self.reads)
+        return 0 if self._missed else masks
 
     def masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
-        """K, the masks of this iteration.
+        """K, as many as there is room for.
 
         Args:
             hypotheses: what was accepted.

@@ -18,7 +18,7 @@ from fairseq_specdec.engine.backend import (
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.layout import Layout, horizon_mask
+from fairseq_specdec.engine.layout import Layout, first_slots, horizon_mask
 from fairseq_specdec.engine.transfer import to_device
 
 from .base import (
@@ -38,9 +38,6 @@ from .native_block import NativeBlockDrafter, NativeBlockSession
 from .replayed_block import ReplayedBlock
 from .state_products import StateProducts
 from .token_choice import likeliest, without_repeats
-
-# Slots prepared for every row before the cache grows, at most.
-_FIRST_SLOTS = 63
 
 
 class NarBlockDrafter(Drafter):
@@ -177,15 +174,15 @@ class NarBlockSession(DraftSession):
         self.first = int(decoder.start_symbol)  # position of the first token
         limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.limits = MaskLimits(
-            options.block_size, self.max_len, self.first, limit, decoder.whole_blocks
-        )
-        self.spent = False
+            options.block_size, self.max_len, self.first, limit, decoder.whole_blocks,
+            drafter.states is not None,
+        )  # fmt: skip
         self.states = HiddenStateQueue(self.dtype)
         masks = encoder_out["encoder_padding_mask"]
         self.layers: AnyDecoderSession = drafter.layers.open(
             encoder_out["encoder_out"][0].to(self.dtype),
             masks[0] if len(masks) > 0 else None,
-            min(self.max_len + 1, _FIRST_SLOTS) + 2 * options.block_size + 2,
+            first_slots(self.max_len + 1) + 2 * options.block_size + 2,
         )
         positions = self.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
@@ -194,7 +191,7 @@ class NarBlockSession(DraftSession):
             self.source = self.replayed.source(len(source.net_input["src_tokens"]))
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        masks = 0 if budget == 0 else self._masks(hypotheses, budget)
+        masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
         if self.replayed is not None:
@@ -237,13 +234,6 @@ class NarBlockSession(DraftSession):
             lengths_cpu = [have + self.first for have in hypotheses.lengths_cpu]
             self.layers.commit(columns.known, lengths_cpu)
         return features
-
-    def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
-        """K, the masks of this iteration."""
-        masks = self.limits.masks(hypotheses, budget)
-        # Once without room, hidden states went by unread: a drafter that reads them is done.
-        self.spent = self.spent or (masks == 0 and self.weights.states is not None)
-        return 0 if self.spent else masks
 
     def _columns(self, hypotheses: Hypotheses, masks: int) -> _Columns:
         """The places of new tokens and masks; there is room for them in the cache.

@@ -15,6 +15,7 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.layout import first_slots
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
@@ -25,9 +26,6 @@ from .chain_search import CHAIN_CANDIDATES
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
 from .token_choice import without_repeats
-
-# Slots prepared for every row before the cache grows, at most.
-_FIRST_SLOTS = 63
 
 
 class NativeBlockDrafter:
@@ -173,13 +171,13 @@ class NativeBlockSession(DraftSession):
         self.drafter = drafter
         self.options = options
         self.max_len = source.max_len
-        self.spent = False
         self.limits = MaskLimits(
             options.block_size,
             source.max_len,
             drafter.first,
             drafter.limit,
             drafter.whole_blocks,
+            drafter.reads,
         )
         self.states = HiddenStateQueue(torch.float32)
         masks = encoder_out["encoder_padding_mask"]
@@ -187,7 +185,7 @@ class NativeBlockSession(DraftSession):
         self.layers = drafter.layers.open(
             encoder_out["encoder_out"][0],
             masks[0] if len(masks) > 0 else None,
-            min(self.max_len + 1, _FIRST_SLOTS) + 2 * size + 2,
+            first_slots(self.max_len + 1) + 2 * size + 2,
         )
         self.table = drafter.positions(self.max_len + size + 1)
         self.call = DraftCall(embedding=drafter.tables.of(self.table))
@@ -206,7 +204,7 @@ class NativeBlockSession(DraftSession):
         return self.drafter.pointer, self.layers.buffers.pointer
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
-        masks = 0 if budget == 0 else self._masks(hypotheses, budget)
+        masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
         rows = len(hypotheses.lengths_cpu)
@@ -241,7 +239,7 @@ class NativeBlockSession(DraftSession):
     def begin_loop(
         self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
     ) -> Optional[LoopDrafts]:
-        if self.options.collapse_repeats or self._masks(hypotheses, None) == 0:
+        if self.options.collapse_repeats or self.limits.of_iteration(hypotheses) == 0:
             return None
         read, own = self.states.take(), self.call.request
         request = DraftRequest(
@@ -264,13 +262,6 @@ class NativeBlockSession(DraftSession):
     def end_loop(self, drafts: LoopDrafts) -> None:
         cached = list(drafts.cached)
         self.layers.commit(torch.tensor(cached), cached)
-
-    def _masks(self, hypotheses: Hypotheses, budget: Optional[int]) -> int:
-        """K, the masks of this iteration."""
-        masks = self.limits.masks(hypotheses, budget)
-        # Once without room, hidden states went by unread: a drafter that reads them is done.
-        self.spent = self.spent or (masks == 0 and self.drafter.reads)
-        return 0 if self.spent else masks
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         if hidden_states is not None:

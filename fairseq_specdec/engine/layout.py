@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 
 
+def first_slots(most: int) -> int:
+    """Cache slots prepared for every row, which may need up to ``most``; the cache grows later."""
+    return min(most, 63)
+
+
 class Layout(NamedTuple):
     """All that a backend knows about the places of a block of W tokens.
 

@@ -10,14 +10,11 @@ from torch import Tensor
 
 from .backend import TORCH, Backend
 from .eager.scores import LogitScores
-from .layout import Layout
+from .layout import Layout, first_slots
 from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.embedding import EmbeddingTables
 from .scores import Scores
 from .transformer import TransformerSession, TransformerWeights
-
-# Slots prepared for every row before the cache grows, at most.
-_FIRST_SLOTS = 63
 
 
 class Verifier:
@@ -92,7 +89,7 @@ class Verifier:
         Raises:
             ValueError: ``max_len`` is past a model's learned positions.
         """
-        capacity = min(max_len + 1, _FIRST_SLOTS) + widest + 1
+        capacity = first_slots(max_len + 1) + widest + 1
         sessions = [
             weights.open(out, max_len, capacity) for weights, out in zip(self.weights, encoder_outs)
         ]
