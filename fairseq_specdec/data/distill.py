@@ -26,15 +26,13 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..commands.own import again, brief, reporting
-from ..io.provenance import digest_of
 from .corpus import Corpus
-from .files import DistillError, read_json
+from .files import DistillError
 from .flags import check, get_parser
-from .locks import at_work, remove_unless_at_work
-from .merge import DROPPED, REPORT, Filters, completed, merge
+from .merge import DROPPED, REPORT, Filters, merge
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
-from .settings import decoding_settings, provenance, refuse, teacher_paths
+from .settings import decoding_settings, provenance, teacher_paths
 from .teacher import Teacher, decode_chunks
 from .told import dropped_many, told
 
@@ -47,11 +45,8 @@ class Job(NamedTuple):
     config: Any
     task: Any
     corpus: Corpus
-    destination: str
     filters: Filters
-    settings: Dict[str, Any]
     parts: Parts
-    digest: str
 
 
 def prepare(args: argparse.Namespace) -> Job:
@@ -75,36 +70,13 @@ def prepare(args: argparse.Namespace) -> Job:
     corpus = Corpus(args.data, config.dataset.gen_subset, *languages)
     if len(corpus.splits) > 1 and hasattr(task.cfg, "upsample_primary"):
         task.cfg.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
-    destination = os.path.abspath(args.dest)
     filters = Filters(args.on_length_limit, args.max_length_ratio)
     settings = decoding_settings(
         config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
     )
-    digest = digest_of(settings)
-    parts = Parts(destination, digest)
-    job = Job(config, task, corpus, destination, filters, settings, parts, digest)
-    _check_destination(job, args.overwrite)
-    return job
-
-
-def _check_destination(job: Job, overwrite: bool) -> None:
-    report = os.path.join(job.destination, REPORT)
-    if os.path.isfile(report):
-        if completed(job.destination, job.digest, job.filters) is None and not overwrite:
-            before = read_json(report)
-            kept_by = {"--" + k.replace("_", "-"): v for k, v in before.get("filters", {}).items()}
-            mine = {"--" + k.replace("_", "-"): v for k, v in job.filters._asdict().items()}
-            earlier = dict(before.get("settings", {}), **kept_by)
-            raise refuse(job.destination, earlier, dict(job.settings, **mine))
-    elif os.path.lexists(job.destination) and not (
-        os.path.isdir(job.destination) and not os.listdir(job.destination)
-    ):
-        raise DistillError(
-            f"--dest: {job.destination} exists and was not made by this command; choose another"
-        )
-    for manifest in job.parts.others():
-        if not overwrite:
-            raise refuse(job.parts.home, manifest.get("settings", {}), job.settings)
+    parts = Parts(os.path.abspath(args.dest), REPORT, settings, filters._asdict())
+    parts.check_destination(args.overwrite)
+    return Job(config, task, corpus, filters, parts)
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
@@ -119,40 +91,18 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     """
     job = prepare(args)
     shard = resolve_shard(args.shard, os.environ)
-    done = completed(job.destination, job.digest, job.filters)
-    if done is not None:
-        logger.info("%s is complete already; nothing to do", job.destination)
-        remove_unless_at_work(job.parts.home)
-        return done
-    with at_work(job.destination, job.parts.home, job.digest, shard):
-        try:
-            return _run(job, args, shard, arguments)
-        except (OSError, DistillError):
-            # Another shard may have published meanwhile, and removed the parts.
-            done = completed(job.destination, job.digest, job.filters)
-            if done is None:
-                raise
-    logger.info("%s was completed by another process", job.destination)
-    return done
 
-
-def _run(
-    job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]
-) -> Optional[Dict[str, Any]]:
-    """Decode this shard's chunks and, if they were the last, publish the corpus."""
-    if not args.merge:
+    def work() -> None:
         _distill(job, args, shard, arguments)
-        plan = job.parts.plan()
-        if plan is not None and job.parts.missing(plan):
-            missing = len(job.parts.missing(plan))
-            logger.info("done here; %d chunks of other shards are not finished yet", missing)
-            return None
-    report = {"digest": job.digest, "settings": job.settings, "corpus": job.corpus.directory}
-    report["teacher"] = job.config.common_eval.path
-    impl = job.config.dataset.dataset_impl
-    written = merge(job.corpus, job.task, impl, job.parts, job.destination, job.filters, report)
-    _tell(job.destination, written["counts"])
-    return written
+
+    def build(folder: str) -> Dict[str, Any]:
+        about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
+        impl = job.config.dataset.dataset_impl
+        about.update(merge(job.corpus, job.task, impl, job.parts, folder, job.filters))
+        _tell(job.parts.destination, about["counts"])
+        return about
+
+    return job.parts.run(shard, None if args.merge else work, build)
 
 
 def _tell(destination: str, counts: Dict[str, Any]) -> None:
@@ -165,7 +115,6 @@ def _tell(destination: str, counts: Dict[str, Any]) -> None:
 
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
-    job.parts.create({"settings": job.settings, "digest": job.digest})
     teacher = Teacher(job.config, job.task)
     split, batching = job.config.dataset.gen_subset, job.config.dataset
     job.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)

@@ -1,20 +1,18 @@
-"""From finished chunks to a corpus: order restored, drops counted, published in one rename."""
+"""From finished chunks to a corpus: order restored, drops counted."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
-from ..io.atomic import own_suffix, sync, write_json
+from ..io.atomic import sync
 from ..io.progress import bar
-from ..io.provenance import sha256
 from .corpus import Corpus, Sentences
-from .files import DistillError, read_json
+from .files import DistillError
 from .parts import Hypotheses, Parts
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 
@@ -72,7 +70,7 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     Raises:
         DistillError: a chunk is missing, damaged, or holds other sentences than planned.
     """
-    missing = parts.missing(plan)
+    missing = parts.unfinished()
     if missing:
         raise DistillError(
             f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
@@ -105,82 +103,26 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     return Hypotheses(order, lengths[order], at_limit[order], tokens), seconds
 
 
-def completed(destination: str, digest: str, filters: Filters) -> Optional[Dict[str, Any]]:
-    """The report of a corpus that these settings already made, or None."""
-    path = os.path.join(destination, REPORT)
-    if not os.path.isfile(path):
-        return None
-    report = read_json(path)
-    same = report.get("digest") == digest and report.get("filters") == filters._asdict()
-    return report if same else None
-
-
 def merge(
-    corpus: Corpus,
-    task: Any,
-    dataset_impl: Any,
-    parts: Parts,
-    destination: str,
-    filters: Filters,
-    report: Dict[str, Any],
+    corpus: Corpus, task: Any, dataset_impl: Any, parts: Parts, folder: str, filters: Filters
 ) -> Dict[str, Any]:
-    """Write the distilled corpus and publish it under ``destination`` in one step.
-
-    Several processes may merge at once: each builds its own copy, the first rename wins, the
-    others find the finished corpus and drop theirs.
+    """Write the distilled corpus into a folder.
 
     Args:
         corpus: the original corpus.
         task: holds ``source_dictionary`` and ``target_dictionary``.
         dataset_impl: fairseq's ``--dataset-impl``, None to infer it.
-        parts: finished chunks and their plan; removed at the end.
-        destination: the directory to publish.
+        parts: finished chunks and their plan.
+        folder: an empty one.
         filters: which outputs are kept.
-        report: what to say in ``distill.json`` beside the counts; holds ``digest``.
 
     Returns:
-        the report as written.
+        ``counts``, ``tokens`` and ``decoding`` of the report.
+
+    Raises:
+        DistillError: see :func:`gather`; also where there is no plan, or the corpus is another one.
     """
-    building = os.path.join(parts.directory, "merged-" + own_suffix())
-    try:
-        os.makedirs(building)
-        written = _build(corpus, task, dataset_impl, parts, building, filters, report)
-        # The process that published removes the parts, perhaps while this copy was being built.
-        done = completed(destination, report["digest"], filters)
-        if done is None:
-            _publish(building, destination, parts)
-        written = done or written
-    except (OSError, DistillError):
-        # A process that merged at the same time may have removed the parts.
-        done = completed(destination, report["digest"], filters)
-        if done is None:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
-        written = done
-    parts.remove()
-    return written
-
-
-def _publish(building: str, destination: str, parts: Parts) -> None:
-    if os.path.isfile(os.path.join(destination, REPORT)):
-        # Only --overwrite comes here; the old corpus is deleted together with the parts.
-        os.rename(destination, os.path.join(parts.directory, "replaced-" + own_suffix()))
-    os.rename(building, destination)
-    sync(os.path.dirname(destination))
-
-
-def _build(
-    corpus: Corpus,
-    task: Any,
-    dataset_impl: Any,
-    parts: Parts,
-    building: str,
-    filters: Filters,
-    report: Dict[str, Any],
-) -> Dict[str, Any]:
     plan = parts.plan()
-    if plan is None:
-        raise DistillError(f"{parts.home}: nothing was distilled yet; run without --merge")
     hypotheses, seconds = gather(parts, plan)
     source = corpus.read_source(task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
@@ -190,25 +132,17 @@ def _build(
         )
     source_lengths = np.array([len(source[i]) for i in hypotheses.indices.tolist()], dtype=np.int64)
     codes = judge(hypotheses, source_lengths, filters, task.target_dictionary.eos())
-    counts = _count(plan, codes)
-    tokens = _write_pair(corpus, task, source, hypotheses, codes == 0, building)
-    _write_dropped(os.path.join(building, DROPPED), plan, hypotheses.indices, codes)
-    corpus.copy_untouched(building)
-    names = sorted(os.listdir(building))
-    written = dict(
-        report,
-        filters=filters._asdict(),
-        counts=counts,
-        tokens=tokens,
-        decoding={
+    tokens = _write_pair(corpus, task, source, hypotheses, codes == 0, folder)
+    _write_dropped(os.path.join(folder, DROPPED), plan, hypotheses.indices, codes)
+    corpus.copy_untouched(folder)
+    return {
+        "counts": _count(plan, codes),
+        "tokens": tokens,
+        "decoding": {
             "seconds_of_all_processes": round(seconds, 3),
             "sentences_per_second_and_process": round(len(codes) / max(seconds, 1e-9), 3),
         },
-        runs=parts.runs(),
-        files={name: sha256(os.path.join(building, name)) for name in names},
-    )
-    write_json(os.path.join(building, REPORT), written)
-    return written
+    }
 
 
 def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_specdec.data.files import DistillError, read_json
-from fairseq_specdec.data.merge import Filters, gather, judge
+from fairseq_specdec.data.merge import REPORT, Filters, gather, judge
 from fairseq_specdec.data.parts import Parts, pack
 from fairseq_specdec.data.plan import REASONS, Plan
 from fairseq_specdec.io.atomic import replacing
@@ -52,8 +52,8 @@ def two_chunks(tmp_path):
     plan = Plan(
         np.array([4, 0, 3, 2]), np.array([2, 4]), np.array([1, 2]), np.array([1]), np.array([1]), 5
     )
-    parts = Parts(str(tmp_path / "out"), "0" * 64)
-    parts.create({"settings": {}})
+    parts = Parts(str(tmp_path / "out"), REPORT, {})
+    os.makedirs(parts.directory)
     parts.agree_on(plan)
     parts.write(0, pack([4, 0], [[9, 9, EOS], [5, EOS]], [True, False]), 1.5)
     parts.write(1, pack([3, 2], [[], [7, EOS]], [False, False]), 0.5)
@@ -70,7 +70,7 @@ def test_order_is_restored(two_chunks):
 def test_merge_waits_for_every_chunk(two_chunks):
     parts, plan = two_chunks
     os.unlink(os.path.join(parts.directory, "chunk-000001.npz"))
-    assert parts.missing(plan) == [1]
+    assert parts.unfinished() == [1]
     with pytest.raises(DistillError, match="1 of 2 chunks"):
         gather(parts, plan)
 

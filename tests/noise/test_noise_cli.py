@@ -13,6 +13,7 @@ from killing import Command, killed_at
 from terminals import own_logging, terminal_on_stderr
 
 from fairseq_specdec.noise import chunks as chunks_module
+from fairseq_specdec.noise import cli
 from fairseq_specdec.noise.cli import cli_main
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -186,24 +187,29 @@ def test_a_kill_while_publishing_leaves_nothing_half_done(noise, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(chunks_module.os, "rename", dies)
+        patch.setattr(os, "rename", dies)
         with pytest.raises(SystemExit, match="130"):
             noise("out")
     dest = noise("out", "--merge")
     assert corpus(dest) == corpus(noise("whole")) and not list(dest.parent.glob("*.parts"))
 
 
-def test_two_that_publish_at_once_leave_one_corpus(noise, monkeypatch):
-    whole = corpus(noise("whole"))
-    rename = os.rename
+@pytest.mark.parametrize("shard", ["0/2", "0/1"])
+def test_a_shard_is_made_by_one_process_at_a_time(noise, monkeypatch, tmp_path, shard):
+    real, said = cli.noise_line, []
 
-    def beaten(source, destination):
-        monkeypatch.setattr(os, "rename", rename)
-        noise("out")  # another process, in between
-        rename(source, destination)
+    def meanwhile(*line):
+        if not said:
+            said.append("")  # once
+            with pytest.raises(SystemExit) as caught:
+                noise("out", "--shard", shard)
+            said[0] = str(caught.value)
+        return real(*line)
 
-    monkeypatch.setattr(os, "rename", beaten)
-    assert corpus(noise("out")) == whole
+    monkeypatch.setattr(cli, "noise_line", meanwhile)
+    noise("out", "--shard", "0/2")
+    whose = f"is being written by process {os.getpid()} on "
+    assert said[0].startswith(f"specdec-noise: error: --dest: {tmp_path / 'out'} {whose}")
 
 
 @pytest.mark.parametrize(
