@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from fairseq_specdec import completion
 from fairseq_specdec.bench import quickstart
 from fairseq_specdec.bench.systems import DECODING
+from fairseq_specdec.commands import completion
 from fairseq_specdec.config import TranslationSpecDecConfig
 
 # The papers' names of what a flag sets, by strategy.

@@ -20,8 +20,8 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
 MODULES: Dict[str, str] = {
     "specdec-accelerate": "accelerate.cli",
     "specdec-bench": "bench.cli",
-    "specdec-completion": "completion",
-    "specdec-convert": "convert",
+    "specdec-completion": "commands.completion",
+    "specdec-convert": "conversion.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
     "specdec-flags": "decoding.listed_flags",

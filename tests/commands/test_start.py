@@ -12,8 +12,7 @@ import time
 import pytest
 from in_process import PLUGIN
 
-from fairseq_specdec import completion
-from fairseq_specdec.commands import start
+from fairseq_specdec.commands import completion, start
 from fairseq_specdec.commands.own_help import own_help
 
 PROGRAMS = sorted(start.MODULES)

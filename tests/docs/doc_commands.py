@@ -8,9 +8,9 @@ import shlex
 from doc_pages import commands_in
 from fairseq import options
 
-from fairseq_specdec import convert
 from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import quickstart, replay_flags, session
+from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.data import distill
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.noise import cli as noise_cli
@@ -48,7 +48,7 @@ ELSEWHERE = {
     "bash scripts/test.sh": ".ci/run",
     "python -m pytest": "scripts/test.sh",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
-    "specdec-completion bash": "tests/test_completion.py",  # needs an extra
+    "specdec-completion bash": "tests/commands/test_completion.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
     "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",

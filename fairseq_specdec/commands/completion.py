@@ -16,7 +16,8 @@ import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import fairseq_specdec
-from fairseq_specdec.commands.own import brief, reporting
+
+from .own import brief, reporting
 
 SHELLS = ("bash", "zsh")
 # Flags and arguments that name a file or a folder, beside those whose metavar says so.
@@ -24,45 +25,34 @@ FILES = ("path", "input", "output", "files", "bpe_codes")
 FOLDERS = ("data", "user_dir", "data_bin")
 
 
-def _module_parser(name: str) -> Callable[[], argparse.ArgumentParser]:
-    """The ``get_parser`` of one of this package's modules, imported when it is called."""
+def _module(name: str) -> Any:
+    """A module of this package, which imports ``commands`` in turn."""
+    return importlib.import_module("fairseq_specdec." + name)
 
-    def make() -> argparse.ArgumentParser:
-        module: Any = importlib.import_module("fairseq_specdec." + name)
-        parser: argparse.ArgumentParser = module.get_parser()
-        return parser
 
-    return make
+def _parser(name: str) -> Callable[[], argparse.ArgumentParser]:
+    """The ``get_parser`` of one of this package's modules."""
+    return lambda: _module(name).get_parser()
+
+
+def _task_parser(name: str) -> Callable[[], argparse.ArgumentParser]:
+    """The same with the flags that fairseq adds for ``--task translation_specdec``."""
+    return lambda: _add_task_flags(_module(name).get_parser())
 
 
 def _add_task_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The flags that fairseq adds when it has read ``--task translation_specdec``."""
     from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-    from .config import TranslationSpecDecConfig
-
-    gen_parser_from_dataclass(parser, TranslationSpecDecConfig())
+    gen_parser_from_dataclass(parser, _module("config").TranslationSpecDecConfig())
     return parser
 
 
-def _distill() -> argparse.ArgumentParser:
-    return _add_task_flags(_module_parser("data.distill")())
+def _fairseq(interactive: bool) -> argparse.ArgumentParser:
+    from fairseq import options
 
-
-def _bench() -> argparse.ArgumentParser:
-    return _add_task_flags(_module_parser("bench.session")())
-
-
-def _fairseq(interactive: bool) -> Callable[[], argparse.ArgumentParser]:
-    def make() -> argparse.ArgumentParser:
-        from fairseq import options
-
-        import fairseq_specdec.tasks  # noqa: F401  (registers the task)
-
-        task = "translation_specdec"
-        return _add_task_flags(options.get_generation_parser(interactive, default_task=task))
-
-    return make
+    _module("tasks")  # registers the task
+    task = "translation_specdec"
+    return _add_task_flags(options.get_generation_parser(interactive, default_task=task))
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -86,17 +76,17 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "specdec-accelerate": _module_parser("accelerate.flags"),
-    "specdec-bench": _bench,
+    "specdec-accelerate": _parser("accelerate.flags"),
+    "specdec-bench": _task_parser("bench.session"),
     "specdec-completion": get_parser,
-    "specdec-convert": _module_parser("convert"),
-    "specdec-demo": _module_parser("demo.cli"),
-    "specdec-distill": _distill,
-    "specdec-flags": _module_parser("decoding.listed_flags"),
-    "specdec-noise": _module_parser("noise.cli"),
-    "specdec-trace": _module_parser("trace.cli"),
-    "fairseq-generate": _fairseq(interactive=False),
-    "fairseq-interactive": _fairseq(interactive=True),
+    "specdec-convert": _parser("conversion.cli"),
+    "specdec-demo": _parser("demo.cli"),
+    "specdec-distill": _task_parser("data.distill"),
+    "specdec-flags": _parser("decoding.listed_flags"),
+    "specdec-noise": _parser("noise.cli"),
+    "specdec-trace": _parser("trace.cli"),
+    "fairseq-generate": lambda: _fairseq(interactive=False),
+    "fairseq-interactive": lambda: _fairseq(interactive=True),
 }
 
 
@@ -111,14 +101,12 @@ def _actions(parser: argparse.ArgumentParser) -> Iterable[Any]:
 
 def _say_kinds(parser: argparse.ArgumentParser, shtab: Any) -> None:
     """Say which words have a known set of values, and which name files or folders."""
-    from .bench.random_pair import SIZES
-    from .decoding.strategies import DRAFTER_DTYPES, STRATEGIES
-
+    strategies = _module("decoding.strategies")
     values = {
-        "replay": list(SIZES),
-        "strategy": list(STRATEGIES),
-        "strategies": list(STRATEGIES),
-        "drafter_dtype": list(DRAFTER_DTYPES),
+        "replay": list(_module("bench.random_pair").SIZES),
+        "strategy": list(strategies.STRATEGIES),
+        "strategies": list(strategies.STRATEGIES),
+        "drafter_dtype": list(strategies.DRAFTER_DTYPES),
         "commands": list(COMMANDS),
     }
     for action in _actions(parser):

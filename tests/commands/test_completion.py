@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from fairseq_specdec import completion
+from fairseq_specdec.commands import completion
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What bash does when TAB is typed, without a terminal.
 TAB = r"""
 source "$1"; shift
@@ -110,5 +110,5 @@ def test_an_unknown_command_is_refused(capsys):
 def test_starting_a_command_does_not_import_it(run_python):
     run_python(
         "import sys, fairseq_specdec.trace.cli, fairseq_specdec.bench.cli\n"
-        "assert not {'shtab', 'fairseq_specdec.completion'} & set(sys.modules)"
+        "assert not {'shtab', 'fairseq_specdec.commands.completion'} & set(sys.modules)"
     )
