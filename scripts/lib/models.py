@@ -25,7 +25,7 @@ def direction(step: Step) -> List[str]:
 
 def mend(step: Step, folder: pathlib.Path) -> None:
     """Before a training goes on: replace a last checkpoint that is cut off."""
-    found = mend_checkpoint.mend(folder)
+    found = None if step.dry else mend_checkpoint.mend(folder)
     if found is not None:
         step.log(f"{mend_checkpoint.LAST} was cut off: going on from {found.name}")
 
@@ -63,8 +63,7 @@ def train_model(
         own: flags of the model, and those that differ from ``training_flags``.
         average: how many checkpoints.
     """
-    folder = output.parent
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = step.make(output.parent)
     mend(step, folder)
     # bf16 halves the memory traffic that bounds training on a CPU.
     device = ["--cpu", "--bf16"] if devices.cpu else ["--fp16"]
@@ -74,7 +73,7 @@ def train_model(
         *training_flags(own, folder, updates), "--no-epoch-checkpoints", "--no-progress-bar",
         log=folder.with_name(folder.name + ".log"),
     )  # fmt: skip
-    step.program("average_checkpoints", folder, "--last", average, "--output", output)
+    step.average(output, folder, "--last", average)
 
 
 def train(
@@ -180,7 +179,7 @@ def decode(
         ``folder/name.out``, whose last lines may hold BLEU; times, Tok. and Iter. are at the end of
         it or of ``name.log``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    step.make(folder)
     out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
     words = flags(own, task="translation_specdec", beam="1", batch_size="1")
     lengths = step.settings.get("LENGTH_FLAGS", "").split()
@@ -189,7 +188,8 @@ def decode(
         "-t", pair[1], "--path", model, *words, *lengths, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    step.log(f"{name}: {_last_said(out, log)}")
+    if not step.dry:
+        step.log(f"{name}: {_last_said(out, log)}")
     return out
 
 

@@ -13,18 +13,15 @@ key, and ``key`` without ``@N`` is that of every batch size.
 """
 
 import json
-import logging
 import pathlib
 import string
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from program import Options, argument, command
-from specdec_io.atomic import replacing
+from specdec_io.atomic import write_text
 
 from fairseq_specdec.bench import machine
 from fairseq_specdec.bench.tables import section_title, table
 
-logger = logging.getLogger("paper_table")
 NOTHING = "-"
 NOTE, EVERY = "note", "*"
 NOT_RUN = "not run"
@@ -225,26 +222,36 @@ def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) 
     return "\n\n".join([table(head, body), *texts])
 
 
-@command(
-    argument("paper", type=pathlib.Path, help="paper.tsv"),
-    argument("measured", type=pathlib.Path, help="folder of SET.json files"),
-    argument("--scores", type=pathlib.Path, help="scores.json"),
-    argument("--direction", required=True, help="as en-de: rows of this one and of '*'"),
-    argument("--note", action="append", default=[], help="a line below the tables"),
-    argument("--output", type=pathlib.Path, required=True, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    rows, remarks = read_rows(options.paper), read_notes(options.paper)
-    measured = Measured(options.measured, options.scores)
-    chosen = [row for row in rows if row.direction in (options.direction, "*")]
+def write(
+    paper: pathlib.Path,
+    folder: pathlib.Path,
+    scores: pathlib.Path,
+    direction: str,
+    note: str,
+    output: pathlib.Path,
+) -> None:
+    """Write the tables of one direction.
+
+    Args:
+        paper: paper.tsv.
+        folder: of SET.json files.
+        scores: scores.json, where the outputs were scored.
+        direction: as en-de: rows of this one and of ``*``.
+        note: a line below the tables.
+        output: file to write.
+
+    Raises:
+        ValueError: a line of paper.tsv is no row, or none is of this direction.
+    """
+    rows, remarks = read_rows(paper), read_notes(paper)
+    measured = Measured(folder, scores)
+    chosen = [row for row in rows if row.direction in (direction, "*")]
     if not chosen:
-        raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
+        raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
     for (name, _), lines in tables(chosen).items():
-        parts.append(f"{name}, {options.direction}\n\n{render(lines, measured, remarks)}")
-    notes = [f"- {note}" for note in options.note]
+        parts.append(f"{name}, {direction}\n\n{render(lines, measured, remarks)}")
+    notes = [f"- {note}"]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))
-    with replacing(options.output, make_folder=True) as stream:
-        stream.write("\n\n".join(parts) + "\n")
+    write_text(output, "\n\n".join(parts) + "\n", make_folder=True)

@@ -3,9 +3,9 @@
 Reads plain text and the ``<seg>`` lines of SGML and XML test sets, out of .tgz and .zip archives,
 as sources.tsv says. Training text is cleaned as in the recipes that the papers build on:
 punctuation and control characters normalised (Moses), pairs dropped that are empty, longer than
-250 words or more than 1.5 times as long on one side. ``--romanian`` also drops the diacritics (both
-encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test text
-keeps every line.
+250 words or more than 1.5 times as long on one side. Without ``diacritics`` Romanian loses its own
+(both encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test
+text keeps every line.
 """
 
 import contextlib
@@ -18,10 +18,9 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from typing import IO, Callable, Iterator, List, Sequence, Tuple
+from typing import IO, Callable, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from program import Options, argument, command
 from sacremoses import MosesPunctNormalizer
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
@@ -170,19 +169,27 @@ def write_split(
     logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
 
 
-@command(
-    argument("sources", type=pathlib.Path, help="sources.tsv"),
-    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
-    argument("out", type=pathlib.Path, help="folder to write"),
-    argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER")),
-    argument("--romanian", action="store_true", help="drop Romanian's diacritics"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    sources: List[Source] = read_sources(options.sources)
+def write(
+    table: pathlib.Path,
+    archives: pathlib.Path,
+    out: pathlib.Path,
+    pair: Sequence[str],
+    diacritics: bool = True,
+) -> None:
+    """Write the splits that are not there.
+
+    Args:
+        table: sources.tsv.
+        archives: folder of the fetched files.
+        out: folder to write.
+        pair: languages of the two sides.
+        diacritics: whether Romanian keeps its own.
+
+    Raises:
+        SourceError: an archive cannot be read, or its sides are not equally long.
+    """
+    sources = read_sources(table)
     for split in ("train", "valid", "test"):
-        if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
+        if not all((out / f"{split}.{side}").exists() for side in pair):
             chosen = [source for source in sources if source.split == split]
-            write_split(
-                split, chosen, options.archives, options.out, options.pair, options.romanian
-            )
+            write_split(split, chosen, archives, out, pair, not diacritics)

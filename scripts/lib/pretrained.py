@@ -17,7 +17,6 @@ import torch
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
 from fetch import CHUNK, SourceError, read_sources
-from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 
@@ -98,27 +97,31 @@ def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: path
         raise SourceError(f"{archive}: {error}; see {sources}") from error
 
 
-@command(
-    argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS")),
-    argument("--checkpoint", type=pathlib.Path, help="in place of --archive"),
-    argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt"),
-    argument("--dict", type=pathlib.Path, required=True, help="dict.txt of the data"),
-    argument("--output", type=pathlib.Path, required=True, help="checkpoint to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    if bool(options.archive) == bool(options.checkpoint and options.checkpoint_dict):
-        raise ValueError("give --archive, or --checkpoint with --checkpoint-dict")
-    with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
-        if options.archive:
-            sources, name, downloads = options.archive
-            into = pathlib.Path(scratch)
-            unpack(pathlib.Path(sources), name, pathlib.Path(downloads), into)
-            options.checkpoint, options.checkpoint_dict = into / "model.pt", into / "dict.txt"
-        own, wanted = (
-            Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
-        )
-        state = fit(load(options.checkpoint), own, wanted)
-        with replacing(options.output, "wb", make_folder=True) as stream:
-            torch.save(state, stream)
-    logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
+def fit_file(
+    checkpoint: pathlib.Path, dictionary: pathlib.Path, wanted: pathlib.Path, output: pathlib.Path
+) -> None:
+    """Write a checkpoint of this dictionary with the embeddings of the wanted one.
+
+    Raises:
+        ValueError: see :func:`fit`.
+    """
+    own, theirs = (Dictionary.load(str(path)) for path in (dictionary, wanted))
+    state = fit(load(checkpoint), own, theirs)
+    with replacing(output, "wb", make_folder=True) as stream:
+        torch.save(state, stream)
+    logger.info("%s: %d of %d symbols", output, len(theirs), len(own))
+
+
+def fit_archive(
+    sources: pathlib.Path,
+    name: str,
+    downloads: pathlib.Path,
+    wanted: pathlib.Path,
+    output: pathlib.Path,
+) -> None:
+    """The same for a fetched archive; see :func:`unpack`."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:
+        into = pathlib.Path(scratch)
+        unpack(sources, name, downloads, into)
+        fit_file(into / "model.pt", into / "dict.txt", wanted, output)

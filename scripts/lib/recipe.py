@@ -207,15 +207,16 @@ class Recipe:
         steps: its steps by name, in their order.
         environment: variables that its settings and commands see.
         settings: of it.
+        dry_run: whether commands are only printed.
 
     Raises:
         StepError: there is no such recipe, or a setting has a value that it cannot have.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], dry_run: bool = False) -> None:
         if name not in recipe_names():
             raise StepError(f"no recipe {name}; there are {', '.join(recipe_names())}")
-        self.name = name
+        self.name, self.dry_run = name, dry_run
         self.folder = SCRIPTS / name
         table = self.folder / "steps.tsv"
         self.title = table.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")

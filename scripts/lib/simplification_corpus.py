@@ -11,7 +11,6 @@ from typing import List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
 from parallel_text import pairs
-from program import Options, argument, command
 from text_files import read_lines, write_lines
 
 logger = logging.getLogger("simplification_corpus")
@@ -52,19 +51,18 @@ def references(sources: Sequence[Source], archives: pathlib.Path, count: int) ->
     return found
 
 
-@command(
-    argument("sources", type=pathlib.Path, help="sources.tsv"),
-    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
-    argument("out", type=pathlib.Path, help="folder to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    sources = read_sources(options.sources)
+def write(table: pathlib.Path, archives: pathlib.Path, out: pathlib.Path) -> None:
+    """Write every split, and the references, out of what was fetched.
+
+    Raises:
+        SourceError: as :func:`split_pairs` and :func:`references`.
+    """
+    sources = read_sources(table)
     for split in SPLITS:
-        found = split_pairs(split, sources, options.archives)
+        found = split_pairs(split, sources, archives)
         for side, name in enumerate(("source", "target")):
-            write_lines(options.out / f"{split}.tok.{name}", (pair[side] for pair in found))
+            write_lines(out / f"{split}.tok.{name}", (pair[side] for pair in found))
         logger.info("%s: %d pairs", split, len(found))
-    wanted = references(sources, options.archives, len(found))
+    wanted = references(sources, archives, len(found))
     for number, lines in enumerate(wanted or [[pair[1] for pair in found]]):
-        write_lines(options.out / f"reference.{number}", lines)
+        write_lines(out / f"reference.{number}", lines)

@@ -13,7 +13,6 @@ import sysconfig
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from corpus.text import normalise
-from program import Options, argument, command
 from text_files import write_lines
 
 logger = logging.getLogger("summary_sample")
@@ -81,16 +80,15 @@ def split(pairs: Sequence[Pair], count: int) -> Dict[str, List[Pair]]:
     }  # fmt: skip
 
 
-@command(
-    argument("out", type=pathlib.Path, help="folder to write"),
-    argument("--pairs", type=int, default=1000, help="how many in all (default: 1000)"),
-    argument("--max-words", type=int, default=120, help="longer texts are left out (default: 120)"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
+def write(out: pathlib.Path, count: int = 1000, max_words: int = 120) -> None:
+    """Write at most ``count`` pairs, of texts of at most ``max_words`` words.
+
+    Raises:
+        ValueError: as :func:`split`.
+    """
     found = library_pairs(pathlib.Path(sysconfig.get_paths()["stdlib"]))
-    parts = split(clean(found, options.max_words), options.pairs)
+    parts = split(clean(found, max_words), count)
     for name, pairs in parts.items():
         for side, suffix in enumerate(("source", "target")):
-            write_lines(options.out / f"{name}.{suffix}", (pair[side] for pair in pairs))
+            write_lines(out / f"{name}.{suffix}", (pair[side] for pair in pairs))
     logger.info("%s", ", ".join(f"{name}: {len(pairs)} pairs" for name, pairs in parts.items()))

@@ -18,7 +18,7 @@ import summary_scores
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from fetch import read_sources
+from fetch import SourceError, read_sources
 from gpt2_subwords import decode, encode
 from recipe_parts import REPO
 from translation_scores import Output
@@ -106,12 +106,13 @@ def test_cnndm_is_split_by_the_hash_of_its_addresses(tmp_path):
     for url, name in zip(urls.values(), names[1:]):
         (tmp_path / name).write_text(f"{url}\n")
     out = tmp_path / "raw"
-    assert summary_corpus.main(["cnndm", str(table), str(tmp_path), str(out)]) == 0
+    summary_corpus.write("cnndm", table, tmp_path, out)
     for split in urls:
         assert (out / f"{split}.source").read_text().startswith(f"{split} line .")
         assert (out / f"{split}.target").read_text() == "Rain fell . It was wet.\n"
     (tmp_path / names[1]).write_text("http://elsewhere\n")
-    assert summary_corpus.main(["cnndm", str(table), str(tmp_path), str(tmp_path / "no")]) == 1
+    with pytest.raises(SourceError, match="do not agree"):
+        summary_corpus.write("cnndm", table, tmp_path, tmp_path / "no")
     assert not (tmp_path / "no" / "train.source").exists()
 
 
@@ -123,10 +124,11 @@ def test_xsum_is_split_by_its_list(tmp_path):
     )  # fmt: skip
     archive(tmp_path / names[0], {f"b/{n}.summary": ARTICLE for n in (1, 2, 3)})
     (tmp_path / names[1]).write_text('{"train": ["2"], "validation": ["1"], "test": ["3", "4"]}')
-    assert summary_corpus.main(["xsum", str(table), str(tmp_path), str(tmp_path / "raw")]) == 0
+    summary_corpus.write("xsum", table, tmp_path, tmp_path / "raw")
     assert (tmp_path / "raw/valid.target").read_text() == "It rained.\n"
     (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:40])
-    assert summary_corpus.main(["xsum", str(table), str(tmp_path), str(tmp_path / "no")]) == 1
+    with pytest.raises(SourceError, match="cannot be read"):
+        summary_corpus.write("xsum", table, tmp_path, tmp_path / "no")
 
 
 def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
@@ -142,12 +144,13 @@ def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
     for number in (0, 1):
         (tmp_path / names[3 + number]).write_text(f"t {number}\nw\n")
     out = tmp_path / "out"
-    assert simplification_corpus.main([str(table), str(tmp_path), str(out)]) == 0
+    simplification_corpus.write(table, tmp_path, out)
     assert (out / "train.tok.source").read_text() == "A b\nc\n"
     assert (out / "test.tok.source").read_text() == "T u\nw\n"
     assert (out / "reference.1").read_text() == "t 1\nw\n"
     (tmp_path / names[4]).write_text("t\n")
-    assert simplification_corpus.main([str(table), str(tmp_path), str(out)]) == 1
+    with pytest.raises(SourceError, match="1 lines, the test set has 2"):
+        simplification_corpus.write(table, tmp_path, out)
 
 
 def test_simplifications_are_scored_in_lower_case_against_all_references():
@@ -213,13 +216,12 @@ def test_a_dictionary_that_is_not_the_models_is_refused():
 
 
 def test_the_sample_is_the_same_every_time(tmp_path):
-    call = [str(tmp_path), "--pairs", "50"]
-    assert summary_sample.main(call) == 0
+    summary_sample.write(tmp_path, 50)
     before = {path.name: path.read_text() for path in tmp_path.iterdir()}
     counts = {name: len(text.splitlines()) for name, text in before.items()}
     sizes = (("train", 40), ("valid", 5), ("test", 5))
     assert counts == {f"{s}.{side}": n for s, n in sizes for side in ("source", "target")}
-    assert summary_sample.main(call) == 0
+    summary_sample.write(tmp_path, 50)
     assert before == {path.name: path.read_text() for path in tmp_path.iterdir()}
 
 
@@ -242,7 +244,7 @@ def test_rouge_of_the_package(tmp_path):
     scorer = summary_scores.make_scorer()
     output = Output({0: "rain fell . it was wet .", 1: "no"}, {0: "", 1: ""})
     wanted = ["It was wet. Rain falls.", "something else"]
-    found = summary_scores.scores(output, wanted, summary_scores.reader(None, "en"), scorer)
+    found = summary_scores.scores(output, wanted, summary_scores.reader([]), scorer)
     assert found["sentences"] == 2
     # Of the first, stems agree but for "fell"; whole sentences may change places for rougeLsum.
     assert found["rouge1"] == pytest.approx(50 * 0.8)
@@ -253,10 +255,10 @@ def test_rouge_of_the_package(tmp_path):
         summary_scores.scores(output, wanted[:1], str, scorer)
 
 
-def test_without_the_package_the_remedy_is_named(monkeypatch, caplog):
+def test_without_the_package_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
-    assert summary_scores.main(["--check"]) == 1
-    assert "pip install 'fairseq-specdec[rouge]'" in caplog.text
+    with pytest.raises(ValueError, match=r"pip install 'fairseq-specdec\[rouge\]'"):
+        summary_scores.make_scorer()
 
 
 @pytest.fixture

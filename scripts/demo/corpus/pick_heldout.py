@@ -1,8 +1,6 @@
 """Choose the held-out sentences of the demo: licence known, no near duplicate in training text.
 
-`ende` picks pairs of the test split; `edit` picks English sentences of LibreOffice help, which the
-editing corpus does not hold, and injects errors into them. Both write the chosen text and
-origins.tsv (origin, licence, count) to --out.
+Beside the chosen text stands origins.tsv (origin, licence, count).
 """
 
 import collections
@@ -10,7 +8,6 @@ import logging
 import pathlib
 from typing import Dict, List, Sequence
 
-from program import Options, argument, command
 from text_files import read_lines, write_lines
 
 from .build_edit import VOCABULARY_SENTENCES
@@ -20,6 +17,7 @@ from .heldout import LICENCES, choose_english, choose_translations
 from .splits import HELD_MAX_WORDS, HELD_MIN_WORDS, Row
 
 logger = logging.getLogger("corpus")
+SEED = 3  # of the injected errors
 # Editing sentences come from one origin whose text no editing model was trained on.
 EDIT_ORIGINS = ("libreoffice-help", "own")
 
@@ -43,50 +41,45 @@ def write_origins(out: pathlib.Path, origins: Sequence[str]) -> None:
     logger.info("%s: %s", out, "; ".join(lines).replace("\t", " "))
 
 
-def pick_ende(options: Options) -> None:
-    """Write heldout.{en,de}."""
-    origin: Dict[str, Row] = {row.source: row for row in read_rows(options.corpus)}
-    test = [origin[source] for source in read_lines(options.corpus / "test.en")]
-    chosen = choose_translations(test, read_lines(options.corpus / "train.en"), options.count)
-    write_origins(options.out, [row.origin for row in chosen])
-    write_lines(options.out / "heldout.en", (row.source for row in chosen))
-    write_lines(options.out / "heldout.de", (row.target for row in chosen))
+def pick_ende(out: pathlib.Path, count: int, corpus: pathlib.Path) -> None:
+    """Write heldout.{en,de}: pairs of the test split.
+
+    Args:
+        out: folder to write to.
+        count: sentences to pick.
+        corpus: folder that build_ende wrote.
+
+    Raises:
+        ValueError: there are too few.
+    """
+    origin: Dict[str, Row] = {row.source: row for row in read_rows(corpus)}
+    test = [origin[source] for source in read_lines(corpus / "test.en")]
+    chosen = choose_translations(test, read_lines(corpus / "train.en"), count)
+    write_origins(out, [row.origin for row in chosen])
+    write_lines(out / "heldout.en", (row.source for row in chosen))
+    write_lines(out / "heldout.de", (row.target for row in chosen))
 
 
-def pick_edit(options: Options) -> None:
-    """Write heldout.{src,tgt}."""
-    clean = read_lines(options.edit_corpus / "clean.en")
-    dictionary = (options.edit_corpus / "misspellings.txt").read_text(encoding="utf-8")
-    rows = [
-        row
-        for row in read_rows(options.corpus)
+def pick_edit(
+    out: pathlib.Path, count: int, corpus: pathlib.Path, edit_corpus: pathlib.Path
+) -> None:
+    """Write heldout.{src,tgt}: sentences that the corpus of build_edit does not hold, with errors.
+
+    Raises:
+        ValueError: there are too few.
+    """
+    clean = read_lines(edit_corpus / "clean.en")
+    dictionary = (edit_corpus / "misspellings.txt").read_text(encoding="utf-8")
+    origin = {
+        row.source: row.origin
+        for row in read_rows(corpus)
         if row.origin in EDIT_ORIGINS
         and HELD_MIN_WORDS <= len(row.source.split()) <= HELD_MAX_WORDS
         and is_clean(row.source)
-    ]
-    origin = {row.source: row.origin for row in rows}
-    chosen = choose_english(origin, clean, options.count)
+    }
+    chosen = choose_english(origin, clean, count)
     vocabulary = count_words(clean[:VOCABULARY_SENTENCES])
-    injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, options.seed)
-    write_origins(options.out, [origin[sentence] for sentence in chosen])
-    write_lines(options.out / "heldout.src", map(injector.inject, chosen))
-    write_lines(options.out / "heldout.tgt", chosen)
-
-
-@command(
-    argument("kind", choices=("ende", "edit")),
-    argument("--corpus", type=pathlib.Path, required=True, help="folder that build_ende wrote"),
-    argument("--edit-corpus", type=pathlib.Path, help="folder that build_edit wrote (for edit)"),
-    argument("--out", type=pathlib.Path, required=True, help="folder to write to"),
-    argument("--count", type=int, default=500, help="sentences to pick"),
-    argument("--seed", type=int, default=3, help="of the injected errors"),
-    errors=(KeyError,),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    if options.kind == "ende":
-        pick_ende(options)
-    elif options.edit_corpus is None:
-        raise ValueError("edit needs --edit-corpus")
-    else:
-        pick_edit(options)
+    injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, SEED)
+    write_origins(out, [origin[sentence] for sentence in chosen])
+    write_lines(out / "heldout.src", map(injector.inject, chosen))
+    write_lines(out / "heldout.tgt", chosen)

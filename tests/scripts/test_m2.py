@@ -5,27 +5,9 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from fairseq_specdec.scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
-from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read, read_lines
-
-# The example of the documentation of the official scorer.
-OFFICIAL = """S The cat sat at mat .
-A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
-A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
-
-S The dog .
-A 1 2|||NN|||dogs|||REQUIRED|||-NONE-|||0
-A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1
-
-S Giant otters is an apex predator .
-A 2 3|||SVA|||are|||REQUIRED|||-NONE-|||0
-A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
-A 5 6|||NN|||predators|||REQUIRED|||-NONE-|||0
-A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
-
-"""
-SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
+from recipe_parts import OFFICIAL, SYSTEM
+from scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
+from scoring.m2_file import Edit, Sentence, parse, read, read_lines
 
 
 def test_the_official_example():
