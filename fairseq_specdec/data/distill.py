@@ -25,13 +25,14 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from ..commands.own import again, brief, reporting
+from ..commands.own import brief
 from .corpus import Corpus
 from .files import DistillError
 from .flags import check, get_parser
 from .merge import DROPPED, REPORT, Filters, merge
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
+from .resumable import resumable_command
 from .settings import decoding_settings, provenance, teacher_paths
 from .teacher import Teacher, decode_chunks
 from .told import dropped_many, told
@@ -138,22 +139,10 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-distill``."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-distill", words, lambda: _kept(words)):
+    with resumable_command("specdec-distill", words):
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)
-
-
-def _kept(words: Sequence[str]) -> str:
-    """What a run that was stopped has left, and how to go on."""
-    command = again("specdec-distill", words)
-    return f"finished chunks are kept in DEST.parts; go on with: {command}"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ do not depend on the number of shards: a run may be resumed with another number 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Optional
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
+from ..commands.own import again, reporting
 from ..io.atomic import own_suffix, sync, write_json
 from ..io.provenance import digest_of, sha256
 from .files import DistillError, read_json
@@ -54,6 +57,20 @@ def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
         action="store_true",
         help="discard results at --dest that were made with other settings (default: off)",
     )
+
+
+@contextlib.contextmanager
+def resumable_command(program: str, words: Sequence[str]) -> Iterator[None]:
+    """Log to stderr; end with one line after a mistake, and after Ctrl-C with how to go on."""
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=os.environ.get("LOGLEVEL", "INFO").upper(),
+        stream=sys.stderr,
+    )
+    kept = f"finished chunks are kept in DEST.parts; go on with: {again(program, words)}"
+    with reporting(program, words, lambda: kept):
+        yield
 
 
 def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> DistillError:

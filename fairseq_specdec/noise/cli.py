@@ -18,10 +18,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import fairseq_specdec
 
-from ..commands.own import again, brief, reporting
+from ..commands.own import brief
 from ..data.files import DistillError
 from ..data.plan import resolve_shard
-from ..data.resumable import add_work_flags
+from ..data.resumable import add_work_flags, resumable_command
 from ..data.settings import provenance
 from ..io.progress import Counter
 from ..io.provenance import sha256
@@ -213,20 +213,9 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-noise``."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-noise", words, lambda: _kept(words)):
+    with resumable_command("specdec-noise", words):
         main(brief(get_parser()).parse_args(words), words)
-
-
-def _kept(words: Sequence[str]) -> str:
-    """What a run that was stopped has left, and how to go on."""
-    return f"finished chunks are kept; go on with: {again('specdec-noise', words)}"
 
 
 if __name__ == "__main__":

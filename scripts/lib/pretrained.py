@@ -6,19 +6,18 @@ one dictionary: the rows of its symbols are taken, all else is left out. Symbols
 (madeupword...) get the row of <unk>; they occur in no text. Heads for classification are left out.
 """
 
-import functools
 import logging
 import pathlib
-import tarfile
+import shutil
 import tempfile
 from typing import Any, Dict, List
 
 import torch
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
-from fetch import CHUNK, SourceError, read_sources
+from fetch import read_sources
+from parallel_text import open_member
 from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -72,31 +71,6 @@ def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str,
     return state
 
 
-def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: pathlib.Path) -> None:
-    """Checkpoint and dictionary of a fetched archive, as ``model.pt`` and ``dict.txt``.
-
-    Raises:
-        SourceError: the archive is none, or lacks them.
-    """
-    (source,) = (source for source in read_sources(sources) if source.split == name)
-    archive = downloads / source.name
-    try:
-        with tarfile.open(str(archive)) as files:
-            for member, plain in zip((source.one, source.other), ("model.pt", "dict.txt")):
-                stream = files.extractfile(member)
-                if stream is None:
-                    raise SourceError(f"{archive}: {member} is no file; see {sources}")
-                size = files.getmember(member).size
-                with open(into / plain, "wb") as copy, bar(
-                    title=f"unpacking {plain}", total=size, unit="B"
-                ) as shown:
-                    for chunk in iter(functools.partial(stream.read, CHUNK), b""):
-                        copy.write(chunk)
-                        shown.update(len(chunk))
-    except (KeyError, tarfile.TarError) as error:
-        raise SourceError(f"{archive}: {error}; see {sources}") from error
-
-
 def fit_file(
     checkpoint: pathlib.Path, dictionary: pathlib.Path, wanted: pathlib.Path, output: pathlib.Path
 ) -> None:
@@ -119,9 +93,16 @@ def fit_archive(
     wanted: pathlib.Path,
     output: pathlib.Path,
 ) -> None:
-    """The same for a fetched archive; see :func:`unpack`."""
+    """The same for a fetched archive.
+
+    Raises:
+        SourceError: the archive is none, or lacks the checkpoint or its dictionary.
+    """
+    (source,) = (source for source in read_sources(sources) if source.split == name)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:
-        into = pathlib.Path(scratch)
-        unpack(sources, name, downloads, into)
-        fit_file(into / "model.pt", into / "dict.txt", wanted, output)
+        files = [pathlib.Path(scratch, name) for name in ("model.pt", "dict.txt")]
+        for member, path in zip((source.one, source.other), files):
+            with open_member(downloads / source.name, member) as stream, open(path, "wb") as copy:
+                shutil.copyfileobj(stream, copy)
+        fit_file(*files, wanted, output)

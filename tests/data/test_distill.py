@@ -180,30 +180,6 @@ def test_a_kill_loses_and_doubles_nothing(
     assert len(again) == 0 if saved is None else 0 < len(again) <= SIZE - 16 * saved
 
 
-def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_python, tmp_path):
-    run = f"""
-        import os, signal, sys
-        from fairseq_specdec.data import distill
-        real = os.replace
-        def replace(source, destination):
-            if "chunk-000003" in destination and "{{}}" == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(source, destination)
-        os.replace = replace
-        distill.cli_main({
-        [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
-    })
-    """
-    lines = "\n".join(line[8:] for line in run.splitlines())
-    with pytest.raises(AssertionError):
-        run_python(lines.replace("{}", "kill"))
-    left = sorted(path.name for path in (tmp_path / "out.parts").glob("*/chunk-*.npz"))
-    assert left == [f"chunk-{number:06d}.npz" for number in range(3)]
-    assert list((tmp_path / "out.parts").glob("*/.chunk-000003.npz.tmp-*"))
-    run_python(lines)
-    assert same_corpus(tmp_path / "out", undisturbed)
-
-
 def test_merge_flag_publishes_what_others_finished(
     reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):

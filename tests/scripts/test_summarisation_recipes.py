@@ -41,7 +41,7 @@ def test_published_figures_of_the_main_rows():
     for (recipe, table, system), figures in wanted.items():
         (found,) = (
             row
-            for row in paper_table.read_rows(REPO / "scripts" / recipe / "paper.tsv")
+            for row in paper_table.read(REPO / "scripts" / recipe / "paper.tsv")[0]
             if (row.table, row.system) == (table, system)
         )
         assert list(found.figures.values()) == figures.split(), found
