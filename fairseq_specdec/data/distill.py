@@ -29,13 +29,12 @@ from ..commands.own import brief
 from .corpus import Corpus
 from .files import DistillError
 from .flags import check, get_parser
-from .merge import DROPPED, REPORT, Filters, merge
+from .merge import REPORT, Filters, merge, tell
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
 from .resumable import resumable_command
 from .settings import decoding_settings, provenance, teacher_paths
 from .teacher import Teacher, decode_chunks
-from .told import dropped_many, told
 
 logger = logging.getLogger("fairseq_specdec.data.distill")
 
@@ -100,19 +99,10 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
         about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
         impl = job.config.dataset.dataset_impl
         about.update(merge(job.corpus, job.task, impl, job.parts, folder, job.filters))
-        _tell(job.parts.destination, about["counts"])
+        tell(job.parts.destination, about["counts"])
         return about
 
     return job.parts.run(shard, None if args.merge else work, build)
-
-
-def _tell(destination: str, counts: Dict[str, Any]) -> None:
-    """Log what was kept and dropped; a warning where that is much."""
-    if dropped_many(counts):
-        remedy = "more than 5% dropped: look at them before training"
-        logger.warning("%s; %s", told(destination, counts, DROPPED), remedy)
-    else:
-        logger.info("%s", told(destination, counts, DROPPED))
 
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:

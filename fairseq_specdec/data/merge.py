@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -16,8 +17,21 @@ from .files import DistillError
 from .parts import Hypotheses, Parts
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 
+logger = logging.getLogger(__name__)
 REPORT = "distill.json"
 DROPPED = "dropped.tsv"
+# From this share of dropped pairs on it is a warning.
+MANY = 0.05
+# REASONS, as they follow "N".
+WORDS = {
+    "source_too_long": "sources longer than the teacher can read",
+    "exceeds_max_tokens": "longer than --max-tokens",
+    "empty_source": "empty sources",
+    "no_hypothesis": "without an output",
+    "empty_target": "with an empty output",
+    "length_limit": "outputs cut off at the length limit (--max-len-a, --max-len-b)",
+    "length_ratio": "outputs of another length than --max-length-ratio allows",
+}
 
 
 class Filters(NamedTuple):
@@ -159,6 +173,28 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
         "dropped": lost,
         "reasons": dropped,
     }
+
+
+def tell(destination: str, counts: Dict[str, Any]) -> None:
+    """Log how many pairs are kept and dropped, and why; a warning where many are dropped.
+
+    Args:
+        destination: the corpus.
+        counts: of the report.
+    """
+    chosen, lost = counts["chosen"], counts["dropped"]
+    kept = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept"
+    if not lost:
+        logger.info("%s, none dropped", kept)
+        return
+    reasons = sorted(counts["reasons"].items(), key=lambda reason: -reason[1])
+    listed = "; ".join(f"{count:,} {WORDS[name]}" for name, count in reasons if count)
+    where = os.path.join(destination, DROPPED)
+    text = f"{kept}, {lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}. They are in {where}"
+    if lost > MANY * chosen:  # the corpus may be another one
+        logger.warning("%s; more than 5%% dropped: look at them before training", text)
+    else:
+        logger.info("%s", text)
 
 
 def _write_pair(

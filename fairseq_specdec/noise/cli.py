@@ -81,25 +81,18 @@ def _add_error_flags(parser: argparse.ArgumentParser) -> None:
             flag, type=float, default=default, metavar="P", help=f"{text} (default: {default})"
         )
     noise.add_argument(
-        "--confusions",
-        type=int,
-        default=SIZE,
-        metavar="N",
+        "--confusions", type=int, default=SIZE, metavar="N",
         help="words in a set, 1 or more (default: 20)",
-    )
-    noise.add_argument(
-        "--dictionary",
-        default="",
-        metavar="FILE",
-        help="'word count' lines (default: the spell-checker's own English ones)",
-    )
-    noise.add_argument(
-        "--confusion-sets",
-        default="",
-        metavar="FILE",
-        help="lines of a word and, between tabs, what it may be mistaken for, in place of the "
-        "English spell-checker's, for other languages (default: that one's)",
-    )
+    )  # fmt: skip
+    for flag, text in (
+        ("--dictionary", "'word count' lines (default: the spell-checker's own English ones)"),
+        (
+            "--confusion-sets",
+            "lines of a word and, between tabs, what it may be mistaken for, in place of the "
+            "English spell-checker's, for other languages (default: that one's)",
+        ),
+    ):
+        noise.add_argument(flag, default="", metavar="FILE", help=text)
 
 
 class Job(NamedTuple):

@@ -3,7 +3,7 @@
 import pathlib
 import re
 import shlex
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from benchmark import Benchmark
 from launch import Devices
@@ -75,44 +75,30 @@ def note_systems(
     path.write_text(text, encoding="utf-8")
 
 
-class Decoder:
-    """Decodes with the systems of a set, each unless that is done."""
-
-    def __init__(self, step: Step, bench: Benchmark, devices: Devices) -> None:
-        self._step, self._bench, self._device = step, bench, devices.half
-        self.folder = bench.out / "decoded"
-
-    def _once(
-        self, name: str, group: Group, words: Sequence[str], used: Sequence[pathlib.Path]
-    ) -> pathlib.Path:
-        record, dry = self.folder / f"{name}.done", self._step.dry
-        text = f"{group.verifier} {shlex.join(words)}".replace(str(self._bench.out), ".")
-        done = not dry and record.exists() and record.read_text(encoding="utf-8") == text
-        if done and all(path.stat().st_mtime < record.stat().st_mtime for path in used):
-            return self.folder / f"{name}.out"
-        if record.exists() and not dry:
-            record.unlink()
-        bench = self._bench
-        out = decode(
-            self._step, name, group.verifier, *words, *WORDS_AND_SIZES, corpus=bench.bin,
-            pair=(bench.src, bench.tgt), folder=self.folder, subset=group.split,
-            device=self._device,
-        )  # fmt: skip
-        if not dry:
-            record.write_text(text, encoding="utf-8")
-        return out
-
-    def outputs(self, group: Group) -> List[pathlib.Path]:
-        """The outputs of a set: of fairseq's own beam search first, then of each system."""
-        found = []
-        for beam in STOCK_BEAMS:
-            words = ["--task", "translation", "--beam", beam]
-            name = f"{group.name}.fairseq_beam_{beam}"
-            found.append(self._once(name, group, words, [group.verifier]))
-        for name, words, used in group.systems:
-            file = f"{group.name}.{name.replace(' ', '_')}"
-            found.append(self._once(file, group, words, used))
-        return found
+def decode_set(
+    step: Step, bench: Benchmark, devices: Devices, group: Group
+) -> Iterator[pathlib.Path]:
+    """Outputs of a set, each decoded unless that is done: fairseq's own beam search comes first."""
+    folder, shared = bench.out / "decoded", {"corpus": bench.bin, "pair": (bench.src, bench.tgt)}
+    stock = [
+        (f"fairseq_beam_{beam}", ["--task", "translation", "--beam", beam], [group.verifier])
+        for beam in STOCK_BEAMS
+    ]
+    for system, words, used in [*stock, *group.systems]:
+        name = f"{group.name}.{system.replace(' ', '_')}"
+        record, out = folder / f"{name}.done", folder / f"{name}.out"
+        text = f"{group.verifier} {shlex.join(words)}".replace(str(bench.out), ".")
+        done = not step.lacks(record) and record.read_text(encoding="utf-8") == text
+        if not done or any(path.stat().st_mtime >= record.stat().st_mtime for path in used):
+            if not step.lacks(record):
+                record.unlink()
+            decode(
+                step, name, group.verifier, *words, *WORDS_AND_SIZES, folder=folder,
+                subset=group.split, device=devices.half, **shared,
+            )  # fmt: skip
+            if not step.dry:
+                record.write_text(text, encoding="utf-8")
+        yield out
 
 
 def decode_step(step: Step, score: str) -> None:
@@ -134,8 +120,8 @@ def decode_step(step: Step, score: str) -> None:
     inputs = [*dict.fromkeys(used), systems, bench.test_file("test")]
     if step.finished(record, inputs):
         return
-    decoder = Decoder(step, bench, Devices(step))
-    outputs = [path for group in chosen for path in decoder.outputs(group)]
+    devices = Devices(step)
+    outputs = [path for group in chosen for path in decode_set(step, bench, devices, group)]
     if not outputs:
         raise StepError("nothing to decode: train a verifier first (MODELS)")
     find(score)(step, bench, outputs, folder / "scores.json")
