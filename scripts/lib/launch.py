@@ -8,6 +8,7 @@ wait AWAIT seconds at most for what the first one makes.
 """
 
 import pathlib
+import subprocess
 import time
 from typing import Any, List, Tuple
 
@@ -43,13 +44,30 @@ def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
         cpu: whatever GPUs there are.
         bf16: on a processor that computes in it.
     """
-    import torch  # takes seconds
+    if not cpu:
+        import torch
 
-    count = 0 if cpu else torch.cuda.device_count()
-    if not count:
-        return 1, "bf16" if bf16 and computes_in_bf16() else "fp32", "cpu"
-    slowest = min(torch.cuda.get_device_capability(i) for i in range(count))
-    return count, "fp16" if slowest >= FAST_HALF else "fp32", torch.cuda.get_device_name(0)
+        count = torch.cuda.device_count()
+        slowest = min((torch.cuda.get_device_capability(i) for i in range(count)), default=None)
+        if slowest is not None:
+            half = "fp16" if slowest >= FAST_HALF else "fp32"
+            return count, half, torch.cuda.get_device_name(0)
+    return 1, "bf16" if bf16 and computes_in_bf16() else "fp32", "cpu"
+
+
+def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
+    """What is at hand, found by a process of its own: this one would hold on to the GPU.
+
+    Raises:
+        StepError: torch is not there.
+    """
+    code = f"import launch; print(*launch.at_hand(False, {bf16}), sep='\\n')"
+    command = [step.python, "-c", code]
+    done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise StepError(f"{step.python} cannot say what devices there are: see above")
+    count, precision, name = done.stdout.splitlines()[-3:]
+    return int(count), precision, name
 
 
 class Devices:
@@ -66,8 +84,9 @@ class Devices:
     def __init__(self, step: Step) -> None:
         settings, self._step = step.settings, step
         bf16 = settings.get("CPU_PRECISION") == "bf16"
-        gpus, precision, name = at_hand(step["DEVICE"] == "cpu", bf16)
-        self.cpu = step["DEVICE"] == "cpu" or (step["DEVICE"] == "auto" and name == "cpu")
+        cpu = step["DEVICE"] == "cpu"
+        gpus, precision, name = at_hand(True, bf16) if cpu else asked(step, bf16)
+        self.cpu = cpu or (step["DEVICE"] == "auto" and name == "cpu")
         self.gpus = self._number("GPUS", gpus)
         self.precision = settings.get("PRECISION") or precision
         self.nodes = self._number("NODES", 1)

@@ -8,8 +8,11 @@
 - ``comet``: of the model named by COMET; needs the package unbabel-comet.
 """
 
+import importlib.util
 import logging
+import multiprocessing
 import pathlib
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics import BLEU
@@ -85,15 +88,22 @@ def comet(name: str, sources: List[str], outputs: List[str], references: List[st
     Raises:
         ValueError: the package is not installed.
     """
-    try:
-        from comet import download_model, load_from_checkpoint
-    except ImportError as error:
+    if importlib.util.find_spec("comet") is None:
         raise ValueError(
             "COMET: needs the package: pip install unbabel-comet (in an environment of its own, "
             "if it disagrees with fairseq)"
-        ) from error
-    model: Any = load_from_checkpoint(download_model(name))
+        )
     rows = [dict(src=s, mt=o, ref=r) for s, o, r in zip(sources, outputs, references)]
+    # In a process of its own, which frees the GPU when it ends.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(predict, name, rows).result()
+
+
+def predict(name: str, rows: List[Dict[str, str]]) -> float:
+    """COMET of these sources, outputs and references, times 100."""
+    from comet import download_model, load_from_checkpoint
+
+    model: Any = load_from_checkpoint(download_model(name))
     return 100 * float(model.predict(rows, batch_size=64).system_score)
 
 
