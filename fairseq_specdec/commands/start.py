@@ -20,7 +20,6 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
 MODULES: Dict[str, str] = {
     "specdec-accelerate": "accelerate.cli",
     "specdec-bench": "bench.cli",
-    "specdec-completion": "commands.completion",
     "specdec-convert": "conversion.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
@@ -66,7 +65,6 @@ def _script(program: str) -> Callable[[], None]:
 
 accelerate = _script("specdec-accelerate")
 bench = _script("specdec-bench")
-completion = _script("specdec-completion")
 convert = _script("specdec-convert")
 demo = _script("specdec-demo")
 distill = _script("specdec-distill")

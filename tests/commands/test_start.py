@@ -14,7 +14,7 @@ import time
 import pytest
 from in_process import PLUGIN
 
-from fairseq_specdec.commands import completion, start
+from fairseq_specdec.commands import parsers, start
 
 WIDTH = 96
 FAIRSEQ = (
@@ -56,7 +56,7 @@ def own_help(parser, groups=(), usage=""):
 
 def made(program, monkeypatch):
     monkeypatch.setenv("COLUMNS", "96")
-    parser = completion.COMMANDS[program]()
+    parser = parsers.COMMANDS[program]()
     parser.prog = program
     return own_help(parser, *OWN.get(program, ()))
 

@@ -44,7 +44,7 @@ ELSEWHERE = {
     "python -m pytest": "scripts/test.sh",
     "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
-    "specdec-completion bash": "tests/commands/test_completion.py",  # needs an extra
+    "shtab": "tests/commands/test_parsers.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
     "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",
@@ -53,7 +53,7 @@ ELSEWHERE = {
 FOREIGN = {
     "--index-url",
     "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
-    "--config-dir", "--config-name", "--src-embedding-copy",
+    "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
     "--scale-heads", "--scale-resids",
