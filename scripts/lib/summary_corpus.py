@@ -103,10 +103,7 @@ def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, st
     return {str(name): names[split] for split, ids in lists.items() for name in ids}
 
 
-KINDS = {
-    "cnndm": (url_splits, ".story", story_pair),
-    "xsum": (json_splits, ".summary", bbc_pair),
-}
+KINDS = {"cnndm": (url_splits, ".story", story_pair), "xsum": (json_splits, ".summary", bbc_pair)}
 
 
 def write(kind: str, table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> None:

@@ -268,8 +268,7 @@ def with_rouge(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "remedy"),
-    [("cnndm", "RAW takes a copy"), ("wikilarge", "TOKENISED takes a copy")],
+    ("recipe", "remedy"), [("cnndm", "RAW takes a copy"), ("wikilarge", "TOKENISED takes a copy")]
 )
 def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(
     run_recipe, with_rouge, tmp_path, recipe, remedy

@@ -35,11 +35,7 @@ VOCABULARY_SENTENCES = 200_000
 
 def _run(command: List[str], cwd: pathlib.Path) -> None:
     done = subprocess.run(
-        command,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         raise FetchError(
