@@ -38,7 +38,7 @@ def smoke_corpus(step: Step, bench: Benchmark, dictionaries: pathlib.Path) -> No
     codes, raw, prepared = dictionaries / "codes", bench.home / "raw", bench.home / "prepared"
     if not codes.is_file():
         raise StepError(f"DICTIONARIES: {dictionaries} has no codes (of subword-nmt)")
-    sample_corpus(step, bench, pathlib.Path(step["SAMPLE"] or PAIR / "heldout"), raw)
+    sample_corpus(step, bench, raw)
     step.call("shutil.copy", codes, step.make(prepared))
     pair, own = bench.languages, dictionaries / "dict.en.txt"
     prepare_corpus(step, raw, prepared, bench.bin, pair, pair, step["MERGES"], dictionary=own)

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from benchmark import Benchmark, stand_in
 from launch import Devices
-from prepare import SPLITS, apply_codes, binarise, prepare, split_sample
+from prepare import SPLITS, apply_codes, binarise, prepare, sample
 from recipe import REPO, StepError, read_table
 from step import Step
 
@@ -41,12 +41,8 @@ class Corpora:
 
     def _make_sample(self) -> None:
         step = self._step
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_edit/heldout"
-        step.log(f"a small sample in place of the corpora: {sample}.{{src,tgt}}")
-        if step["recipe"] == "gec_nlpcc18":
-            step.log("warning: the sample is English (SAMPLE: your own)")
-        for side in PAIR:
-            split_sample(step, pathlib.Path(f"{sample}.{side}"), self._sample, side, 20)
+        odd = "; warning: it is English" if step["recipe"] == "gec_nlpcc18" else ""
+        sample(step, self._sample, dict(zip(PAIR, PAIR)), "demo_edit", odd)
         self._paths = {"CLEAN": f"{self._sample}/train.tgt"}
         if step["SUBWORDS"] == "gpt2":
             self._paths.update(BART=str(self._bytes), GPT2=str(self._bytes))

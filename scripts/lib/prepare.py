@@ -5,7 +5,7 @@ import pathlib
 import shutil
 from typing import Any, Dict, Iterable, Optional, Sequence
 
-from recipe import StepError
+from recipe import REPO, StepError
 from step import Step
 
 SPLITS = ("train", "valid", "test")
@@ -137,18 +137,28 @@ def corpus(
     step.record(record, inputs, f"{out}/codes", bin)
 
 
-def split_sample(
-    step: Step, path: pathlib.Path, folder: pathlib.Path, suffix: str, every: int = 10
+def sample(
+    step: Step, folder: pathlib.Path, ends: Dict[str, str], pair: str, remark: str = ""
 ) -> None:
-    """``folder/{train,valid,test}.suffix`` out of a file.
+    """``folder/{train,valid,test}.SIDE`` out of a small real corpus, in place of the full one.
 
-    Of 10 lines 8 are to train on; of ``every`` lines one each is to validate and to test.
+    Of 10 lines 8 are to train on; one of 20 each is to validate and to test.
+
+    Args:
+        step: at work; SAMPLE is the prefix of the user's own files.
+        folder: to write to.
+        ends: of the files, by side.
+        pair: whose held-out sentences are taken where SAMPLE is empty.
+        remark: what the user should know.
 
     Raises:
         StepError: there is no such file.
     """
-    if not path.is_file():
-        raise StepError(f"SAMPLE: no file {path}")
-    keeps = ("NR % 10 > 1", f"NR % {every} == 1", f"NR % {every} == {10 % every}")
-    for split, keep in zip(SPLITS, keeps):
-        step.produce(folder / f"{split}.{suffix}", "awk", keep, path)
+    prefix = step["SAMPLE"] or REPO / "data-bin" / pair / "heldout"
+    step.log(f"a small sample in place of the corpus (SAMPLE: your own): {prefix}{remark}")
+    for side, end in ends.items():
+        path = pathlib.Path(f"{prefix}.{end}")
+        if not path.is_file():
+            raise StepError(f"SAMPLE: no file {path}")
+        for split, keep in zip(SPLITS, ("NR % 10 > 1", "NR % 20 == 1", "NR % 20 == 10")):
+            step.produce(folder / f"{split}.{side}", "awk", keep, path)

@@ -4,8 +4,8 @@ import pathlib
 from typing import Any, List
 
 from benchmark import Benchmark
-from prepare import SPLITS, prepare, split_sample
-from recipe import REPO, StepError
+from prepare import SPLITS, prepare, sample
+from recipe import StepError
 from step import Step
 
 
@@ -38,10 +38,7 @@ def prepare_step(step: Step) -> None:
     if own:
         own_corpus(step, folder, pathlib.Path(own))
     elif bench.smoke:
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_edit/heldout"
-        step.log(f"a small sample, edits that do not simplify, in place of the corpus: {sample}")
-        for end, side in (("src", "source"), ("tgt", "target")):
-            split_sample(step, pathlib.Path(f"{sample}.{end}"), raw, side, 20)
+        sample(step, raw, {"source": "src", "target": "tgt"}, "demo_edit", ", edits")
     elif step.lacks(folder / "reference.0"):
         downloads = bench.home / "downloads"
         with step.remedy("TOKENISED takes a copy of your own"):

@@ -5,7 +5,7 @@ from typing import Any, List
 
 from benchmark import Benchmark, stand_in
 from fetch import read_sources
-from prepare import SPLITS, binarise, prepare, split_sample
+from prepare import SPLITS, binarise, prepare, sample
 from step import Step
 
 SIDES = ("source", "target")
@@ -18,19 +18,13 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
     files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
     if step["RAW"] or not any(map(step.lacks, files)):
         return raw
-    sample = step["SAMPLE"]
     if not bench.smoke:
         downloads = bench.home / "downloads"
         with step.remedy("RAW takes a copy of your own"):
             step.call("fetch.fetch", step.path("SOURCES"), downloads)
         step.call("summary_corpus.write", step["recipe"], step.path("SOURCES"), downloads, raw)
         return raw
-    step.log(f"a small sample in place of the corpus: SAMPLE={sample}")
-    if sample == "python":
-        step.call("summary_sample.write", raw)
-    else:
-        for side in SIDES:
-            split_sample(step, pathlib.Path(f"{sample}.{side}"), raw, side)
+    sample(step, raw, dict(zip(SIDES, SIDES if step["SAMPLE"] else ("src", "tgt"))), "demo_edit")
     return raw
 
 

@@ -4,23 +4,16 @@ import pathlib
 from typing import Any, List
 
 from benchmark import Benchmark
-from prepare import SPLITS, prepare, split_sample
-from recipe import REPO
+from prepare import SPLITS, prepare, sample
 from step import Step
 
 
-def sample_corpus(step: Step, bench: Benchmark, sample: pathlib.Path, raw: pathlib.Path) -> None:
-    """A small real corpus in place of the full one."""
-    sides = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
-    if sorted(bench.languages) != ["de", "en"]:
-        other = bench.languages[1]
-        step.log(
-            f"warning: the sample is English-German; its German stands in for {other} (RAW: your "
-            "own)"
-        )
-    step.log(f"a small sample in place of the corpus: {sample}.{{{','.join(sides)}}}")
-    for side, language in zip(sides, bench.languages):
-        split_sample(step, pathlib.Path(f"{sample}.{side}"), raw, language)
+def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
+    """A small English-German corpus in place of the full one."""
+    ends = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
+    other = bench.languages[1]
+    odd = "" if other in ends else f"; warning: its German stands in for {other}"
+    sample(step, raw, dict(zip(bench.languages, ends)), "demo_ende", odd)
 
 
 def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
@@ -29,8 +22,7 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
         return step.path("RAW")
     raw = bench.home / "raw"
     if bench.smoke:
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_ende/heldout"
-        sample_corpus(step, bench, pathlib.Path(sample), raw)
+        sample_corpus(step, bench, raw)
         return raw
     downloads = bench.home / "downloads"
     with step.remedy("RAW or TOKENISED takes a copy of your own"):
