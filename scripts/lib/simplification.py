@@ -43,7 +43,8 @@ def prepare_step(step: Step) -> None:
         downloads = bench.home / "downloads"
         with step.remedy("TOKENISED takes a copy of your own"):
             step.call("fetch.fetch", step.path("SOURCES"), downloads)
-        step.call("simplification_corpus.write", step.path("SOURCES"), downloads, folder)
+        words = (step.path("SOURCES"), downloads, folder, bench.languages)
+        step.call("parallel_text.write_tokenised", *words)
     prepare(step, raw, folder, bench.bin, bench.languages, ["en", "en"], step["MERGES"])
     reference = folder / "reference.0"
     step.once(reference, "shutil.copy", folder / "test.tok.target", reference)

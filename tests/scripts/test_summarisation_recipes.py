@@ -7,10 +7,10 @@ import sys
 import tarfile
 
 import paper_table
+import parallel_text
 import pretrained
 import pytest
 import recipe_config
-import simplification_corpus
 import simplification_scores
 import summary_corpus
 import summary_scores
@@ -139,13 +139,13 @@ def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
     for number in (0, 1):
         (tmp_path / names[3 + number]).write_text(f"t {number}\nw\n")
     out = tmp_path / "out"
-    simplification_corpus.write(table, tmp_path, out)
+    parallel_text.write_tokenised(table, tmp_path, out, ("source", "target"))
     assert (out / "train.tok.source").read_text() == "A b\nc\n"
     assert (out / "test.tok.source").read_text() == "T u\nw\n"
     assert (out / "reference.1").read_text() == "t 1\nw\n"
     (tmp_path / names[4]).write_text("t\n")
     with pytest.raises(SourceError, match="1 lines, the test set has 2"):
-        simplification_corpus.write(table, tmp_path, out)
+        parallel_text.write_tokenised(table, tmp_path, out, ("source", "target"))
 
 
 def test_simplifications_are_scored_in_lower_case_against_all_references():
