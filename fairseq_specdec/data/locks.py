@@ -14,7 +14,7 @@ import os
 import shutil
 import socket
 import time
-from typing import Any, Dict, Iterator, NoReturn, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from ..io.file_locks import lock_file, unlock
 from .files import DistillError
@@ -65,24 +65,17 @@ def _others(home: str, but: str = "") -> Iterator[Dict[str, Any]]:
         except FileNotFoundError:
             continue
         except BlockingIOError:
-            yield _said(path)
+            yield _holder(path)
         else:
             os.remove(path)
             unlock(handle)
 
 
-def _said(path: str) -> Dict[str, Any]:
+def _holder(path: str) -> Dict[str, Any]:
+    """Who holds a lock: ``who``, and of which ``run``, its digest and number of shards."""
     with open(path, encoding="utf-8") as stream:
-        said: Dict[str, Any] = json.load(stream)
-    return said
-
-
-def _refuse(destination: str, holder: Dict[str, Any]) -> NoReturn:
-    raise DistillError(
-        f"--dest: {destination} is being written by process {holder['pid']} on {holder['host']}, "
-        f"since {holder['since']} (shard {holder['rank']}/{holder['world']}); wait until it has "
-        "ended, or choose another directory"
-    )
+        holder: Dict[str, Any] = json.load(stream)
+    return holder
 
 
 def _name(shard: Shard) -> str:
@@ -98,20 +91,23 @@ def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[i
     Raises:
         DistillError: who it is.
     """
+    since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+    mine = {"run": [digest, shard.world], "who": f"{who} (shard {shard.rank}/{shard.world})"}
     path = os.path.join(home, _name(shard))
-    mine = {"digest": digest, "rank": shard.rank, "world": shard.world}
-    mine.update(host=socket.gethostname(), pid=os.getpid())
-    mine["since"] = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     with guarded(home) as has_locks:
         if not has_locks:
             return None
-        for other in _others(home, _name(shard)):
-            if (other["digest"], other["world"]) != (digest, shard.world):
-                _refuse(destination, other)
+        excluding = [other for other in _others(home, _name(shard)) if other["run"] != mine["run"]]
         try:
-            handle = lock_file(path)
+            handle = -1 if excluding else lock_file(path)
         except BlockingIOError:
-            _refuse(destination, _said(path))
+            excluding = [_holder(path)]
+        if excluding:
+            raise DistillError(
+                f"--dest: {destination} is being written by {excluding[0]['who']}; wait until it "
+                "has ended, or choose another directory"
+            )
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(mine).encode("utf-8"))
     return handle
