@@ -40,7 +40,7 @@ def corpus(step: Step) -> None:
     words = (out, work / "packages", step["TIER"], inputs)
     step.once(out / "test.de", "corpus.build_ende.write", *words)
     count = step.settings.number("HELDOUT")
-    step.call("corpus.pick_heldout.pick_ende", held, count, out)
+    step.call("corpus.heldout.pick_ende", held, count, out)
     step.record(record, inputs, out, held)
 
 
@@ -56,7 +56,7 @@ def edit_corpus(step: Step) -> None:
     words = (work / "edit_packages", step.settings.number("SEED"), *map("".join, own))
     step.once(out / "test.tgt", "corpus.build_edit.write", out, *words)
     corpora = (step.settings.number("HELDOUT"), work / "ende", out)
-    step.call("corpus.pick_heldout.pick_edit", held, *corpora)
+    step.call("corpus.heldout.pick_edit", held, *corpora)
     step.record(record, inputs, out, held)
 
 

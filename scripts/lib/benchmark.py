@@ -119,7 +119,8 @@ def train_config(
         average: of so many checkpoints (default: AVERAGE).
     """
     checkpoints = step.make(folder) / "checkpoints"
-    mend(step, checkpoints)
+    if not step.dry:
+        mend(checkpoints)
     devices.launch(
         LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
         *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",

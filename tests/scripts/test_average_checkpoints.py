@@ -3,7 +3,7 @@
 import argparse
 
 import average_checkpoints
-import mend_checkpoint
+import models
 import pytest
 import torch
 
@@ -159,20 +159,20 @@ def test_a_real_checkpoint_still_decodes(reversal_data, fairseq_command, tmp_pat
 def test_a_last_checkpoint_that_was_cut_off_is_replaced_by_the_newest(run_folder):
     last, newest = run_folder / "checkpoint_last.pt", run_folder / "checkpoint_1_1100.pt"
     whole = last.read_bytes()
-    assert mend_checkpoint.mend(run_folder) is None
+    models.mend(run_folder)
     assert last.read_bytes() == whole
     for size in (0, 1000, len(whole) - 1):
         last.write_bytes(whole[:size])
-        assert mend_checkpoint.mend(run_folder) == newest
+        models.mend(run_folder)
         assert last.read_bytes() == newest.read_bytes()
     newest.write_bytes(whole[:5000])
     last.write_bytes(b"")
-    assert mend_checkpoint.mend(run_folder) == run_folder / "checkpoint_1_1000.pt"
+    models.mend(run_folder)
     assert last.read_bytes() == (run_folder / "checkpoint_1_1000.pt").read_bytes()
 
 
 def test_without_a_whole_checkpoint_the_remedy_is_named(tmp_path):
-    assert mend_checkpoint.mend(tmp_path / "none") is None
+    models.mend(tmp_path / "none")
     (tmp_path / "checkpoint_last.pt").touch()
     with pytest.raises(ValueError, match="delete it to start anew"):
-        mend_checkpoint.mend(tmp_path)
+        models.mend(tmp_path)
