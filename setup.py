@@ -186,7 +186,6 @@ setup(
         "console_scripts": [
             "specdec-accelerate = fairseq_specdec.commands.start:accelerate",
             "specdec-bench = fairseq_specdec.commands.start:bench",
-            "specdec-completion = fairseq_specdec.commands.start:completion",
             "specdec-convert = fairseq_specdec.commands.start:convert",
             "specdec-demo = fairseq_specdec.commands.start:demo",
             "specdec-distill = fairseq_specdec.commands.start:distill",

@@ -2,7 +2,7 @@
 
 Importing the package patches faults of the installed fairseq, torch and numpy (see ``compat``),
 and registers the tasks, models and criterions: at once where fairseq is imported already, else
-when it is (see ``on_demand``). It prints nothing, and leaves the root logger as it was.
+when it is (see ``loading``). It prints nothing, and leaves the root logger as it was.
 """
 
 if __name__ != "fairseq_specdec":
@@ -16,7 +16,7 @@ if __name__ != "fairseq_specdec":
 from importlib import import_module  # noqa: E402
 from typing import Any  # noqa: E402
 
-from . import on_demand  # noqa: E402
+from .loading import on_demand  # noqa: E402
 from .version import __version__  # noqa: E402
 
 on_demand.prepare()

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from fairseq_specdec import completion
 from fairseq_specdec.bench import quickstart
 from fairseq_specdec.bench.systems import DECODING
+from fairseq_specdec.commands import parsers
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.noise import cli as noise_cli
 
 # The papers' names of what a flag sets, by strategy.
 SYMBOLS = {
@@ -21,7 +22,7 @@ SYMBOLS = {
     "min_block_size": ("l", "k"),
 }
 RANGE = re.compile(r"from (\(?-?\d|above 0|0 to)|\d or more|a whole number")
-OURS = sorted(name for name in completion.COMMANDS if name.startswith("specdec-"))
+OURS = sorted(name for name in parsers.COMMANDS if name.startswith("specdec-"))
 
 
 def own_actions(name):
@@ -35,7 +36,7 @@ def own_actions(name):
         stock = options.get_generation_parser()
         gen_parser_from_dataclass(stock, TranslationConfig())
         foreign = {action.dest for action in stock._actions} - {"limit", "batch_sizes"}
-    for action in completion._actions(completion.COMMANDS[name]()):
+    for action in parsers.actions(parsers.COMMANDS[name]()):
         if action.dest not in foreign | {"help", "version", "command"}:
             yield action
 
@@ -61,7 +62,7 @@ def problem(action):
 @pytest.mark.parametrize("name", OURS)
 def test_every_flag_says_its_default_and_its_range(name):
     actions = list(own_actions(name))
-    assert len(actions) > 2 or name in ("specdec-completion", "specdec-flags")
+    assert len(actions) > 2 or name == "specdec-flags"
     wrong = {str(action.option_strings or action.dest): problem(action) for action in actions}
     assert {flag: what for flag, what in wrong.items() if what} == {}
 
@@ -87,7 +88,7 @@ def test_the_demo_says_the_same(name):
 
 
 def test_a_flag_without_a_default_or_range_is_found():
-    parser = completion.get_parser()
+    parser = noise_cli.get_parser()
     one = parser.add_argument("--most", type=int, default=3, help="so many")
     assert problem(one) == "does not say its default"
     one.help = "so many (default: 3)"

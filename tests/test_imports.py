@@ -22,7 +22,7 @@ ALLOWED = {
     "legacy": {"io"},
 }
 # Nothing that decodes or trains knows the tools that are built on it.
-TOOLS = {"bench", "conversion", "convert", "data", "demo", "hub", "noise", "scoring", "tasks"}
+TOOLS = {"bench", "conversion", "data", "demo", "hub", "noise", "tasks"}
 CORE = {"compat", "criterions", "decoding", "models", "trace", "training"}
 
 

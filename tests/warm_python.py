@@ -34,7 +34,7 @@ ENTRIES = {
         "preprocess", "train", "hydra-train", "generate", "interactive", "validate")},
     "specdec-accelerate": "fairseq_specdec.accelerate.cli",
     "specdec-bench": "fairseq_specdec.bench.cli",
-    "specdec-convert": "fairseq_specdec.convert",
+    "specdec-convert": "fairseq_specdec.conversion.cli",
     "specdec-distill": "fairseq_specdec.data.distill",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",

@@ -20,8 +20,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "help")
 MODULES: Dict[str, str] = {
     "specdec-accelerate": "accelerate.cli",
     "specdec-bench": "bench.cli",
-    "specdec-completion": "completion",
-    "specdec-convert": "convert",
+    "specdec-convert": "conversion.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
     "specdec-flags": "decoding.listed_flags",
@@ -66,7 +65,6 @@ def _script(program: str) -> Callable[[], None]:
 
 accelerate = _script("specdec-accelerate")
 bench = _script("specdec-bench")
-completion = _script("specdec-completion")
 convert = _script("specdec-convert")
 demo = _script("specdec-demo")
 distill = _script("specdec-distill")

@@ -25,18 +25,16 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from ..commands.own import again, brief, reporting
-from ..io.provenance import digest_of
+from ..commands.own import brief
 from .corpus import Corpus
-from .files import DistillError, read_json
+from .files import DistillError
 from .flags import check, get_parser
-from .locks import at_work, remove_unless_at_work
-from .merge import DROPPED, REPORT, Filters, completed, merge
+from .merge import REPORT, Filters, merge, tell
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
-from .settings import decoding_settings, provenance, refuse, teacher_paths
+from .resumable import resumable_command
+from .settings import decoding_settings, provenance, teacher_paths
 from .teacher import Teacher, decode_chunks
-from .told import dropped_many, told
 
 logger = logging.getLogger("fairseq_specdec.data.distill")
 
@@ -47,11 +45,8 @@ class Job(NamedTuple):
     config: Any
     task: Any
     corpus: Corpus
-    destination: str
     filters: Filters
-    settings: Dict[str, Any]
     parts: Parts
-    digest: str
 
 
 def prepare(args: argparse.Namespace) -> Job:
@@ -75,36 +70,13 @@ def prepare(args: argparse.Namespace) -> Job:
     corpus = Corpus(args.data, config.dataset.gen_subset, *languages)
     if len(corpus.splits) > 1 and hasattr(task.cfg, "upsample_primary"):
         task.cfg.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
-    destination = os.path.abspath(args.dest)
     filters = Filters(args.on_length_limit, args.max_length_ratio)
     settings = decoding_settings(
         config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
     )
-    digest = digest_of(settings)
-    parts = Parts(destination, digest)
-    job = Job(config, task, corpus, destination, filters, settings, parts, digest)
-    _check_destination(job, args.overwrite)
-    return job
-
-
-def _check_destination(job: Job, overwrite: bool) -> None:
-    report = os.path.join(job.destination, REPORT)
-    if os.path.isfile(report):
-        if completed(job.destination, job.digest, job.filters) is None and not overwrite:
-            before = read_json(report)
-            kept_by = {"--" + k.replace("_", "-"): v for k, v in before.get("filters", {}).items()}
-            mine = {"--" + k.replace("_", "-"): v for k, v in job.filters._asdict().items()}
-            earlier = dict(before.get("settings", {}), **kept_by)
-            raise refuse(job.destination, earlier, dict(job.settings, **mine))
-    elif os.path.lexists(job.destination) and not (
-        os.path.isdir(job.destination) and not os.listdir(job.destination)
-    ):
-        raise DistillError(
-            f"--dest: {job.destination} exists and was not made by this command; choose another"
-        )
-    for manifest in job.parts.others():
-        if not overwrite:
-            raise refuse(job.parts.home, manifest.get("settings", {}), job.settings)
+    parts = Parts(os.path.abspath(args.dest), REPORT, settings, filters._asdict())
+    parts.check_destination(args.overwrite)
+    return Job(config, task, corpus, filters, parts)
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
@@ -119,53 +91,21 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     """
     job = prepare(args)
     shard = resolve_shard(args.shard, os.environ)
-    done = completed(job.destination, job.digest, job.filters)
-    if done is not None:
-        logger.info("%s is complete already; nothing to do", job.destination)
-        remove_unless_at_work(job.parts.home)
-        return done
-    with at_work(job.destination, job.parts.home, job.digest, shard):
-        try:
-            return _run(job, args, shard, arguments)
-        except (OSError, DistillError):
-            # Another shard may have published meanwhile, and removed the parts.
-            done = completed(job.destination, job.digest, job.filters)
-            if done is None:
-                raise
-    logger.info("%s was completed by another process", job.destination)
-    return done
 
-
-def _run(
-    job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]
-) -> Optional[Dict[str, Any]]:
-    """Decode this shard's chunks and, if they were the last, publish the corpus."""
-    if not args.merge:
+    def work() -> None:
         _distill(job, args, shard, arguments)
-        plan = job.parts.plan()
-        if plan is not None and job.parts.missing(plan):
-            missing = len(job.parts.missing(plan))
-            logger.info("done here; %d chunks of other shards are not finished yet", missing)
-            return None
-    report = {"digest": job.digest, "settings": job.settings, "corpus": job.corpus.directory}
-    report["teacher"] = job.config.common_eval.path
-    impl = job.config.dataset.dataset_impl
-    written = merge(job.corpus, job.task, impl, job.parts, job.destination, job.filters, report)
-    _tell(job.destination, written["counts"])
-    return written
 
+    def build(folder: str) -> Dict[str, Any]:
+        about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
+        impl = job.config.dataset.dataset_impl
+        about.update(merge(job.corpus, job.task, impl, job.parts, folder, job.filters))
+        tell(job.parts.destination, about["counts"])
+        return about
 
-def _tell(destination: str, counts: Dict[str, Any]) -> None:
-    """Log what was kept and dropped; a warning where that is much."""
-    if dropped_many(counts):
-        remedy = "more than 5% dropped: look at them before training"
-        logger.warning("%s; %s", told(destination, counts, DROPPED), remedy)
-    else:
-        logger.info("%s", told(destination, counts, DROPPED))
+    return job.parts.run(shard, None if args.merge else work, build)
 
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
-    job.parts.create({"settings": job.settings, "digest": job.digest})
     teacher = Teacher(job.config, job.task)
     split, batching = job.config.dataset.gen_subset, job.config.dataset
     job.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)
@@ -189,22 +129,10 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-distill``."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-distill", words, lambda: _kept(words)):
+    with resumable_command("specdec-distill", words):
         parser = brief(get_parser(), "specdec-distill")
         main(options.parse_args_and_arch(parser, input_args=words), words)
-
-
-def _kept(words: Sequence[str]) -> str:
-    """What a run that was stopped has left, and how to go on."""
-    command = again("specdec-distill", words)
-    return f"finished chunks are kept in DEST.parts; go on with: {command}"
 
 
 if __name__ == "__main__":

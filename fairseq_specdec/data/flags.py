@@ -9,6 +9,7 @@ from typing import Any
 from fairseq import options
 
 from .files import DistillError
+from .resumable import add_work_flags
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -40,7 +41,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="distil a random share of the sentences, from above 0 to 1, by --seed (default: all)",
     )
     _add_filter_flags(group)
-    _add_work_flags(group)
+    add_work_flags(group, "sentences", 512)
     return parser
 
 
@@ -59,34 +60,6 @@ def _add_filter_flags(group: Any) -> None:
         metavar="R",
         help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
         "1 or more (default: keep all)",
-    )
-
-
-def _add_work_flags(group: Any) -> None:
-    """How the work is divided."""
-    group.add_argument(
-        "--chunk-size",
-        type=int,
-        default=512,
-        metavar="N",
-        help="sentences that are saved at once, 1 or more; a kill loses at most so many per "
-        "process (default: 512)",
-    )
-    group.add_argument(
-        "--shard",
-        metavar="I/N",
-        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
-    )
-    group.add_argument(
-        "--merge",
-        action="store_true",
-        help="decode nothing, publish what finished processes left (the last one to finish does so "
-        "by itself, unless it was killed in between; default: off)",
-    )
-    group.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="discard results at --dest that were made with other settings (default: off)",
     )
 
 

@@ -1,25 +1,37 @@
-"""From finished chunks to a corpus: order restored, drops counted, published in one rename."""
+"""From finished chunks to a corpus: order restored, drops counted."""
 
 from __future__ import annotations
 
+import logging
 import os
-import shutil
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
 from fairseq.data import indexed_dataset
 
-from ..io.atomic import own_suffix, sync, write_json
+from ..io.atomic import sync
 from ..io.progress import bar
-from ..io.provenance import sha256
 from .corpus import Corpus, Sentences
-from .files import DistillError, read_json
+from .files import DistillError
 from .parts import Hypotheses, Parts
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 
+logger = logging.getLogger(__name__)
 REPORT = "distill.json"
 DROPPED = "dropped.tsv"
+# From this share of dropped pairs on it is a warning.
+MANY = 0.05
+# REASONS, as they follow "N".
+WORDS = {
+    "source_too_long": "sources longer than the teacher can read",
+    "exceeds_max_tokens": "longer than --max-tokens",
+    "empty_source": "empty sources",
+    "no_hypothesis": "without an output",
+    "empty_target": "with an empty output",
+    "length_limit": "outputs cut off at the length limit (--max-len-a, --max-len-b)",
+    "length_ratio": "outputs of another length than --max-length-ratio allows",
+}
 
 
 class Filters(NamedTuple):
@@ -72,7 +84,7 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     Raises:
         DistillError: a chunk is missing, damaged, or holds other sentences than planned.
     """
-    missing = parts.missing(plan)
+    missing = parts.unfinished()
     if missing:
         raise DistillError(
             f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
@@ -105,82 +117,26 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     return Hypotheses(order, lengths[order], at_limit[order], tokens), seconds
 
 
-def completed(destination: str, digest: str, filters: Filters) -> Optional[Dict[str, Any]]:
-    """The report of a corpus that these settings already made, or None."""
-    path = os.path.join(destination, REPORT)
-    if not os.path.isfile(path):
-        return None
-    report = read_json(path)
-    same = report.get("digest") == digest and report.get("filters") == filters._asdict()
-    return report if same else None
-
-
 def merge(
-    corpus: Corpus,
-    task: Any,
-    dataset_impl: Any,
-    parts: Parts,
-    destination: str,
-    filters: Filters,
-    report: Dict[str, Any],
+    corpus: Corpus, task: Any, dataset_impl: Any, parts: Parts, folder: str, filters: Filters
 ) -> Dict[str, Any]:
-    """Write the distilled corpus and publish it under ``destination`` in one step.
-
-    Several processes may merge at once: each builds its own copy, the first rename wins, the
-    others find the finished corpus and drop theirs.
+    """Write the distilled corpus into a folder.
 
     Args:
         corpus: the original corpus.
         task: holds ``source_dictionary`` and ``target_dictionary``.
         dataset_impl: fairseq's ``--dataset-impl``, None to infer it.
-        parts: finished chunks and their plan; removed at the end.
-        destination: the directory to publish.
+        parts: finished chunks and their plan.
+        folder: an empty one.
         filters: which outputs are kept.
-        report: what to say in ``distill.json`` beside the counts; holds ``digest``.
 
     Returns:
-        the report as written.
+        ``counts``, ``tokens`` and ``decoding`` of the report.
+
+    Raises:
+        DistillError: see :func:`gather`; also where there is no plan, or the corpus is another one.
     """
-    building = os.path.join(parts.directory, "merged-" + own_suffix())
-    try:
-        os.makedirs(building)
-        written = _build(corpus, task, dataset_impl, parts, building, filters, report)
-        # The process that published removes the parts, perhaps while this copy was being built.
-        done = completed(destination, report["digest"], filters)
-        if done is None:
-            _publish(building, destination, parts)
-        written = done or written
-    except (OSError, DistillError):
-        # A process that merged at the same time may have removed the parts.
-        done = completed(destination, report["digest"], filters)
-        if done is None:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
-        written = done
-    parts.remove()
-    return written
-
-
-def _publish(building: str, destination: str, parts: Parts) -> None:
-    if os.path.isfile(os.path.join(destination, REPORT)):
-        # Only --overwrite comes here; the old corpus is deleted together with the parts.
-        os.rename(destination, os.path.join(parts.directory, "replaced-" + own_suffix()))
-    os.rename(building, destination)
-    sync(os.path.dirname(destination))
-
-
-def _build(
-    corpus: Corpus,
-    task: Any,
-    dataset_impl: Any,
-    parts: Parts,
-    building: str,
-    filters: Filters,
-    report: Dict[str, Any],
-) -> Dict[str, Any]:
     plan = parts.plan()
-    if plan is None:
-        raise DistillError(f"{parts.home}: nothing was distilled yet; run without --merge")
     hypotheses, seconds = gather(parts, plan)
     source = corpus.read_source(task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
@@ -190,25 +146,17 @@ def _build(
         )
     source_lengths = np.array([len(source[i]) for i in hypotheses.indices.tolist()], dtype=np.int64)
     codes = judge(hypotheses, source_lengths, filters, task.target_dictionary.eos())
-    counts = _count(plan, codes)
-    tokens = _write_pair(corpus, task, source, hypotheses, codes == 0, building)
-    _write_dropped(os.path.join(building, DROPPED), plan, hypotheses.indices, codes)
-    corpus.copy_untouched(building)
-    names = sorted(os.listdir(building))
-    written = dict(
-        report,
-        filters=filters._asdict(),
-        counts=counts,
-        tokens=tokens,
-        decoding={
+    tokens = _write_pair(corpus, task, source, hypotheses, codes == 0, folder)
+    _write_dropped(os.path.join(folder, DROPPED), plan, hypotheses.indices, codes)
+    corpus.copy_untouched(folder)
+    return {
+        "counts": _count(plan, codes),
+        "tokens": tokens,
+        "decoding": {
             "seconds_of_all_processes": round(seconds, 3),
             "sentences_per_second_and_process": round(len(codes) / max(seconds, 1e-9), 3),
         },
-        runs=parts.runs(),
-        files={name: sha256(os.path.join(building, name)) for name in names},
-    )
-    write_json(os.path.join(building, REPORT), written)
-    return written
+    }
 
 
 def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
@@ -225,6 +173,28 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
         "dropped": lost,
         "reasons": dropped,
     }
+
+
+def tell(destination: str, counts: Dict[str, Any]) -> None:
+    """Log how many pairs are kept and dropped, and why; a warning where many are dropped.
+
+    Args:
+        destination: the corpus.
+        counts: of the report.
+    """
+    chosen, lost = counts["chosen"], counts["dropped"]
+    kept = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept"
+    if not lost:
+        logger.info("%s, none dropped", kept)
+        return
+    reasons = sorted(counts["reasons"].items(), key=lambda reason: -reason[1])
+    listed = "; ".join(f"{count:,} {WORDS[name]}" for name, count in reasons if count)
+    where = os.path.join(destination, DROPPED)
+    text = f"{kept}, {lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}. They are in {where}"
+    if lost > MANY * chosen:  # the corpus may be another one
+        logger.warning("%s; more than 5%% dropped: look at them before training", text)
+    else:
+        logger.info("%s", text)
 
 
 def _write_pair(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Sequence
 
 import torch
 from fairseq import utils
@@ -86,26 +86,6 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
     settings["--path"] = [_plain(path) for path in teacher_paths(config)]
     settings.update({"DATA/" + name: value for name, value in corpus.fingerprint().items()})
     return settings
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """One line for each setting that is not the same, sorted by name."""
-    lines = []
-    for name in sorted(set(before) | set(now)):
-        old, new = before.get(name), now.get(name)
-        if old != new:
-            lines.append(f"{name}: was {old}, now is {new}")
-    return lines
-
-
-def refuse(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> DistillError:
-    """The error for results found at ``--dest`` that other settings made."""
-    return DistillError(
-        "--dest: {} was made with other settings:\n  {}\nRepeat those settings to continue it, "
-        "give it up by --overwrite, or choose another --dest".format(
-            where, "\n  ".join(differences(before, now))
-        )
-    )
 
 
 def provenance(

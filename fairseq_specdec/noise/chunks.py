@@ -7,14 +7,12 @@ alone, so that the corpus does not depend on which process made which part.
 from __future__ import annotations
 
 import os
-import shutil
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from ..data.files import DistillError, read_json
-from ..data.parts import Parts
-from ..io.atomic import own_suffix, sync, write_json, write_text
+from ..data.files import DistillError
+from ..data.resumable import ResumableJob
+from ..io.atomic import sync, write_text
 from ..io.progress import bar
-from ..io.provenance import sha256
 
 REPORT = "noise.json"
 
@@ -29,31 +27,32 @@ def count_lines(path: str) -> int:
     return lines + (last != b"\n")
 
 
-class Chunks(Parts):
-    """The directory of unfinished work beside a destination: one text file a chunk.
+class Chunks(ResumableJob):
+    """The chunks of a text that is being noised: one file of faulty lines each.
 
     Args:
-        destination: the ``--dest`` directory, which does not exist until :meth:`publish`.
-        digest: of the settings.
+        destination: the ``--dest`` directory.
+        settings: what the errors depend on.
         source: the clean text.
         size: lines in a chunk.
         total: lines of the text.
     """
 
-    def __init__(self, destination: str, digest: str, source: str, size: int, total: int) -> None:
-        super().__init__(destination, digest)
-        self.destination, self.digest, self.source = destination, digest, source
-        self.size, self.total = size, total
+    def __init__(
+        self, destination: str, settings: Dict[str, Any], source: str, size: int, total: int
+    ) -> None:
+        super().__init__(destination, REPORT, settings)
+        self.source, self.size, self.total = source, size, total
         self.count = -(-total // size)
 
-    def path(self, chunk: int) -> str:
+    def chunk(self, number: int) -> str:
         """The file of a chunk's faulty lines when it is finished."""
-        return os.path.join(self.directory, f"chunk-{chunk:07d}.txt")
+        return self.path(f"chunk-{number:07d}.txt")
 
     def unfinished(self) -> List[int]:
         """The chunks that are not finished yet."""
         there = set(os.listdir(self.directory)) if os.path.isdir(self.directory) else set()
-        return [c for c in range(self.count) if os.path.basename(self.path(c)) not in there]
+        return [c for c in range(self.count) if os.path.basename(self.chunk(c)) not in there]
 
     def clean_lines(self, wanted: List[int]) -> Iterator[Tuple[int, List[Tuple[int, str]]]]:
         """Each wanted chunk, in increasing order, with its lines and their numbers."""
@@ -74,50 +73,23 @@ class Chunks(Parts):
 
     def write_lines(self, chunk: int, lines: List[str]) -> None:
         """Save a finished chunk."""
-        write_text(self.path(chunk), "".join(line + "\n" for line in lines))
+        write_text(self.chunk(chunk), "".join(line + "\n" for line in lines))
 
-    def publish(
-        self, name: str, suffixes: Tuple[str, str], report: Dict[str, Any]
-    ) -> Dict[str, Any]:
-        """Join all chunks and put the corpus in place; several processes may do so at once.
+    def join(self, folder: str, name: str, suffixes: Tuple[str, str]) -> Dict[str, int]:
+        """Write the pairs of all chunks.
 
         Args:
+            folder: to write to.
             name: of the files, before their suffixes.
             suffixes: of the faulty and of the clean side.
-            report: what to say in ``noise.json`` beside the counts.
+
+        Returns:
+            the numbers of lines, pairs, changed pairs and empty lines.
 
         Raises:
             DistillError: a chunk is missing or holds another number of lines.
         """
-        building = os.path.join(self.directory, "merged-" + own_suffix())
-        try:
-            os.makedirs(building)
-            written = self._build(building, name, suffixes, report)
-            done = completed(self.destination, self.digest)
-            if done is None:
-                self._put_in_place(building)
-            written = done or written
-        except (OSError, DistillError):
-            # A process that published at the same time may have removed the chunks.
-            done = completed(self.destination, self.digest)
-            if done is None:
-                shutil.rmtree(building, ignore_errors=True)
-                raise
-            written = done
-        self.remove()
-        return written
-
-    def _put_in_place(self, building: str) -> None:
-        if os.path.isfile(os.path.join(self.destination, REPORT)):
-            # Only --overwrite comes here; the old corpus is deleted together with the chunks.
-            os.rename(self.destination, os.path.join(self.directory, "replaced-" + own_suffix()))
-        os.rename(building, self.destination)
-        sync(os.path.dirname(self.destination))
-
-    def _build(
-        self, building: str, name: str, suffixes: Tuple[str, str], report: Dict[str, Any]
-    ) -> Dict[str, Any]:
-        faulty_path, clean_path = (os.path.join(building, f"{name}.{s}") for s in suffixes)
+        faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
         with open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
             everything = self.clean_lines(list(range(self.count)))
@@ -133,24 +105,12 @@ class Chunks(Parts):
                     clean.write(tidy.encode("utf-8") + b"\n")
         sync(faulty_path)
         sync(clean_path)
-        written = dict(
-            report,
-            digest=self.digest,
-            counts={
-                "lines": self.total,
-                "pairs": self.total - dropped,
-                "changed": changed,
-                "empty": dropped,
-            },
-            runs=self.runs(),
-            files={os.path.basename(path): sha256(path) for path in (faulty_path, clean_path)},
-        )
-        write_json(os.path.join(building, REPORT), written)
-        return written
+        pairs = self.total - dropped
+        return {"lines": self.total, "pairs": pairs, "changed": changed, "empty": dropped}
 
     def _read(self, chunk: int, expected: int) -> List[str]:
         try:
-            with open(self.path(chunk), encoding="utf-8", newline="\n") as stream:
+            with open(self.chunk(chunk), encoding="utf-8", newline="\n") as stream:
                 lines = [line.rstrip("\n") for line in stream]
         except FileNotFoundError as error:
             raise DistillError(
@@ -159,19 +119,10 @@ class Chunks(Parts):
             ) from error
         if len(lines) != expected:
             raise DistillError(
-                f"{self.path(chunk)}: holds {len(lines)} lines, not {expected}; delete it and run "
+                f"{self.chunk(chunk)}: holds {len(lines)} lines, not {expected}; delete it and run "
                 "the same command again"
             )
         return lines
-
-
-def completed(destination: str, digest: str) -> Optional[Dict[str, Any]]:
-    """The report of a corpus that these settings already made, or None."""
-    path = os.path.join(destination, REPORT)
-    if not os.path.isfile(path):
-        return None
-    report = read_json(path)
-    return report if report.get("digest") == digest else None
 
 
 def noise_chunks(

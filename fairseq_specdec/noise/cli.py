@@ -11,21 +11,21 @@ Slurm array, or with ``--shard i/n`` in several processes; the last to finish pu
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import fairseq_specdec
 
-from ..commands.own import again, brief, reporting
-from ..data.files import DistillError, read_json
+from ..commands.own import brief
+from ..data.files import DistillError
 from ..data.plan import resolve_shard
-from ..data.settings import provenance, refuse
+from ..data.resumable import add_work_flags, resumable_command
+from ..data.settings import provenance
 from ..io.progress import Counter
-from ..io.provenance import digest_of, sha256
-from .chunks import REPORT, Chunks, completed, count_lines, noise_chunks
+from ..io.provenance import sha256
+from .chunks import Chunks, count_lines, noise_chunks
 from .confusion import SIZE, ConfusionFile, SpellChecker, describe
 from .operations import Confusions, NoiseSettings, noise_line
 
@@ -58,7 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=1, help="of the errors, a whole number (default: 1)"
     )
     _add_error_flags(parser)
-    _add_work_flags(parser)
+    add_work_flags(parser.add_argument_group("Work"), "lines", 20000)
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
     )
@@ -81,62 +81,25 @@ def _add_error_flags(parser: argparse.ArgumentParser) -> None:
             flag, type=float, default=default, metavar="P", help=f"{text} (default: {default})"
         )
     noise.add_argument(
-        "--confusions",
-        type=int,
-        default=SIZE,
-        metavar="N",
+        "--confusions", type=int, default=SIZE, metavar="N",
         help="words in a set, 1 or more (default: 20)",
-    )
-    noise.add_argument(
-        "--dictionary",
-        default="",
-        metavar="FILE",
-        help="'word count' lines (default: the spell-checker's own English ones)",
-    )
-    noise.add_argument(
-        "--confusion-sets",
-        default="",
-        metavar="FILE",
-        help="lines of a word and, between tabs, what it may be mistaken for, in place of the "
-        "English spell-checker's, for other languages (default: that one's)",
-    )
-
-
-def _add_work_flags(parser: argparse.ArgumentParser) -> None:
-    """How the work is divided."""
-    work = parser.add_argument_group("Work")
-    work.add_argument(
-        "--chunk-size",
-        type=int,
-        default=20000,
-        metavar="N",
-        help="lines that are saved at once, 1 or more; a kill loses at most so many per process "
-        "(default: 20000)",
-    )
-    work.add_argument(
-        "--shard",
-        metavar="I/N",
-        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
-    )
-    work.add_argument(
-        "--merge",
-        action="store_true",
-        help="noise nothing, publish what finished processes left (default: off)",
-    )
-    work.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="discard results at --dest that were made with other settings (default: off)",
-    )
+    )  # fmt: skip
+    for flag, text in (
+        ("--dictionary", "'word count' lines (default: the spell-checker's own English ones)"),
+        (
+            "--confusion-sets",
+            "lines of a word and, between tabs, what it may be mistaken for, in place of the "
+            "English spell-checker's, for other languages (default: that one's)",
+        ),
+    ):
+        noise.add_argument(flag, default="", metavar="FILE", help=text)
 
 
 class Job(NamedTuple):
     """What the command line asks for, checked against what is on disk."""
 
     noise: NoiseSettings
-    settings: Dict[str, Any]
     chunks: Chunks
-    suffixes: Tuple[str, str]
 
 
 def check(args: argparse.Namespace) -> NoiseSettings:
@@ -188,30 +151,13 @@ def prepare(args: argparse.Namespace) -> Job:
     }
     settings["input"] = "sha256:" + sha256(args.input)
     settings.update(describe(args.confusions, args.dictionary, args.confusion_sets))
-    destination = os.path.abspath(args.dest)
     total = count_lines(args.input)
     if not total:
         raise DistillError(f"input: {args.input} is empty")
-    chunks = Chunks(destination, digest_of(settings), args.input, args.chunk_size, total)
-    _check_destination(chunks, settings, args.overwrite)
-    return Job(noise, settings, chunks, (args.source_suffix, args.target_suffix))
-
-
-def _check_destination(chunks: Chunks, settings: Dict[str, Any], overwrite: bool) -> None:
-    report = os.path.join(chunks.destination, REPORT)
-    if os.path.isfile(report):
-        if completed(chunks.destination, chunks.digest) is None and not overwrite:
-            raise refuse(chunks.destination, read_json(report).get("settings", {}), settings)
-    elif os.path.isdir(chunks.destination) and not os.listdir(chunks.destination):
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
-            os.rmdir(chunks.destination)
-    elif os.path.lexists(chunks.destination):
-        raise DistillError(
-            f"--dest: {chunks.destination} exists and was not made by this command; choose another"
-        )
-    for manifest in chunks.others():
-        if not overwrite:
-            raise refuse(chunks.home, manifest.get("settings", {}), settings)
+    destination = os.path.abspath(args.dest)
+    chunks = Chunks(destination, settings, args.input, args.chunk_size, total)
+    chunks.check_destination(args.overwrite)
+    return Job(noise, chunks)
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
@@ -223,33 +169,21 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     shard = resolve_shard(args.shard, os.environ)
     job = prepare(args)
     chunks = job.chunks
-    done = completed(chunks.destination, chunks.digest)
-    if done is not None:
-        logger.info("%s is complete already; nothing to do", chunks.destination)
-        chunks.remove()
-        return done
-    if not args.merge:
-        chunks.create({"settings": job.settings, "digest": chunks.digest})
+
+    def work() -> None:
         mine = [chunk for chunk in chunks.unfinished() if chunk % shard.world == shard.rank]
-        logger.info(
-            "shard %d/%d: %d of %d chunks to noise",
-            shard.rank,
-            shard.world,
-            len(mine),
-            chunks.count,
-        )
+        place = f"{shard.rank}/{shard.world}"
+        logger.info("shard %s: %d of %d chunks to noise", place, len(mine), chunks.count)
         if mine:
-            run = provenance(arguments, "cpu", program="specdec-noise")
-            chunks.note_run(shard.rank, run)
+            chunks.note_run(shard.rank, provenance(arguments, "cpu", program="specdec-noise"))
             _noise(job, args, mine)
-        missing = chunks.unfinished()
-        if missing and completed(chunks.destination, chunks.digest) is None:
-            logger.info("done here; %d chunks of other shards are not finished yet", len(missing))
-            return None
-    report = {"settings": job.settings, "input": os.path.basename(args.input)}
-    written = chunks.publish(args.name, job.suffixes, report)
-    logger.info("%s: %s", chunks.destination, written["counts"])
-    return written
+
+    def build(folder: str) -> Dict[str, Any]:
+        counts = chunks.join(folder, args.name, (args.source_suffix, args.target_suffix))
+        logger.info("%s: %s", chunks.destination, counts)
+        return {"input": os.path.basename(args.input), "counts": counts}
+
+    return chunks.run(shard, None if args.merge else work, build)
 
 
 def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
@@ -272,20 +206,9 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     """The console script ``specdec-noise``."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with reporting("specdec-noise", words, lambda: _kept(words)):
+    with resumable_command("specdec-noise", words):
         main(brief(get_parser()).parse_args(words), words)
-
-
-def _kept(words: Sequence[str]) -> str:
-    """What a run that was stopped has left, and how to go on."""
-    return f"finished chunks are kept; go on with: {again('specdec-noise', words)}"
 
 
 if __name__ == "__main__":

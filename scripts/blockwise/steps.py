@@ -55,7 +55,8 @@ def train(step: Step) -> None:
         corpus = step["DISTILLED" if heads.corpus == "distilled" else "BIN"]
         inputs = [verifier, *corpus_files(corpus, *direction(step))]
         start = out / heads.corpus / f"frozen_{heads.k}" / "model.pt"
-        if tuned and start.exists():
+        before = heads._replace(name=f"{heads.corpus}/frozen_{heads.k}", way="frozen")
+        if tuned and (before in models if step.dry else start.exists()):
             inputs.append(start)
         record, output = folder / "provenance.json", folder / "model.pt"
         if step.finished(record, inputs):
@@ -72,8 +73,7 @@ def train(step: Step) -> None:
         )  # fmt: skip
         if not tuned:
             # Training in half precision rounds the base too: put it back, so that the output stays.
-            put_back = ("--frozen", verifier, "--output", output)
-            step.program("average_checkpoints", output, *put_back)
+            step.average(output, output, "--frozen", verifier)
         step.record(record, inputs, output)
 
 

@@ -1,7 +1,6 @@
 """Every strategy on one verifier in one table."""
 
 import shlex
-import sys
 from typing import Any, Dict, List
 
 from bild.steps import systems as bild_systems
@@ -14,10 +13,9 @@ from step import Step, run_recipe
 def train(step: Step) -> None:
     """An action: train the models of the recipes blockwise and bild, each with its own settings."""
     chosen(step.settings)
-    environment = dict(step.recipe.environment)
     training = ("01_small", "02_calibrate", "03_align", "04_early_exit")
-    run_recipe("blockwise", {**environment, "OUT": step["BLOCKWISE"]}, "01_heads")
-    run_recipe("bild", {**environment, "OUT": step["BILD"]}, *training)
+    run_recipe(step, "blockwise", "01_heads", OUT=step["BLOCKWISE"])
+    run_recipe(step, "bild", *training, OUT=step["BILD"])
 
 
 def systems(step: Step) -> Dict[str, List[Any]]:
@@ -55,7 +53,7 @@ def table(step: Step) -> None:
     record = out / "provenance.json"
     if step.finished(record, inputs):
         return
-    out.mkdir(parents=True, exist_ok=True)
+    step.make(out)
     words = ["--cpu"] if Devices(step).cpu else []
     words += ["--threads", step.environment["OMP_NUM_THREADS"]]  # as Devices chose
     words += ["--limit", step["SENTENCES"]] if step.settings.number("SENTENCES") else []
@@ -67,5 +65,5 @@ def table(step: Step) -> None:
         "--gen-subset", step["SUBSET"], "--batch-size", "1", *WORDS_AND_SIZES, *words,
         "--json", files[0], "--markdown", files[1], log=out / "comparison.log", mode="w",
     )  # fmt: skip
-    print(files[1].read_text(encoding="utf-8"), end="", file=sys.stderr)
+    step.call("measure.show", files[1])
     step.record(record, inputs, *files)

@@ -1,15 +1,17 @@
 """The demo's own steps: corpora from Debian packages or the user's text, and packing."""
 
 import json
+import logging
 import pathlib
 import shutil
-import tempfile
-from typing import List, NamedTuple
+from typing import List
 
 from models import train
-from prepare import apply_codes, binarise, tokenise
+from prepare import apply_codes, binarise
 from recipe import StepError
 from step import Step, flags
+
+logger = logging.getLogger("demo")
 
 
 def own_files(step: Step, *names: str) -> List[str]:
@@ -35,12 +37,10 @@ def corpus(step: Step) -> None:
     record = out / "provenance.json"
     if step.finished(record, inputs):
         return
-    if not (out / "test.de").exists():
-        fetched = ["--work", work / "packages", "--tier", step["TIER"]]
-        words = ["--own", *inputs] if inputs else fetched
-        failure = "the corpus could not be made: see above"
-        step.program("corpus.build_ende", "--out", out, *words, failure=failure)
-    pick_heldout(step, "ende", held, "--corpus", out)
+    words = (out, work / "packages", step["TIER"], inputs)
+    step.once(out / "test.de", "corpus.build_ende.write", *words)
+    count = step.settings.number("HELDOUT")
+    step.call("corpus.heldout.pick_ende", held, count, out)
     step.record(record, inputs, out, held)
 
 
@@ -48,26 +48,16 @@ def edit_corpus(step: Step) -> None:
     """An action: English with errors, corrected English, and held-out sentences."""
     work = step.path("WORK")
     out, held, inputs = work / "edit", work / "edit_heldout", [str(work / "ende/origin.tsv")]
-    words = ["--work", work / "edit_packages", "--seed", step["SEED"]]
-    for name, flag in (("EDIT_EN_FILE", "--own"), ("MISSPELLINGS", "--misspellings")):
-        for path in own_files(step, name):
-            inputs.append(path)
-            words += [flag, path]
+    own = [own_files(step, name) for name in ("EDIT_EN_FILE", "MISSPELLINGS")]
+    inputs += sum(own, [])
     record = out / "provenance.json"
     if step.finished(record, inputs):
         return
-    if not (out / "test.tgt").exists():
-        failure = "the corpus could not be made: see above"
-        step.program("corpus.build_edit", "--out", out, *words, failure=failure)
-    pick_heldout(step, "edit", held, "--corpus", work / "ende", "--edit-corpus", out)
+    words = (work / "edit_packages", step.settings.number("SEED"), *map("".join, own))
+    step.once(out / "test.tgt", "corpus.build_edit.write", out, *words)
+    corpora = (step.settings.number("HELDOUT"), work / "ende", out)
+    step.call("corpus.heldout.pick_edit", held, *corpora)
     step.record(record, inputs, out, held)
-
-
-def pick_heldout(step: Step, kind: str, out: pathlib.Path, *words: object) -> None:
-    """Sentences that no one trained on."""
-    failure = "the held-out sentences could not be chosen: see above"
-    chosen = ("--out", out, "--count", step["HELDOUT"])
-    step.program("corpus.pick_heldout", kind, *words, *chosen, failure=failure)
 
 
 def drafter(step: Step) -> None:
@@ -100,118 +90,98 @@ def drafter(step: Step) -> None:
     )  # fmt: skip
 
 
-class Pack:
-    """A folder of its own for a trained pair, which takes its place when it is complete."""
+def pack(
+    step: Step,
+    *,
+    dest: str,
+    licence: str,
+    pair: str,
+    languages: str,
+    codes: str,
+    bin: str,
+    heldout: str,
+    models: str,
+    history: str,
+) -> None:
+    """An action: pack a trained pair for the repository, in a folder that is there when complete.
 
-    def __init__(self, step: Step, dest: pathlib.Path) -> None:
-        self._step, self._dest = step, dest
-        self._folder = dest.parent / f".{dest.name}.partial"
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-
-    def copy(self, path: pathlib.Path, name: str = "") -> pathlib.Path:
-        """Take a file, under another name where one is given."""
-        return pathlib.Path(shutil.copy(path, self._folder / (name or path.name)))
-
-    def checkpoint(self, path: pathlib.Path) -> None:
-        """Store a checkpoint in fp16."""
-        out = self._folder / path.name
-        self._step.program("average_checkpoints", path, "--half", "--output", out)
-
-    def heldout(self, folder: pathlib.Path, pair: List[str], languages: List[str]) -> None:
-        """Raw text, and a test set for fairseq-generate; needs codes and dictionaries here."""
-        step, pack = self._step, self._folder
-        for name in (*(f"heldout.{side}" for side in pair), "origins.tsv"):
-            self.copy(folder / name)
-        with tempfile.TemporaryDirectory() as name:
-            scratch = pathlib.Path(name)
-            for side, language in zip(pair, languages):
-                tokens = scratch / f"heldout.tok.{side}"
-                tokenise(step, folder / f"heldout.{side}", tokens, language)
-                apply_codes(step, pack / "codes", tokens, scratch / f"heldout.bpe.{side}")
-            words = ["--srcdict", pack / f"dict.{pair[0]}.txt"]
-            words += ["--tgtdict", pack / f"dict.{pair[1]}.txt"]
-            log = self._dest.parent / f"{self._dest.name}.preprocess.log"
-            prefixes = {"test": scratch / "heldout.bpe"}
-            binarise(step, scratch / "bin", pair, prefixes, *words, log=log)
-            for path in (scratch / "bin").glob(f"test.{'-'.join(pair)}.*"):
-                self.copy(path)
-            log.unlink()
-        step.commands = [text for text in step.commands if name not in text]
-
-    def history(self, records: List[pathlib.Path]) -> None:
-        """Join the records of the steps before; of a step run by hand there is none."""
-        (self._folder / "history").mkdir()
-        for path in records:
-            if path.is_file():
-                made_by = json.loads(path.read_text(encoding="utf-8"))["step"]
-                self.copy(path, f"history/{made_by}.json")
-            else:
-                self._step.log(
-                    f"warning: {path} is missing; the pack will not say how that step was run"
-                )
-
-    def publish(self, inputs: List[pathlib.Path]) -> None:
-        """Put it in place, and check the size of all packed pairs together."""
-        step, dest, most = self._step, self._dest, self._step.settings.number("MAX_PACK_BYTES")
-        parent = dest.parent
-        step.names.append(("PACKED", str(parent)))
-        shutil.rmtree(dest, ignore_errors=True)
-        self._folder.rename(dest)
-        step.record(dest / "provenance.json", inputs, dest)
-        pairs = [path for folder in parent.glob("demo_*") for path in folder.rglob("*")]
-        total = sum(path.stat().st_size for path in pairs if path.is_file())
-        said = f"the packed pairs in {parent} hold {total} bytes"
-        step.log(f"{said} of at most {most}")
-        if total > most:
-            raise StepError(
-                f"{said}, more than MAX_PACK_BYTES ({most}): train a smaller drafter or verifier"
-            )
-
-
-class Parts(NamedTuple):
-    """What a pack is made of; several are separated by commas.
-
-    Attributes:
+    Args:
+        step: at work.
         dest: folder to make.
         licence: file of demo/licences.
-        pair: source and target suffix.
+        pair: source and target suffix, a comma between.
         languages: of the two, for the tokeniser.
         codes: BPE codes.
         bin: binarised corpus, for the dictionaries.
         heldout: folder of held-out sentences.
-        models: checkpoints.
-        history: records of the steps before, below WORK.
+        models: checkpoints, commas between.
+        history: records of the steps before, below WORK; of a step run by hand there is none.
     """
-
-    dest: str
-    licence: str
-    pair: str
-    languages: str
-    codes: str
-    bin: str
-    heldout: str
-    models: str
-    history: str
-
-
-def pack(step: Step, **named: str) -> None:
-    """An action: pack a pair for the repository; its parameters are ``Parts``."""
     step.need("fairseq-preprocess", "subword-nmt")
-    parts, sides = Parts(**named), named["pair"].split(",")
-    codes, heldout = pathlib.Path(parts.codes), pathlib.Path(parts.heldout)
-    checkpoints = [pathlib.Path(path) for path in parts.models.split(",")]
-    dictionaries = [pathlib.Path(parts.bin) / f"dict.{side}.txt" for side in sides]
-    out, inputs = pathlib.Path(parts.dest), [*checkpoints, codes, *dictionaries, heldout]
+    out, held, sides = pathlib.Path(dest), pathlib.Path(heldout), pair.split(",")
+    checkpoints = [pathlib.Path(path) for path in models.split(",")]
+    dictionaries = [pathlib.Path(bin) / f"dict.{side}.txt" for side in sides]
+    inputs = [*checkpoints, pathlib.Path(codes), *dictionaries, held]
     if step.finished(out / "provenance.json", inputs):
         return
-    new = Pack(step, out)
-    new.copy(codes, "codes")
-    for path in dictionaries:
-        new.copy(path)
+    new = out.parent / f".{out.name}.partial"
+    step.call("shutil.rmtree", new, ignore_errors=True)
+    texts = [held / f"heldout.{side}" for side in sides]
+    step.make(new)
+    for path in (*dictionaries, *texts, held / "origins.tsv"):
+        step.call("shutil.copy", path, new)
+    step.call("shutil.copy", codes, new / "codes")
+    step.call("shutil.copy", step.recipe.folder / "licences" / licence, new / "LICENSE.md")
     for path in checkpoints:
-        new.checkpoint(path)
-    new.heldout(heldout, sides, parts.languages.split(","))
-    new.copy(step.recipe.folder / "licences" / parts.licence, "LICENSE.md")
-    new.history([step.path("WORK") / name for name in parts.history.split(",")])
-    new.publish(inputs)
+        step.average(new / path.name, path, "--half")
+    test_set(step, new, texts, languages.split(","), sides)
+    records = [step.path("WORK") / name for name in history.split(",")]
+    step.call("demo.steps.join_history", new / "history", records)
+    step.call("prepare.publish", new, out, [])
+    step.names.append(("PACKED", str(out.parent)))
+    step.record(out / "provenance.json", inputs, out)
+    step.call("demo.steps.check_size", out.parent, step.settings.number("MAX_PACK_BYTES"))
+
+
+def test_set(
+    step: Step, new: pathlib.Path, texts: List[pathlib.Path], languages: List[str], pair: List[str]
+) -> None:
+    """The held-out texts as a test set for fairseq-generate; codes and dictionaries are in new."""
+    scratch = new / "scratch"
+    step.make(scratch)
+    for text, language in zip(texts, languages):
+        tokens, bpe = (scratch / f"{kind}{text.suffix}" for kind in ("tok", "bpe"))
+        step.call("tokenise.tokenise", text, tokens, language)
+        apply_codes(step, new / "codes", tokens, bpe)
+    words = ["--srcdict", new / f"dict.{pair[0]}.txt", "--tgtdict", new / f"dict.{pair[1]}.txt"]
+    log = scratch / "preprocess.log"
+    binarise(step, scratch / "bin", pair, {"test": scratch / "bpe"}, *words, log=log)
+    for name in (f"test.{'-'.join(pair)}.{side}.{end}" for side in pair for end in ("bin", "idx")):
+        step.call("shutil.copy", scratch / "bin" / name, new)
+    step.call("shutil.rmtree", scratch)
+
+
+def join_history(folder: pathlib.Path, records: List[pathlib.Path]) -> None:
+    """Copy the records of the steps before, by their steps' names."""
+    folder.mkdir()
+    for path in records:
+        if path.is_file():
+            made_by = json.loads(path.read_text(encoding="utf-8"))["step"]
+            shutil.copy(path, folder / f"{made_by}.json")
+        else:
+            logger.warning("%s is missing; the pack will not say how that step was run", path)
+
+
+def check_size(folder: pathlib.Path, most: int) -> None:
+    """Check the size of all packed pairs together.
+
+    Raises:
+        ValueError: it is more than ``most`` bytes.
+    """
+    pairs = [path for pair in folder.glob("demo_*") for path in pair.rglob("*")]
+    total = sum(path.stat().st_size for path in pairs if path.is_file())
+    said = f"the packed pairs in {folder} hold {total} bytes"
+    logger.info("%s of at most %d", said, most)
+    if total > most:
+        remedy = "train a smaller drafter or verifier"
+        raise ValueError(f"{said}, more than MAX_PACK_BYTES ({most}): {remedy}")

@@ -4,7 +4,6 @@ import filecmp
 import os
 import pathlib
 import re
-import shutil
 from typing import List
 
 from benchmark import Benchmark
@@ -16,11 +15,10 @@ from translation import sample_corpus
 PAIR = REPO / "data-bin" / "demo_ende"
 
 
-def place(bench: Benchmark, name: str, path: pathlib.Path) -> None:
-    """A model that is not trained here, where the other steps look for it."""
-    link = bench.model(name)
+def link_to(path: pathlib.Path, link: pathlib.Path) -> None:
+    """A link in the place of an earlier one."""
     link.parent.mkdir(parents=True, exist_ok=True)
-    if link.is_symlink() or link.exists():
+    if link.is_symlink() or link.is_file():
         link.unlink()
     link.symlink_to(os.path.realpath(path))
 
@@ -28,13 +26,11 @@ def place(bench: Benchmark, name: str, path: pathlib.Path) -> None:
 def full_corpus(step: Step, bench: Benchmark) -> None:
     """The corpus of the recipe demo, and its raw test set."""
     work, raw = step.path("WORK"), bench.home / "raw"
-    run_recipe("demo", step.recipe.environment, "01_corpus", "02_prepare")
-    raw.mkdir(parents=True, exist_ok=True)
-    if bench.bin.is_symlink():
-        bench.bin.unlink()
-    bench.bin.symlink_to(work / "bin/ende")
+    run_recipe(step, "demo", "01_corpus", "02_prepare")
+    step.make(raw)
+    step.call("ende_small.steps.link_to", work / "bin/ende", bench.bin)
     for side in bench.languages:
-        shutil.copy(work / f"ende/test.{side}", raw)
+        step.call("shutil.copy", work / f"ende/test.{side}", raw)
 
 
 def smoke_corpus(step: Step, bench: Benchmark, dictionaries: pathlib.Path) -> None:
@@ -42,9 +38,8 @@ def smoke_corpus(step: Step, bench: Benchmark, dictionaries: pathlib.Path) -> No
     codes, raw, prepared = dictionaries / "codes", bench.home / "raw", bench.home / "prepared"
     if not codes.is_file():
         raise StepError(f"DICTIONARIES: {dictionaries} has no codes (of subword-nmt)")
-    sample_corpus(step, bench, pathlib.Path(step["SAMPLE"] or PAIR / "heldout"), raw)
-    prepared.mkdir(parents=True, exist_ok=True)
-    shutil.copy(codes, prepared)
+    sample_corpus(step, bench, raw)
+    step.call("shutil.copy", codes, step.make(prepared))
     pair, own = bench.languages, dictionaries / "dict.en.txt"
     prepare_corpus(step, raw, prepared, bench.bin, pair, pair, step["MERGES"], dictionary=own)
 
@@ -78,7 +73,7 @@ def prepare(step: Step) -> None:
         full_corpus(step, bench)
     ours = [bench.bin / path.name for path in dicts]
     for path, other in zip(dicts, ours):
-        if not filecmp.cmp(path, other, shallow=False):
+        if not step.dry and not filecmp.cmp(path, other, shallow=False):
             work = step["WORK"]
             raise StepError(
                 f"VERIFIER: {models[0]} knows other subwords than the corpus: {path} is not "
@@ -86,7 +81,7 @@ def prepare(step: Step) -> None:
                 f"VERIFIER={work}/verifier/verifier.pt and DICTIONARIES={work}/bin/ende"
             )
     for name, path in zip(("verifier", "attached"), models):
-        place(bench, name, path)
+        step.call("ende_small.steps.link_to", path, bench.model(name))
     step.record(record, inputs, *ours, bench.out / "models")
 
 
@@ -94,14 +89,14 @@ def heads(step: Step) -> None:
     """An action: blockwise heads on the verifier, which stays as it is, by the recipe blockwise."""
     bench = Benchmark(step)
     folder = bench.out / "models" / "blockwise"
-    environment = dict(
-        step.recipe.environment, BIN=str(bench.bin), DISTILLED=str(bench.distilled),
-        VERIFIER=str(bench.model("verifier")), OUT=str(folder), PROFILE=step["PROFILE"],
-        SRC=bench.src, TGT=bench.tgt,
-    )  # fmt: skip
+    settings = {
+        "BIN": bench.bin, "DISTILLED": bench.distilled, "VERIFIER": bench.model("verifier"),
+        "OUT": folder, "PROFILE": step["PROFILE"], "SRC": bench.src, "TGT": bench.tgt,
+    }  # fmt: skip
     for row in bench.chosen_models("heads"):
         (k,) = re.findall(r"^heads_(\d+)", row.name)
         model = f"{'original' if row.corpus == 'raw' else 'distilled'}/frozen_{k}"
         step.log(f"{row.name}: {model}")
-        run_recipe("blockwise", {**environment, "MODELS": model}, "01_heads")
-        place(bench, row.name, folder / model / "model.pt")
+        run_recipe(step, "blockwise", "01_heads", MODELS=model, **settings)
+        path = folder / model / "model.pt"
+        step.call("ende_small.steps.link_to", path, bench.model(row.name))

@@ -13,10 +13,10 @@ import os
 import pathlib
 import pickle
 import re
+import sys
 from typing import Any, Dict, List, Sequence
 
 import torch
-from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 
@@ -166,22 +166,25 @@ def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
     return state
 
 
-@command(
-    argument(
-        "inputs", nargs="+", type=pathlib.Path, help="checkpoints, or one folder (with --last)"
-    ),
-    argument("--last", type=int, metavar="N", help="take the N newest of the folder"),
-    argument("--output", type=pathlib.Path, required=True, help="checkpoint to write"),
-    argument("--half", action="store_true", help="store parameters in fp16"),
-    argument(
-        "--frozen",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="checkpoint of the part that was not trained: its parameters are put back unrounded",
-    ),
-)
-def main(options: Options) -> None:
-    """Run the command."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The words of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    inputs = "checkpoints, or one folder (with --last)"
+    parser.add_argument("inputs", nargs="+", type=pathlib.Path, help=inputs)
+    parser.add_argument("--last", type=int, metavar="N", help="take the N newest of the folder")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="checkpoint to write")
+    parser.add_argument("--half", action="store_true", help="store parameters in fp16")
+    frozen = "checkpoint of the part that was not trained: its parameters are put back unrounded"
+    parser.add_argument("--frozen", type=pathlib.Path, metavar="FILE", help=frozen)
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Average.
+
+    Raises:
+        ValueError: a checkpoint cannot be read, or does not fit the others.
+    """
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
         raise ValueError("--last N (N >= 1) takes one folder")
     paths = options.inputs
@@ -195,3 +198,18 @@ def main(options: Options) -> None:
         torch.save(state, stream)
     size = options.output.stat().st_size
     logger.info("%s: average of %d checkpoints, %d bytes", options.output, len(paths), size)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        run(parse(arguments))
+    except (OSError, ValueError) as error:
+        logger.error("average_checkpoints: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -118,9 +118,9 @@ def train_config(
         updates: of the smoke profile (default: SMOKE_UPDATES).
         average: of so many checkpoints (default: AVERAGE).
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoints = folder / "checkpoints"
-    mend(step, checkpoints)
+    checkpoints = step.make(folder) / "checkpoints"
+    if not step.dry:
+        mend(checkpoints)
     devices.launch(
         LIB / "hydra_train.py", "--config-dir", REPO / "configs", "--config-name", config,
         *place_overrides(step, folder, corpus), f"checkpoint.save_dir='{checkpoints}'",
@@ -131,7 +131,7 @@ def train_config(
     if devices.first:
         more = ["--frozen", frozen] if frozen else []
         last = ["--last", average or step["AVERAGE"], *more]
-        step.program("average_checkpoints", checkpoints, *last, "--output", folder / "model.pt")
+        step.average(folder / "model.pt", checkpoints, *last)
 
 
 class Overrides:
@@ -202,7 +202,7 @@ def distill(step: Step) -> None:
     words = distill_flags(step, teacher, dest, pair, step["DISTILL_BEAM"], step["DISTILL_TOKENS"])
     command = ("-m", "fairseq_specdec.data.distill", bench.bin, *words, *devices.half)
     devices.launch(*command, log=dest.with_name("distilled.log"))
-    if not (dest / f"dict.{bench.src}.txt").exists():
+    if not step.made(dest / f"dict.{bench.src}.txt"):
         step.log(f"this share is done; the process that finishes last publishes {dest}")
     elif devices.first:
         step.record(record, inputs, dest)

@@ -19,10 +19,9 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
-from program import Options, argument, command
 from recipe import read_table
 from sacrebleu.metrics import BLEU
-from specdec_io.atomic import replacing
+from specdec_io.atomic import write_text
 
 from fairseq_specdec.bench import tables
 
@@ -232,23 +231,26 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
     )
 
 
-@command(
-    argument("claims", type=pathlib.Path, help="claims.tsv"),
-    argument("measured", type=pathlib.Path, help="folder of SET.json files"),
-    argument("--note", action="append", default=[], help="a line below the tables"),
-    argument("--output", type=pathlib.Path, required=True, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    lines = read_table(options.claims, Line, make_line)
+def write(table: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
+    """Write the verdicts.
+
+    Args:
+        table: claims.tsv.
+        folder: of SET.json files.
+        note: a line below the tables.
+        output: file to write.
+
+    Raises:
+        ValueError: a line of the table is no test, or a set has no figures of single sentences.
+    """
+    lines = read_table(table, Line, make_line)
     runs: Dict[str, Run] = {}
     for name in {line.set for line in lines}:
-        path = options.measured / f"{name}.json"
+        path = folder / f"{name}.json"
         if path.exists():
             try:
                 runs[name] = Run(json.loads(path.read_text(encoding="utf-8")))
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from error
     text = render(lines, [judge(line, runs.get(line.set)) for line in lines])
-    with replacing(options.output, make_folder=True) as stream:
-        stream.write("\n".join([text, "", *(f"- {note}" for note in options.note)]) + "\n")
+    write_text(output, f"{text}\n\n- {note}\n", make_folder=True)

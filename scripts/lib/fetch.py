@@ -12,9 +12,8 @@ import pathlib
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, List, NamedTuple
 
-from program import Options, argument, command
 from recipe import read_table
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
@@ -139,25 +138,22 @@ def check(source: Source, path: pathlib.Path) -> None:
     logger.info("%s: agrees with %s", path.name, whose)
 
 
-def fetch(sources: Sequence[Source], folder: pathlib.Path) -> None:
-    """Fetch what is missing and check everything.
+def fetch(table: pathlib.Path, folder: pathlib.Path, *splits: str) -> None:
+    """Fetch what is missing of a sources.tsv, and check everything.
+
+    Args:
+        table: sources.tsv.
+        folder: where the files go.
+        splits: which rows (default: all).
 
     Raises:
         SourceError: see :func:`download` and :func:`check`.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    sources = [row for row in read_sources(table) if not splits or row.split in splits]
     for source in {source.url: source for source in sources}.values():
         path = folder / source.name
         if not path.exists():
             logger.info("fetching %s (%s)", source.url, source.licence)
             download(source.url, path)
         check(source, path)
-
-
-@command(
-    argument("sources", type=pathlib.Path, help="sources.tsv"),
-    argument("folder", type=pathlib.Path, help="where the files go"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    fetch(read_sources(options.sources), options.folder)

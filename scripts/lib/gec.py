@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from benchmark import Benchmark, stand_in
 from launch import Devices
-from prepare import SPLITS, apply_codes, binarise, prepare, split_sample
+from prepare import SPLITS, apply_codes, binarise, prepare, sample
 from recipe import REPO, StepError, read_table
 from step import Step
 
@@ -41,17 +41,12 @@ class Corpora:
 
     def _make_sample(self) -> None:
         step = self._step
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_edit/heldout"
-        step.log(f"a small sample in place of the corpora: {sample}.{{src,tgt}}")
-        if step["recipe"] == "gec_nlpcc18":
-            step.log("warning: the sample is English (SAMPLE: your own)")
-        for side in PAIR:
-            split_sample(step, pathlib.Path(f"{sample}.{side}"), self._sample, side, 20)
+        odd = "; warning: it is English" if step["recipe"] == "gec_nlpcc18" else ""
+        sample(step, self._sample, dict(zip(PAIR, PAIR)), "demo_edit", odd)
         self._paths = {"CLEAN": f"{self._sample}/train.tgt"}
         if step["SUBWORDS"] == "gpt2":
             self._paths.update(BART=str(self._bytes), GPT2=str(self._bytes))
-            if not (self._bytes / "dict.txt").exists():
-                step.program("gec_bytes", self._bytes)
+            step.once(self._bytes / "dict.txt", "gec_corpus.write_bytes", self._bytes)
 
     def path(self, name: str) -> str:
         """The path that a setting holds.
@@ -60,11 +55,13 @@ class Corpora:
             StepError: it holds none, or there is no such file; with where the corpus comes from.
         """
         path = self._paths.get(name) or self._step[name]
+        if not path and self._step.dry:
+            return f"${name}"
         if not path:
             sources = {row.name: row for row in read_table(self._step.path("SOURCES"), Source)}
             where = f": {sources[name].licence}; see {sources[name].url}" if name in sources else ""
             raise StepError(f"{name}: set it to the path of your copy{where}")
-        if not os.path.exists(path) and not os.path.exists(f"{path}.src"):
+        if not self._step.made(pathlib.Path(path)) and not os.path.exists(f"{path}.src"):
             raise StepError(f"{name}: neither {path} nor {path}.src exists")
         return path
 
@@ -83,12 +80,16 @@ def files_of(paths: List[str]) -> List[str]:
     return sorted({path for files in found for path in files})
 
 
-def gather(step: Step, prefix: pathlib.Path, *words: Any) -> None:
+def gather(step: Step, prefix: pathlib.Path, inputs: List[str], **more: Any) -> None:
     """``prefix.tok.src`` and ``.tgt`` out of corpora."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    more = step.settings.words("characters")
-    failure = "the corpora cannot be read: see above"
-    step.program("gec_corpus", f"{prefix}.tok", *words, *more, failure=failure)
+    step.make(prefix.parent)
+    characters = bool(step["characters"])
+    step.call("gec_corpus.write", f"{prefix}.tok", inputs, characters=characters, **more)
+
+
+def gpt2_files(corpora: Corpora) -> List[str]:
+    """GPT-2's subwords."""
+    return [f"{corpora.path('GPT2')}/{name}" for name in ("encoder.json", "vocab.bpe")]
 
 
 def subwords(step: Step, bench: Benchmark, corpora: Corpora, prefix: pathlib.Path) -> None:
@@ -97,13 +98,10 @@ def subwords(step: Step, bench: Benchmark, corpora: Corpora, prefix: pathlib.Pat
         tokens, out = (pathlib.Path(f"{prefix}.{kind}.{side}") for kind in ("tok", "bpe"))
         if step["SUBWORDS"] == "bpe":
             apply_codes(step, bench.home / "prepared" / "codes", tokens, out)
-        elif not out.exists():
-            gpt2 = corpora.path("GPT2")
-            step.program(
-                "gpt2_subwords", tokens, out, "--workers", step["THREADS"], "--encoder-json",
-                f"{gpt2}/encoder.json", "--vocab-bpe", f"{gpt2}/vocab.bpe",
-                failure=f"GPT2: {gpt2} cannot be used: see above",
-            )  # fmt: skip
+        else:
+            files = gpt2_files(corpora)
+            workers = step.settings.number("THREADS")
+            step.once(out, "gpt2_subwords.write", tokens, out, *files, workers=workers)
 
 
 def binarise_more(
@@ -146,12 +144,12 @@ def prepare_step(step: Step) -> None:
     record = bench.bin / "provenance.json"
     if step.finished(record, inputs):
         return
-    gather(step, folder / "train", *train)
+    gather(step, folder / "train", train)
     for split, paths in (("valid", valid), ("test", test)):
-        gather(step, folder / split, *paths, "--gold", bench.home / "gold" / f"{split}.m2")
+        gather(step, folder / split, paths, gold=bench.home / "gold" / f"{split}.m2")
     binarise_all(step, bench, corpora, folder)
     if finetune:
-        gather(step, folder / "finetune", *finetune)
+        gather(step, folder / "finetune", finetune)
         binarise_more(step, bench, corpora, "finetune", folder / "finetune")
     step.record(record, inputs, bench.bin, bench.home / "gold")
 
@@ -178,18 +176,16 @@ def noise_step(step: Step) -> None:
         "-m", "fairseq_specdec.noise.cli", clean, "--dest", noise, "--seed", step["SEED"],
         "--name", "synthetic.tok", *words, log=bench.home / "noise.log",
     )  # fmt: skip
-    if not (noise / "noise.json").exists():
+    if not step.made(noise / "noise.json"):
         step.log(f"this share is done; the process that finishes last publishes {noise}")
         return
     if not devices.first:  # the pretraining reads what the first node makes of it
         devices.wait(record)
         return
-    folder = bench.home / "noise_bpe"
-    folder.mkdir(exist_ok=True)
-    for path in noise.glob("synthetic.tok.*"):
-        link = folder / path.name
-        if not link.exists():
-            link.symlink_to(path)
+    folder = step.make(bench.home / "noise_bpe")
+    for side in PAIR:
+        link = folder / f"synthetic.tok.{side}"
+        step.once(link, "os.symlink", noise / link.name, link)
     binarise_more(step, bench, corpora, "synthetic", folder / "synthetic")
     step.record(record, inputs, bench.corpus("synthetic"))
 
@@ -214,7 +210,7 @@ def start_step(step: Step) -> None:
     if step["NODE_RANK"] != "0":
         Devices(step).wait(record)
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
+    step.make(output.parent)
     step.run(
         step.python, "-m", "fairseq_specdec.training.select_layers", bart, output, "--keep",
         step["KEEP"], "--dict", dictionary, "--force",
@@ -223,13 +219,11 @@ def start_step(step: Step) -> None:
     step.record(record, inputs, output)
 
 
-def score(step: Step, bench: Benchmark) -> List[Any]:
-    """The command that scores outputs: M2, and ERRANT where it is asked for."""
-    words = ["--systems", step.recipe.folder / "systems.tsv", "--gold", bench.home / "gold"]
-    words += ["--metric", step["METRIC"], *step.settings.words("characters")]
-    for name in ("M2SCORER", "SEGMENTER"):
-        words += ["--" + name.lower(), step[name]] if step[name] else []
-    if step["SUBWORDS"] == "gpt2":
-        gpt2 = Corpora(step, bench).path("GPT2")
-        words += ["--gpt2", f"{gpt2}/encoder.json", f"{gpt2}/vocab.bpe"]
-    return ["gec_scores", *words]
+def score(step: Step, bench: Benchmark, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    """Score outputs: M2, and ERRANT where it is asked for."""
+    files = gpt2_files(Corpora(step, bench)) if step["SUBWORDS"] == "gpt2" else []
+    where = (step.recipe.folder / "systems.tsv", bench.home / "gold")
+    step.call(
+        "gec_scores.write_sets", outputs, json, *where, files, step["SEGMENTER"],
+        bool(step["characters"]), metric=step["METRIC"], m2scorer=step["M2SCORER"],
+    )  # fmt: skip

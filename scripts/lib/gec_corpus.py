@@ -1,20 +1,19 @@
 """Corrected text -> PREFIX.src and PREFIX.tgt, tokens between blanks, and a gold file for scorers.
 
 An input is an .m2 file, whose first annotator corrects, or the prefix of a .src and a .tgt file.
-Pairs with an empty side are left out, but not of a test set (--gold): there each line counts.
+Pairs with an empty side are left out, but not of a test set (``gold``): there each line counts.
 The gold of a .src and a .tgt file has the edits of difflib: good enough to try a recipe with.
 """
 
 import difflib
 import logging
 import pathlib
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
-from program import Options, argument, command
+from scoring import m2_file
+from scoring.m2_file import Sentence, read_lines
+from specdec_io.atomic import write_json
 from text_files import write_lines
-
-from fairseq_specdec.scoring import m2_file
-from fairseq_specdec.scoring.m2_file import Sentence, read_lines
 
 logger = logging.getLogger("gec_corpus")
 Pair = Tuple[str, str]
@@ -73,25 +72,43 @@ def read_pairs(path: str, keep_all: bool) -> List[Pair]:
     return kept
 
 
-@command(
-    argument("prefix", help="of the files to write"),
-    argument("inputs", nargs="+", help="an .m2 file, or the prefix of .src and .tgt"),
-    argument("--gold", type=pathlib.Path, help="gold file to write, of one input"),
-    argument(
-        "--characters", action="store_true", help="let each character beyond ASCII be a token"
-    ),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    if options.gold and len(options.inputs) != 1:
-        raise ValueError("--gold is of one input")
-    pairs = [pair for path in options.inputs for pair in read_pairs(path, bool(options.gold))]
+def write(
+    prefix: str,
+    inputs: Sequence[str],
+    gold: Optional[pathlib.Path] = None,
+    characters: bool = False,
+) -> None:
+    """Write the pairs of corpora.
+
+    Args:
+        prefix: of the files to write.
+        inputs: .m2 files, or prefixes of a .src and a .tgt file.
+        gold: gold file to write, of one input; then every line counts.
+        characters: each character beyond ASCII is a token.
+
+    Raises:
+        ValueError: an input cannot be read, or there is no pair.
+    """
+    pairs = [pair for path in inputs for pair in read_pairs(path, bool(gold))]
     if not pairs:
-        raise ValueError(f"{', '.join(options.inputs)}: hold no pair")
-    if options.gold and options.inputs[0].endswith(".m2"):
-        write_lines(options.gold, read_lines(options.inputs[0]))
-    elif options.gold:
-        write_lines(options.gold, map(to_m2, pairs))
+        raise ValueError(f"{', '.join(inputs)}: hold no pair")
+    if gold and inputs[0].endswith(".m2"):
+        write_lines(gold, read_lines(inputs[0]))
+    elif gold:
+        write_lines(gold, map(to_m2, pairs))
     for side, name in enumerate(("src", "tgt")):
-        lines = (to_characters(pair[side]) if options.characters else pair[side] for pair in pairs)
-        write_lines(f"{options.prefix}.{name}", lines)
+        lines = (to_characters(pair[side]) if characters else pair[side] for pair in pairs)
+        write_lines(f"{prefix}.{name}", lines)
+
+
+def write_bytes(folder: pathlib.Path) -> None:
+    """Subwords of single bytes in the form of GPT-2's files, to try a recipe for BART with.
+
+    Writes encoder.json, vocab.bpe (no merges) and dict.txt, which fairseq's GPT-2 code reads.
+    """
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    numbers = {letter: number for number, letter in enumerate(bytes_to_unicode().values())}
+    write_json(folder / "encoder.json", numbers, make_folder=True)
+    write_lines(folder / "vocab.bpe", ["#version: bytes"])
+    write_lines(folder / "dict.txt", [f"{number} 1" for number in numbers.values()])

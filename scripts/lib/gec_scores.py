@@ -1,26 +1,140 @@
-"""M2 and ERRANT of fairseq-generate's outputs, as paper_table.py reads them.
+"""M2 and ERRANT of corrections: python scripts/lib/gec_scores.py gold.m2 output...
 
-An output is called SET.SYSTEM.out; systems.tsv says which split a set decodes, and the folder
---gold holds SPLIT.m2. --segmenter names a command that turns raw text on its input, a sentence a
-line, into words between blanks, for languages whose scores are of words.
+An output is text, tokenised as the gold file's sources are, a sentence a line; or, named *.out,
+what fairseq-generate wrote. Scores of all outputs go to --json, by the file's name.
 """
 
+import argparse
 import logging
 import pathlib
+import re
 import shlex
 import subprocess
+import sys
 import tempfile
-from typing import Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
-from gpt2_subwords import decode
-from program import Options, argument, command
+import gpt2_subwords
 from recipe import System, read_table
-from specdec_io.atomic import write_json
+from scoring import errant, m2
+from scoring.m2_file import read
+from scoring.m2_file import read_lines as read_text
+from specdec_io.atomic import PathLike, write_json
 from text_files import write_lines
 
-from fairseq_specdec.scoring import cli
-
 logger = logging.getLogger("gec_scores")
+OFFICIAL = re.compile(r"^(Precision|Recall|F_[\d.]+)\s*:\s*([\d.]+)\s*$", re.MULTILINE)
+BETA = 0.5  # weight of recall
+
+
+def read_outputs(path: pathlib.Path) -> List[str]:
+    """Sentences of a text file, or the D lines of fairseq-generate's output in their order.
+
+    Raises:
+        ValueError: a sentence is missing in fairseq-generate's output, or it is not UTF-8.
+    """
+    lines = read_text(str(path))
+    if path.suffix != ".out":
+        return lines
+    matches = [re.match(r"D-(\d+)\t[^\t]*\t(.*)", line) for line in lines]
+    found = {int(match.group(1)): match.group(2) for match in matches if match}
+    missing = sorted(set(range(max(found, default=0) + 1)) - set(found))
+    if missing:
+        raise ValueError(f"{path}: holds no output of sentence {missing[0]}; decode again")
+    return [found[number] for number in sorted(found)]
+
+
+def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> Dict[str, float]:
+    """Precision, recall and F in percent by the official M2 scorer at the user's place.
+
+    Raises:
+        ValueError: it failed or printed something else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "output.txt")
+        write_lines(path, outputs)
+        words = [*shlex.split(command), "--beta", str(beta), str(path), str(gold)]
+        try:
+            done = subprocess.run(words, capture_output=True, encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"M2SCORER: {command} cannot be run ({error.strerror})") from error
+    found = dict(OFFICIAL.findall(done.stdout))
+    if done.returncode or len(found) != 3:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise ValueError(f"M2SCORER: {command} failed (it runs on Python 2): {said}")
+    names = [("precision", "Precision"), ("recall", "Recall"), ("f", f"F_{beta:.1f}")]
+    return {ours: 100 * float(found[theirs]) for ours, theirs in names}
+
+
+def in_percent(counts: m2.Counts, beta: float) -> Dict[str, float]:
+    """Scores as the papers print them, with the counts."""
+    percents = {"precision": counts.precision, "recall": counts.recall, "f": counts.f(beta)}
+    return {**{name: 100 * value for name, value in percents.items()}, **counts._asdict()}
+
+
+def scores(
+    outputs: Sequence[str],
+    gold: PathLike,
+    metric: str = "m2",
+    m2scorer: str = "",
+    beta: float = BETA,
+) -> Dict[str, Any]:
+    """All scores of one output.
+
+    Args:
+        outputs: tokenised as the sources of ``gold``, in their order.
+        gold: path of the M2 file.
+        metric: ``m2``, ``errant`` or ``both``.
+        m2scorer: command of the official scorer, in place of this project's M2.
+        beta: weight of recall.
+
+    Raises:
+        ValueError: the gold file is damaged, or a scorer is not there or fails.
+    """
+    sentences = read(str(gold))
+    if not sentences:
+        raise ValueError(f"{gold}: holds no sentence")
+    found: Dict[str, Any] = {}
+    if metric in ("m2", "both") and m2scorer:
+        found["m2"] = {**official(m2scorer, outputs, gold, beta), "scorer": m2scorer}
+    elif metric in ("m2", "both"):
+        found["m2"] = in_percent(m2.score(outputs, sentences, beta), beta)
+    if metric in ("errant", "both"):
+        counts = errant.score(outputs, sentences, str(gold), beta)
+        found["errant"] = {**in_percent(counts, beta), "versions": errant.versions()}
+    return found
+
+
+def write(
+    outputs: Sequence[pathlib.Path],
+    json: pathlib.Path,
+    read: Callable[[pathlib.Path], List[str]],
+    gold_of: Callable[[pathlib.Path], PathLike],
+    **how: Any,
+) -> None:
+    """Score outputs, and write all scores by the file's name: ``m2_f``, ``errant_f`` and so on.
+
+    Args:
+        outputs: files.
+        json: file to write.
+        read: the sentences of a file.
+        gold_of: its gold file.
+        how: see :func:`scores`.
+
+    Raises:
+        ValueError: as :func:`scores`; names the file.
+    """
+    written: Dict[str, Dict[str, Any]] = {}
+    for path in outputs:
+        try:
+            found = scores(read(path), gold_of(path), **how)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        mine = written[path.stem] = {}
+        for kind, one in found.items():
+            mine.update({f"{kind}_{name}": value for name, value in one.items()})
+            logger.info("%s: %s P %.2f R %.2f F %.2f", path.stem, kind, *list(one.values())[:3])
+    write_json(json, written, make_folder=True)
 
 
 def segment(command: str, lines: Sequence[str]) -> List[str]:
@@ -44,48 +158,71 @@ def segment(command: str, lines: Sequence[str]) -> List[str]:
     return found
 
 
-def flat(found: Dict[str, Dict[str, float]]) -> Dict[str, float]:
-    """``{"m2": {"f": 1}}`` as ``{"m2_f": 1}``."""
-    result: Dict[str, float] = {}
-    for metric, scores in found.items():
-        if isinstance(scores, dict):
-            result.update({f"{metric}_{name}": value for name, value in scores.items()})
-    return result
+def write_sets(
+    outputs: Sequence[pathlib.Path],
+    json: pathlib.Path,
+    table: pathlib.Path,
+    gold: pathlib.Path,
+    gpt2: Sequence[PathLike] = (),
+    segmenter: str = "",
+    characters: bool = False,
+    **how: Any,
+) -> None:
+    """Score outputs called SET.SYSTEM.out.
+
+    Args:
+        outputs: of fairseq-generate.
+        json: file to write.
+        table: systems.tsv, which says what split a set decodes.
+        gold: folder of SPLIT.m2.
+        gpt2: encoder.json and vocab.bpe, where the outputs are GPT-2's numbers.
+        segmenter: command from lines to words, for languages whose scores are of words.
+        characters: the outputs are characters, which the segmenter takes joined.
+        how: see :func:`scores`.
+
+    Raises:
+        ValueError: as :func:`write`; or the table names no such set.
+    """
+    split_of = {row.set: row.split for row in read_table(table, System)}
+
+    def gold_of(path: pathlib.Path) -> pathlib.Path:
+        name = path.name.split(".")[0]
+        if name not in split_of:
+            raise ValueError(f"{table} names no set {name}")
+        return gold / f"{split_of[name]}.m2"
+
+    def words(path: pathlib.Path) -> List[str]:
+        lines = read_outputs(path)
+        if gpt2:
+            files = list(map(str, gpt2))
+            lines = [" ".join(gpt2_subwords.decode(line, *files).split()) for line in lines]
+        if segmenter:
+            joined = [line.replace(" ", "") for line in lines] if characters else lines
+            lines = segment(segmenter, joined)
+        return lines
+
+    write(outputs, json, words, gold_of, **how)
 
 
-@command(
-    argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out"),
-    argument("--systems", type=pathlib.Path, required=True, help="systems.tsv"),
-    argument("--gold", type=pathlib.Path, required=True, help="folder of SPLIT.m2"),
-    argument("--metric", choices=("m2", "errant", "both"), default="m2"),
-    argument("--m2scorer", default="", help="command of the official scorer"),
-    argument("--segmenter", default="", help="command from lines to words"),
-    argument("--characters", action="store_true", help="outputs are characters: join them"),
-    argument(
-        "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
-    ),
-    argument("--json", type=pathlib.Path, required=True, help="file to write"),
-    errors=(RuntimeError,),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    words = ["--metric", options.metric, "--m2scorer", options.m2scorer]
-    scores = {}
-    split_of = {row.set: row.split for row in read_table(options.systems, System)}
-    with tempfile.TemporaryDirectory() as folder:
-        for path in options.outputs:
-            name = path.name.split(".")[0]
-            if name not in split_of:
-                raise ValueError(f"{options.systems} names no set {name}, of {path}")
-            lines = cli.read_outputs(str(path))
-            if options.gpt2:
-                lines = [" ".join(decode(line, *options.gpt2).split()) for line in lines]
-            if options.segmenter:
-                joined = [line.replace(" ", "") for line in lines] if options.characters else lines
-                lines = segment(options.segmenter, joined)
-            text = pathlib.Path(folder) / f"{path.stem}.txt"
-            write_lines(text, lines)
-            gold = options.gold / f"{split_of[name]}.m2"
-            found = cli.main(cli.get_parser().parse_args([str(gold), str(text), *words]))
-            scores[path.stem] = flat(found[path.stem])
-    write_json(options.json, scores, make_folder=True)
+def main(arguments: Sequence[str]) -> None:
+    """The command."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gold", help="sources with the annotators' edits, in the M2 format")
+    parser.add_argument("outputs", nargs="+", type=pathlib.Path)
+    parser.add_argument("--metric", choices=("m2", "errant", "both"), default="m2")
+    parser.add_argument("--beta", type=float, default=BETA, help="weight of recall (default: 0.5)")
+    parser.add_argument("--m2scorer", default="", help="command of the official scorer")
+    parser.add_argument("--json", type=pathlib.Path, required=True, help="where all scores go")
+    given = vars(parser.parse_args(arguments))
+    gold, outputs, json = (given.pop(name) for name in ("gold", "outputs", "json"))
+    if not given["beta"] > 0:
+        parser.error(f"--beta {given['beta']}: expected more than 0")
+    try:
+        write(outputs, json, read_outputs, lambda _: gold, **given)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"gec_scores: error: {error}") from error
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,21 +1,18 @@
 """Text -> the numbers of GPT-2's subwords, which BART reads; fairseq does the work.
 
-A line becomes its subwords' numbers, at most --max-subwords of them: BART has 1,024 positions, and
+A line becomes its subwords' numbers, at most ``most`` of them: BART has 1,024 positions, and
 the rest of a long article is cut off.
 """
 
 import functools
-import logging
 import multiprocessing
-import pathlib
 from typing import Any, Iterator
 
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-from program import Options, argument, command
+from specdec_io.atomic import PathLike
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
-logger = logging.getLogger("gpt2_subwords")
 CHUNK = 200
 
 
@@ -38,28 +35,22 @@ def decode(line: str, encoder_json: str, vocab_bpe: str) -> str:
     return text.strip()
 
 
-@command(
-    argument("input", help="text, one article or summary a line"),
-    argument("output", help="file to write"),
-    argument("--encoder-json", required=True),
-    argument("--vocab-bpe", required=True),
-    argument("--max-subwords", type=int, default=1000, help="(default: 1000)"),
-    argument("--workers", type=int, default=1, help="processes (default: 1)"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    lines = read_lines(options.input)
-    work = functools.partial(
-        encode,
-        encoder_json=options.encoder_json,
-        vocab_bpe=options.vocab_bpe,
-        most=options.max_subwords,
-    )
+def write(
+    text: PathLike,
+    out: PathLike,
+    encoder_json: PathLike,
+    vocab_bpe: PathLike,
+    most: int = 1000,
+    workers: int = 1,
+) -> None:
+    """Write the numbers of a text, by so many processes."""
+    lines = read_lines(text)
+    files = {"encoder_json": str(encoder_json), "vocab_bpe": str(vocab_bpe)}
+    work = functools.partial(encode, most=most, **files)
     work("")  # a file that cannot be read is found here, not in a worker
 
     def encoded() -> Iterator[str]:
-        with multiprocessing.Pool(options.workers) as pool:
+        with multiprocessing.Pool(workers) as pool:
             yield from bar(pool.imap(work, lines, CHUNK), "subwords", total=len(lines), unit="line")
 
-    write_lines(options.output, encoded())
-    logger.info("%s: %d lines", pathlib.Path(options.output).name, len(lines))
+    write_lines(out, encoded())

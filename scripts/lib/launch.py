@@ -1,4 +1,7 @@
-"""Processes that work together: GPUs of this node under torchrun, or one process.
+"""The devices at hand, and processes that work together on them: under torchrun, or one process.
+
+As in the papers: fp16 where the GPU computes in it fast (V100 and later), else fp32 (P100). On the
+processor fp32, or with CPU_PRECISION=bf16 bf16 if it has instructions for that.
 
 scripts/slurm sets NODES, NODE_RANK and TORCHRUN_FLAGS for several nodes, of which all but the first
 wait AWAIT seconds at most for what the first one makes.
@@ -7,17 +10,64 @@ wait AWAIT seconds at most for what the first one makes.
 import pathlib
 import subprocess
 import time
-from typing import Any, List
+from typing import Any, List, Tuple
 
-from recipe import LIB, StepError
+from recipe import StepError
 from step import Step
 
+FAST_HALF = (7, 0)  # compute capability of the V100
+CPU_INFO = pathlib.Path("/proc/cpuinfo")
+CPU_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's names, and Arm's
 # Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
 ALLOCATION = {
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "20000000000",
     "MALLOC_TOP_PAD_": "268435456",
 }
+
+
+def computes_in_bf16(info: pathlib.Path = CPU_INFO) -> bool:
+    """Whether the processor has instructions for bf16; without them it is slower than fp32.
+
+    Args:
+        info: where Linux describes it; elsewhere there is no such file, and the answer is no.
+    """
+    if not info.exists():
+        return False
+    return not CPU_BF16.isdisjoint(info.read_text(encoding="utf-8", errors="replace").split())
+
+
+def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
+    """How many processes, in which precision, on which device.
+
+    Args:
+        cpu: whatever GPUs there are.
+        bf16: on a processor that computes in it.
+    """
+    if not cpu:
+        import torch
+
+        count = torch.cuda.device_count()
+        slowest = min((torch.cuda.get_device_capability(i) for i in range(count)), default=None)
+        if slowest is not None:
+            half = "fp16" if slowest >= FAST_HALF else "fp32"
+            return count, half, torch.cuda.get_device_name(0)
+    return 1, "bf16" if bf16 and computes_in_bf16() else "fp32", "cpu"
+
+
+def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
+    """What is at hand, found by a process of its own: this one would hold on to the GPU.
+
+    Raises:
+        StepError: torch is not there.
+    """
+    code = f"import launch; print(*launch.at_hand(False, {bf16}), sep='\\n')"
+    command = [step.python, "-c", code]
+    done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise StepError(f"{step.python} cannot say what devices there are: see above")
+    count, precision, name = done.stdout.splitlines()[-3:]
+    return int(count), precision, name
 
 
 class Devices:
@@ -33,17 +83,13 @@ class Devices:
 
     def __init__(self, step: Step) -> None:
         settings, self._step = step.settings, step
-        words = ["--cpu"] * (step["DEVICE"] == "cpu")
-        words += ["--bf16"] * (settings.get("CPU_PRECISION") == "bf16")
-        command = [step.python, str(LIB / "devices.py"), *words]
-        done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE)
-        if done.returncode:
-            raise StepError(f"{step.python} cannot say what devices there are: see above")
-        gpus, precision, name = done.stdout.decode("ascii").split()
-        self.cpu = step["DEVICE"] == "cpu" or (step["DEVICE"] == "auto" and name == "cpu")
-        self.gpus = int(self._number("GPUS", gpus))
+        bf16 = settings.get("CPU_PRECISION") == "bf16"
+        cpu = step["DEVICE"] == "cpu"
+        gpus, precision, name = at_hand(True, bf16) if cpu else asked(step, bf16)
+        self.cpu = cpu or (step["DEVICE"] == "auto" and name == "cpu")
+        self.gpus = self._number("GPUS", gpus)
         self.precision = settings.get("PRECISION") or precision
-        self.nodes = int(self._number("NODES", "1"))
+        self.nodes = self._number("NODES", 1)
         self.rank = int(settings.get("NODE_RANK") or 0)
         threads = settings.number("THREADS")
         if self.cpu and self.gpus > 1:
@@ -51,11 +97,11 @@ class Devices:
         step.environment.update(ALLOCATION, OMP_NUM_THREADS=str(threads))
         step.log(f"{self.world} processes on {self.nodes} nodes, {self.precision}, {name}")
 
-    def _number(self, name: str, default: str) -> str:
-        value = self._step.settings.get(name) or default
+    def _number(self, name: str, default: int) -> int:
+        value = self._step.settings.get(name) or str(default)
         if not value.isdigit() or value == "0":
             raise StepError(f"{name}: {value} is no number from 1")
-        return value
+        return int(value)
 
     @property
     def world(self) -> int:
@@ -76,26 +122,21 @@ class Devices:
 
     def launch(self, *words: Any, log: pathlib.Path) -> None:
         """Run Python, under torchrun where there are several processes."""
-        if self.world == 1:
-            self._step.run(self._step.python, *words, log=log, failure=self._failure(words, log))
-            return
-        flags = self._step.settings.words("TORCHRUN_FLAGS")
-        command = ("torchrun", *flags, "--nproc_per_node", self.gpus, *words)
-        self._step.run(*command, log=log, failure=self._failure(words, log))
-
-    @staticmethod
-    def _failure(words: Any, log: pathlib.Path) -> str:
+        python: List[Any] = [self._step.python]
+        if self.world > 1:
+            flags = self._step.settings.words("TORCHRUN_FLAGS")
+            python = ["torchrun", *flags, "--nproc_per_node", self.gpus]
         name = words[1] if words[0] == "-m" else pathlib.Path(str(words[0])).stem
-        return f"{name} failed: see {log}"
+        self._step.run(*python, *words, log=log, failure=f"{name} failed: see {log}")
 
     def wait(self, path: pathlib.Path) -> None:
         """Wait until the first node has made a file, on the disk that the nodes share."""
         limit = self._step.settings.number("AWAIT")
         for _ in range(limit):
-            if path.exists():
+            if self._step.made(path):
                 return
             time.sleep(1)
-        if not path.exists():
+        if not self._step.made(path):
             raise StepError(
                 f"the first node has not made {path} in {limit} seconds; see its log, and run this "
                 "again"

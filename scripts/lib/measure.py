@@ -1,16 +1,15 @@
 """Decoding, scores and tables of the benchmarks."""
 
-import importlib
 import pathlib
 import re
 import shlex
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from benchmark import Benchmark
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
 from recipe import StepError, System
-from step import Step
+from step import Step, find
 
 STOCK_BEAMS = ("5", "1")  # fairseq's own beam search, as specdec-bench runs it
 
@@ -49,7 +48,8 @@ def collect(step: Step, bench: Benchmark) -> Dict[str, Group]:
             continue
         names = [row.verifier, *(name for name in row.needs.split() if name != "-")]
         paths = {name: bench.model(name) for name in names}
-        missing = [name for name, path in paths.items() if not path.exists()]
+        made = [name for name, path in paths.items() if path.exists()]
+        missing = [name for name in names if not (bench.chosen(name) if step.dry else name in made)]
         lacking.update(dict.fromkeys(missing))
         if missing:
             continue
@@ -66,6 +66,8 @@ def note_systems(
     step: Step, path: pathlib.Path, record: pathlib.Path, text: str, name: str
 ) -> None:
     """Write down what is measured; where that is not what it was, what was measured is void."""
+    if step.dry:
+        return
     if record.exists() and (not path.exists() or path.read_text(encoding="utf-8") != text):
         step.log(f"other systems or settings than before: measuring {name} again")
         record.unlink()
@@ -73,43 +75,30 @@ def note_systems(
     path.write_text(text, encoding="utf-8")
 
 
-class Decoder:
-    """Decodes with the systems of a set, each unless that is done."""
-
-    def __init__(self, step: Step, bench: Benchmark, devices: Devices) -> None:
-        self._step, self._bench, self._device = step, bench, devices.half
-        self.folder = bench.out / "decoded"
-
-    def _once(
-        self, name: str, group: Group, words: Sequence[str], used: Sequence[pathlib.Path]
-    ) -> pathlib.Path:
-        record = self.folder / f"{name}.done"
-        text = f"{group.verifier} {shlex.join(words)}".replace(str(self._bench.out), ".")
-        done = record.exists() and record.read_text(encoding="utf-8") == text
-        if done and all(path.stat().st_mtime < record.stat().st_mtime for path in used):
-            return self.folder / f"{name}.out"
-        if record.exists():
-            record.unlink()
-        bench = self._bench
-        out = decode(
-            self._step, name, group.verifier, *words, *WORDS_AND_SIZES, corpus=bench.bin,
-            pair=(bench.src, bench.tgt), folder=self.folder, subset=group.split,
-            device=self._device,
-        )  # fmt: skip
-        record.write_text(text, encoding="utf-8")
-        return out
-
-    def outputs(self, group: Group) -> List[pathlib.Path]:
-        """The outputs of a set: of fairseq's own beam search first, then of each system."""
-        found = []
-        for beam in STOCK_BEAMS:
-            words = ["--task", "translation", "--beam", beam]
-            name = f"{group.name}.fairseq_beam_{beam}"
-            found.append(self._once(name, group, words, [group.verifier]))
-        for name, words, used in group.systems:
-            file = f"{group.name}.{name.replace(' ', '_')}"
-            found.append(self._once(file, group, words, used))
-        return found
+def decode_set(
+    step: Step, bench: Benchmark, devices: Devices, group: Group
+) -> Iterator[pathlib.Path]:
+    """Outputs of a set, each decoded unless that is done: fairseq's own beam search comes first."""
+    folder, shared = bench.out / "decoded", {"corpus": bench.bin, "pair": (bench.src, bench.tgt)}
+    stock = [
+        (f"fairseq_beam_{beam}", ["--task", "translation", "--beam", beam], [group.verifier])
+        for beam in STOCK_BEAMS
+    ]
+    for system, words, used in [*stock, *group.systems]:
+        name = f"{group.name}.{system.replace(' ', '_')}"
+        record, out = folder / f"{name}.done", folder / f"{name}.out"
+        text = f"{group.verifier} {shlex.join(words)}".replace(str(bench.out), ".")
+        done = not step.lacks(record) and record.read_text(encoding="utf-8") == text
+        if not done or any(path.stat().st_mtime >= record.stat().st_mtime for path in used):
+            if not step.lacks(record):
+                record.unlink()
+            decode(
+                step, name, group.verifier, *words, *WORDS_AND_SIZES, folder=folder,
+                subset=group.split, device=devices.half, **shared,
+            )  # fmt: skip
+            if not step.dry:
+                record.write_text(text, encoding="utf-8")
+        yield out
 
 
 def decode_step(step: Step, score: str) -> None:
@@ -117,8 +106,7 @@ def decode_step(step: Step, score: str) -> None:
 
     Args:
         step: at work.
-        score: module that has ``score(step, benchmark, outputs, json)``, which returns a command
-            of lib.
+        score: ``module.function`` of step, benchmark, outputs and the file to write.
     """
     step.need("fairseq-generate")
     bench = Benchmark(step)
@@ -132,13 +120,11 @@ def decode_step(step: Step, score: str) -> None:
     inputs = [*dict.fromkeys(used), systems, bench.test_file("test")]
     if step.finished(record, inputs):
         return
-    decoder = Decoder(step, bench, Devices(step))
-    outputs = [path for group in chosen for path in decoder.outputs(group)]
+    devices = Devices(step)
+    outputs = [path for group in chosen for path in decode_set(step, bench, devices, group)]
     if not outputs:
         raise StepError("nothing to decode: train a verifier first (MODELS)")
-    program, *words = importlib.import_module(score).score(step, bench)
-    failure = "the output could not be scored: see above"
-    step.program(program, *outputs, *words, "--json", folder / "scores.json", failure=failure)
+    find(score)(step, bench, outputs, folder / "scores.json")
     step.record(record, inputs, folder)
 
 
@@ -200,7 +186,7 @@ def table_step(step: Step) -> None:
     """
     step.need("specdec-bench")
     bench = Benchmark(step)
-    (bench.out / "bench").mkdir(parents=True, exist_ok=True)
+    step.make(bench.out / "bench")
     devices, groups = Devices(step), collect(step, bench)
     names = step.settings.words("TABLE_SETS") or list(groups)
     shown = [measure_set(step, bench, devices, groups[n]) for n in groups if n in names]
@@ -210,16 +196,17 @@ def table_step(step: Step) -> None:
     note = f"corpus: {step['note']}"
     if bench.smoke:
         note = "PROFILE=smoke: tiny models, a small sample; figures mean nothing"
-    written, paper = [bench.out / "tables.md"], step.path("PAPER")
-    shared = [bench.out / "bench", "--note", note, "--output"]
-    step.program(
-        "paper_table", paper, *shared, written[0], "--direction", step["DIRECTION"], "--scores",
-        scores, failure="the tables could not be made: see above",
-    )  # fmt: skip
-    claims = step.recipe.folder / "claims.tsv"
+    paper, claims = step.path("PAPER"), step.recipe.folder / "claims.tsv"
+    written, measured = [bench.out / "tables.md"], bench.out / "bench"
+    direction = step["DIRECTION"]
+    step.call("paper_table.write", paper, measured, scores, direction, note, written[0])
     if claims.exists():
         written.append(bench.out / "claims.md")
-        failure = "the claims could not be judged: see above"
-        step.program("claims", claims, *shared, written[1], failure=failure)
-    print("".join(path.read_text(encoding="utf-8") for path in written), end="", flush=True)
+        step.call("claims.write", claims, measured, note, written[1])
+    step.call("measure.show", *written)
     step.record(bench.out / "tables.provenance.json", [paper, *shown], *written)
+
+
+def show(*paths: pathlib.Path) -> None:
+    """Print files."""
+    print("".join(path.read_text(encoding="utf-8") for path in paths), end="", flush=True)

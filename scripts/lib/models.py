@@ -1,13 +1,18 @@
 """Train, distil and decode with fairseq's commands, as the recipes around one verifier do."""
 
+import logging
 import pathlib
 import re
+import shutil
+import zipfile
 from typing import Any, List, Sequence
 
-import mend_checkpoint
 from launch import Devices
 from recipe import StepError
+from specdec_io.atomic import replacing
 from step import USER_DIR, Step, flags
+
+logger = logging.getLogger("models")
 
 SAID = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
 
@@ -23,11 +28,32 @@ def direction(step: Step) -> List[str]:
     return [step["SRC"], step["TGT"]]
 
 
-def mend(step: Step, folder: pathlib.Path) -> None:
-    """Before a training goes on: replace a last checkpoint that is cut off."""
-    found = mend_checkpoint.mend(folder)
-    if found is not None:
-        step.log(f"{mend_checkpoint.LAST} was cut off: going on from {found.name}")
+def updates_of(path: pathlib.Path) -> int:
+    """The updates that a checkpoint's name gives; -1 if it gives none."""
+    found = re.fullmatch(r"checkpoint_\d+_(\d+)\.pt", path.name)
+    return int(found.group(1)) if found else -1
+
+
+def mend(folder: pathlib.Path) -> None:
+    """Before a training goes on: replace a last checkpoint that is cut off.
+
+    fairseq makes that file by copying the newest checkpoint; a run that is killed meanwhile leaves
+    one that no run can go on from. It is replaced by the newest that is whole: a checkpoint is a
+    zip archive, whose directory is at its end, and a cut-off file has none.
+
+    Raises:
+        ValueError: no checkpoint is whole.
+    """
+    last = folder / "checkpoint_last.pt"
+    if not last.exists() or zipfile.is_zipfile(str(last)):
+        return
+    for path in sorted(folder.glob("checkpoint_*_*.pt"), key=updates_of, reverse=True):
+        if updates_of(path) >= 0 and zipfile.is_zipfile(str(path)):
+            with open(path, "rb") as stream, replacing(last, "wb") as copy:
+                shutil.copyfileobj(stream, copy)
+            logger.info("%s was cut off: going on from %s", last, path.name)
+            return
+    raise ValueError(f"{last} is cut off, and so are the others: delete it to start anew")
 
 
 def training_flags(own: Sequence[Any], folder: pathlib.Path, updates: int) -> List[str]:
@@ -63,9 +89,9 @@ def train_model(
         own: flags of the model, and those that differ from ``training_flags``.
         average: how many checkpoints.
     """
-    folder = output.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    mend(step, folder)
+    folder = step.make(output.parent)
+    if not step.dry:
+        mend(folder)
     # bf16 halves the memory traffic that bounds training on a CPU.
     device = ["--cpu", "--bf16"] if devices.cpu else ["--fp16"]
     step.run(
@@ -74,7 +100,7 @@ def train_model(
         *training_flags(own, folder, updates), "--no-epoch-checkpoints", "--no-progress-bar",
         log=folder.with_name(folder.name + ".log"),
     )  # fmt: skip
-    step.program("average_checkpoints", folder, "--last", average, "--output", output)
+    step.average(output, folder, "--last", average)
 
 
 def train(
@@ -180,7 +206,7 @@ def decode(
         ``folder/name.out``, whose last lines may hold BLEU; times, Tok. and Iter. are at the end of
         it or of ``name.log``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    step.make(folder)
     out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
     words = flags(own, task="translation_specdec", beam="1", batch_size="1")
     lengths = step.settings.get("LENGTH_FLAGS", "").split()
@@ -189,7 +215,8 @@ def decode(
         "-t", pair[1], "--path", model, *words, *lengths, *device,
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
-    step.log(f"{name}: {_last_said(out, log)}")
+    if not step.dry:
+        step.log(f"{name}: {_last_said(out, log)}")
     return out
 
 

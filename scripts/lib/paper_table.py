@@ -13,18 +13,15 @@ key, and ``key`` without ``@N`` is that of every batch size.
 """
 
 import json
-import logging
 import pathlib
 import string
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from program import Options, argument, command
-from specdec_io.atomic import replacing
+from specdec_io.atomic import write_text
 
 from fairseq_specdec.bench import machine
 from fairseq_specdec.bench.tables import section_title, table
 
-logger = logging.getLogger("paper_table")
 NOTHING = "-"
 NOTE, EVERY = "note", "*"
 NOT_RUN = "not run"
@@ -76,46 +73,31 @@ class Note(NamedTuple):
     text: str
 
 
-def _lines(path: pathlib.Path) -> Iterator[Tuple[int, List[str]]]:
-    """Number and fields of every line; ``#`` begins a comment."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            yield number, line.split("\t")
-
-
-def read_rows(path: pathlib.Path) -> List[Row]:
-    """The rows of paper.tsv.
+def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
+    """The rows and the notes of paper.tsv.
 
     Raises:
-        ValueError: naming the line.
+        ValueError: naming the line; for a note that no column would show, too.
     """
-    rows = []
-    for number, fields in _lines(path):
+    rows: List[Row] = []
+    notes: List[Tuple[int, List[str]]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        fields = line.split("\t")
+        if not line.strip() or line.startswith("#"):
+            continue
         if fields[0] == NOTE:
+            notes.append((number, fields))
             continue
         if len(fields) != 6 or not all("=" in word for word in fields[5].split()):
             raise ValueError(f"{path}:{number}: expected 6 fields, the last KEY=FIGURE ...")
         figures = dict(word.split("=", 1) for word in fields[5].split())
         rows.append(Row(*fields[:5], figures=figures))
-    return rows
-
-
-def read_notes(path: pathlib.Path) -> List[Note]:
-    """The notes of paper.tsv.
-
-    Raises:
-        ValueError: naming the line; a note that no column would show.
-    """
-    columns = {(row.table, base(key)) for row in read_rows(path) for key in row.figures}
+    columns = {(row.table, base(key)) for row in rows for key in row.figures}
     columns |= {(EVERY, key) for _, key in columns}
-    notes = []
-    for number, fields in _lines(path):
-        if fields[0] != NOTE:
-            continue
+    for number, fields in notes:
         if len(fields) != 4 or tuple(fields[1:3]) not in columns:
             raise ValueError(f"{path}:{number}: expected note, a table or *, a key of it, text")
-        notes.append(Note(*fields[1:]))
-    return notes
+    return rows, [Note(*fields[1:]) for _, fields in notes]
 
 
 def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
@@ -225,26 +207,36 @@ def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) 
     return "\n\n".join([table(head, body), *texts])
 
 
-@command(
-    argument("paper", type=pathlib.Path, help="paper.tsv"),
-    argument("measured", type=pathlib.Path, help="folder of SET.json files"),
-    argument("--scores", type=pathlib.Path, help="scores.json"),
-    argument("--direction", required=True, help="as en-de: rows of this one and of '*'"),
-    argument("--note", action="append", default=[], help="a line below the tables"),
-    argument("--output", type=pathlib.Path, required=True, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    rows, remarks = read_rows(options.paper), read_notes(options.paper)
-    measured = Measured(options.measured, options.scores)
-    chosen = [row for row in rows if row.direction in (options.direction, "*")]
+def write(
+    paper: pathlib.Path,
+    folder: pathlib.Path,
+    scores: pathlib.Path,
+    direction: str,
+    note: str,
+    output: pathlib.Path,
+) -> None:
+    """Write the tables of one direction.
+
+    Args:
+        paper: paper.tsv.
+        folder: of SET.json files.
+        scores: scores.json, where the outputs were scored.
+        direction: as en-de: rows of this one and of ``*``.
+        note: a line below the tables.
+        output: file to write.
+
+    Raises:
+        ValueError: a line of paper.tsv is no row, or none is of this direction.
+    """
+    rows, remarks = read(paper)
+    measured = Measured(folder, scores)
+    chosen = [row for row in rows if row.direction in (direction, "*")]
     if not chosen:
-        raise ValueError(f"--direction {options.direction}: {options.paper} has no such rows")
+        raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
     for (name, _), lines in tables(chosen).items():
-        parts.append(f"{name}, {options.direction}\n\n{render(lines, measured, remarks)}")
-    notes = [f"- {note}" for note in options.note]
+        parts.append(f"{name}, {direction}\n\n{render(lines, measured, remarks)}")
+    notes = [f"- {note}"]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))
-    with replacing(options.output, make_folder=True) as stream:
-        stream.write("\n\n".join(parts) + "\n")
+    write_text(output, "\n\n".join(parts) + "\n", make_folder=True)

@@ -3,9 +3,9 @@
 Reads plain text and the ``<seg>`` lines of SGML and XML test sets, out of .tgz and .zip archives,
 as sources.tsv says. Training text is cleaned as in the recipes that the papers build on:
 punctuation and control characters normalised (Moses), pairs dropped that are empty, longer than
-250 words or more than 1.5 times as long on one side. ``--romanian`` also drops the diacritics (both
-encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test text
-keeps every line.
+250 words or more than 1.5 times as long on one side. Without ``diacritics`` Romanian loses its own
+(both encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test
+text keeps every line.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ import zlib
 from typing import IO, Callable, Iterator, List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from program import Options, argument, command
 from sacremoses import MosesPunctNormalizer
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
+from text_files import read_lines, write_lines
 
 logger = logging.getLogger("parallel_text")
 SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")
@@ -90,7 +90,7 @@ def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
 def one_line(text: str) -> str:
     """Without control characters, every run of white space one space."""
     kept = (" " if c.isspace() else c for c in text if c.isspace() or not is_control(c))
-    return " ".join("".join(kept).split())
+    return blanks("".join(kept))
 
 
 def is_control(character: str) -> bool:
@@ -120,6 +120,23 @@ def normaliser(language: str, training: bool, romanian: bool) -> Normaliser:
     return apply
 
 
+def keep(*sides: str) -> bool:
+    """Every pair, as of a test set."""
+    return True
+
+
+def blanks(text: str) -> str:
+    """Every run of white space one space."""
+    return " ".join(text.split())
+
+
+def splits(table: pathlib.Path) -> Iterator[Tuple[str, List[Source]]]:
+    """The sources of training, validation and test text."""
+    sources = read_sources(table)
+    for split in ("train", "valid", "test"):
+        yield split, [source for source in sources if source.split == split]
+
+
 def pairs(source: Source, archives: pathlib.Path) -> Iterator[Tuple[str, str]]:
     """The sentence pairs of one line of sources.tsv.
 
@@ -142,47 +159,72 @@ def pairs(source: Source, archives: pathlib.Path) -> Iterator[Tuple[str, str]]:
 
 
 def write_split(
-    split: str,
     sources: Sequence[Source],
     archives: pathlib.Path,
-    out: pathlib.Path,
-    suffixes: Sequence[str],
-    romanian: bool,
+    paths: Sequence[pathlib.Path],
+    clean: Sequence[Normaliser],
+    good: Callable[[str, str], bool],
 ) -> None:
-    """Write one split, and log how many pairs it holds and how many were dropped."""
-    training = split == "train"
-    first, second = (normaliser(suffix, training, romanian) for suffix in suffixes)
+    """Write the pairs of a split that are good when they are clean, a file a side."""
     kept = dropped = 0
-    with bar(title=split, unit="pair") as shown, contextlib.ExitStack() as stack:
-        files = [
-            stack.enter_context(replacing(out / f"{split}.{s}", make_folder=True)) for s in suffixes
-        ]
-        for source in sources:
-            for pair in pairs(source, archives):
-                shown.update()
-                left, right = first(pair[0]), second(pair[1])
-                if training and not good_pair(left, right):
-                    dropped += 1
-                    continue
-                kept += 1
-                files[0].write(left + "\n")
-                files[1].write(right + "\n")
-    logger.info("%s: %d pairs, %d dropped", split, kept, dropped)
+    with bar(title=paths[0].name, unit="pair") as shown, contextlib.ExitStack() as stack:
+        files = [stack.enter_context(replacing(path, make_folder=True)) for path in paths]
+        for pair in (pair for source in sources for pair in pairs(source, archives)):
+            shown.update()
+            texts = [change(text) for change, text in zip(clean, pair)]
+            if not good(*texts):
+                dropped += 1
+                continue
+            kept += 1
+            for file, text in zip(files, texts):
+                file.write(text + "\n")
+    logger.info("%s: %d pairs, %d dropped", paths[0].stem, kept, dropped)
 
 
-@command(
-    argument("sources", type=pathlib.Path, help="sources.tsv"),
-    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
-    argument("out", type=pathlib.Path, help="folder to write"),
-    argument("--pair", nargs=2, required=True, metavar=("ONE", "OTHER")),
-    argument("--romanian", action="store_true", help="drop Romanian's diacritics"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    sources: List[Source] = read_sources(options.sources)
-    for split in ("train", "valid", "test"):
-        if not all((options.out / f"{split}.{s}").exists() for s in options.pair):
-            chosen = [source for source in sources if source.split == split]
-            write_split(
-                split, chosen, options.archives, options.out, options.pair, options.romanian
-            )
+def write(
+    table: pathlib.Path,
+    archives: pathlib.Path,
+    out: pathlib.Path,
+    pair: Sequence[str],
+    diacritics: bool = True,
+) -> None:
+    """Write the splits that are not there.
+
+    Args:
+        table: sources.tsv.
+        archives: folder of the fetched files.
+        out: folder to write.
+        pair: languages of the two sides.
+        diacritics: whether Romanian keeps its own.
+
+    Raises:
+        SourceError: an archive cannot be read, or its sides are not equally long.
+    """
+    for split, chosen in splits(table):
+        paths = [out / f"{split}.{side}" for side in pair]
+        if not all(path.exists() for path in paths):
+            training = split == "train"
+            clean = [normaliser(side, training, not diacritics) for side in pair]
+            write_split(chosen, archives, paths, clean, good_pair if training else keep)
+
+
+def write_tokenised(
+    table: pathlib.Path, archives: pathlib.Path, out: pathlib.Path, pair: Sequence[str]
+) -> None:
+    """Write ``SPLIT.tok.SIDE`` of text that is tokenised already, but for training pairs with an
+    empty side; and ``reference.0`` and so on of the test set, the rows of the split ``reference``.
+
+    Raises:
+        SourceError: as :func:`write`; or a reference has not as many lines as the test set.
+    """
+    for split, chosen in splits(table):
+        paths = [out / f"{split}.tok.{side}" for side in pair]
+        good = (lambda *sides: all(sides)) if split == "train" else keep
+        write_split(chosen, archives, paths, [blanks, blanks], good)
+    count = len(read_lines(out / f"test.tok.{pair[0]}"))
+    references = [source for source in read_sources(table) if source.split == "reference"]
+    for number, source in enumerate(references):
+        lines = [blanks(line) for line in read_lines(archives / source.name)]
+        if len(lines) != count:
+            raise SourceError(f"{source.url}: {len(lines)} lines, the test set has {count}")
+        write_lines(out / f"reference.{number}", lines)

@@ -5,16 +5,10 @@ import pathlib
 import shutil
 from typing import Any, Dict, Iterable, Optional, Sequence
 
-from recipe import StepError
-from step import Step, fresh, publish
+from recipe import REPO, StepError
+from step import Step
 
 SPLITS = ("train", "valid", "test")
-
-
-def tokenise(step: Step, raw: pathlib.Path, out: pathlib.Path, language: str) -> None:
-    """Tokenise a file as fairseq's ``--tokenizer moses`` does."""
-    if not out.exists():
-        step.program("tokenise", "--lang", language, raw, out)
 
 
 def apply_codes(step: Step, codes: pathlib.Path, tokens: pathlib.Path, out: pathlib.Path) -> None:
@@ -22,19 +16,33 @@ def apply_codes(step: Step, codes: pathlib.Path, tokens: pathlib.Path, out: path
     step.produce(out, "subword-nmt", "apply-bpe", "-c", codes, "-i", tokens)
 
 
+def join(out: pathlib.Path, *paths: pathlib.Path) -> None:
+    """One file after the other."""
+    with open(out, "wb") as joined:
+        for path in paths:
+            with open(path, "rb") as stream:
+                shutil.copyfileobj(stream, joined)
+
+
 def learn_codes(step: Step, folder: pathlib.Path, pair: Sequence[str], merges: str) -> None:
     """``folder/codes``, learnt on both sides of the training text together."""
-    if (folder / "codes").exists():
-        return
-    step.log(f"learning {merges} merges")
     both = folder / "both.partial"
-    with open(both, "wb") as joined:
-        for side in pair:
-            with open(folder / f"train.tok.{side}", "rb") as stream:
-                shutil.copyfileobj(stream, joined)
+    step.log(f"learning {merges} merges")
+    step.call("prepare.join", both, *(folder / f"train.tok.{side}" for side in pair))
     command = ("subword-nmt", "learn-bpe", "-s", merges, "-i", both)
     step.produce(folder / "codes", *command, log=folder / "learn.log")
-    both.unlink()
+    step.call("os.remove", both)
+
+
+def publish(partial: pathlib.Path, path: pathlib.Path, links: Iterable[pathlib.Path]) -> None:
+    """Put a folder that is complete in the place of an earlier one, with further files."""
+    for link in links:
+        try:
+            os.link(link, partial / link.name)
+        except OSError:  # another file system
+            shutil.copy(link, partial)
+    shutil.rmtree(path, ignore_errors=True)
+    partial.rename(path)
 
 
 def binarise(
@@ -60,18 +68,14 @@ def binarise(
         links: more files that belong in the folder.
     """
     step.log("binarising")
-    partial = fresh(bin_)
+    partial = bin_.with_name(bin_.name + ".partial")
+    step.call("shutil.rmtree", partial, ignore_errors=True)
     words = [word for split, prefix in prefixes.items() for word in (f"--{split}pref", prefix)]
     step.run(
         "fairseq-preprocess", "-s", pair[0], "-t", pair[1], *words, *flags,
         "--destdir", partial, "--workers", workers or step["THREADS"], log=log, mode="w",
     )  # fmt: skip
-    for path in links:
-        try:
-            os.link(path, partial / path.name)
-        except OSError:  # another file system
-            shutil.copy(path, partial)
-    publish(partial, bin_)
+    step.call("prepare.publish", partial, bin_, list(links))
 
 
 def prepare(
@@ -97,18 +101,19 @@ def prepare(
         merges: how many BPE merges to learn.
         dictionary: to binarise with, in place of the training text's own.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    step.make(folder)
     files = [(split, side) for split in SPLITS for side in pair]
-    missing = [one for one in files if not (folder / "{}.bpe.{}".format(*one)).exists()]
+    missing = [one for one in files if step.lacks(folder / "{}.bpe.{}".format(*one))]
     if missing:
         for split, side in files:
-            tokens = folder / f"{split}.tok.{side}"
-            tokenise(step, raw / f"{split}.{side}", tokens, languages[pair.index(side)])
-        learn_codes(step, folder, pair, merges)
+            tokens, language = folder / f"{split}.tok.{side}", languages[pair.index(side)]
+            step.once(tokens, "tokenise.tokenise", raw / f"{split}.{side}", tokens, language)
+        if step.lacks(folder / "codes"):
+            learn_codes(step, folder, pair, merges)
     for split, side in missing:
         tokens, out = (folder / f"{split}.{kind}.{side}" for kind in ("tok", "bpe"))
         apply_codes(step, folder / "codes", tokens, out)
-    if not (bin_ / f"dict.{pair[1]}.txt").exists():
+    if step.lacks(bin_ / f"dict.{pair[1]}.txt"):
         prefixes = {split: folder / f"{split}.bpe" for split in SPLITS}
         more = ["--srcdict", dictionary] if dictionary else []
         log = folder / "preprocess.log"
@@ -126,30 +131,34 @@ def corpus(
     record = pathlib.Path(bin) / "provenance.json"
     if step.finished(record, inputs):
         return
-    record.parent.parent.mkdir(parents=True, exist_ok=True)
+    step.make(record.parent.parent)
     folders = map(pathlib.Path, (raw, out, bin))
     prepare(step, *folders, sides, languages.split(","), merges)
     step.record(record, inputs, f"{out}/codes", bin)
 
 
-def fetch(step: Step, sources: pathlib.Path, downloads: pathlib.Path, remedy: str = "") -> None:
-    """What a sources.tsv names."""
-    failure = "it cannot be had: see above" + (f"; {remedy}" if remedy else "")
-    step.program("fetch", sources, downloads, failure=failure)
-
-
-def split_sample(
-    step: Step, path: pathlib.Path, folder: pathlib.Path, suffix: str, every: int = 10
+def sample(
+    step: Step, folder: pathlib.Path, ends: Dict[str, str], pair: str, remark: str = ""
 ) -> None:
-    """``folder/{train,valid,test}.suffix`` out of a file.
+    """``folder/{train,valid,test}.SIDE`` out of a small real corpus, in place of the full one.
 
-    Of 10 lines 8 are to train on; of ``every`` lines one each is to validate and to test.
+    Of 10 lines 8 are to train on; one of 20 each is to validate and to test.
+
+    Args:
+        step: at work; SAMPLE is the prefix of the user's own files.
+        folder: to write to.
+        ends: of the files, by side.
+        pair: whose held-out sentences are taken where SAMPLE is empty.
+        remark: what the user should know.
 
     Raises:
         StepError: there is no such file.
     """
-    if not path.is_file():
-        raise StepError(f"SAMPLE: no file {path}")
-    keeps = ("NR % 10 > 1", f"NR % {every} == 1", f"NR % {every} == {10 % every}")
-    for split, keep in zip(SPLITS, keeps):
-        step.produce(folder / f"{split}.{suffix}", "awk", keep, path)
+    prefix = step["SAMPLE"] or REPO / "data-bin" / pair / "heldout"
+    step.log(f"a small sample in place of the corpus (SAMPLE: your own): {prefix}{remark}")
+    for side, end in ends.items():
+        path = pathlib.Path(f"{prefix}.{end}")
+        if not path.is_file():
+            raise StepError(f"SAMPLE: no file {path}")
+        for split, keep in zip(SPLITS, ("NR % 10 > 1", "NR % 20 == 1", "NR % 20 == 10")):
+            step.produce(folder / f"{split}.{side}", "awk", keep, path)

@@ -6,20 +6,18 @@ one dictionary: the rows of its symbols are taken, all else is left out. Symbols
 (madeupword...) get the row of <unk>; they occur in no text. Heads for classification are left out.
 """
 
-import functools
 import logging
 import pathlib
-import tarfile
+import shutil
 import tempfile
 from typing import Any, Dict, List
 
 import torch
 from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
-from fetch import CHUNK, SourceError, read_sources
-from program import Options, argument, command
+from fetch import read_sources
+from parallel_text import open_member
 from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 
 logger = logging.getLogger("pretrained")
 TABLES = (
@@ -73,52 +71,38 @@ def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str,
     return state
 
 
-def unpack(sources: pathlib.Path, name: str, downloads: pathlib.Path, into: pathlib.Path) -> None:
-    """Checkpoint and dictionary of a fetched archive, as ``model.pt`` and ``dict.txt``.
+def fit_file(
+    checkpoint: pathlib.Path, dictionary: pathlib.Path, wanted: pathlib.Path, output: pathlib.Path
+) -> None:
+    """Write a checkpoint of this dictionary with the embeddings of the wanted one.
 
     Raises:
-        SourceError: the archive is none, or lacks them.
+        ValueError: see :func:`fit`.
+    """
+    own, theirs = (Dictionary.load(str(path)) for path in (dictionary, wanted))
+    state = fit(load(checkpoint), own, theirs)
+    with replacing(output, "wb", make_folder=True) as stream:
+        torch.save(state, stream)
+    logger.info("%s: %d of %d symbols", output, len(theirs), len(own))
+
+
+def fit_archive(
+    sources: pathlib.Path,
+    name: str,
+    downloads: pathlib.Path,
+    wanted: pathlib.Path,
+    output: pathlib.Path,
+) -> None:
+    """The same for a fetched archive.
+
+    Raises:
+        SourceError: the archive is none, or lacks the checkpoint or its dictionary.
     """
     (source,) = (source for source in read_sources(sources) if source.split == name)
-    archive = downloads / source.name
-    try:
-        with tarfile.open(str(archive)) as files:
-            for member, plain in zip((source.one, source.other), ("model.pt", "dict.txt")):
-                stream = files.extractfile(member)
-                if stream is None:
-                    raise SourceError(f"{archive}: {member} is no file; see {sources}")
-                size = files.getmember(member).size
-                with open(into / plain, "wb") as copy, bar(
-                    title=f"unpacking {plain}", total=size, unit="B"
-                ) as shown:
-                    for chunk in iter(functools.partial(stream.read, CHUNK), b""):
-                        copy.write(chunk)
-                        shown.update(len(chunk))
-    except (KeyError, tarfile.TarError) as error:
-        raise SourceError(f"{archive}: {error}; see {sources}") from error
-
-
-@command(
-    argument("--archive", nargs=3, metavar=("SOURCES", "NAME", "DOWNLOADS")),
-    argument("--checkpoint", type=pathlib.Path, help="in place of --archive"),
-    argument("--checkpoint-dict", type=pathlib.Path, help="its dict.txt"),
-    argument("--dict", type=pathlib.Path, required=True, help="dict.txt of the data"),
-    argument("--output", type=pathlib.Path, required=True, help="checkpoint to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    if bool(options.archive) == bool(options.checkpoint and options.checkpoint_dict):
-        raise ValueError("give --archive, or --checkpoint with --checkpoint-dict")
-    with tempfile.TemporaryDirectory(dir=str(options.output.parent)) as scratch:
-        if options.archive:
-            sources, name, downloads = options.archive
-            into = pathlib.Path(scratch)
-            unpack(pathlib.Path(sources), name, pathlib.Path(downloads), into)
-            options.checkpoint, options.checkpoint_dict = into / "model.pt", into / "dict.txt"
-        own, wanted = (
-            Dictionary.load(str(path)) for path in (options.checkpoint_dict, options.dict)
-        )
-        state = fit(load(options.checkpoint), own, wanted)
-        with replacing(options.output, "wb", make_folder=True) as stream:
-            torch.save(state, stream)
-    logger.info("%s: %d of %d symbols", options.output, len(wanted), len(own))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:
+        files = [pathlib.Path(scratch, name) for name in ("model.pt", "dict.txt")]
+        for member, path in zip((source.one, source.other), files):
+            with open_member(downloads / source.name, member) as stream, open(path, "wb") as copy:
+                shutil.copyfileobj(stream, copy)
+        fit_file(*files, wanted, output)

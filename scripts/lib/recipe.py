@@ -3,7 +3,7 @@
 ``steps.tsv`` starts with a comment that is the recipe's title. A row is a step: its name, its
 actions (``module.function`` with parameters, ``; `` between actions), and what it does. A parameter
 is ``name=value`` or a plain word; ``$NAME`` stands for a setting, and a word ``$SOME_FLAGS`` for
-all words of it.
+all words of it. The row ``use`` includes the steps of another recipe.
 
 ``settings.tsv`` has a row for each setting: its name, its default, its default under PROFILE=smoke
 where that differs, and what it is. A default may use other settings (``$NAME``). A default
@@ -14,8 +14,10 @@ in lower case belongs to the recipe. The row ``use`` includes the settings of an
 before those that it includes.
 """
 
+import itertools
 import os
 import pathlib
+import re
 import shlex
 import string
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
@@ -23,6 +25,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 REPO = SCRIPTS.parent
 LIB = SCRIPTS / "lib"
+SWEEP = re.compile(r"\[([^\[\]|]+(?:\|[^\[\]|]+)+)\]")
 
 
 class StepError(Exception):
@@ -68,10 +71,22 @@ class System(NamedTuple):
     flags: str
 
 
+def swept(line: str) -> Iterator[str]:
+    """A line for each value of each ``[a|b|c]`` in it; what is written alike varies together."""
+    groups = list(dict.fromkeys(SWEEP.findall(line)))
+    for values in itertools.product(*(group.split("|") for group in groups)):
+        found = line
+        for group, value in zip(groups, values):
+            found = found.replace(f"[{group}]", value)
+        yield found
+
+
 def read_table(
     path: pathlib.Path, kind: Any, make: Optional[Callable[..., Any]] = None
 ) -> List[Any]:
     """The rows of a table: one a line, a tab between fields; ``#`` begins a comment.
+
+    A line with ``[a|b|c]`` stands for several, see :func:`swept`.
 
     Args:
         path: of the table.
@@ -85,16 +100,16 @@ def read_table(
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        fields = line.split("\t")
-        if len(fields) != len(kind._fields):
-            raise ValueError(
-                f"{path}:{number}: {len(fields)} fields, expected {len(kind._fields)} with tabs "
-                f"between: {', '.join(kind._fields)}"
-            )
-        try:
-            found.append((make or kind)(*fields))
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from error
+        for fields in (text.split("\t") for text in swept(line)):
+            if len(fields) != len(kind._fields):
+                raise ValueError(
+                    f"{path}:{number}: {len(fields)} fields, expected {len(kind._fields)} with "
+                    f"tabs between: {', '.join(kind._fields)}"
+                )
+            try:
+                found.append((make or kind)(*fields))
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from error
     return found
 
 
@@ -207,19 +222,20 @@ class Recipe:
         steps: its steps by name, in their order.
         environment: variables that its settings and commands see.
         settings: of it.
+        dry_run: whether commands are only printed.
 
     Raises:
         StepError: there is no such recipe, or a setting has a value that it cannot have.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], dry_run: bool = False) -> None:
         if name not in recipe_names():
             raise StepError(f"no recipe {name}; there are {', '.join(recipe_names())}")
-        self.name = name
+        self.name, self.dry_run = name, dry_run
         self.folder = SCRIPTS / name
         table = self.folder / "steps.tsv"
         self.title = table.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        self.steps: Dict[str, StepRow] = {row.name: row for row in read_table(table, StepRow)}
+        self.steps: Dict[str, StepRow] = {row.name: row for row in step_rows(table)}
         self.environment = dict(environment)
         if self.environment.get("WORK"):
             self.environment["WORK"] = os.path.abspath(self.environment["WORK"])
@@ -254,6 +270,15 @@ class Recipe:
             named = [word for word in words if word.split("=")[0].isidentifier() and "=" in word]
             plain = [word for word in words if word not in named]
             yield function, plain, dict(word.split("=", 1) for word in named)
+
+
+def step_rows(table: pathlib.Path) -> List[StepRow]:
+    """The rows of a steps.tsv; ``use RECIPE`` stands for those of another one."""
+    found = []
+    for row in read_table(table, StepRow):
+        other = SCRIPTS / row.actions / table.name
+        found += step_rows(other) if row.name == "use" else [row]
+    return found
 
 
 def recipe_names() -> List[str]:

@@ -4,11 +4,13 @@
   scripts/run RECIPE --help             its steps, its settings and their defaults (or --list)
   scripts/run RECIPE                    every step
   scripts/run RECIPE STEP... NAME=VALUE some steps, with a setting
+  scripts/run RECIPE --dry-run          prints every command, and runs none
 
 Settings come from the environment too: PROFILE=smoke scripts/run RECIPE takes minutes and shows
 that every step runs. STEPS names the steps to run.
 """
 
+import logging
 import os
 import re
 import signal
@@ -62,15 +64,17 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         StepError: a word means nothing, or a step fails.
     """
+    dry_run = "--dry-run" in arguments
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
-    words, assigned = split_words([word for word in arguments if word not in wants])
+    plain = [word for word in arguments if word not in {*wants, "--dry-run"}]
+    words, assigned = split_words(plain)
     options = [word for word in words if word.startswith("-")]
     if options:
         raise StepError(f"run: error: no option {options[0]}; see scripts/run --help")
     if not words:
         show(list_recipes({}) if "--list" in wants else (__doc__ or "").strip())
         return 0 if wants else 1
-    recipe = Recipe(words[0], {**os.environ, **assigned})
+    recipe = Recipe(words[0], {**os.environ, **assigned}, dry_run)
     known = [name for name in recipe.settings.defined if name.isupper()]
     unknown = [name for name in assigned if name not in known]
     if unknown:
@@ -84,7 +88,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
-    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
+    sys.path[:0] = [str(REPO), str(SCRIPTS), str(SCRIPTS / "demo")]
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         return run(arguments)
     except StepError as error:

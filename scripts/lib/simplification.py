@@ -1,22 +1,21 @@
 """The simplification benchmark: a corpus that is tokenised, several references, SARI and BLEU."""
 
 import pathlib
-import shutil
 from typing import Any, List
 
 from benchmark import Benchmark
-from prepare import SPLITS, fetch, prepare, split_sample
-from recipe import REPO, StepError
+from prepare import SPLITS, prepare, sample
+from recipe import StepError
 from step import Step
 
 
-def own_corpus(folder: pathlib.Path, own: pathlib.Path) -> None:
+def own_corpus(step: Step, folder: pathlib.Path, own: pathlib.Path) -> None:
     """Copy the user's corpus and references."""
     names = [f"{split}.tok.{side}" for split in SPLITS for side in ("source", "target")]
     for path in [*(own / name for name in names), *sorted(own.glob("reference.*"))]:
         if not path.is_file():
             raise StepError(f"TOKENISED: {own} lacks {path.name}")
-        shutil.copy(path, folder)
+        step.call("shutil.copy", path, folder)
 
 
 def prepare_step(step: Step) -> None:
@@ -35,28 +34,25 @@ def prepare_step(step: Step) -> None:
     record = bench.bin / "provenance.json"
     if step.finished(record, inputs):
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    step.make(folder)
     if own:
-        own_corpus(folder, pathlib.Path(own))
+        own_corpus(step, folder, pathlib.Path(own))
     elif bench.smoke:
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_edit/heldout"
-        step.log(f"a small sample, edits that do not simplify, in place of the corpus: {sample}")
-        for end, side in (("src", "source"), ("tgt", "target")):
-            split_sample(step, pathlib.Path(f"{sample}.{end}"), raw, side, 20)
-    elif not (folder / "reference.0").exists():
+        sample(step, raw, {"source": "src", "target": "tgt"}, "demo_edit", ", edits")
+    elif step.lacks(folder / "reference.0"):
         downloads = bench.home / "downloads"
-        fetch(step, step.path("SOURCES"), downloads, "TOKENISED takes a copy of your own")
-        failure = "the corpus cannot be read: see above"
-        step.program("simplification_corpus", step["SOURCES"], downloads, folder, failure=failure)
+        with step.remedy("TOKENISED takes a copy of your own"):
+            step.call("fetch.fetch", step.path("SOURCES"), downloads)
+        words = (step.path("SOURCES"), downloads, folder, bench.languages)
+        step.call("parallel_text.write_tokenised", *words)
     prepare(step, raw, folder, bench.bin, bench.languages, ["en", "en"], step["MERGES"])
-    if not (folder / "reference.0").exists():
-        shutil.copy(folder / "test.tok.target", folder / "reference.0")
+    reference = folder / "reference.0"
+    step.once(reference, "shutil.copy", folder / "test.tok.target", reference)
     step.record(record, inputs, bench.bin, *sorted(folder.glob("reference.*")))
 
 
-def score(step: Step, bench: Benchmark) -> List[Any]:
-    """The command that scores outputs: SARI and BLEU."""
+def score(step: Step, bench: Benchmark, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    """Score outputs: SARI and BLEU."""
     folder = bench.home / "prepared"
-    references = [word for path in sorted(folder.glob("reference.*"))
-                  for word in ("--reference", path)]  # fmt: skip
-    return ["simplification_scores", "--source", folder / "test.tok.source", *references]
+    texts = (folder / "test.tok.source", sorted(folder.glob("reference.*")))
+    step.call("simplification_scores.write", outputs, *texts, json)

@@ -1,19 +1,17 @@
 """SARI and BLEU of fairseq-generate's output (SET.SYSTEM.out), as paper_table.py reads them.
 
 Both on tokens, subwords joined, in lower case, against all references. SARI is the mean of the
-sentences' (fairseq_specdec.scoring.sari); its parts are there too. BLEU is sacreBLEU's without a
+sentences' (scoring.sari); its parts are there too. BLEU is sacreBLEU's without a
 tokeniser.
 """
 
 import pathlib
 from typing import Any, Dict, Sequence
 
-from program import Options, argument, command
 from sacrebleu.metrics import BLEU
+from scoring.sari import corpus_sari
 from text_files import read_lines
-from translation_scores import Output, lines_of, score_each
-
-from fairseq_specdec.scoring.sari import corpus_sari
+from translation_scores import Output, lines_of, write_each
 
 
 def scores(
@@ -46,16 +44,16 @@ def scores(
     }
 
 
-@command(
-    argument("outputs", nargs="+", type=pathlib.Path, help="SET.SYSTEM.out"),
-    argument("--source", type=pathlib.Path, required=True, help="tokenised sources"),
-    argument(
-        "--reference", type=pathlib.Path, action="append", required=True, help="tokenised; repeat"
-    ),
-    argument("--json", type=pathlib.Path, required=True, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    sources = read_lines(options.source)
-    references = [read_lines(path) for path in options.reference]
-    score_each(options, lambda path, output: scores(output, sources, references))
+def write(
+    outputs: Sequence[pathlib.Path],
+    source: pathlib.Path,
+    references: Sequence[pathlib.Path],
+    json: pathlib.Path,
+) -> None:
+    """Score outputs, called SET.SYSTEM.out, against tokenised text.
+
+    Raises:
+        ValueError: as :func:`scores`.
+    """
+    sources, wanted = read_lines(source), [read_lines(path) for path in references]
+    write_each(outputs, lambda _, output: scores(output, sources, wanted), json)

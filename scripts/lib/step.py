@@ -1,5 +1,6 @@
 """A step of a recipe while it runs: its log, its commands, and the record that it is done."""
 
+import contextlib
 import importlib
 import os
 import pathlib
@@ -7,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
 
 import records
 from recipe import LIB, REPO, SCRIPTS, Recipe, StepError
@@ -24,14 +25,15 @@ class Step:
         settings: of the recipe.
         commands: that were run so far, for the record.
         environment: of the commands.
+        dry: whether commands are printed, and nothing is run, made or written.
     """
 
     def __init__(self, recipe: Recipe, name: str) -> None:
         self.recipe, self.name, self.settings = recipe, name, recipe.settings
+        self.dry = recipe.dry_run
         self.python = recipe.environment.get("PYTHON") or sys.executable
         self.commands: List[str] = []
-        work = self.path("WORK")
-        work.mkdir(parents=True, exist_ok=True)
+        work = self.make(self.path("WORK"))
         # Folders of this machine, which the records write as $NAME.
         self.names = [("WORK", str(work)), ("REPO", str(REPO)), ("PYTHON", self.python)]
         before = recipe.environment.get("PYTHONPATH")
@@ -55,10 +57,20 @@ class Step:
         """Say it on stderr."""
         print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
 
+    def make(self, folder: pathlib.Path) -> pathlib.Path:
+        """A folder, made if it is not there."""
+        if not self.dry:
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def made(self, path: pathlib.Path) -> bool:
+        """Whether what a command makes is there, as it would be after a dry run's."""
+        return self.dry or path.exists()
+
     def need(self, *tools: str) -> None:
         """Fail now if one of these commands is not installed."""
         for tool in tools:
-            if not shutil.which(tool, path=self.environment["PATH"]):
+            if not self.dry and not shutil.which(tool, path=self.environment["PATH"]):
                 raise StepError(
                     f"{tool} not found: run 'pip install -e {REPO}' in the environment of "
                     f"{self.python}"
@@ -85,7 +97,8 @@ class Step:
             StepError: its exit status is not 0.
         """
         words = [str(word) for word in command]
-        self.commands.append(" ".join(map(shlex.quote, words)) + (f" > {out}" if out else ""))
+        if self._note(shlex.join(words) + (f" > {out}" if out else "")):
+            return
         stdout = open(out, "wb") if out else None
         stderr = open(log, f"{mode}b") if log else None
         try:
@@ -98,19 +111,54 @@ class Step:
             name = pathlib.Path(words[1] if words[0] == self.python else words[0]).name
             raise StepError(failure or f"{name} failed: see {log or 'above'}")
 
-    def program(self, name: str, *words: Any, failure: Optional[str] = None) -> None:
-        """Run a program of scripts/lib or ``corpus``, whose own message says what is wrong."""
-        failure = failure or f"{name} failed: see above"
-        self.run(self.python, LIB / "program.py", name, *words, failure=failure)
+    def _note(self, command: str) -> bool:
+        """Remember a command; in a dry run print it, and say that it is not to be run."""
+        self.commands.append(command)
+        if self.dry:
+            print(command, flush=True)
+        return self.dry
+
+    def call(self, function: str, *words: Any, **named: Any) -> Any:
+        """Call ``module.function`` in this process, and remember it as a command.
+
+        Returns:
+            what it returns; None in a dry run.
+        """
+        texts = [function, *map(_text, words), *(f"{k}={_text(v)}" for k, v in named.items())]
+        return None if self._note(shlex.join(texts)) else find(function)(*words, **named)
+
+    @contextlib.contextmanager
+    def remedy(self, text: str) -> Iterator[None]:
+        """Say what else to do where what is within fails."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise StepError(f"{error}; {text}") from error
+
+    def lacks(self, path: pathlib.Path) -> bool:
+        """Whether a file is still to be made; in a dry run all are."""
+        return self.dry or not path.exists()
+
+    def once(self, path: pathlib.Path, function: str, *words: Any, **named: Any) -> None:
+        """Call the function that makes a file, unless that is there."""
+        if self.lacks(path):
+            self.call(function, *words, **named)
+
+    def average(self, output: pathlib.Path, *words: Any) -> None:
+        """Average checkpoints into one for decoding; see average_checkpoints.py."""
+        program = LIB / "average_checkpoints.py"
+        failure = "average_checkpoints failed: see above"
+        self.run(self.python, program, *words, "--output", output, failure=failure)
 
     def produce(self, path: pathlib.Path, *command: Any, **options: Any) -> None:
         """Unless the file exists, run a command with its stdout going there."""
-        if path.exists():
+        if not self.lacks(path):
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.make(path.parent)
         partial = path.with_name(path.name + ".partial")
         self.run(*command, out=partial, **options)
-        partial.replace(path)
+        if not self.dry:
+            partial.replace(path)
 
     def finished(self, record: pathlib.Path, inputs: Iterable[Any]) -> bool:
         """Whether a record says that this was done with these inputs.
@@ -118,13 +166,15 @@ class Step:
         Raises:
             ValueError: an input is missing, or has changed since; with the remedy.
         """
-        done = records.check(record, list(map(str, inputs)), self.names)
+        done = not self.dry and records.check(record, list(map(str, inputs)), self.names)
         if done:
             self.log(f"done before: {record}")
         return done
 
     def record(self, path: pathlib.Path, inputs: Iterable[Any], *outputs: Any) -> None:
         """Write how these outputs came about, which marks the work as done."""
+        if self.dry:
+            return
         records.write(
             path,
             step=self.name,
@@ -137,17 +187,8 @@ class Step:
         self.log(f"wrote {path}")
 
 
-def fresh(path: pathlib.Path) -> pathlib.Path:
-    """A folder's partial name, with nothing there yet."""
-    partial = path.with_name(path.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    return partial
-
-
-def publish(partial: pathlib.Path, path: pathlib.Path) -> None:
-    """Put a folder that is complete in the place of an earlier one."""
-    shutil.rmtree(path, ignore_errors=True)
-    partial.rename(path)
+def _text(value: Any) -> str:
+    return shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
@@ -180,6 +221,7 @@ def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:
             raise StepError(f"[{row.name}] error: {error}") from error
 
 
-def run_recipe(name: str, environment: Mapping[str, str], *steps: str) -> None:
-    """Run steps of a recipe (none named: as its settings say) in this environment."""
-    run_steps(Recipe(name, environment), steps)
+def run_recipe(step: Step, name: str, *steps: str, **settings: Any) -> None:
+    """Run steps of another recipe (none named: as its settings say), with these settings."""
+    environment = {**step.recipe.environment, **{k: str(v) for k, v in settings.items()}}
+    run_steps(Recipe(name, environment, step.dry), steps)

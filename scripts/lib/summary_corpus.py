@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from typing import Dict, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from program import Options, argument, command
 from specdec_io.atomic import replacing
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
@@ -104,19 +103,22 @@ def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, st
     return {str(name): names[split] for split, ids in lists.items() for name in ids}
 
 
-KINDS = {
-    "cnndm": (url_splits, ".story", story_pair),
-    "xsum": (json_splits, ".summary", bbc_pair),
-}
+KINDS = {"cnndm": (url_splits, ".story", story_pair), "xsum": (json_splits, ".summary", bbc_pair)}
 
 
-def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathlib.Path) -> None:
+def write(kind: str, table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> None:
     """All splits of a corpus, each article once, in the order of the archives.
+
+    Args:
+        kind: one of ``KINDS``.
+        table: sources.tsv.
+        folder: of the fetched files.
+        out: folder to write.
 
     Raises:
         SourceError: a split would be empty, or an archive cannot be read.
     """
-    split_of, end, pair_of = KINDS[kind]
+    sources, (split_of, end, pair_of) = read_sources(table), KINDS[kind]
     wanted = split_of(sources, folder)
     counts = dict.fromkeys(SPLITS, 0)
     empty = 0
@@ -145,14 +147,3 @@ def write(kind: str, sources: Sequence[Source], folder: pathlib.Path, out: pathl
     logger.info(
         "%s; %d without text or summary, %d of the lists in no archive", counts, empty, len(wanted)
     )
-
-
-@command(
-    argument("kind", choices=sorted(KINDS)),
-    argument("sources", type=pathlib.Path, help="sources.tsv"),
-    argument("archives", type=pathlib.Path, help="folder of the fetched files"),
-    argument("out", type=pathlib.Path, help="folder to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    write(options.kind, read_sources(options.sources), options.archives, options.out)

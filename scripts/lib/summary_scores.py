@@ -9,13 +9,13 @@ blank. Papers on CNN-DM report the latter as R-L.
 import pathlib
 import re
 from importlib import metadata
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Sequence
 
-from program import Options, argument, command
 from sacremoses import MosesDetokenizer
+from specdec_io.atomic import PathLike
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
-from translation_scores import Output, lines_of, score_each
+from translation_scores import Output, lines_of, write_each
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")
@@ -76,33 +76,28 @@ def scores(
     return {"sentences": len(numbers), **means, "rouge_variant": variant()}
 
 
-def reader(gpt2: Optional[Sequence[str]], language: str) -> Callable[[str], str]:
-    """From fairseq's output to text: GPT-2's numbers, or Moses tokens whose subwords are joined."""
+def reader(gpt2: Sequence[PathLike]) -> Callable[[str], str]:
+    """From fairseq's output to text.
+
+    Args:
+        gpt2: encoder.json and vocab.bpe, where the output is numbers; otherwise it is English
+            Moses tokens whose subwords are joined.
+    """
     if gpt2:
         import gpt2_subwords  # brings in fairseq, whose import takes seconds
 
-        encoder_json, vocab_bpe = gpt2
-        return lambda line: gpt2_subwords.decode(line, encoder_json, vocab_bpe)
-    detokenizer = MosesDetokenizer(language)
+        return lambda line: gpt2_subwords.decode(line, *map(str, gpt2))
+    detokenizer = MosesDetokenizer("en")
     return lambda line: str(detokenizer.detokenize(line.split()))
 
 
-@command(
-    argument("outputs", nargs="*", type=pathlib.Path, help="SET.SYSTEM.out"),
-    argument("--check", action="store_true", help="only see that ROUGE is there"),
-    argument("--raw", type=pathlib.Path, help="summaries of the test set, as text"),
-    argument(
-        "--gpt2", nargs=2, metavar=("ENCODER_JSON", "VOCAB_BPE"), help="outputs are its numbers"
-    ),
-    argument("--lang", default="en", help="of the text (default: en)"),
-    argument("--json", type=pathlib.Path, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    scorer = make_scorer()
-    if options.check:
-        return
-    if not (options.outputs and options.raw and options.json):
-        raise ValueError("give outputs, --raw and --json")
-    wanted, to_text = read_lines(options.raw), reader(options.gpt2, options.lang)
-    score_each(options, lambda path, output: scores(output, wanted, to_text, scorer))
+def write(
+    outputs: Sequence[pathlib.Path], raw: PathLike, gpt2: Sequence[PathLike], json: pathlib.Path
+) -> None:
+    """Score outputs, called SET.SYSTEM.out, against the raw summaries of the test set.
+
+    Raises:
+        ValueError: rouge-score is not installed; or as :func:`scores`.
+    """
+    scorer, wanted, to_text = make_scorer(), read_lines(raw), reader(gpt2)
+    write_each(outputs, lambda _, output: scores(output, wanted, to_text, scorer), json)

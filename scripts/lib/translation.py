@@ -1,27 +1,19 @@
 """The translation benchmarks: their corpora and their scores."""
 
 import pathlib
-import shutil
 from typing import Any, List
 
 from benchmark import Benchmark
-from prepare import SPLITS, fetch, prepare, split_sample
-from recipe import REPO
+from prepare import SPLITS, prepare, sample
 from step import Step
 
 
-def sample_corpus(step: Step, bench: Benchmark, sample: pathlib.Path, raw: pathlib.Path) -> None:
-    """A small real corpus in place of the full one."""
-    sides = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
-    if sorted(bench.languages) != ["de", "en"]:
-        other = bench.languages[1]
-        step.log(
-            f"warning: the sample is English-German; its German stands in for {other} (RAW: your "
-            "own)"
-        )
-    step.log(f"a small sample in place of the corpus: {sample}.{{{','.join(sides)}}}")
-    for side, language in zip(sides, bench.languages):
-        split_sample(step, pathlib.Path(f"{sample}.{side}"), raw, language)
+def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
+    """A small English-German corpus in place of the full one."""
+    ends = ["de", "en"] if bench.languages == ["de", "en"] else ["en", "de"]
+    other = bench.languages[1]
+    odd = "" if other in ends else f"; warning: its German stands in for {other}"
+    sample(step, raw, dict(zip(bench.languages, ends)), "demo_ende", odd)
 
 
 def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
@@ -30,26 +22,23 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
         return step.path("RAW")
     raw = bench.home / "raw"
     if bench.smoke:
-        sample = step["SAMPLE"] or REPO / "data-bin/demo_ende/heldout"
-        sample_corpus(step, bench, pathlib.Path(sample), raw)
+        sample_corpus(step, bench, raw)
         return raw
     downloads = bench.home / "downloads"
-    fetch(step, step.path("SOURCES"), downloads, "RAW or TOKENISED takes a copy of your own")
-    step.program(
-        "parallel_text", step["SOURCES"], downloads, raw, "--pair", *bench.languages,
-        *step.settings.words("text_flags"), failure="the corpus cannot be read: see above",
-    )  # fmt: skip
+    with step.remedy("RAW or TOKENISED takes a copy of your own"):
+        step.call("fetch.fetch", step.path("SOURCES"), downloads)
+    words = (step.path("SOURCES"), downloads, raw, bench.languages)
+    step.call("parallel_text.write", *words, diacritics=step["diacritics"] == "kept")
     return raw
 
 
-def keep_test(bench: Benchmark, raw: pathlib.Path) -> None:
+def keep_test(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
     """Keep the raw test set, which the scores are computed on."""
-    kept = bench.home / "raw"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept = step.make(bench.home / "raw")
     for side in bench.languages:
         source, target = (folder / f"test.{side}" for folder in (raw, kept))
         if source.exists() and source.resolve() != target.resolve():
-            shutil.copy(source, target)
+            step.call("shutil.copy", source, target)
 
 
 def prepare_step(step: Step) -> None:
@@ -65,18 +54,17 @@ def prepare_step(step: Step) -> None:
         return
     if tokenised:
         raw = pathlib.Path(step["RAW"] or tokenised)
-        folder.mkdir(parents=True, exist_ok=True)
+        step.make(folder)
         for path in inputs:
-            shutil.copy(path, folder)
+            step.call("shutil.copy", path, folder)
     else:
         raw = raw_corpus(step, bench)
     prepare(step, raw, folder, bench.bin, bench.languages, bench.languages, step["MERGES"])
-    keep_test(bench, raw)
+    keep_test(step, bench, raw)
     step.record(record, inputs, bench.bin)
 
 
-def score(step: Step, bench: Benchmark) -> List[Any]:
-    """The command that scores outputs: BLEU, and COMET where it is asked for."""
+def score(step: Step, bench: Benchmark, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+    """Score outputs: BLEU, and COMET where it is asked for."""
     raw = [bench.home / "raw" / f"test.{side}" for side in (bench.src, bench.tgt)]
-    comet = ["--comet", step["COMET"]] if step["COMET"] else []
-    return ["translation_scores", "--lang", bench.tgt, "--raw", *raw, *comet]
+    step.call("translation_scores.write", outputs, raw, bench.tgt, step["COMET"], json)

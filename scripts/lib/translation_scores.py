@@ -5,15 +5,16 @@
   follow Vaswani et al. 2017; text tokenised with aggressive dashes is split already.
 - ``sacrebleu``: detokenised output against the raw reference, with its signature.
 - ``bleu_to_greedy``: tokenised, against stock greedy output of the same set (Xia et al. Table 6).
-- ``comet``: of the model named by --comet; needs the package unbabel-comet.
+- ``comet``: of the model named by COMET; needs the package unbabel-comet.
 """
 
-import json
+import importlib.util
 import logging
+import multiprocessing
 import pathlib
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from program import Options, argument, command
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
 from specdec_io.atomic import write_json
@@ -62,13 +63,17 @@ def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[st
     return [lines[n] for n in numbers]
 
 
-def score_each(options: Any, score: Callable[[pathlib.Path, Output], Dict[str, Any]]) -> None:
-    """Score each of ``options.outputs``, and write all to ``options.json`` by name."""
+def write_each(
+    outputs: Sequence[pathlib.Path],
+    score: Callable[[pathlib.Path, Output], Dict[str, Any]],
+    json: pathlib.Path,
+) -> None:
+    """Score each output, and write all scores by its name."""
     found = {}
-    for path in options.outputs:
+    for path in outputs:
         found[path.stem] = score(path, read_output(path))
-        logger.info("%s: %s", path.stem, json.dumps(found[path.stem]))
-    write_json(options.json, found, make_folder=True)
+        logger.info("%s: %s", path.stem, found[path.stem])
+    write_json(json, found, make_folder=True)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -83,15 +88,22 @@ def comet(name: str, sources: List[str], outputs: List[str], references: List[st
     Raises:
         ValueError: the package is not installed.
     """
-    try:
-        from comet import download_model, load_from_checkpoint
-    except ImportError as error:
+    if importlib.util.find_spec("comet") is None:
         raise ValueError(
-            "--comet: needs the package: pip install unbabel-comet (in an environment of its own, "
+            "COMET: needs the package: pip install unbabel-comet (in an environment of its own, "
             "if it disagrees with fairseq)"
-        ) from error
-    model: Any = load_from_checkpoint(download_model(name))
+        )
     rows = [dict(src=s, mt=o, ref=r) for s, o, r in zip(sources, outputs, references)]
+    # In a process of its own, which frees the GPU when it ends.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(predict, name, rows).result()
+
+
+def predict(name: str, rows: List[Dict[str, str]]) -> float:
+    """COMET of these sources, outputs and references, times 100."""
+    from comet import download_model, load_from_checkpoint
+
+    model: Any = load_from_checkpoint(download_model(name))
     return 100 * float(model.predict(rows, batch_size=64).system_score)
 
 
@@ -116,7 +128,7 @@ def scores(
     output: Output,
     raw: Sequence[pathlib.Path],
     language: str,
-    comet_model: Optional[str] = None,
+    comet_model: str = "",
     greedy: Optional[Output] = None,
 ) -> Dict[str, Any]:
     """All scores of one system.
@@ -146,19 +158,22 @@ def scores(
     return found
 
 
-@command(
-    argument("outputs", nargs="+", type=pathlib.Path, help="NAME.out of fairseq-generate"),
-    argument("--raw", nargs=2, type=pathlib.Path, required=True, metavar="FILE"),
-    argument("--lang", required=True, help="language of the target"),
-    argument("--comet", metavar="MODEL", help="also COMET, as wmt20-comet-da"),
-    argument("--json", type=pathlib.Path, required=True, help="file to write"),
-)
-def main(options: Options) -> None:
-    """Run the command."""
+def write(
+    outputs: Sequence[pathlib.Path],
+    raw: Sequence[pathlib.Path],
+    language: str,
+    comet_model: str,
+    json: pathlib.Path,
+) -> None:
+    """Score outputs, called SET.SYSTEM.out, each against the greedy one of its set too.
+
+    Raises:
+        ValueError: as :func:`scores`.
+    """
 
     def score(path: pathlib.Path, output: Output) -> Dict[str, Any]:
         beside = path.with_name(path.stem.split(".")[0] + GREEDY)
-        greedy = read_output(beside) if beside in options.outputs else None
-        return scores(output, options.raw, options.lang, options.comet, greedy)
+        greedy = read_output(beside) if beside in outputs else None
+        return scores(output, raw, language, comet_model, greedy)
 
-    score_each(options, score)
+    write_each(outputs, score, json)

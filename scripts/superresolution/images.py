@@ -7,7 +7,6 @@ faces are held out to validate and to test; patches of photos, at several scales
 training.
 """
 
-import argparse
 import pathlib
 from typing import Iterable, Iterator, List, Sequence, Tuple
 
@@ -112,39 +111,39 @@ def write_split(folder: pathlib.Path, name: str, pictures: Iterable[Picture], fa
     return len(high)
 
 
-def main() -> None:
-    """Write train, valid, test and dict.txt."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--side", type=int, default=NATIVE, help="width of the high picture")
-    parser.add_argument("--factor", type=int, default=2, help="width of a square, in pixels")
-    parser.add_argument("--patches", type=int, default=12000, help="patches of photos")
-    parser.add_argument("--test", type=int, default=24, help="faces to test with")
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    if args.factor < 1:
-        parser.error(f"--factor {args.factor}: must be at least 1")
-    if args.side < args.factor or args.side % args.factor:
-        parser.error(f"--side {args.side}: must be a multiple of --factor {args.factor}")
-    if not 1 <= args.test <= FACES // 2:
-        parser.error(f"--test {args.test}: must be from 1 to {FACES // 2}")
-    rng = np.random.default_rng(args.seed)
+def write(folder: pathlib.Path, side: int, factor: int, count: int, test: int, seed: int) -> None:
+    """Write train, valid, test and dict.txt.
+
+    Args:
+        folder: to write to.
+        side: width of the high picture.
+        factor: width of a square, in pixels.
+        count: patches of photos.
+        test: faces to test with.
+        seed: of what is held out and cut.
+
+    Raises:
+        ValueError: a setting is out of range.
+    """
+    if factor < 1:
+        raise ValueError(f"FACTOR: {factor} must be at least 1")
+    if side < factor or side % factor:
+        raise ValueError(f"SIDE: {side} must be a multiple of FACTOR {factor}")
+    if not 1 <= test <= FACES // 2:
+        raise ValueError(f"TEST: {test} must be from 1 to {FACES // 2}")
+    rng = np.random.default_rng(seed)
     faces, photos = load()
     order = rng.permutation(FACES)
-    valid = max(1, args.test // 4)
-    held, kept = order[: args.test + valid], order[args.test + valid :]
+    valid = max(1, test // 4)
+    held, kept = order[: test + valid], order[test + valid :]
 
     def unmoved(chosen: Iterable[int]) -> Iterator[Picture]:
-        return (quantise(resized(faces[i][:NATIVE, :NATIVE], args.side)) for i in chosen)
+        return (quantise(resized(faces[i][:NATIVE, :NATIVE], side)) for i in chosen)
 
-    training = [picture for i in kept for picture in variants(faces[i], args.side)]
-    training += patches(photos, args.patches, args.side, rng)
-    count = write_split(args.folder, "train", training, args.factor)
-    write_split(args.folder, "test", unmoved(held[: args.test]), args.factor)
-    write_split(args.folder, "valid", unmoved(held[args.test :]), args.factor)
-    write_lines(args.folder / "dict.txt", (f"{value} 1" for value in range(256)))
-    print(f"{count} pictures to train, {valid} to validate, {args.test} to test")
-
-
-if __name__ == "__main__":
-    main()
+    training = [picture for i in kept for picture in variants(faces[i], side)]
+    training += patches(photos, count, side, rng)
+    trained = write_split(folder, "train", training, factor)
+    write_split(folder, "test", unmoved(held[:test]), factor)
+    write_split(folder, "valid", unmoved(held[test:]), factor)
+    write_lines(folder / "dict.txt", (f"{value} 1" for value in range(256)))
+    print(f"{trained} pictures to train, {valid} to validate, {test} to test")

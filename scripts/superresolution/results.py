@@ -1,14 +1,12 @@
 """Table 2 of blockwise parallel decoding, and the pictures side by side, from decoded pictures."""
 
-import argparse
-import json
 import math
 import pathlib
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-from specdec_io.atomic import replacing
+from specdec_io.atomic import replacing, write_json, write_text
 
 COLUMNS = ("regular", "approximate", "fine_tuned", "both")
 TITLES = {
@@ -131,29 +129,25 @@ def save_png(path: pathlib.Path, grid: Picture, captions: Sequence[str]) -> None
         image.save(stream, format="PNG")
 
 
-def main() -> None:
-    """Read a folder of decoded pictures; write the table and the picture."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="of COLUMN_k.out and COLUMN_k.log")
-    parser.add_argument("--table", type=pathlib.Path, required=True, help="without its suffix")
-    parser.add_argument("--pictures", type=pathlib.Path, required=True)
-    parser.add_argument("--shown", type=int, default=8, help="rows of pictures")
-    args = parser.parse_args()
-    files = [
-        path
-        for path in sorted(args.folder.glob("*.out"))
-        if re.fullmatch(rf"({'|'.join(COLUMNS)})_\d+", path.stem)
-    ]
-    if not any(path.stem == "regular_1" for path in files):
-        parser.error(f"{args.folder}: no regular_1.out, the base model's own pictures")
+def write(folder: pathlib.Path, name: pathlib.Path, pictures: pathlib.Path, shown: int = 8) -> None:
+    """Read a folder of decoded pictures; write the table and the picture.
+
+    Args:
+        folder: of COLUMN_k.out and COLUMN_k.log.
+        name: of the table, without its suffix.
+        pictures: PNG to write.
+        shown: rows of pictures.
+
+    Raises:
+        ValueError: the base model's own pictures are not there.
+    """
+    names = re.compile(rf"({'|'.join(COLUMNS)})_\d+")
+    files = [path for path in sorted(folder.glob("*.out")) if names.fullmatch(path.stem)]
     results = {path.stem: read_decoded(path) for path in files}
+    if "regular_1" not in results:
+        raise ValueError(f"{folder}: no regular_1.out, the base model's own pictures")
     rows = table(results)
-    for suffix, text in ((".json", json.dumps(rows, indent=1) + "\n"), (".md", as_markdown(rows))):
-        with replacing(args.table.with_suffix(suffix), make_folder=True) as stream:
-            stream.write(text)
-    save_png(args.pictures, *side_by_side(results, args.shown))
+    write_json(name.with_suffix(".json"), rows, make_folder=True)
+    write_text(name.with_suffix(".md"), as_markdown(rows))
+    save_png(pictures, *side_by_side(results, shown))
     print(as_markdown(rows), end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Super-resolution of small pictures with blockwise decoding (Stern et al. 2018, section 7.2)."""
 
+import importlib.util
 import pathlib
-import subprocess
 from typing import List
 
 from launch import Devices
@@ -26,8 +26,7 @@ def heads(step: Step) -> List[str]:
 def pictures(step: Step) -> None:
     """An action: small pictures as sequences of pixels. A work folder belongs to one size."""
     step.need("fairseq-preprocess")
-    seen = subprocess.run([step.python, "-c", "import skimage"], stderr=subprocess.DEVNULL)
-    if seen.returncode:
+    if not step.dry and importlib.util.find_spec("skimage") is None:
         raise StepError(
             f"scikit-image not found: run 'pip install -e {REPO}[superres]' in the environment of "
             f"{step.python}"
@@ -36,11 +35,9 @@ def pictures(step: Step) -> None:
     text, record = out / "text", out / "images.json"
     if step.finished(record, []):
         return
-    out.mkdir(parents=True, exist_ok=True)
-    words = [(f"--{name.lower()}", step[name]) for name in ("SIDE", "FACTOR", "PATCHES", "TEST")]
-    flat = [word for pair in words for word in pair]
-    program = step.recipe.folder / "images.py"
-    step.run(step.python, program, text, *flat, "--seed", step["SEED"])
+    step.make(out)
+    names = ("SIDE", "FACTOR", "PATCHES", "TEST", "SEED")
+    step.call("superresolution.images.write", text, *map(step.settings.number, names))
     prefixes = {split: text / split for split in SPLITS}
     joint = ("--joined-dictionary", "--srcdict", text / "dict.txt")
     log = out / "preprocess.log"
@@ -126,6 +123,6 @@ def decode_all(step: Step) -> None:
     shared = {"corpus": step["BIN"], "pair": PAIR, "folder": folder, "device": device}
     for system in systems:
         decode(step, *system, *length, **shared)
-    shown = ["--table", out / "table", "--pictures", out / "pictures.png", "--shown", step["SHOWN"]]
-    step.run(step.python, step.recipe.folder / "results.py", folder, *shown)
+    written, shown = (out / "table", out / "pictures.png"), step.settings.number("SHOWN")
+    step.call("superresolution.results.write", folder, *written, shown)
     step.record(record, inputs, folder, out / "table.json", out / "pictures.png")

@@ -3,6 +3,8 @@
 ``SPECDEC_UPDATE=1`` writes the texts anew.
 """
 
+import argparse
+import functools
 import os
 import re
 import subprocess
@@ -12,10 +14,13 @@ import time
 import pytest
 from in_process import PLUGIN
 
-from fairseq_specdec import completion
-from fairseq_specdec.commands import start
-from fairseq_specdec.commands.own_help import own_help
+from fairseq_specdec.commands import parsers, start
 
+WIDTH = 96
+FAIRSEQ = (
+    "All flags of fairseq-generate hold too (fairseq-generate --help), and those of --task "
+    "translation_specdec (specdec-flags)."
+)
 PROGRAMS = sorted(start.MODULES)
 # Groups of flags that are not fairseq's, and the usage.
 OWN = {
@@ -30,9 +35,28 @@ OWN = {
 }
 
 
+def own_help(parser, groups=(), usage=""):
+    """The text of --help: of all flags, or of its own groups where the others are fairseq's."""
+    wide = functools.partial(argparse.HelpFormatter, width=WIDTH)
+    if not groups:
+        if parser.formatter_class is argparse.HelpFormatter:
+            parser.formatter_class = wide
+        return parser.format_help()
+    formatter = wide(parser.prog)
+    formatter.add_usage(usage, [], [])
+    formatter.add_text(parser.description)
+    for group in parser._action_groups:
+        if group.title in groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+    formatter.add_text(FAIRSEQ)
+    return formatter.format_help()
+
+
 def made(program, monkeypatch):
     monkeypatch.setenv("COLUMNS", "96")
-    parser = completion.COMMANDS[program]()
+    parser = parsers.COMMANDS[program]()
     parser.prog = program
     return own_help(parser, *OWN.get(program, ()))
 

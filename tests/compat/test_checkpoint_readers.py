@@ -17,7 +17,7 @@ from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, z
 from pickle_payloads import runs
 
 import fairseq_specdec
-from fairseq_specdec import convert
+from fairseq_specdec.conversion import cli as convert
 
 PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
 ROOT = PLUGIN.parent
@@ -160,7 +160,7 @@ READERS = {
     ),
     "--init-from": (
         fairseq("train"), (*TRAIN, "--arch", "blockwise_transformer", "--init-from", "{evil}")),
-    "specdec-convert": (command("convert"), ("{evil}", "{out}/x.pt")),
+    "specdec-convert": (command("conversion.cli"), ("{evil}", "{out}/x.pt")),
     "specdec-distill": (
         command("data.distill"),
         ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src",

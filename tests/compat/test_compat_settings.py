@@ -21,7 +21,6 @@ from in_process import run_here
 from omegaconf import OmegaConf
 from settings_payloads import HIDDEN, INTERPOLATIONS, PROGRAMS, SETTINGS, filled, write
 
-from fairseq_specdec import convert
 from fairseq_specdec.bench import cli as bench
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.literals import (
@@ -30,6 +29,7 @@ from fairseq_specdec.compat.literals import (
     parse_settings_as_literals,
 )
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
+from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.data import distill
 from fairseq_specdec.decoding.accepted_tokens import AcceptedTokens
 from fairseq_specdec.decoding.drafter_file import MASK

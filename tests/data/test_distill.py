@@ -12,7 +12,7 @@ from distilling import DECODING, KEEP, SIZE, Killed, kill_at, same_corpus
 from terminals import terminal_on_stderr
 
 import fairseq_specdec
-from fairseq_specdec.data import merge, parts
+from fairseq_specdec.data import merge
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
 from fairseq_specdec.io.provenance import sha256
@@ -149,8 +149,8 @@ def test_either_engine_makes_the_same_corpus(
         (os, "replace", "plan.npz", 1),
         (os, "replace", "chunk-", 1),
         (os, "replace", "chunk-", 4),
-        (merge.os, "rename", "merged-", 1),
-        (parts.shutil, "rmtree", ".parts", 1),
+        (os, "rename", "merged-", 1),
+        (shutil, "rmtree", ".parts", 1),
     ],
 )
 def test_a_kill_loses_and_doubles_nothing(
@@ -180,59 +180,13 @@ def test_a_kill_loses_and_doubles_nothing(
     assert len(again) == 0 if saved is None else 0 < len(again) <= SIZE - 16 * saved
 
 
-def test_sigkill_in_the_real_command(reversal_data, teacher, undisturbed, run_python, tmp_path):
-    run = f"""
-        import os, signal, sys
-        from fairseq_specdec.data import distill
-        real = os.replace
-        def replace(source, destination):
-            if "chunk-000003" in destination and "{{}}" == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(source, destination)
-        os.replace = replace
-        distill.cli_main({
-        [str(w) for w in (reversal_data, "--path", teacher, "--dest", tmp_path / "out", *KEEP)]
-    })
-    """
-    lines = "\n".join(line[8:] for line in run.splitlines())
-    with pytest.raises(AssertionError):
-        run_python(lines.replace("{}", "kill"))
-    left = sorted(path.name for path in (tmp_path / "out.parts").glob("*/chunk-*.npz"))
-    assert left == [f"chunk-{number:06d}.npz" for number in range(3)]
-    assert list((tmp_path / "out.parts").glob("*/.chunk-000003.npz.tmp-*"))
-    run_python(lines)
-    assert same_corpus(tmp_path / "out", undisturbed)
-
-
-@pytest.mark.parametrize("removed", [True, False])
-def test_two_processes_may_merge_at_once(
-    removed, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
-):
-    completed = merge.completed
-
-    def overtaken(*asked):
-        (building,) = tmp_path.glob("out.parts/*/merged-*")
-        shutil.copytree(str(building), str(tmp_path / "out"))
-        if removed:
-            shutil.rmtree(str(building.parent))
-        else:  # caught in the act: this copy lacks what is gone already
-            (building / merge.DROPPED).unlink()
-        monkeypatch.setattr(merge, "completed", completed)
-        return completed(*asked)
-
-    monkeypatch.setattr(merge, "completed", overtaken)
-    assert distill(reversal_data, tmp_path / "out", teacher, *KEEP)["counts"]["kept"] == SIZE
-    assert same_corpus(tmp_path / "out", undisturbed)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
 def test_merge_flag_publishes_what_others_finished(
     reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
     with pytest.raises(DistillError, match="nothing was distilled"):
         distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--merge")
     with monkeypatch.context() as patch:
-        kill_at(patch, merge.os, "rename", "merged-", 1)
+        kill_at(patch, os, "rename", "merged-", 1)
         with pytest.raises(Killed):
             distill(reversal_data, tmp_path / "out", teacher, *KEEP)
     monkeypatch.delattr(Teacher, "decode")

@@ -1,12 +1,13 @@
 """Why sentences are dropped, and that the merge notices damage."""
 
+import logging
 import os
 
 import numpy as np
 import pytest
 
 from fairseq_specdec.data.files import DistillError, read_json
-from fairseq_specdec.data.merge import Filters, gather, judge
+from fairseq_specdec.data.merge import REPORT, WORDS, Filters, gather, judge, tell
 from fairseq_specdec.data.parts import Parts, pack
 from fairseq_specdec.data.plan import REASONS, Plan
 from fairseq_specdec.io.atomic import replacing
@@ -52,8 +53,8 @@ def two_chunks(tmp_path):
     plan = Plan(
         np.array([4, 0, 3, 2]), np.array([2, 4]), np.array([1, 2]), np.array([1]), np.array([1]), 5
     )
-    parts = Parts(str(tmp_path / "out"), "0" * 64)
-    parts.create({"settings": {}})
+    parts = Parts(str(tmp_path / "out"), REPORT, {})
+    os.makedirs(parts.directory)
     parts.agree_on(plan)
     parts.write(0, pack([4, 0], [[9, 9, EOS], [5, EOS]], [True, False]), 1.5)
     parts.write(1, pack([3, 2], [[], [7, EOS]], [False, False]), 0.5)
@@ -70,7 +71,7 @@ def test_order_is_restored(two_chunks):
 def test_merge_waits_for_every_chunk(two_chunks):
     parts, plan = two_chunks
     os.unlink(os.path.join(parts.directory, "chunk-000001.npz"))
-    assert parts.missing(plan) == [1]
+    assert parts.unfinished() == [1]
     with pytest.raises(DistillError, match="1 of 2 chunks"):
         gather(parts, plan)
 
@@ -108,3 +109,25 @@ def test_failed_write_leaves_the_old_file(tmp_path):
     path.write_text("[")
     with pytest.raises(DistillError, match=r"value\.json"):
         read_json(str(path))
+
+
+@pytest.mark.parametrize(
+    "lost, level, text",
+    [
+        ({}, logging.INFO, "out: 1,000 of 1,000 sentence pairs kept, none dropped"),
+        ({"empty_source": 5, "length_limit": 15}, logging.INFO,
+         "out: 980 of 1,000 sentence pairs kept, 20 dropped (2.0%): 15 outputs cut off at the "
+         "length limit (--max-len-a, --max-len-b); 5 empty sources. They are in out/dropped.tsv"),
+        ({"length_limit": 50}, logging.INFO, "50 dropped (5.0%)"),
+        ({"length_limit": 51}, logging.WARNING, "more than 5% dropped: look at them"),
+    ],
+)  # fmt: skip
+def test_what_was_dropped_is_told_and_is_a_warning_where_it_is_much(lost, level, text, caplog):
+    assert set(WORDS) == set(REASONS[1:])
+    reasons = dict(dict.fromkeys(REASONS[1:], 0), **lost)
+    dropped = sum(reasons.values())
+    counts = {"chosen": 1000, "kept": 1000 - dropped, "dropped": dropped, "reasons": reasons}
+    with caplog.at_level(logging.INFO, "fairseq_specdec.data.merge"):
+        tell("out", counts)
+    (record,) = caplog.records
+    assert record.levelno == level and text in record.getMessage()

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -13,7 +12,7 @@ import sys
 import time
 
 import pytest
-from distilling import KEEP, SIZE, same_corpus
+from distilling import KEEP
 
 from fairseq_specdec.compat.user_dir import PACKAGE
 from fairseq_specdec.data import distill as command
@@ -93,15 +92,6 @@ def test_work_that_is_not_done_stays(home):
     assert not os.path.exists(home)
 
 
-def test_whoever_publishes_removes_the_locks_of_the_others_too(home):
-    with at_work("OUT", home, "a", Shard(0, 2)):
-        with at_work("OUT", home, "a", Shard(1, 2)):
-            shutil.rmtree(home)
-        with at_work("OUT", home, "b", Shard(0, 1)):
-            assert os.listdir(home)
-    assert not os.path.exists(home)
-
-
 def test_many_processes_and_one_lock(home, tmp_path):
     """Entering and leaving at once: never two inside, and each gets in or is told who is."""
     inside, children = str(tmp_path / "inside"), []
@@ -135,7 +125,8 @@ def test_without_locks_a_warning_and_no_more(home, monkeypatch, caplog):
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with at_work("OUT", home, "a", Shard(0, 1)), at_work("OUT", home, "a", Shard(0, 1)):
         pass
-    assert "has no locks (No locks available)" in caplog.text
+    remove_unless_at_work(home)  # some may be
+    assert os.path.isdir(home) and "has no locks; see to it" in caplog.text
 
 
 # ---- in the command ----------------------------------------------------------------------------
@@ -158,25 +149,6 @@ def test_the_second_command_says_who_is_at_work(reversal_data, teacher, tmp_path
     (line,) = said
     assert line.startswith(f"specdec-distill: error: --dest: {tmp_path / 'out'} is being written")
     assert f"process {os.getpid()} on " in line and "\n" not in line
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize("moment", ["__init__", "source_limit"])
-def test_a_late_shard_finds_the_corpus_published(
-    moment, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
-):
-    """Its parts are removed between any two of its steps."""
-    step = getattr(Teacher, moment)
-
-    def overtaken(self, *arguments):
-        shutil.copytree(str(undisturbed), str(tmp_path / "out"))
-        shutil.rmtree(str(tmp_path / "out.parts"))
-        return step(self, *arguments)
-
-    monkeypatch.setattr(Teacher, moment, overtaken)
-    report = distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--shard", "1/2")
-    assert report["counts"]["kept"] == SIZE
-    assert same_corpus(pathlib.Path(str(tmp_path / "out")), undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

@@ -8,13 +8,12 @@ import shlex
 from doc_pages import commands_in
 from fairseq import options
 
-from fairseq_specdec import convert
 from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import quickstart, replay_flags, session
+from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.data import distill
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.noise import cli as noise_cli
-from fairseq_specdec.scoring import cli as scoring_cli
 from fairseq_specdec.trace import cli as trace_cli
 
 PARSERS = {
@@ -28,18 +27,14 @@ PARSERS = {
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
     "specdec-noise": noise_cli.get_parser,
-    "specdec-scoring": scoring_cli.get_parser,  # no script: python -m, see ``unwrapped``
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-demo", "specdec-noise",
-    "specdec-scoring", "specdec-trace",
+    "specdec-trace",
 }  # fmt: skip
-MODULES = {
-    "fairseq_specdec.data.distill": "specdec-distill",
-    "fairseq_specdec.scoring.cli": "specdec-scoring",
-}
+MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.
 TOOLS = {"cut", "diff", "echo", "fairseq-hydra-train", "grep", "head"}
 # Commands that a test cannot run as they stand, by their beginning, and the file that runs them.
@@ -47,8 +42,9 @@ ELSEWHERE = {
     "bash scripts/quickstart.sh": "tests/docs/test_docs_run.py",  # what it measures
     "bash scripts/test.sh": ".ci/run",
     "python -m pytest": "scripts/test.sh",
+    "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
-    "specdec-completion bash": "tests/test_completion.py",  # needs an extra
+    "shtab": "tests/commands/test_parsers.py",  # needs an extra
     "scripts/run --list": "tests/scripts/test_runner.py",
     "scripts/run comparison": "tests/scripts/test_comparison_steps.py",
     "scripts/run wmt14_ende": "tests/scripts/test_translation_recipes.py",
@@ -57,7 +53,7 @@ ELSEWHERE = {
 FOREIGN = {
     "--index-url",
     "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
-    "--config-dir", "--config-name", "--src-embedding-copy",
+    "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
     "--scale-heads", "--scale-resids",
@@ -117,5 +113,6 @@ def flags_of(words):
 
 def known_flags(commands):
     """Every flag that some of these commands, or a program without a block, has."""
-    own = set(quickstart.get_parser()._option_string_actions) | {"--train", "--list"}  # of scripts
+    scripts = {"--train", "--list", "--dry-run", "--metric"}
+    own = set(quickstart.get_parser()._option_string_actions) | scripts
     return (own | FOREIGN).union(*map(flags_of, commands))

@@ -10,7 +10,8 @@ import torch
 from authors_layout import SETTINGS, authors_checkpoint, authors_drafter, same_weights
 from toy_translation import dictionary, toy_drafter
 
-from fairseq_specdec import conversion, convert
+from fairseq_specdec.conversion import cli as convert
+from fairseq_specdec.conversion import formats as conversion
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
@@ -48,7 +49,7 @@ def test_there_and_back(released, tmp_path):
 def test_what_was_read_is_recorded_and_logged(released, tmp_path, caplog):
     content = released.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
-    with caplog.at_level("INFO", logger="fairseq_specdec.convert"):
+    with caplog.at_level("INFO", logger="fairseq_specdec.conversion.cli"):
         run(released, tmp_path / "ours.pt")
     assert digest in caplog.text
     record = torch.load(tmp_path / "ours.pt")["extra_state"][conversion.RECORD]

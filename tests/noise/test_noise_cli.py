@@ -13,6 +13,7 @@ from killing import Command, killed_at
 from terminals import own_logging, terminal_on_stderr
 
 from fairseq_specdec.noise import chunks as chunks_module
+from fairseq_specdec.noise import cli
 from fairseq_specdec.noise.cli import cli_main
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -88,62 +89,24 @@ def test_any_number_of_shards_and_chunks_gives_the_same(noise):
     assert none[0] == none[1]
 
 
-def test_a_killed_run_goes_on_where_it_was(noise, monkeypatch):
-    whole = corpus(noise("whole"))
-    real, done = chunks_module.Chunks.write_lines, []
-
-    def dies(self, chunk, lines):
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(chunk)
-        real(self, chunk, lines)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(chunks_module.Chunks, "write_lines", dies)
-        with pytest.raises(SystemExit, match="130"):
-            noise("out")
-    made = []
-
-    def counts(self, chunk, lines):
-        made.append(chunk)
-        real(self, chunk, lines)
-
-    monkeypatch.setattr(chunks_module.Chunks, "write_lines", counts)
-    dest = noise("out", "--shard", "0/2")  # with another number of processes
-    assert not dest.exists()
-    assert corpus(noise("out", "--shard", "1/2")) == whole
-    assert sorted(done + made) == list(range(7))
-    made.clear()
-    assert corpus(noise("out")) == whole and made == []
-
-
-def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ended_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text, how):
     lines = text.read_bytes().split(b"\n")
     text.write_bytes(b"\n".join([*lines, *lines[:3], b"", b" \t", b"\xe6\x88\x91 ok"]))
     whole = corpus(noise("whole"))
-    kills = 0
+    ends = 0
     # Manifest, provenance, 7 chunks, the report, and the corpus itself are renamed into place.
-    while killed_at(lambda name=f"out{kills}": noise(name), kills):
-        dest = text.parent / f"out{kills}"
+    while killed_at(lambda name=f"out{ends}": noise(name), ends, how):
+        dest = text.parent / f"out{ends}"
         assert not dest.exists()
+        assert how == signal.SIGKILL or not list(text.parent.glob("*.parts/**/*.tmp-*"))
         assert corpus(noise(dest.name)) == whole and not list(text.parent.glob("*.parts"))
-        kills += 1
-    assert kills == 11
-    # One work folder, killed again and again.
+        ends += 1
+    assert ends == 11
+    # One work folder, ended again and again.
     for moment in range(4, 8):
-        killed_at(lambda moment=moment: noise("often"), moment)
+        killed_at(lambda moment=moment: noise("often"), moment, how)
     assert corpus(noise("often")) == whole
-
-
-def test_interrupted_at_any_moment_too(noise, text):
-    whole = corpus(noise("whole"))
-    interrupts = 0
-    while killed_at(lambda name=f"out{interrupts}": noise(name), interrupts, signal.SIGINT):
-        dest = text.parent / f"out{interrupts}"
-        assert not dest.exists() and not list(text.parent.glob("*.parts/**/*.tmp-*"))
-        assert corpus(noise(dest.name)) == whole and not list(text.parent.glob("*.parts"))
-        interrupts += 1
-    assert interrupts == 11
 
 
 def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
@@ -181,29 +144,22 @@ def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
     assert len(again) == len(set(again)) == 750 - len(done), "none twice, none left out"
 
 
-def test_a_kill_while_publishing_leaves_nothing_half_done(noise, monkeypatch):
-    def dies(source, destination):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("shard", ["0/2", "0/1"])
+def test_a_shard_is_made_by_one_process_at_a_time(noise, monkeypatch, tmp_path, shard):
+    real, said = cli.noise_line, []
 
-    with monkeypatch.context() as patch:
-        patch.setattr(chunks_module.os, "rename", dies)
-        with pytest.raises(SystemExit, match="130"):
-            noise("out")
-    dest = noise("out", "--merge")
-    assert corpus(dest) == corpus(noise("whole")) and not list(dest.parent.glob("*.parts"))
+    def meanwhile(*line):
+        if not said:
+            said.append("")  # once
+            with pytest.raises(SystemExit) as caught:
+                noise("out", "--shard", shard)
+            said[0] = str(caught.value)
+        return real(*line)
 
-
-def test_two_that_publish_at_once_leave_one_corpus(noise, monkeypatch):
-    whole = corpus(noise("whole"))
-    rename = os.rename
-
-    def beaten(source, destination):
-        monkeypatch.setattr(os, "rename", rename)
-        noise("out")  # another process, in between
-        rename(source, destination)
-
-    monkeypatch.setattr(os, "rename", beaten)
-    assert corpus(noise("out")) == whole
+    monkeypatch.setattr(cli, "noise_line", meanwhile)
+    noise("out", "--shard", "0/2")
+    whose = f"is being written by process {os.getpid()} on "
+    assert said[0].startswith(f"specdec-noise: error: --dest: {tmp_path / 'out'} {whose}")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import sys
 import pytest
 from recipe_parts import NAMES, NOUNS, REPO, STAND_IN, STAND_IN_PYTHON, VERBS
 
-for folder in (REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
+for folder in (REPO / "scripts", REPO / "scripts" / "demo", REPO / "scripts" / "lib"):
     sys.path.insert(0, str(folder))
+
+import runner  # noqa: E402
 
 
 @pytest.fixture
@@ -101,6 +103,21 @@ def tiny_pair(reversal_data, fairseq_command, tmp_path_factory):
         "DISTILL_FLAGS": "--on-length-limit keep",  # so little training teaches no </s>
         "LENGTH_FLAGS": "--max-len-b 12",
     }
+
+
+@pytest.fixture
+def printed(tmp_path, capsys, monkeypatch):
+    """The words of each command of a recipe's steps, the work folder as $WORK; nothing is run."""
+    for name, value in {"WORK": tmp_path / "work", "DEVICE": "cpu", "STEPS": ""}.items():
+        monkeypatch.setenv(name, str(value))
+
+    def run(*words, **settings):
+        given = [f"{name}={value}" for name, value in settings.items()]
+        assert runner.main([*words, "--dry-run", *given]) == 0
+        text = capsys.readouterr().out.replace(str(tmp_path / "work"), "$WORK")
+        return [shlex.split(line) for line in text.splitlines()]
+
+    return run
 
 
 class DryRun:

@@ -8,6 +8,24 @@ NOUNS = [("file", "Datei"), ("page", "Seite"), ("list", "Liste"), ("line", "Zeil
 VERBS = [("opens", "öffnet"), ("closes", "schließt"), ("reads", "liest"), ("shows", "zeigt")]
 NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Frank", "Greta", "Hans", "Ida", "Jonas"]
 
+# The example of the documentation of the official scorer.
+OFFICIAL = """S The cat sat at mat .
+A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
+A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
+
+S The dog .
+A 1 2|||NN|||dogs|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1
+
+S Giant otters is an apex predator .
+A 2 3|||SVA|||are|||REQUIRED|||-NONE-|||0
+A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
+A 5 6|||NN|||predators|||REQUIRED|||-NONE-|||0
+A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
+
+"""
+SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
+
 # Stands for each of the commands: notes its words, and leaves the files that the steps go on with.
 STAND_IN = r"""#!/usr/bin/env bash
 name=${0##*/}
@@ -27,8 +45,8 @@ case $name in fairseq-generate) printf 'INFO | task | strategy %s: summary\n' "$
 """
 # Stands for the interpreter, beside which the steps look for the commands first.
 STAND_IN_PYTHON = """#!/usr/bin/env bash
-case $2 in
-    average_checkpoints) printf '%s\\n' "$*" > "${{!#}}" ;;
+case $1 in
+    */average_checkpoints.py) printf '%s\\n' "$*" > "${{!#}}" ;;
     *) exec {} "$@" ;;
 esac
 """

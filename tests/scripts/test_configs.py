@@ -115,41 +115,45 @@ BILD = {
     "optimizer.relative_step": False, "optimizer.scale_parameter": False,
     "distributed_training.distributed_world_size": 1,
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "rates"),
-    [
-        ("bild_large", (0.5e-4, 1e-4)),
-        ("bild_small", (0.5e-4, 1e-4, 2e-4, 5e-4)),
-        ("bild_early_exit", (0.5e-4, 1e-4, 2e-4, 5e-4)),
-        ("sum_bild_large", (0.5e-4, 1e-4)),
-        ("sum_bild_small", (0.5e-4, 1e-4, 2e-4, 5e-4)),
-    ],
-)
-def test_big_and_little_models_are_trained_as_published(name, rates):
-    said = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
-    for key, value in BILD.items():
-        assert said[key] == value, key
-    assert said["optimization.lr"] == said["optimizer.lr"]
-    assert said["optimization.lr"][0] in rates
-
-
-# Xia et al. 2023, Table 7; Ge et al. 2022, Table 13 (right) agrees in what it gives.
-DRAFTER = {
-    "distributed_training.distributed_world_size": 8, "criterion.label_smoothing": 0.1,
-    "dataset.max_tokens": 4096, "optimization.update_freq": [4], "optimizer._name": "adam",
-    "optimizer.adam_betas": "(0.9,0.999)", "optimizer.adam_eps": 1e-6, "optimization.lr": [5e-4],
-    "lr_scheduler._name": "inverse_sqrt", "lr_scheduler.warmup_init_lr": 1e-7,
-    "lr_scheduler.warmup_updates": 10000, "optimizer.weight_decay": 0.01,
-    "optimization.clip_norm": 5.0, "optimization.max_update": 300000,
+# Ge et al. 2022, Table 13, and Xia et al. 2023, Table 7.
+BOTH = {
+    "distributed_training.distributed_world_size": 8, "optimization.update_freq": [4],
+    "criterion.label_smoothing": 0.1, "lr_scheduler._name": "inverse_sqrt",
+    "optimizer._name": "adam", "checkpoint.keep_interval_updates": 10, "common.fp16": True,
 }  # fmt: skip
+VERIFIER = {
+    **BOTH, "dataset.max_tokens": 20000, "optimization.lr": [0.001],
+    "optimizer.adam_betas": "(0.9,0.99)", "optimizer.weight_decay": 1e-5,
+    "optimization.clip_norm": 3.0, "lr_scheduler.warmup_updates": 4000,
+    "optimization.max_update": 100000, "optimization.max_epoch": 1000,
+}  # fmt: skip
+DRAFTER = {
+    **BOTH, "dataset.max_tokens": 4096, "optimization.lr": [5e-4], "optimizer.adam_eps": 1e-6,
+    "optimizer.adam_betas": "(0.9,0.999)", "optimizer.weight_decay": 0.01,
+    "optimization.clip_norm": 5.0, "lr_scheduler.warmup_updates": 10000,
+    "lr_scheduler.warmup_init_lr": 1e-7, "optimization.max_update": 300000,
+}  # fmt: skip
+LARGE, SMALL = (0.5e-4, 1e-4), (0.5e-4, 1e-4, 2e-4, 5e-4)
+PUBLISHED = {
+    **{name: (BILD, LARGE) for name in ("bild_large", "sum_bild_large")},
+    **{name: (BILD, SMALL) for name in ("bild_small", "bild_early_exit", "sum_bild_small")},
+    **{name: (VERIFIER, (0.001,)) for name in ("mt_verifier_base", "mt_verifier_12_2")},
+    **{
+        name: (DRAFTER, (5e-4,))
+        for name in NAMES
+        if name.startswith(("mt_", "sum_")) and name.split("_")[1] in ("nar", "spec")
+    },
+}
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith(("mt_", "sum_")) and
-                                  n.split("_")[1] in ("nar", "spec")])  # fmt: skip
-def test_drafters_are_trained_as_published(name):
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_models_are_trained_as_published(name):
     said = {f"{room}.{setting}": value for room, setting, value in leaves(read(name))}
-    for key, value in DRAFTER.items():
+    published, rates = PUBLISHED[name]
+    for key, value in published.items():
         assert said[key] == value, key
-    assert said["model.dropout"] in (0.1, 0.2, 0.3)
+    assert said["optimization.lr"][0] in rates
+    if published is BILD:
+        assert said["optimization.lr"] == said["optimizer.lr"]
+    elif published is DRAFTER:
+        assert said["model.dropout"] in (0.1, 0.2, 0.3)

@@ -65,9 +65,9 @@ def test_preferred_licences_come_first():
 
 
 def test_too_few_held_out_sentences_are_refused():
-    with pytest.raises(ValueError, match="--count"):
+    with pytest.raises(ValueError, match="HELDOUT"):
         heldout.choose_translations(ROWS[:3], [], 4)
-    with pytest.raises(ValueError, match="--count"):
+    with pytest.raises(ValueError, match="HELDOUT"):
         heldout.choose_english(["One is here."], [], 2)
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 
-import devices
+import launch
 import pytest
 from recipe_parts import REPO
 
@@ -39,15 +39,14 @@ def test_a_drafter_has_the_published_shape_on_a_small_batch_in_bf16(dry):
     assert raw["optimization.max_update"] == "7"
 
 
-def test_the_processor_chooses_bf16_where_the_recipe_wants_it(dry, tmp_path, capsys):
+def test_the_processor_chooses_bf16_where_the_recipe_wants_it(dry, tmp_path):
     for text, able in (("flags\t: fpu avx512_bf16 amx\n", True), ("flags : avx512f\n", False)):
         (tmp_path / "cpuinfo").write_text(text)
-        assert devices.computes_in_bf16(tmp_path / "cpuinfo") is able
-    assert not devices.computes_in_bf16(tmp_path / "absent")
-    here = "bf16" if devices.computes_in_bf16() else "fp32"
-    for words, precision in ((["--cpu", "--bf16"], here), (["--cpu"], "fp32")):
-        assert devices.main(words) == 0
-        assert capsys.readouterr().out == f"1 {precision} cpu\n"
+        assert launch.computes_in_bf16(tmp_path / "cpuinfo") is able
+    assert not launch.computes_in_bf16(tmp_path / "absent")
+    here = "bf16" if launch.computes_in_bf16() else "fp32"
+    assert launch.at_hand(cpu=True, bf16=True) == (1, here, "cpu")
+    assert launch.at_hand(cpu=True, bf16=False) == (1, "fp32", "cpu")
     done = dry.run("ende_small", "04_train_drafter", GPUS=2, MODELS="nar_drafter")
     assert f"2 processes on 1 nodes, {here}, cpu" in done.stderr
     done = dry.run("wmt14_ende", "02_train_teacher", MODELS="verifier")

@@ -4,18 +4,16 @@ import json
 import re
 import sys
 
-import gec_bytes
 import gpt2_subwords
 import pytest
 import torch
 import yaml
-from gec_corpus import corrected, main, to_characters, to_m2
+from gec_corpus import corrected, to_characters, to_m2, write, write_bytes
 from gec_scores import segment
 from recipe_config import read
 from recipe_parts import REPO
-
-from fairseq_specdec.scoring.m2 import score
-from fairseq_specdec.scoring.m2_file import parse
+from scoring.m2 import score
+from scoring.m2_file import parse
 
 RECIPES = ("gec_conll14", "gec_conll14_bart", "gec_nlpcc18")
 GOLD = (
@@ -38,22 +36,23 @@ def test_training_text_and_gold_of_corpora(tmp_path):
     (tmp_path / "a.m2").write_text(GOLD, encoding="utf-8")
     (tmp_path / "b.src").write_text("one  two\n\nthree\n")
     (tmp_path / "b.tgt").write_text("one\ntwo\nthree\n")
-    assert main([f"{tmp_path}/train", f"{tmp_path}/a.m2", f"{tmp_path}/b"]) == 0
+    write(f"{tmp_path}/train", [f"{tmp_path}/a.m2", f"{tmp_path}/b"])
     assert (tmp_path / "train.src").read_text() == "He go home .\nFine .\none two\nthree\n"
     assert (tmp_path / "train.tgt").read_text().splitlines()[0] == "He went home yesterday ."
     for name, count in (("a.m2", 2), ("b", 3)):
-        prefix, gold = f"{tmp_path}/test", tmp_path / "gold.m2"
-        assert main([prefix, f"{tmp_path}/{name}", "--gold", str(gold)]) == 0
+        gold = tmp_path / "gold.m2"
+        write(f"{tmp_path}/test", [f"{tmp_path}/{name}"], gold)
         sentences = parse(gold.read_text())
         sources = (tmp_path / "test.src").read_text().splitlines()
         assert [" ".join(one.source) for one in sentences] == sources and len(sources) == count
     assert (tmp_path / "gold.m2").read_text() != GOLD
     (tmp_path / "b.tgt").write_text("one\n")
-    assert main([f"{tmp_path}/train", f"{tmp_path}/b"]) == 1
+    with pytest.raises(ValueError, match="3 lines of .src, 1 of .tgt"):
+        write(f"{tmp_path}/train", [f"{tmp_path}/b"])
 
 
 def test_bytes_stand_in_for_the_subwords_of_gpt2(tmp_path):
-    assert gec_bytes.main([str(tmp_path)]) == 0
+    write_bytes(tmp_path)
     files = [str(tmp_path / name) for name in ("encoder.json", "vocab.bpe")]
     text = "He go , 我 home ."
     numbers = gpt2_subwords.encode(text, *files, most=100)

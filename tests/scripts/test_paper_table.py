@@ -20,7 +20,7 @@ def measured_row(folder, name, **row):
 def test_the_profile_is_booked_as_the_paper_books_it(tmp_path):
     """Ge et al. 2022, Table 15: a drafter's encoder is no part of the verifier's."""
     path = SCRIPTS / "wmt14_ende" / "paper.tsv"
-    (row,) = (row for row in paper_table.read_rows(path) if row.table == "Ge et al. Table 15")
+    (row,) = (row for row in paper_table.read(path)[0] if row.table == "Ge et al. Table 15")
     sections = {"encoder": 1.0, "drafter_encoder": 2.0, "drafter": 3.0, "verifier": 4.0, "rest": 5}
     measured = measured_row(
         tmp_path, row.set, system=row.system, iter=2.0, ms_by_section=sections, ms_mean=15.0
@@ -50,7 +50,7 @@ def test_columns_of_another_kind_are_marked_and_explained(tmp_path):
     other = PROFILE.replace("Table 16", "Table 1")
     notes = "note\tGe et al. Table 16\tmemory_mb\tnot the same memory\nnote\t*\ttok\twith </s>\n"
     path.write_text(PROFILE + other + notes, encoding="utf-8")
-    rows, found = paper_table.read_rows(path), paper_table.read_notes(path)
+    rows, found = paper_table.read(path)
     measured = measured_row(tmp_path, "base", system="gad", tok=2.5, memory_mb=7.0)
     first, second = (paper_table.render([row], measured, found) for row in rows)
     head = [cell.strip() for cell in first.splitlines()[0].split("|")[2:-1]]
@@ -70,15 +70,15 @@ def test_notes_that_no_column_would_show_are_refused(tmp_path, note):
     path = tmp_path / "paper.tsv"
     path.write_text(PROFILE + note + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"paper\.tsv:2: expected note, a table or \*"):
-        paper_table.read_notes(path)
+        paper_table.read(path)[1]
 
 
 @pytest.mark.parametrize("recipe", sorted(path.parent.name for path in SCRIPTS.glob("*/paper.tsv")))
 def test_figures_that_the_authors_count_otherwise_are_not_set_beside_ours(recipe):
     """Tok. of GAD and SpecDec leaves </s> out; their BLEU of translations splits compounds."""
     path = SCRIPTS / recipe / "paper.tsv"
-    noted = {(note.table, note.key) for note in paper_table.read_notes(path)}
-    for row in paper_table.read_rows(path):
+    noted = {(note.table, note.key) for note in paper_table.read(path)[1]}
+    for row in paper_table.read(path)[0]:
         theirs = row.table.startswith(("Ge et al.", "Xia et al.")) and row.set != "-"
         assert not theirs or not {"tok", "bleu"} & set(row.figures), row
         for key in map(paper_table.base, row.figures):

@@ -9,6 +9,7 @@ import claims
 import gec
 import paper_table
 import pytest
+import recipe
 import recipe_config
 from fetch import read_sources
 from recipe import Recipe, Settings, StepError, read_table, recipe_names
@@ -86,7 +87,7 @@ def test_systems_ask_for_trained_models_and_flags_that_exist(name, tmp_path, mon
 def test_every_published_row_is_measured_or_said_not_to_be(name):
     declared = Recipe(name, {})
     for path in declared.folder.glob("paper*.tsv"):
-        for row in paper_table.read_rows(path):
+        for row in paper_table.read(path)[0]:
             if (row.set, row.system) == ("-", "-"):
                 continue
             here = [s for s in declared.systems() if s.set == row.set]
@@ -160,6 +161,13 @@ def test_a_line_that_is_no_row_is_named(tmp_path):
     (tmp_path / "sources.tsv").write_text("train\thttps://a.org/x.tgz\t-\tfree\tone\n")
     with pytest.raises(ValueError, match="sources.tsv:1: 5 fields, expected 6 .*split, url"):
         read_sources(tmp_path / "sources.tsv")
+
+
+def test_a_line_stands_for_every_value_of_its_sweeps():
+    assert list(recipe.swept("k=[1|2] x[a|b]\t--k [1|2] [one] [x]")) == [
+        "k=1 xa\t--k 1 [one] [x]", "k=1 xb\t--k 1 [one] [x]",
+        "k=2 xa\t--k 2 [one] [x]", "k=2 xb\t--k 2 [one] [x]",
+    ]  # fmt: skip
 
 
 # A setting or an input that is wrong, and what the step says of it.

@@ -1,11 +1,13 @@
 """scripts/run: what it lists, which mistakes it names, how settings reach a step."""
 
 import inspect
+import os
 import subprocess
 import sys
 
 import pytest
 import recipe
+import runner
 import step
 from recipe import Recipe, recipe_names
 from recipe_parts import REPO
@@ -64,3 +66,43 @@ def test_every_step_names_actions_and_parameters_that_exist(name, profile, monke
             inspect.signature(step.find(function)).bind(None, *words, **named)
     for setting in declared.settings:
         assert "$" not in declared.settings[setting]
+
+
+# What stands in the commands of a recipe that trains, with all its steps.
+COMMANDS = {
+    "demo": (
+        "corpus.build_ende.write",
+        "fairseq-train",
+        "specdec-distill",
+        "demo.steps.join_history",
+    ),
+    "wikilarge": ("fairseq-preprocess", "hydra_train", "specdec-bench"),
+    "gec_conll14": ("gec_corpus.write", "noise.cli", "gec_scores.write_sets", "paper_table.write"),
+    "superresolution": ("superresolution.images.write", "fairseq-generate"),
+    "comparison": ("frozen_4/model.pt", "bild-early-exit", "specdec-bench"),
+}
+
+
+@pytest.mark.parametrize("profile", ["full", "smoke"])
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_dry_run_prints_every_command_and_does_nothing(
+    name, profile, tmp_path, monkeypatch, capsys
+):
+    def refuse(*words, **named):
+        raise AssertionError(f"run or written: {words}")
+
+    for module, function in ((subprocess, "run"), (os, "mkdir"), (os, "replace"), (os, "rename")):
+        monkeypatch.setattr(module, function, refuse)
+    monkeypatch.setenv("DEVICE", "cpu")
+    words = [name, "--dry-run", f"WORK={tmp_path / 'work'}", f"PROFILE={profile}"]
+    assert runner.main(words) == 0
+    commands, steps = capsys.readouterr()
+    assert all(f"== {declared}\n" in steps for declared in Recipe(name, {}).steps)
+    assert len(commands.splitlines()) > 10 and not (tmp_path / "work").exists()
+    for part in COMMANDS.get(name, ()):
+        assert part in commands
+    # Only calls of functions that are there, and programs.
+    for line in commands.splitlines():
+        function = line.split()[0]
+        if "." in function and "/" not in function:
+            assert callable(step.find(function))

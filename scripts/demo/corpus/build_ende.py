@@ -1,22 +1,17 @@
-"""English-German parallel text: from Debian packages, or from two files of your own.
-
-Writes {train,valid,test}.{en,de} and origin.tsv (origin, English, German of every pair) to --out.
-Packages that are already fetched below --work are not fetched again.
-"""
+"""English-German parallel text: from Debian packages, or from two files of your own."""
 
 import collections
 import logging
 import pathlib
 import re
-from typing import Callable, Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set
 
-from program import Options, argument, command
 from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
 
 from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
-from .apt import FetchError, PrivateApt
-from .packages import TIERS, package_names
+from .apt import PrivateApt
+from .packages import package_names
 from .splits import SPLITS, Row, split_rows
 from .text import Pair, is_good_pair, normalise, word_counts
 
@@ -24,6 +19,8 @@ logger = logging.getLogger("corpus")
 LANGUAGE = "de"
 SUITES = "bookworm trixie"
 DEBIAN_MANUALS = ("debian-reference", "debian-faq", "developers-reference")
+MIN_WORDS, MAX_WORDS = 3, 100  # of an English sentence; of either side
+HELD = 2000
 OWN_HELD_SHARE = 20  # of text of one's own, at most one sentence in 20 goes into each held-out set
 
 
@@ -84,7 +81,7 @@ def sources(apt: PrivateApt, roots: List[pathlib.Path]) -> Iterator[Source]:
     yield Source("gettext", catalogs.collect(roots, LANGUAGE), catalogs.is_good)
 
 
-def clean(found: Iterator[Source], min_words: int, max_words: int) -> List[Row]:
+def clean(found: Iterator[Source]) -> List[Row]:
     """Normalised pairs that pass their filter, one for each English sentence."""
     rows: List[Row] = []
     seen: Set[str] = set()
@@ -92,9 +89,9 @@ def clean(found: Iterator[Source], min_words: int, max_words: int) -> List[Row]:
         before = len(rows)
         for raw_english, raw_german in bar(source.pairs, source.origin, unit="pair"):
             english, german = normalise(raw_english), normalise(raw_german)
-            if not min_words <= len(english.split()) <= max_words:
+            if not MIN_WORDS <= len(english.split()) <= MAX_WORDS:
                 continue
-            if len(german.split()) > max_words or english.lower() in seen:
+            if len(german.split()) > MAX_WORDS or english.lower() in seen:
                 continue
             if source.is_good(english, german, LANGUAGE):
                 seen.add(english.lower())
@@ -130,47 +127,37 @@ def write_corpus(rows: List[Row], held: int, out: pathlib.Path) -> Dict[str, Lis
     return splits
 
 
-def build(options: Options) -> Tuple[List[Row], int]:
-    """All pairs, and how many of them to hold out twice."""
-    if options.own is None and options.work is None:
-        raise ValueError("--work is needed, unless --own names two files")
-    if options.own:
-        rows = clean(own_text(*options.own), options.min_words, options.max_words)
-        held = min(options.held, len(rows) // OWN_HELD_SHARE)
+def write(
+    out: pathlib.Path,
+    work: pathlib.Path,
+    tier: str = "core",
+    own: Sequence[str] = (),
+    held: int = HELD,
+) -> None:
+    """Write {train,valid,test}.{en,de} and origin.tsv (origin, English, German of every pair).
+
+    Args:
+        out: folder of the corpus.
+        work: folder for packages, which are kept (1.1 GB for core).
+        tier: how much to fetch, one of ``TIERS``.
+        own: an English and a German file, one sentence a line, in place of packages.
+        held: sentences in valid and in test.
+
+    Raises:
+        ValueError: packages cannot be fetched, or the user's files do not fit.
+    """
+    if own:
+        english_file, german_file = map(pathlib.Path, own)
+        rows = clean(own_text(english_file, german_file))
+        held = min(held, len(rows) // OWN_HELD_SHARE)
         if not held:
-            raise ValueError(f"EN_FILE {options.own[0]}: only {len(rows)} usable pairs")
-        return rows, held
-    apt = PrivateApt(options.work, options.suites, ("en", LANGUAGE))
-    roots = apt.fetch(package_names(options.tier))
-    logger.info("%d packages are unpacked", len(roots))
-    return clean(sources(apt, roots), options.min_words, options.max_words), options.held
-
-
-@command(
-    argument("--out", type=pathlib.Path, required=True, help="folder of the corpus"),
-    argument(
-        "--work", type=pathlib.Path, help="folder for packages; kept, to resume (1.1 GB for core)"
-    ),
-    argument(
-        "--tier", choices=sorted(TIERS), default="core", help="how much to fetch (default: core)"
-    ),
-    argument("--suites", default=SUITES, help=f"Debian suites (default: {SUITES})"),
-    argument(
-        "--own",
-        nargs=2,
-        type=pathlib.Path,
-        metavar=("EN_FILE", "DE_FILE"),
-        help="use these two files, one sentence a line, and fetch nothing",
-    ),
-    argument("--min-words", type=int, default=3, help="of an English sentence"),
-    argument("--max-words", type=int, default=100, help="of either side"),
-    argument("--held", type=int, default=2000, help="sentences in valid and in test"),
-    errors=(FetchError,),
-)
-def main(options: Options) -> None:
-    """Run the command."""
-    rows, held = build(options)
-    splits = write_corpus(rows, held, options.out)
+            raise ValueError(f"EN_FILE {own[0]}: only {len(rows)} usable pairs")
+    else:
+        apt = PrivateApt(work, SUITES, ("en", LANGUAGE))
+        roots = apt.fetch(package_names(tier))
+        logger.info("%d packages are unpacked", len(roots))
+        rows = clean(sources(apt, roots))
+    splits = write_corpus(rows, held, out)
     for name in SPLITS:
         english, german = word_counts((row.source, row.target) for row in splits[name])
         logger.info(

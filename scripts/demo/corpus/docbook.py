@@ -118,9 +118,7 @@ def align_files(english: pathlib.Path, other: pathlib.Path) -> List[Pair]:
 
 
 def collect(
-    english: pathlib.Path,
-    other: pathlib.Path,
-    rename: Callable[[str], str] = lambda name: name,
+    english: pathlib.Path, other: pathlib.Path, rename: Callable[[str], str] = lambda name: name
 ) -> List[Pair]:
     """Pairs of every document under `english` whose (renamed) file exists under `other`."""
     pairs: List[Pair] = []

@@ -18,10 +18,10 @@ from typing import Any, Optional, Sequence
 
 from .host_logging import host_logging_kept
 
-PACKAGE = __name__.rpartition(".")[0]
+PACKAGE = __name__.split(".")[0]
 # Modules that import neither torch nor fairseq, and packages of which that holds throughout.
-LIGHT = ("host_logging", "hub", "on_demand", "version")
-LIGHT_PACKAGES = ("commands", "io")
+LIGHT = ("hub", "version")
+LIGHT_PACKAGES = ("commands", "io", "loading")
 PARTS = ("criterions", "models", "tasks")
 
 

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Sequence
 
-from ..io.progress import bar
+from specdec_io.progress import bar
+
 from .m2 import Counts
 from .m2_file import Sentence
 
@@ -70,8 +71,8 @@ def score(
         beta: of the F that chooses among annotators.
 
     Raises:
-        ValueError: see :func:`annotator`; or another number of outputs than of sentences.
-        RuntimeError: ERRANT's scorer failed; holds its message.
+        ValueError: see :func:`annotator`; or another number of outputs than of sentences; or
+            ERRANT's scorer failed: holds its message.
     """
     if len(outputs) != len(sentences):
         raise ValueError(f"{len(outputs)} outputs for {len(sentences)} sentences")
@@ -88,7 +89,7 @@ def score(
             encoding="utf-8",
         )
     if done.returncode:
-        raise RuntimeError(f"errant_compare failed: {done.stderr.strip()[-1000:]}")
+        raise ValueError(f"errant_compare failed: {done.stderr.strip()[-1000:]}")
     return read_table(done.stdout)
 
 
@@ -96,11 +97,11 @@ def read_table(text: str) -> Counts:
     """The counts in what ``errant_compare`` prints.
 
     Raises:
-        RuntimeError: it printed something else.
+        ValueError: it printed something else.
     """
     match = re.search(r"^TP\tFP\tFN\t.*\n(\d+)\t(\d+)\t(\d+)\t", text, re.MULTILINE)
     if match is None:
-        raise RuntimeError(f"errant_compare printed no table: {text[-500:]}")
+        raise ValueError(f"errant_compare printed no table: {text[-500:]}")
     agreed, wrong, missed = map(int, match.groups())
     return Counts(agreed, agreed + wrong, agreed + missed)
 

@@ -6,9 +6,9 @@ whose arcs may be joined to longer edits over at most two unchanged words. Where
 corrected a sentence, the one is taken that serves the score of all sentences so far best.
 
 Written after the paper and the behaviour of the official scorer (version 3.2), which runs on
-Python 2 only; ``tests/scoring`` reproduces the example of its documentation. Where a few words
-repeat many times, that scorer marks insertions at one place greedily and may miss an agreement that
-is counted here, as the paper's definition has it.
+Python 2 only; ``tests/scripts/test_m2.py`` reproduces the example of its documentation. Where a few
+words repeat many times, that scorer marks insertions at one place greedily and may miss an
+agreement that is counted here, as the paper's definition has it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""specdec-completion: bash completes the flags, values and files of every command."""
+"""bash completes the flags, values and files of every command, by what shtab prints."""
 
 import pathlib
 import re
@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from fairseq_specdec import completion
+from fairseq_specdec.commands import parsers
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What bash does when TAB is typed, without a terminal.
 TAB = r"""
 source "$1"; shift
@@ -24,9 +24,10 @@ printf '%s\n' "${COMPREPLY[@]}"
 @pytest.fixture(scope="session")
 def written(tmp_path_factory):
     """The script for all commands."""
-    pytest.importorskip("shtab")
+    shtab = pytest.importorskip("shtab")
     path = tmp_path_factory.mktemp("completion") / "specdec.bash"
-    path.write_text(completion.script("bash", list(completion.COMMANDS)), encoding="utf-8")
+    scripts = [shtab.complete(parsers.completed(name), "bash") for name in parsers.COMMANDS]
+    path.write_text("\n".join(scripts), encoding="utf-8")
     return path
 
 
@@ -60,7 +61,6 @@ def tab(written, tmp_path):
         ("specdec-trace ", "show html", ""),
         ("specdec-trace html --ti", "--title", "--color"),
         ("specdec-trace show --color ", "auto always never", ""),
-        ("specdec-completion zsh specdec-b", "specdec-bench", "specdec-demo"),
         ("fairseq-generate --drafter-", "--drafter-path --drafter-dtype", ""),
         ("fairseq-interactive --drafter-dtype ", "same bf16", ""),
     ],
@@ -82,33 +82,23 @@ def test_files_and_folders(tab, tmp_path):
 def test_every_command_is_known():
     scripts = re.findall(r'"(specdec-[\w-]+) = ', (ROOT / "setup.py").read_text(encoding="utf-8"))
     assert len(scripts) > 5
-    assert set(scripts) == {name for name in completion.COMMANDS if name.startswith("specdec-")}
+    assert set(scripts) == {name for name in parsers.COMMANDS if name.startswith("specdec-")}
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_command_prints_a_script_and_nothing_else(shell, capsys):
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_shtab_s_own_command_prints_a_script(shell):
     pytest.importorskip("shtab")
-    completion.cli_main([shell, "specdec-trace"])
-    printed = capsys.readouterr().out
-    assert "--title" in printed and "specdec-bench" not in printed
+    command = [sys.executable, "-m", "shtab", "--shell", shell]
+    command.append("fairseq_specdec.commands.parsers.specdec_trace")
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "--title" in printed and "specdec-trace" in printed and "specdec-bench" not in printed
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=printed, text=True, check=True)
-
-
-def test_without_shtab_the_remedy_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    with pytest.raises(SystemExit, match=r"pip install 'fairseq-specdec\[completion\]'"):
-        completion.cli_main(["bash"])
-
-
-def test_an_unknown_command_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        completion.cli_main(["bash", "specdec-brew"])
-    assert "specdec-brew" in capsys.readouterr().err
+    assert not hasattr(parsers, "specdec_brew")
 
 
 def test_starting_a_command_does_not_import_it(run_python):
     run_python(
         "import sys, fairseq_specdec.trace.cli, fairseq_specdec.bench.cli\n"
-        "assert not {'shtab', 'fairseq_specdec.completion'} & set(sys.modules)"
+        "assert not {'shtab', 'fairseq_specdec.commands.parsers'} & set(sys.modules)"
     )

@@ -21,9 +21,10 @@ import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
-from fairseq_specdec.conversion import ConversionError, equal, to_project, to_released
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.provenance import sha256
+
+from .formats import ConversionError, equal, to_project, to_released
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
-from .legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
-from .models.drafter_config import drafter_config, get_setting
-from .models.legacy_drafter import legacy_config
+from ..legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
+from ..models.drafter_config import drafter_config, get_setting
+from ..models.legacy_drafter import legacy_config
 
 # Stored under extra_state by a conversion.
 RECORD = "specdec_convert"

@@ -5,27 +5,9 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from fairseq_specdec.scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
-from fairseq_specdec.scoring.m2_file import Edit, Sentence, parse, read, read_lines
-
-# The example of the documentation of the official scorer.
-OFFICIAL = """S The cat sat at mat .
-A 3 4|||Prep|||on|||REQUIRED|||-NONE-|||0
-A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
-
-S The dog .
-A 1 2|||NN|||dogs|||REQUIRED|||-NONE-|||0
-A -1 -1|||noop|||-NONE-|||-NONE-|||-NONE-|||1
-
-S Giant otters is an apex predator .
-A 2 3|||SVA|||are|||REQUIRED|||-NONE-|||0
-A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
-A 5 6|||NN|||predators|||REQUIRED|||-NONE-|||0
-A 1 2|||NN|||otter|||REQUIRED|||-NONE-|||1
-
-"""
-SYSTEM = ["A cat sat on the mat .", "The dog .", "Giant otters are apex predator ."]
+from recipe_parts import OFFICIAL, SYSTEM
+from scoring.m2 import Arc, Counts, arcs, match, score, unit_steps
+from scoring.m2_file import Edit, Sentence, parse, read, read_lines
 
 
 def test_the_official_example():
@@ -40,48 +22,39 @@ def counts_of(source, output, *gold):
     return score([output], [Sentence(tuple(source.split()), {0: edits})])
 
 
-def test_edits_are_joined_to_match():
-    # One gold edit over three words, of which the middle one stays.
-    gold = (1, 4, "b x d")
-    assert counts_of("a q x r e", "a b x d e", gold) == (1, 1, 1)
-    # Two single edits, if those are what the annotator made.
-    assert counts_of("a q x r e", "a b x d e", (1, 2, "b"), (3, 4, "d")) == (2, 2, 2)
-    # Two unchanged words are the most to join over.
-    assert counts_of("q x y r", "b x y d", (0, 4, "b x y d")) == (1, 1, 1)
-    assert counts_of("q x y z r", "b x y z d", (0, 5, "b x y z d")) == (0, 2, 1)
-
-
-def test_without_agreement_the_plainest_edits_count():
-    assert counts_of("a b c", "a x c", (0, 1, "y")) == (0, 1, 1)
-    assert counts_of("a b c", "a b c") == (0, 0, 0)
-    assert counts_of("a b c", "a b c", (0, 1, "x")) == (0, 0, 1)
-    # Neighbouring edits that match nothing are one.
-    assert counts_of("a b c d", "a x y d", (0, 1, "z")) == (0, 1, 1)
-
-
-def test_insertions_at_one_place_count_once_each_and_in_order():
-    both = ((1, 1, "x"), (1, 1, "y"))
-    assert counts_of("a b", "a x y b", *both) == (2, 2, 2)
-    assert counts_of("a b", "a y x b", *both) == (1, 2, 2)
-    assert counts_of("a b", "a x x b", (1, 1, "x")) == (1, 2, 1)
-    assert counts_of("a b", "a x y b", (1, 1, "x y")) == (1, 1, 1)
-
-
-def test_of_paths_that_agree_equally_the_shortest_outside_counts():
-    # "c x" between two insertions of a word agrees, or an "x" after one of three words: one edit
-    # fewer, and yet three unit steps outside for two.
-    gold = ((0, 0, "x"), (0, 0, "c x"))
-    assert counts_of("", "c c x x", *gold) == (1, 3, 2)
-
-
-def test_deletions_substitutions_and_empty_sides():
-    assert counts_of("a b c", "a c", (1, 2, "")) == (1, 1, 1)
-    assert counts_of("a b c", "a c", (1, 3, "c")) == (1, 1, 1)
-    assert counts_of("", "a", (0, 0, "a")) == (1, 1, 1)
-    assert counts_of("a b", "", (0, 2, "")) == (1, 1, 1)
-    assert counts_of("a b", "a c", (1, 2, "b", "c", "d")) == (1, 1, 1)
-    # A substitution may be a deletion and an insertion.
-    assert counts_of("a b c", "a x c", (1, 2, ""), (2, 2, "x")) == (2, 2, 2)
+@pytest.mark.parametrize(
+    "source, output, gold, counts",
+    [
+        # One gold edit over three words, of which the middle one stays; or two single edits, if
+        # those are what the annotator made. Two unchanged words are the most to join over.
+        ("a q x r e", "a b x d e", [(1, 4, "b x d")], (1, 1, 1)),
+        ("a q x r e", "a b x d e", [(1, 2, "b"), (3, 4, "d")], (2, 2, 2)),
+        ("q x y r", "b x y d", [(0, 4, "b x y d")], (1, 1, 1)),
+        ("q x y z r", "b x y z d", [(0, 5, "b x y z d")], (0, 2, 1)),
+        # Without agreement the plainest edits count; neighbouring ones that match nothing are one.
+        ("a b c", "a x c", [(0, 1, "y")], (0, 1, 1)),
+        ("a b c", "a b c", [], (0, 0, 0)),
+        ("a b c", "a b c", [(0, 1, "x")], (0, 0, 1)),
+        ("a b c d", "a x y d", [(0, 1, "z")], (0, 1, 1)),
+        # Insertions at one place count once each and in order.
+        ("a b", "a x y b", [(1, 1, "x"), (1, 1, "y")], (2, 2, 2)),
+        ("a b", "a y x b", [(1, 1, "x"), (1, 1, "y")], (1, 2, 2)),
+        ("a b", "a x x b", [(1, 1, "x")], (1, 2, 1)),
+        ("a b", "a x y b", [(1, 1, "x y")], (1, 1, 1)),
+        # "c x" between two insertions of a word agrees, or an "x" after one of three words: one
+        # edit fewer, and yet three unit steps outside for two.
+        ("", "c c x x", [(0, 0, "x"), (0, 0, "c x")], (1, 3, 2)),
+        # Deletions, substitutions, which may be a deletion and an insertion, and empty sides.
+        ("a b c", "a c", [(1, 2, "")], (1, 1, 1)),
+        ("a b c", "a c", [(1, 3, "c")], (1, 1, 1)),
+        ("", "a", [(0, 0, "a")], (1, 1, 1)),
+        ("a b", "", [(0, 2, "")], (1, 1, 1)),
+        ("a b", "a c", [(1, 2, "b", "c", "d")], (1, 1, 1)),
+        ("a b c", "a x c", [(1, 2, ""), (2, 2, "x")], (2, 2, 2)),
+    ],
+)
+def test_the_path_that_agrees_most_counts(source, output, gold, counts):
+    assert counts_of(source, output, *gold) == counts
 
 
 def test_the_annotator_that_serves_the_whole_is_taken():

@@ -1,0 +1,1 @@
+"""Drafter checkpoints between the layout of the authors of SpecDec and that of this project."""

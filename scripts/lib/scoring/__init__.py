@@ -1,0 +1,1 @@
+"""Scores of text: M2 and ERRANT of corrections, SARI of simplifications."""

@@ -1,0 +1,109 @@
+"""A job in chunks: published once by whoever is last, and nothing removed under those at work."""
+
+import errno
+import fcntl
+import os
+import threading
+
+import pytest
+
+from fairseq_specdec.data.files import DistillError
+from fairseq_specdec.data.plan import Shard
+from fairseq_specdec.data.resumable import ResumableJob
+
+CHUNKS = 4
+
+
+class Lines(ResumableJob):
+    """Four chunks of a line each."""
+
+    def unfinished(self):
+        return [n for n in range(CHUNKS) if not os.path.isfile(self.path(f"chunk-{n}"))]
+
+    def work(self, shard):
+        for n in range(shard.rank, CHUNKS, shard.world):
+            with open(self.path(f"chunk-{n}"), "w") as stream:
+                stream.write(f"{n}\n")
+
+    def build(self, folder):
+        with open(os.path.join(folder, "all"), "w") as stream:
+            for n in range(CHUNKS):
+                with open(self.path(f"chunk-{n}")) as chunk:
+                    stream.write(chunk.read())
+        return {"counts": CHUNKS}
+
+    def do(self, rank=0, world=1, build=None):
+        shard = Shard(rank, world)
+        return self.run(shard, lambda: self.work(shard), build or self.build)
+
+
+@pytest.fixture
+def job(tmp_path):
+    return Lines(str(tmp_path / "out"), "report.json", {"--size": 1})
+
+
+def content(job):
+    with open(os.path.join(job.destination, "all")) as stream:
+        return stream.read()
+
+
+def test_the_last_shard_publishes_and_removes_the_parts(job):
+    assert job.do(1, 2) is None and not os.path.exists(job.destination)
+    report = job.do(0, 2)
+    assert (report["counts"], list(report["files"])) == (CHUNKS, ["all"])
+    assert content(job) == "0\n1\n2\n3\n" and not os.path.exists(job.home)
+    assert job.do() == report == job.completed()
+
+
+def test_two_that_see_the_last_chunk_finished_publish_once(job):
+    """The second waits for the first, finds its result, and keeps no parts."""
+    built, started = [], threading.Event()
+
+    def build(folder):
+        built.append(folder)
+        other.start()
+        started.wait(60)
+        return job.build(folder)
+
+    def late():
+        found.append(job.run(Shard(0, 2), started.set, build))
+
+    found, other = [], threading.Thread(target=late)
+    report = job.run(Shard(1, 2), lambda: job.work(Shard(0, 1)), build)
+    other.join(60)
+    assert found == [report] and len(built) == 1 and not os.path.exists(job.home)
+
+
+def test_a_late_shard_finds_the_result_and_its_parts_until_it_looked(job):
+    def work():
+        assert job.do(1, 2) is None  # another shard ends meanwhile
+        job.work(Shard(0, 2))
+        assert job.do(1, 2)["counts"] == CHUNKS  # and publishes, run again
+        assert not job.unfinished()  # what this one may yet read is there
+
+    assert job.run(Shard(0, 2), work, job.build)["counts"] == CHUNKS
+    assert not os.path.exists(job.home)
+
+
+def test_without_locks_the_first_rename_counts_and_the_parts_stay(job, monkeypatch):
+    def no_locks(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def build(folder):
+        assert job.do(0, 1)["counts"] == CHUNKS  # another process publishes first
+        return job.build(folder)
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert job.do(build=build) == job.completed()
+    assert content(job).startswith("0") and not job.unfinished()
+    assert not [name for name in os.listdir(job.directory) if name.startswith("merged")]
+
+
+def test_a_result_that_cannot_be_built_is_not_published(job):
+    def build(folder):
+        raise DistillError("line 3 is damaged")
+
+    with pytest.raises(DistillError, match="line 3"):
+        job.do(build=build)
+    assert not os.path.exists(job.destination) and not job.unfinished()
+    assert job.do()["counts"] == CHUNKS
