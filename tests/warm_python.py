@@ -153,8 +153,9 @@ def run(words, cwd, env):
         if isinstance(ended.code, str):
             sys.stderr.write(ended.code + "\n")
         status = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())  # the plugin sets it in fairseq's commands
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         others = set(threading.enumerate()) - {threading.current_thread()}
         for thread in others:
