@@ -17,13 +17,17 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any, Callable, List, NoReturn, Optional, Type
 
-from ..compat.patch import wrap_once
 from .one_line import one_line, wants_traceback
 from .quiet import quieten_hydra
 
 COMMANDS = ("generate", "interactive", "train", "validate", "preprocess", "hydra_train", "score")
 # Those that write results to standard output as they go.
 DECODING = ("fairseq-generate", "fairseq-interactive")
+# Where the others write if no flag says so.
+DEFAULTS = {
+    "fairseq-train": ("--save-dir", "checkpoints"),
+    "fairseq-preprocess": ("--destdir", "data-bin"),
+}
 TERMINATED = 128 + int(signal.SIGTERM)  # exit status, as of a shell
 TASK = "translation_specdec"
 Hook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], Any]
@@ -113,7 +117,7 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
     def hook(
         kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]
     ) -> None:
-        line = one_line(error.with_traceback(trace), words)
+        line = one_line(error.with_traceback(trace), [*DEFAULTS.get(program, ()), *words])
         if isinstance(error, KeyboardInterrupt):
             _stopped(program, "Ctrl-C")
         elif line is None:
@@ -165,21 +169,13 @@ def install() -> None:
     program = fairseq_command()
     if program is None or _HELD or wants_traceback():
         return
-    from fairseq import options
-
     quieten_hydra()
     sys.excepthook = hook_for(program, sys.argv[1:], sys.excepthook)
+    logging.raiseExceptions = False  # a log on a full disk: one line says so, not one a record
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else hydra prints a traceback of its own
     _HELD.append(HeldConfig(logging.getLogger("fairseq_cli." + program[len("fairseq-") :])))
     if program in DECODING:
         end_orderly_on_sigterm(program)
-
-    def parse(original: Any, parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-        parser.epilog = f"The flags of --task {TASK}: specdec-flags"
-        parser.error = refusal(parser, program)  # type: ignore[method-assign, assignment]
-        return original(parser, *args, **kwargs)
-
-    wrap_once(options, "parse_args_and_arch", "refuse_flags_in_one_line", parse)
 
 
 def refusal(parser: argparse.ArgumentParser, program: str) -> Callable[[str], None]:

@@ -10,6 +10,8 @@ from typing import Any, Callable, List
 
 import torch
 
+from fairseq_specdec.io.named import naming
+
 from .settings import plain_settings
 from .structure import check_structure
 from .unpickling_files import load_checked
@@ -86,8 +88,11 @@ def load_checkpoint(file: Any) -> Any:
         UnpicklingError: the file is damaged or names something that no checkpoint holds; nothing of
             it was run.
         RefusedCheckpointError: its settings hold an interpolation or an object.
+        OSError: it cannot be read; names the file.
     """
-    return plain_settings(load_checked(file), str(getattr(file, "name", file)))
+    name = str(getattr(file, "name", file))
+    with naming(name):
+        return plain_settings(load_checked(file), name)
 
 
 def _load_model(file: Any) -> Any:

@@ -121,8 +121,10 @@ def check_drafter_file(path: str) -> None:
             f"--drafter-path: {path} is a folder; name a checkpoint, such as checkpoint_best.pt "
             "in it"
         )
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise ValueError(f"--drafter-path: no such file: {path}")
+    if not os.path.isfile(path):
+        raise ValueError(f"--drafter-path: {path} is no regular file; name a checkpoint")
 
 
 def _read(path: Optional[str]) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from ..data.files import DistillError, read_json
 from ..data.parts import Parts
 from ..io.atomic import own_suffix, sync, write_json, write_text
+from ..io.named import naming
 from ..io.progress import bar
 from ..io.provenance import sha256
 
@@ -22,7 +23,7 @@ REPORT = "noise.json"
 def count_lines(path: str) -> int:
     """Lines of a file; only a line feed ends one, and the last may lack it."""
     lines, last = 0, b"\n"
-    with open(path, "rb") as stream:
+    with naming(path), open(path, "rb") as stream:
         for piece in iter(lambda: stream.read(1 << 20), b""):
             lines += piece.count(b"\n")
             last = piece[-1:]
@@ -119,7 +120,7 @@ class Chunks(Parts):
     ) -> Dict[str, Any]:
         faulty_path, clean_path = (os.path.join(building, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
-        with open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
+        with naming(building), open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
             everything = self.clean_lines(list(range(self.count)))
             for chunk, lines in bar(everything, "joining", total=self.count, unit="chunk"):
                 noised = self._read(chunk, len(lines))
