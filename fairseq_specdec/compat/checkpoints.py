@@ -95,8 +95,12 @@ def load_checkpoint(file: Any) -> Any:
         return plain_settings(load_checked(file), name)
 
 
-def _load_model(file: Any) -> Any:
-    """``load_checkpoint`` of a file that must hold a model."""
+def load_model(file: Any) -> Any:
+    """``load_checkpoint`` of a file that must hold a model.
+
+    Raises:
+        RefusedCheckpointError: it holds something else, which is named.
+    """
     state = load_checkpoint(file)
     check_structure(state, str(getattr(file, "name", file)))
     return state
@@ -140,7 +144,7 @@ def check_checkpoints() -> None:
     from fairseq.distributed import utils as distributed_utils
 
     if not isinstance(checkpoint_utils.torch, _CheckingTorch):
-        checkpoint_utils.torch = _CheckingTorch(_load_model)
+        checkpoint_utils.torch = _CheckingTorch(load_model)
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)
