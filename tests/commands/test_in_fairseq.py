@@ -32,9 +32,11 @@ def toy(tmp_path_factory, fairseq_command):
     return home
 
 
-@pytest.mark.parametrize("task", ["translation_specdec", "translation"])
-@pytest.mark.parametrize("how, said", [("SIGTERM", "SIGTERM"), ("SIGINT", "Ctrl-C")])
-def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, said):
+@pytest.mark.parametrize(
+    "task, how, said, status",
+    [("translation", "SIGINT", "Ctrl-C", 130), ("translation_specdec", "SIGTERM", "SIGTERM", 143)],
+)
+def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, said, status):
     words = ["toy", "--user-dir", PLUGIN, "--task", task, "--cpu", "--path", "verifier.pt"]
     words += ["--batch-size", "1", "--nbest", "5"]
     with open(toy / "out", "w+", encoding="utf-8") as out:
@@ -44,7 +46,7 @@ def test_a_signal_ends_fairseq_generate_orderly(toy, warm_python, task, how, sai
         )  # fmt: skip
         out.seek(0)
         text = out.read()
-    assert done.returncode == {"SIGTERM": 143, "SIGINT": 130}[how]
+    assert done.returncode == status
     assert done.stderr.splitlines()[-1] == f"fairseq-generate: stopped ({said})"
     assert "Traceback" not in done.stderr and "DictConfig" not in done.stderr
     assert text.count("\nS-") < SENTENCES and "\nGenerate" not in text and text.endswith("\n")
