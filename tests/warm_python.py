@@ -35,6 +35,7 @@ ENTRIES = {
     "specdec-accelerate": "fairseq_specdec.accelerate.cli",
     "specdec-bench": "fairseq_specdec.bench.cli",
     "specdec-convert": "fairseq_specdec.conversion.cli",
+    "specdec-demo": "fairseq_specdec.demo.cli",
     "specdec-distill": "fairseq_specdec.data.distill",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",
@@ -153,8 +154,9 @@ def run(words, cwd, env):
         if isinstance(ended.code, str):
             sys.stderr.write(ended.code + "\n")
         status = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())  # the plugin sets it in fairseq's commands
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         others = set(threading.enumerate()) - {threading.current_thread()}
         for thread in others:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 
-from ..compat.checkpoints import load_checkpoint
+from ..compat.checkpoints import load_model
 from ..io.atomic import replacing
 from . import commands
 from .commands import Job
@@ -147,7 +147,7 @@ def _say(until: int, found: Dict[str, Any], limits: Limits, left: float) -> None
 
 def _store(job: Job) -> None:
     """The best checkpoint, without what only training needs."""
-    state = load_checkpoint(job.file("training", "checkpoint_best.pt"))
+    state = load_model(job.file("training", "checkpoint_best.pt"))
     state.pop("last_optimizer_state", None)
     state.get("extra_state", {}).pop("metrics", None)
     with replacing(job.drafter, "wb") as stream:

@@ -206,7 +206,20 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
                 raise BenchError(f"--system {label!r}: --sweep makes a row of this name too")
             more = [word for pair in sweep.items() for word in _words(*pair)]
             plans.append(make_plan(label, [*words, *more], shared, sweep, name))
+    _refuse_unused(plans, shared)
     return plans
+
+
+def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
+    """Refuse a strategy's flag before ``--system`` that holds for no system; stock has none."""
+    for field in DECODING:
+        value, name = getattr(shared, field.name, field.default), field.name
+        used = any(plan.settings[name] == value for plan in plans)
+        if value != field.default and not used and name != "threads":
+            raise BenchError(
+                f"{flag(name)} {value}: no --system uses it; leave it out, or give it to one, as "
+                "in --system 'gad: --strategy gad --drafter-path FILE'"
+            )
 
 
 def with_beam(plan: Plan, beam: int) -> Plan:

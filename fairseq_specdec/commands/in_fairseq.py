@@ -12,14 +12,23 @@ import difflib
 import logging
 import os
 import re
+import signal
 import sys
-from types import TracebackType
-from typing import Any, Callable, List, Optional, Type
+from types import FrameType, TracebackType
+from typing import Any, Callable, List, NoReturn, Optional, Type
 
 from .one_line import one_line, wants_traceback
 from .quiet import quieten_hydra
 
 COMMANDS = ("generate", "interactive", "train", "validate", "preprocess", "hydra_train", "score")
+# Those that write results to standard output as they go.
+DECODING = ("fairseq-generate", "fairseq-interactive")
+# Where the others write if no flag says so.
+DEFAULTS = {
+    "fairseq-train": ("--save-dir", "checkpoints"),
+    "fairseq-preprocess": ("--destdir", "data-bin"),
+}
+TERMINATED = 128 + int(signal.SIGTERM)  # exit status, as of a shell
 TASK = "translation_specdec"
 Hook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], Any]
 
@@ -108,9 +117,9 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
     def hook(
         kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]
     ) -> None:
-        line = one_line(error.with_traceback(trace), words)
+        line = one_line(error.with_traceback(trace), [*DEFAULTS.get(program, ()), *words])
         if isinstance(error, KeyboardInterrupt):
-            sys.stderr.write(f"\n{_label(program)}: stopped (Ctrl-C)\n")
+            _stopped(program, "Ctrl-C")
         elif line is None:
             decoding_begins()  # whoever looks into a fault may need the configuration
             before(kind, error, trace)
@@ -122,6 +131,36 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
     return hook
 
 
+def _stopped(program: str, how: str) -> None:
+    """Say that a signal ends the command; without Python's streams, which it may interrupt."""
+    os.write(2, f"\n{_label(program)}: stopped ({how})\n".encode())
+
+
+def end_orderly_on_sigterm(program: str) -> None:
+    """Let SIGTERM end a command that decodes, after whole lines of output, with status 143.
+
+    By default it ends the process at once, and what Python has buffered of its output is lost,
+    from the middle of a line on. A second SIGTERM does so. Other processes, such as workers that
+    load data, and whoever has a handler of their own keep what they have.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    process = os.getpid()
+
+    def terminate(number: int, frame: Optional[FrameType]) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if os.getpid() != process:
+            os.kill(os.getpid(), number)
+        for each in _HELD:
+            each.drop()
+        _stopped(program, "SIGTERM")
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, terminate)
+    # In one call of the system each: a signal that interrupts it leaves the rest in the buffer.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
 def install() -> None:
     """In a fairseq command: mistakes end it with one line. Elsewhere nothing happens.
 
@@ -130,20 +169,13 @@ def install() -> None:
     program = fairseq_command()
     if program is None or _HELD or wants_traceback():
         return
-    from fairseq import options
-
     quieten_hydra()
     sys.excepthook = hook_for(program, sys.argv[1:], sys.excepthook)
+    logging.raiseExceptions = False  # a log on a full disk: one line says so, not one a record
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # else hydra prints a traceback of its own
     _HELD.append(HeldConfig(logging.getLogger("fairseq_cli." + program[len("fairseq-") :])))
-    original = options.parse_args_and_arch
-
-    def parse(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-        parser.epilog = f"The flags of --task {TASK}: specdec-flags"
-        parser.error = refusal(parser, program)  # type: ignore[method-assign, assignment]
-        return original(parser, *args, **kwargs)
-
-    options.parse_args_and_arch = parse
+    if program in DECODING:
+        end_orderly_on_sigterm(program)
 
 
 def refusal(parser: argparse.ArgumentParser, program: str) -> Callable[[str], None]:

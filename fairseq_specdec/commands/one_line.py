@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dis
-import errno
 import os
 import re
 from typing import Optional, Sequence
 
+from ..io.atomic import FULL
 from ..io.printable import printable
 
 # Set to 1, it brings tracebacks back.
@@ -17,8 +17,8 @@ _OURS = __name__.split(".")[0]
 _FAIRSEQ = ("fairseq", "fairseq_cli")
 # What fairseq raises where a program, not its user, is at fault.
 _FAULTS = (TypeError, NotImplementedError)
-# A full disk, a file that may not grow, a full quota.
-_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+# Where fairseq's commands write.
+_WRITTEN = ("--results-path", "--save-dir", "--destdir")
 
 
 def wants_traceback() -> bool:
@@ -66,16 +66,19 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
 
 def _written(error: Exception, words: Sequence[str]) -> str:
     """Where fairseq writes, for an error of writing that has no file's name."""
-    if getattr(error, "filename", None) or getattr(error, "errno", None) not in _FULL:
+    if getattr(error, "filename", None) or getattr(error, "errno", None) not in FULL:
         return ""
-    named = dict(zip(words, words[1:])).get("--results-path")
-    where = f"--results-path {named}" if named else "standard output"
+    given = dict(zip(words, words[1:]))
+    named = [f"{flag} {given[flag]}" for flag in _WRITTEN if flag in given]
+    where = named[0] if named else "standard output"
     return f": while writing to {where}; free some space, or raise the limit of file sizes"
 
 
 def with_flag(text: str, words: Sequence[str]) -> str:
     """Put the flag before a message that begins with the flag's value and a colon."""
     for flag, value in zip(words, words[1:]):
+        if value.startswith("--"):  # another flag
+            continue
         for part in filter(None, re.split(f"[,{re.escape(os.pathsep)}]", value)):
             if flag.startswith("--") and text.startswith(part + ":"):
                 return f"{flag} {text}"

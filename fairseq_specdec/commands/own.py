@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 import sys
 from typing import Any, Callable, Iterator, Sequence
@@ -37,6 +38,7 @@ def reporting(
     """
     try:
         yield
+        _flush()
     except KeyboardInterrupt:
         if wants_traceback():
             raise
@@ -48,6 +50,21 @@ def reporting(
         if line is None:
             raise
         raise SystemExit(f"{program}: error: {reworded(line)}") from error
+
+
+def _flush() -> None:
+    """Write what standard output still holds, so that a full disk is an error of the command.
+
+    Raises:
+        OSError: it cannot be written. Nothing is left then for Python to write at its end.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise
 
 
 def again(program: str, words: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from .interpolations import refuse_interpolations_of_checkpoints
 from .literals import parse_settings_as_literals
 from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
+from .parser_errors import refuse_flags_in_one_line
 from .stripped import read_stripped_checkpoints
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
@@ -26,6 +27,7 @@ from .user_dir import know_own_folder
 
 FIXES = (
     know_own_folder,
+    refuse_flags_in_one_line,
     keep_last_batch,
     strip_better_transformer,
     allow_checkpoint_types,

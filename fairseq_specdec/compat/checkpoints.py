@@ -10,6 +10,8 @@ from typing import Any, Callable, List
 
 import torch
 
+from fairseq_specdec.io.named import naming
+
 from .settings import plain_settings
 from .structure import check_structure
 from .unpickling_files import load_checked
@@ -86,12 +88,19 @@ def load_checkpoint(file: Any) -> Any:
         UnpicklingError: the file is damaged or names something that no checkpoint holds; nothing of
             it was run.
         RefusedCheckpointError: its settings hold an interpolation or an object.
+        OSError: it cannot be read; names the file.
     """
-    return plain_settings(load_checked(file), str(getattr(file, "name", file)))
+    name = str(getattr(file, "name", file))
+    with naming(name):
+        return plain_settings(load_checked(file), name)
 
 
-def _load_model(file: Any) -> Any:
-    """``load_checkpoint`` of a file that must hold a model."""
+def load_model(file: Any) -> Any:
+    """``load_checkpoint`` of a file that must hold a model.
+
+    Raises:
+        RefusedCheckpointError: it holds something else, which is named.
+    """
     state = load_checkpoint(file)
     check_structure(state, str(getattr(file, "name", file)))
     return state
@@ -135,7 +144,7 @@ def check_checkpoints() -> None:
     from fairseq.distributed import utils as distributed_utils
 
     if not isinstance(checkpoint_utils.torch, _CheckingTorch):
-        checkpoint_utils.torch = _CheckingTorch(_load_model)
+        checkpoint_utils.torch = _CheckingTorch(load_model)
     # What a process sends has been read and checked by it; its settings are objects by then.
     if _torch_asks() and not isinstance(distributed_utils.torch, _CheckingTorch):
         distributed_utils.torch = _CheckingTorch(load_checked)

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
+from fairseq_specdec.io.named import naming
+
 from .patch import wrap_once
 
 MMAP = b"MMIDIDX\x00\x00"
@@ -45,6 +47,7 @@ def name_truncated_data() -> None:
     """
     from fairseq.data import indexed_dataset
 
+    wrap_once(indexed_dataset, "infer_dataset_impl", "name_truncated_data", _infer)
     wrap_once(indexed_dataset, "make_dataset", "name_truncated_data", _make_dataset)
 
 
@@ -56,6 +59,11 @@ def tokens_checked() -> Iterator[None]:
         yield
     finally:
         _checking.reset(token)
+
+
+def _infer(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+    with naming(path + ".idx"):
+        return original(path, *args, **kwargs)
 
 
 def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +86,7 @@ def check_lengths(index: str, data: str) -> Layout:
         OSError: one is shorter, or the index is none, or contradicts itself; by file and with the
             remedy.
     """
-    with open(index, "rb") as stream:
+    with naming(index), open(index, "rb") as stream:
         magic = stream.read(len(MMAP))
         try:
             if magic == MMAP:

@@ -21,8 +21,10 @@ import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.decoding.drafter_file import trained_dictionaries
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.provenance import sha256
+from fairseq_specdec.models.dictionary_digests import digest_of, setting_of
 
 from .formats import ConversionError, equal, to_project, to_released
 
@@ -91,6 +93,13 @@ def _holds(path: str, content: bytes) -> bool:
     return equal(there, load_checkpoint(io.BytesIO(content)))
 
 
+def _add_digests(converted: Dict[str, Any], state: Dict[str, Any]) -> None:
+    """Give a drafter the digests of its dictionaries, where it has none and they are there."""
+    for side, (file, dictionary) in trained_dictionaries(state).items():
+        converted["cfg"]["model"].setdefault(setting_of(side), digest_of(dictionary))
+        logger.info("%s: is its %s dictionary", file, side)
+
+
 def main(args: argparse.Namespace) -> None:
     """Convert.
 
@@ -106,6 +115,8 @@ def main(args: argparse.Namespace) -> None:
     logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
     try:
         converted = FORMATS[args.to](state, source)
+        if args.to == "project":
+            _add_digests(converted, state)
     except (ConversionError, ValueError) as error:
         raise ConversionError(f"{args.input}: {error}") from error
     buffer = io.BytesIO()

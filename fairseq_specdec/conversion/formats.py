@@ -18,6 +18,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from ..legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
+from ..models.dictionary_digests import kept_digests
 from ..models.drafter_config import drafter_config, get_setting
 from ..models.legacy_drafter import legacy_config
 
@@ -77,6 +78,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         ConversionError: not a block drafter.
+        RefusedCheckpointError: a dictionary's digest is none.
     """
     name, settings = architecture(state), _settings(state, "model")
     weights = state["model"]
@@ -100,6 +102,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     described = plain(dataclasses.asdict(cfg)).items()
     model = {key: item for key, item in described if not str(item).startswith("${")}
     model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)
+    model.update(kept_digests(settings, "the drafter"))
     task = _settings(state, "task")
     kept = {key: plain(get_setting(task, key)) for key in TASK_SETTINGS}
     task = dict({key: item for key, item in kept.items() if item is not None}, _name="translation")

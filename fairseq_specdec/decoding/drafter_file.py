@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pickle import UnpicklingError
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
@@ -21,6 +21,7 @@ from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.models.dictionary_digests import SIDES
 from fairseq_specdec.models.drafter_config import get_setting
 
 # What a block drafter has and no other model.
@@ -121,8 +122,10 @@ def check_drafter_file(path: str) -> None:
             f"--drafter-path: {path} is a folder; name a checkpoint, such as checkpoint_best.pt "
             "in it"
         )
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise ValueError(f"--drafter-path: no such file: {path}")
+    if not os.path.isfile(path):
+        raise ValueError(f"--drafter-path: {path} is no regular file; name a checkpoint")
 
 
 def _read(path: Optional[str]) -> Any:
@@ -174,9 +177,19 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
 def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
     """Compare the dictionaries that the drafter was trained with, where they are still there.
 
-    A checkpoint holds no dictionary, only the folder that it came from; dictionaries of one size
-    and other symbols can be told apart only by that.
+    Older checkpoints do not hold their digests, only the folder that they came from.
     """
+    for side, (file, trained) in trained_dictionaries(state).items():
+        if trained.symbols != {"source": src_dict, "target": tgt_dict}[side].symbols:
+            raise ValueError(
+                f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
+                "those of the verifier's dictionary; train the drafter on the verifier's "
+                "dict.txt"
+            )
+
+
+def trained_dictionaries(state: Any) -> Dict[str, Tuple[str, Any]]:
+    """(file, dictionary) by side, of a checkpoint's training, where they are still there."""
     cfg = (state.get("cfg") or {}).get("task") or state.get("args")
 
     def setting(name: str) -> str:
@@ -186,18 +199,15 @@ def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
     folder = setting("data").split(os.pathsep)[0]
     # A relative folder was relative to wherever the drafter was trained.
     if not os.path.isabs(folder) or not os.path.isdir(folder):
-        return
-    found = data_utils.infer_language_pair(folder)
-    names = [setting("source_lang") or found[0], setting("target_lang") or found[1]]
-    for language, dictionary in zip(names, (src_dict, tgt_dict)):
-        file = os.path.join(folder, f"dict.{language}.txt")
-        if os.path.isfile(file):
-            if TranslationTask.load_dictionary(file).symbols != dictionary.symbols:
-                raise ValueError(
-                    f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
-                    "those of the verifier's dictionary; train the drafter on the verifier's "
-                    "dict.txt"
-                )
+        return {}
+    guess = data_utils.infer_language_pair(folder)
+    names = [setting("source_lang") or guess[0], setting("target_lang") or guess[1]]
+    files = [os.path.join(folder, f"dict.{language}.txt") for language in names]
+    return {
+        side: (file, TranslationTask.load_dictionary(file))
+        for side, file in zip(SIDES, files)
+        if os.path.isfile(file)
+    }
 
 
 def check_reading(drafter: Any, verifier: Any, flag: str) -> None:

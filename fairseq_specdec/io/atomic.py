@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -10,6 +11,8 @@ import time
 from typing import IO, Any, Iterator, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
+# A full disk, a file that may not grow, a full quota.
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def own_suffix() -> str:
@@ -57,12 +60,17 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException as error:
-        # A failed write has no name, a failed open the temporary one: give the caller's.
-        if isinstance(error, OSError) and error.errno and error.filename in (None, temporary):
-            error.filename = os.fspath(path)
         # Half a file would only use space on a disk that may be full.
         with contextlib.suppress(OSError):
             os.remove(temporary)
+        # torch.save raises an error of its own where it closes what could not be written.
+        before = error.__context__ if isinstance(error, RuntimeError) else None
+        if isinstance(before, OSError) and before.errno in FULL:
+            before.filename = os.fspath(path)
+            raise before from None
+        # A failed write has no name, a failed open the temporary one: give the caller's.
+        if isinstance(error, OSError) and error.errno and error.filename in (None, temporary):
+            error.filename = os.fspath(path)
         raise
     sync(folder)
 

@@ -13,6 +13,8 @@ import time
 from importlib import metadata
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
+from .named import naming
+
 PIECE = 1 << 20  # bytes read at a time
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNKNOWN = "unknown"
@@ -21,7 +23,7 @@ UNKNOWN = "unknown"
 def sha256(path: Union[str, os.PathLike[str]]) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
-    with open(path, "rb") as stream:
+    with naming(path), open(path, "rb") as stream:
         for piece in iter(lambda: stream.read(PIECE), b""):
             digest.update(piece)
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
+from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     SpecDrafterConfig,
     check_config,
@@ -58,6 +59,7 @@ class AttachedDrafter(SpecDrafter):
         check_config(cfg)
         _check_flags(cfg)
         source, target = task.source_dictionary, task.target_dictionary
+        settle_dictionaries(args, source, target)
         verifier = None
         if cfg.attach_to:
             verifier = load_verifier("--attach-to", cfg.attach_to, source, target)

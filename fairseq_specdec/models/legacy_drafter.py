@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
+from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     SpecDrafterConfig,
     check_config,
@@ -128,6 +129,7 @@ class LegacyDrafter(SpecDrafter):
         """
         cfg = legacy_config(args)
         source, target = task.source_dictionary, task.target_dictionary
+        settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding
         source_table = build(cfg, source, cfg.encoder.embed_dim)
         if cfg.share_all_embeddings:

@@ -21,6 +21,7 @@ from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise
 from .block_decoder import BlockDecoder
+from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
     SpecDrafterConfig,
     check_config,
@@ -69,6 +70,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         cfg = drafter_config(args)
         check_config(cfg)
         source, target = task.source_dictionary, task.target_dictionary
+        settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding
         source_table = build(cfg, source, cfg.encoder.embed_dim, cfg.encoder.embed_path)
         if cfg.share_all_embeddings:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from ..data.files import DistillError
 from ..data.resumable import ResumableJob
 from ..io.atomic import sync, write_text
+from ..io.named import naming
 from ..io.progress import bar
 
 REPORT = "noise.json"
@@ -20,7 +21,7 @@ REPORT = "noise.json"
 def count_lines(path: str) -> int:
     """Lines of a file; only a line feed ends one, and the last may lack it."""
     lines, last = 0, b"\n"
-    with open(path, "rb") as stream:
+    with naming(path), open(path, "rb") as stream:
         for piece in iter(lambda: stream.read(1 << 20), b""):
             lines += piece.count(b"\n")
             last = piece[-1:]
@@ -91,7 +92,7 @@ class Chunks(ResumableJob):
         """
         faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
-        with open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
+        with naming(folder), open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:
             everything = self.clean_lines(list(range(self.count)))
             for chunk, lines in bar(everything, "joining", total=self.count, unit="chunk"):
                 noised = self._read(chunk, len(lines))

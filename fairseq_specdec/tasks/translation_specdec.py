@@ -93,13 +93,15 @@ class TranslationSpecDecTask(TranslationTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Any:
-        """As fairseq's.
+        """As fairseq's; its attribute ``file`` names the file.
 
         Raises:
             ValueError: the file is no dictionary; by name, with the remedy.
         """
         try:
-            return super().load_dictionary(filename)
+            dictionary = super().load_dictionary(filename)
+            dictionary.file = filename
+            return dictionary
         except FileNotFoundError:
             raise
         except Exception as error:  # of encodings fairseq raises Exception itself

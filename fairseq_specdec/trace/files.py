@@ -9,6 +9,7 @@ from typing import IO, Iterable, List
 
 from fairseq_specdec.io.atomic import sync, write_text
 from fairseq_specdec.io.file_locks import lock_file
+from fairseq_specdec.io.named import naming
 
 from .record import Trace, TraceError
 
@@ -61,16 +62,26 @@ class TraceFile:
         return not self._stream.closed and os.getpid() == self._process
 
     def add(self, trace: Trace) -> None:
-        """Append a sentence."""
-        self._stream.write(trace.to_json() + "\n")
+        """Append a sentence.
+
+        Raises:
+            OSError: the disk is full; names the file.
+        """
+        with naming(self.path):
+            self._stream.write(trace.to_json() + "\n")
         self.traces += 1
 
     def publish(self) -> None:
-        """Give the file its name. Does nothing the second time."""
+        """Give the file its name. Does nothing the second time.
+
+        Raises:
+            OSError: the disk is full; names the file.
+        """
         if not self.open:
             return
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        with naming(self.path):
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
         os.replace(self.temporary, self.path)
         self._close()
         sync(os.path.dirname(os.path.abspath(self.path)))

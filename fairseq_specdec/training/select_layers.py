@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.architectures import building_from
-from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.io.atomic import replacing
 from fairseq_specdec.io.provenance import sha256
@@ -81,17 +81,16 @@ def read(path: str) -> Dict[str, Any]:
     """A fairseq checkpoint on the CPU, as saved.
 
     Raises:
-        SelectionError: it is none, or is not complete.
+        SelectionError: there is none, or it is not complete.
+        RefusedCheckpointError: it holds something else, or asks for what could run code.
     """
     if not os.path.isfile(path):
         raise SelectionError(f"{path}: no such file")
     try:
-        state: Any = load_checkpoint(path)
+        state: Dict[str, Any] = load_model(path)
     except (EOFError, RuntimeError, KeyError, pickle.UnpicklingError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SelectionError(f"{path}: cannot be read, it may be truncated: {text}") from error
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        raise SelectionError(f"{path}: is no fairseq checkpoint: it has no 'model'")
     return state
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from fairseq_specdec.accelerate import steps
+from fairseq_specdec.accelerate.commands import Job
+from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
 
 SMALL = ("--updates", 6, "--limit", 40, "--eval-sentences", 8, "--measure-sentences", 8)
@@ -173,3 +175,18 @@ def test_the_pace_decides_how_many_updates_there_are():
     assert steps._planned({"updates": 100, "seconds": 50.0}, hours, left=200.0) == 500
     assert steps._planned({"updates": 100, "seconds": 50.0}, hours, left=-5.0) == 100
     assert steps._planned({}, Limits(None, 70, None, None), left=0.0) == 70
+
+
+@pytest.mark.parametrize(
+    "content, what", [([1], "holds a list"), ({"model": {}, "extra_state": {}}, "its model has no")]
+)
+def test_what_training_left_is_checked_before_it_is_the_drafter(tmp_path, content, what):
+    job = Job("d", "v.pt", str(tmp_path), "s", "t", 5, True, False, 1000, 1, 8)
+    state = State(str(tmp_path), {})
+    state.note("train", updates=6, history=[1.5], seconds=1.0)
+    (tmp_path / "training").mkdir()
+    best = tmp_path / "training" / "checkpoint_best.pt"
+    torch.save(content, str(best))
+    with pytest.raises(ValueError, match=f"{best}: {what}"):
+        steps.train(job, state, Limits(None, 6, None, None), None)
+    assert not (tmp_path / "drafter.pt").exists()

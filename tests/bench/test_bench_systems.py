@@ -66,6 +66,22 @@ def test_mistaken_sweeps_are_named(bench, words, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "words, flag",
+    [
+        (["--drafter-path", "none.pt"], "--drafter-path"),
+        (["--drafter-path", "none.pt", "--system", "a: --strategy gad --drafter-path {d}"],
+         "--drafter-path"),
+        (["--strategy", "iad"], "--strategy"),
+        (["--block-size", "3"], "--block-size"),
+    ],
+)  # fmt: skip
+def test_a_shared_flag_that_no_system_uses_is_refused(bench, pair, words, flag):
+    """Its file would not be opened, and the reader would take the figures for the flag's."""
+    with pytest.raises(BenchError, match=f"^{flag} .*: no --system uses it"):
+        bench(*(word.format(d=pair.d) for word in words))
+
+
 def test_switches_are_swept_by_true_and_false(bench, pair):
     result, _ = bench(
         "--system", f"g: --strategy gad --drafter-path {pair.d}", "--limit", 1, "--warmup", 0,

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 from argparse import Namespace
 
@@ -37,7 +38,16 @@ MISTAKES = [
     ("Text that was not binarised", GENERATE.replace("toy", "text", 1) + "--path verifier.pt"),
     ("A checkpoint that was cut off", GENERATE + "--path half.pt"),
     ("A language model in place of a translation model", GENERATE + "--path lm.pt"),
+    ("Weights without their settings", GENERATE + "--path weights.pt"),
+    ("A checkpoint that asks for an environment variable", GENERATE + "--path asks.pt"),
+    ("A pipe in place of a checkpoint", GENERATE + "--path pipe.pt"),
+    ("Binarised text that was cut off", GENERATE.replace("toy", "cut", 1) + "--path verifier.pt"),
+    (
+        "Text binarised with another dictionary",
+        GENERATE.replace("toy", "foreign", 1) + "--path verifier.pt",
+    ),
     ("A drafter with another vocabulary", GAD + "--drafter-path larger.pt"),
+    ("A drafter with the same words in another order", GAD + "--drafter-path ordered.pt"),
     ("More hypotheses than the beam has", GENERATE + "--path verifier.pt --beam 4 --nbest 5"),
     ("A split that was not binarised", GENERATE + "--path verifier.pt --gen-subset tets"),
     ("No model", GENERATE),
@@ -45,6 +55,10 @@ MISTAKES = [
     ("A trace into a folder that is not there", GENERATE + "--path verifier.pt --trace-path no/t"),
     ("A system of the benchmark that does not exist", "specdec-bench toy --path verifier.pt "
      "--cpu --system 'fast: --strategy gadd'"),
+    ("A drafter that no system of the benchmark uses", "specdec-bench toy --path verifier.pt "
+     "--cpu --drafter-path drafter.pt"),
+    ("A subword model that is not there", "specdec-demo --path subwords/verifier.pt "
+     "--data subwords --source-lang src --target-lang tgt"),
     ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
     ("A drafter to convert that is cut off", "specdec-convert half.pt whole.pt"),
 ]  # fmt: skip
@@ -65,6 +79,31 @@ def language_model(path, verifier):
     state = torch.load(str(verifier), weights_only=False)
     state.update(args=args, cfg=None, model=weights)
     torch.save(state, str(path))
+
+
+def _hostile_checkpoints(home):
+    state = torch.load(str(home / "verifier.pt"), weights_only=False)
+    torch.save(state["model"], str(home / "weights.pt"))
+    state["args"].tokenizer = "${oc.env:HOME}"
+    torch.save(state, str(home / "asks.pt"))
+    state = torch.load(str(home / "drafter.pt"), weights_only=False)
+    state["args"].source_dictionary_sha256 = "0" * 64
+    torch.save(state, str(home / "ordered.pt"))
+    os.mkfifo(str(home / "pipe.pt"))
+
+
+def _damaged_data(home):
+    for name in ("cut", "foreign"):
+        shutil.copytree(str(home / "toy"), str(home / name))
+    cut = home / "cut" / "test.src-tgt.src.bin"
+    cut.write_bytes(cut.read_bytes()[:-8])
+    foreign = home / "foreign" / "test.src-tgt.src.bin"
+    foreign.write_bytes(b"\x28\x00" + foreign.read_bytes()[2:])  # token 40, of 28
+    (home / "subwords").mkdir()
+    shutil.copy(str(home / "verifier.pt"), str(home / "subwords"))
+    for side in ("src", "tgt"):
+        words = (home / "toy" / f"dict.{side}.txt").read_text().replace("w", "\u2581w")
+        (home / "subwords" / f"dict.{side}.txt").write_text(words, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +128,8 @@ def folder(tmp_path_factory, fairseq_command):
         rows = state["model"][f"{side}.embed_tokens.weight"]
         state["model"][f"{side}.embed_tokens.weight"] = torch.cat([rows, rows[:8]])
     torch.save(state, str(home / "larger.pt"))
+    _hostile_checkpoints(home)
+    _damaged_data(home)
     language_model(home / "lm.pt", home / "verifier.pt")
     (home / "fairseq_specdec").symlink_to(PLUGIN)
     return home

@@ -1,7 +1,9 @@
 """Which errors are a user's, and how they are shown; faults keep their traceback."""
 
+import contextlib
 import errno
 import logging
+import os
 import signal
 import sys
 import types
@@ -60,6 +62,7 @@ def full(*filename):
 def test_a_full_disk_is_said_with_what_was_written():
     words = ["data", "--results-path", "out"]
     assert ": while writing to --results-path out; free some" in one_line(error_of(full), words)
+    assert one_line(error_of(full), ["d", "--save-dir", "s"]).count("writing to --save-dir s;") == 1
     assert ": while writing to standard output; free some" in one_line(error_of(full))
     assert "standard output" not in one_line(error_of(full, "named"))
 
@@ -69,6 +72,7 @@ def test_the_flag_is_put_before_its_value():
     assert with_flag("b.pt: is a folder", words) == "--path b.pt: is a folder"
     assert with_flag("c.pt: is a folder", words) == "c.pt: is a folder"
     assert with_flag("data: no such folder", words) == "data: no such folder"
+    assert with_flag("--path: is bad", ["--cpu", "--path", "a.pt"]) == "--path: is bad"
 
 
 def test_own_commands_end_with_the_line(monkeypatch):
@@ -91,6 +95,16 @@ def test_ctrl_c_says_what_is_saved(capsys):
             signal.raise_signal(signal.SIGINT)
     assert ended.value.code == own.INTERRUPTED
     assert capsys.readouterr().err.strip() == "specdec-x: stopped (Ctrl-C); half is kept"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
+def test_a_full_disk_under_standard_output_is_one_line(monkeypatch):
+    with open("/dev/full", "w") as stream, contextlib.suppress(OSError):
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit, match="^specdec-x: error: .*Errno 28.* standard output"):
+            with own.reporting("specdec-x"):
+                stream.write("figures")
+        stream.flush()  # went nowhere: Python's own at the end says nothing more
 
 
 def test_long_jobs_name_the_command_that_goes_on():

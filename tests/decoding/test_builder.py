@@ -42,6 +42,7 @@ def test_what_is_sound_passes(tmp_path):
         ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, gad"),
         ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
         ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, "no such file: /no/d.pt"),
+        ({"strategy": "gad", "drafter_path": "/dev/null"}, "/dev/null is no regular file; name"),
         ({"strategy": "iad", "drafter_path": "d.pt"}, "--strategy iad uses no drafter"),
         ({"block_size": 0}, "--block-size 0: must be 1 or more"),
         ({"strategy": "iad", "block_size": -3}, "--block-size -3: must be 1 or more"),

@@ -249,6 +249,17 @@ def test_a_folder_is_enough(pair):
     assert find(pair, None, None, "iad").drafter is None
 
 
+def test_task_settings_may_be_a_namespace(pair, tmp_path):
+    """fairseq 1.0.0a0 keeps them so; languages and padding come from there."""
+    state = torch.load(str(pair / "verifier.pt"), weights_only=False)
+    told = {"data": str(pair), "source_lang": "src", "target_lang": "tgt"}
+    task = Namespace(_name="translation", left_pad_source=False, **told)
+    state.update(args=None, cfg={"model": state["args"], "task": task})
+    torch.save(state, str(tmp_path / "verifier.pt"))
+    translator = SpeculativeTranslator.from_pretrained(tmp_path / "verifier.pt", strategy="iad")
+    assert translator.translate(["w1 w2"])[0].text == load(pair, "iad").translate("w1 w2").text
+
+
 def test_the_default_strategy_is_lossless(pair):
     load_default = SpeculativeTranslator.from_pretrained
     beside = load_default(pair, device="cpu")

@@ -43,6 +43,17 @@ def test_a_full_disk_leaves_the_old_file_or_none(replace, tmp_path):
         assert (tmp_path / "out").read_bytes() == b"old"
 
 
+def test_an_error_that_a_library_raises_after_it_is_that_of_the_disk(tmp_path):
+    """torch.save raises a RuntimeError of its own when it closes what could not be written."""
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/out'"):
+        with replacing(tmp_path / "out", "wb"):
+            try:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            finally:
+                raise RuntimeError("unexpected pos 64 vs 0")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_error_while_writing_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="No space left"), replacing(tmp_path / "out", "wb") as stream:
         stream.write(b"half")

@@ -13,6 +13,7 @@ from toy_translation import dictionary, toy_drafter
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.conversion import formats as conversion
 from fairseq_specdec.decoding.drafter_file import load_drafter
+from fairseq_specdec.models.dictionary_digests import SIDES, digest_of, setting_of
 from fairseq_specdec.models.legacy_drafter import LegacyDrafter
 
 
@@ -129,6 +130,24 @@ def test_an_older_drafter_of_this_project(style, tmp_path):
     assert torch.load(tmp_path / "new.pt")["cfg"]["model"]["chain_width"] == 0
     with pytest.raises(conversion.ConversionError, match="no place for"):
         run(tmp_path / "new.pt", tmp_path / "theirs.pt", "--to", "authors")
+
+
+def test_the_dictionaries_of_its_training_are_kept_by_digest(tmp_path):
+    """A drafter in the authors' layout has no digests; its settings name the folder of its data."""
+    for language in ("en", "de"):
+        dictionary().save(str(tmp_path / f"dict.{language}.txt"))
+    given, made = tmp_path / "given.pt", tmp_path / "made.pt"
+    model = authors_drafter(updates=0)
+    torch.save(authors_checkpoint(model, as_namespace=True, data=str(tmp_path)), given)
+    run(given, made)
+    settings = torch.load(made)["cfg"]["model"]
+    assert [settings[setting_of(side)] for side in SIDES] == [digest_of(dictionary())] * 2
+    for language in ("en", "de"):
+        (tmp_path / f"dict.{language}.txt").unlink()
+    words = dictionary()
+    words.symbols[5:7] = words.symbols[6], words.symbols[5]
+    with pytest.raises(ValueError, match="trained with a source dictionary whose symbols"):
+        load_drafter(str(made), words, words)
 
 
 def test_what_is_no_drafter_is_named(tmp_path):

@@ -174,8 +174,14 @@ def test_other_files_are_refused(tmp_path):
     refused("no such file")
     (tmp_path / "in.pt").write_bytes(b"PK\x03\x04 cut off")
     refused("cannot be read")
-    torch.save({"weights": {}}, str(tmp_path / "in.pt"))
-    refused("is no fairseq checkpoint")
+    for state, what in (
+        ({"weights": {}}, "holds no model"),
+        ([1], "holds a list, no checkpoint"),
+        (dict(bart()[1], model={}), "its model has no weights"),
+        (dict(bart()[1], args=None), "has neither args nor cfg"),
+    ):
+        torch.save(state, str(tmp_path / "in.pt"))
+        refused(f"in.pt: {what}; name a checkpoint that fairseq-train wrote")
     state = bart()[1]
     torch.save(dict(state, model={"encoder.x": torch.zeros(1)}), str(tmp_path / "in.pt"))
     refused("holds no encoder-decoder transformer")

@@ -1,0 +1,74 @@
+"""A drafter's settings say which dictionaries it was trained with, by their SHA-256.
+
+A checkpoint holds no dictionary. Another one of the same size, in another order, would be decoded
+with without a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Dict
+
+from fairseq_specdec.compat.architectures import built_from
+from fairseq_specdec.compat.settings import RefusedCheckpointError
+
+from .drafter_config import get_setting, set_setting
+
+SIDES = ("source", "target")
+
+
+def setting_of(side: str) -> str:
+    """The setting that holds the digest of a side."""
+    return f"{side}_dictionary_sha256"
+
+
+def digest_of(dictionary: Any) -> str:
+    """SHA-256 of a dictionary's symbols in their order, in hexadecimal; counts do not matter."""
+    text = "\n".join(dictionary.symbols)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def kept_digests(settings: Any, path: str) -> Dict[str, str]:
+    """The digests that a checkpoint's settings have, by setting; none in older ones.
+
+    Raises:
+        RefusedCheckpointError: one is no SHA-256; names the file ``path`` and the setting.
+    """
+    found = {}
+    for name in map(setting_of, SIDES):
+        value = get_setting(settings, name)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+            raise RefusedCheckpointError(
+                f"{path}: its setting {name} is no SHA-256 in hexadecimal; do not use this file"
+            )
+        found[name] = value
+    return found
+
+
+def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:
+    """Keep the dictionaries' digests in training; compare them where a checkpoint is loaded.
+
+    Args:
+        settings: of the model; changed in place in training, where they become the checkpoint's.
+        source, target: dictionaries.
+
+    Raises:
+        RefusedCheckpointError: the checkpoint was trained with other symbols, or another order;
+            names it and the dictionary's file where that is known.
+    """
+    path = built_from()
+    if path is None:
+        digests = {setting_of(s): digest_of(d) for s, d in zip(SIDES, (source, target))}
+        set_setting(settings, **digests)
+        return
+    kept = kept_digests(settings, path)
+    for side, dictionary in zip(SIDES, (source, target)):
+        if kept.get(setting_of(side)) not in (None, digest_of(dictionary)):
+            given = getattr(dictionary, "file", None) or f"the {side} dictionary of the data"
+            raise RefusedCheckpointError(
+                f"{path}: was trained with a {side} dictionary whose symbols or their order differ "
+                f"from those of {given}; use the dict.*.txt of its training"
+            )

@@ -1,0 +1,81 @@
+"""Drafters know the dictionaries that they were trained with."""
+
+import re
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_drafter import ToyTask, make_dictionary, save_verifier
+
+from fairseq_specdec import conversion
+from fairseq_specdec.compat.settings import plain_settings
+from fairseq_specdec.decoding.drafter_file import load_drafter
+from fairseq_specdec.models import AttachedDrafter, SpecDrafter
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
+
+DIGEST = "source_dictionary_sha256"
+
+
+def permuted(folder, words=40):
+    """A dictionary's file with two symbols exchanged."""
+    lines = [f"w{word} 1\n" for word in range(words)]
+    lines[3], lines[4] = lines[4], lines[3]
+    (folder / "dict.src.txt").write_text("".join(lines))
+    return TranslationSpecDecTask.load_dictionary(str(folder / "dict.src.txt"))
+
+
+@pytest.fixture(params=["spec_drafter_tiny", "attached_drafter_tiny"])
+def state(request, tmp_path):
+    """What fairseq-train saves of a drafter: ``build_model`` changes the settings."""
+    save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
+    args = Namespace(arch=request.param, _name=request.param, block_size=4, dropout=0.0)
+    model = SpecDrafter
+    if request.param.startswith("attached"):
+        args.attach_to, model = str(tmp_path / "v.pt"), AttachedDrafter
+    ARCH_CONFIG_REGISTRY[request.param](args)
+    weights = model.build_model(args, ToyTask()).state_dict()
+    step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
+    return {"args": args, "model": weights, "optimizer_history": [step], "extra_state": iterator}
+
+
+def load(path, state, source=None, target=None):
+    torch.save(state, str(path))
+    both = make_dictionary()
+    return load_drafter(str(path), source or both, target or source or both)
+
+
+def test_another_order_of_the_same_symbols_is_refused(state, tmp_path):
+    path = tmp_path / "d.pt"
+    load(path, state)
+    message = (
+        f"--drafter-path: {path}: was trained with a source dictionary whose symbols or their "
+        f"order differ from those of {tmp_path / 'dict.src.txt'}; use the dict"
+    )
+    with pytest.raises(ValueError, match="^" + re.escape(message)):
+        load(path, state, permuted(tmp_path))
+    with pytest.raises(ValueError, match="target dictionary whose symbols"):
+        load(path, state, make_dictionary(), permuted(tmp_path))
+
+
+def test_a_drafter_without_digests_loads_as_before(state, tmp_path):
+    delattr(state["args"], DIGEST)
+    delattr(state["args"], "target_dictionary_sha256")
+    load(tmp_path / "d.pt", state, permuted(tmp_path))
+
+
+@pytest.mark.parametrize("value", [5, "x", "A" * 64, ["0" * 64], "0" * 64 + "\n", b"0" * 64])
+def test_a_digest_that_is_none_is_refused(state, tmp_path, value):
+    setattr(state["args"], DIGEST, value)
+    with pytest.raises(ValueError, match=f"its setting {DIGEST} is no SHA-256"):
+        load(tmp_path / "d.pt", state)
+
+
+def test_a_conversion_keeps_the_digests(state, tmp_path):
+    path = tmp_path / "d.pt"
+    converted = conversion.to_project(plain_settings(dict(state), str(path)), {})
+    assert converted["cfg"]["model"][DIGEST] == getattr(state["args"], DIGEST)
+    load(path, converted)
+    with pytest.raises(ValueError, match="source dictionary whose symbols"):
+        load(path, converted, permuted(tmp_path))
