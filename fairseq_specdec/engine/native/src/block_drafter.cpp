@@ -211,9 +211,12 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
   const int masks = bounded(request.masks, 1, "no or too many masks");
   require(request.first == 0 || request.first == 1, "a first position that is neither 0 nor 1");
+  bounded(request.token_stride, masks, "drafts larger than their buffer");
+  require(request.states == nullptr || (request.state_stride > 0 && request.state_stride < kMost),
+          "rows that are impossibly far apart");
+  hypotheses.check();
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
-  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack) ||
-      request.token_stride < masks)
+  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack))
     throw std::invalid_argument("a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);
