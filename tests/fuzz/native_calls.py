@@ -20,18 +20,18 @@ class Calls:
     """The handles of one case and what is called on them.
 
     Attributes:
-        counts: of what the calls said, how often.
+        done: the names of the functions that did what was asked.
 
     Args:
         library: the loaded library.
         random: where all choices come from.
         odd: how likely it is that a number is replaced.
-        counts: filled.
+        counts: of what the calls said, how often; filled.
     """
 
     def __init__(self, library, random, odd, counts):
         self.library, self.random, self.odd, self.counts = library, random, odd, counts
-        self.kept, self.freed = [], []
+        self.kept, self.freed, self.done = [], [], set()
 
     def call(self, name, *arguments):
         """Whether it was done; ValueError and the like are an answer."""
@@ -39,9 +39,10 @@ class Calls:
             self.library.call(name, *arguments)
         except (ValueError, MemoryError, RuntimeError) as error:
             assert str(error).isprintable() and str(error)
-            self.counts[f"{name} refused"] += 1
+            self.counts["refused"] += 1
             return False
-        self.counts[f"{name} done"] += 1
+        self.counts["done"] += 1
+        self.done.add(name)
         return True
 
     def made(self, name, *arguments):

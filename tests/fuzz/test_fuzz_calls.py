@@ -36,6 +36,7 @@ def case(calls):
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 def test_calls(fuzz):
+    done = set()
     for seed in fuzz.seeds():
         random = fuzz.random(seed)
         torch.manual_seed(seed)
@@ -43,4 +44,6 @@ def test_calls(fuzz):
         started = time.monotonic()
         case(calls)
         calls.close()
+        done |= calls.done
+        fuzz.counts["functions"] = len(done)
         assert time.monotonic() - started < SECONDS, seed

@@ -314,6 +314,7 @@ def test_more_rows_than_there_are_cannot_be_kept(count, small, loaded):
     (1, {}, "a drafter of another number of rows"),
     (2, {"drafts": 3}, "a loop that has begun"),
     (2, {"max_len": -(2**63)}, "an impossible length"),
+    (2, {"request": DraftRequest(first=-(2**63)), "positions": 12}, "a first position"),
     (2, {"positions": 2**62}, "an impossible number of positions"),
 ])  # fmt: skip
 def test_loops_of_another_size_are_refused(rows, changes, said, small):

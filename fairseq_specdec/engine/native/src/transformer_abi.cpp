@@ -97,6 +97,7 @@ void check_loop(const Session& session, const VerifyCall& call, size_t read) {
   const DraftLoop& loop = *call.loop;
   require(call.drafts.width == loop.block, "drafts of another width than the block");
   require(loop.drafts == 0, "a loop that has begun");
+  loop.request.check();
   bounded(loop.max_len, 0, "an impossible length");
   require(loop.positions < kMost, "an impossible number of positions");
   require(call.draft_session->rows() == session.rows(), "a drafter of another number of rows");
