@@ -106,6 +106,8 @@ class Calls:
     def products(self):
         """A matrix by itself."""
         out, width, rows = (self.random.randint(1, 70) for _ in range(3))
+        threads = self.size(self.random.randint(1, 2), (0, -1, 1025, 2**31 - 1))
+        self.call("specdec_set_threads", threads)
         matrix = self.matrix(out, width)
         if matrix is None:
             return
