@@ -7,8 +7,11 @@ import os
 import re
 from typing import Any, List, NoReturn, Sequence
 
-from .architectures import own_task
+from hydra.errors import HydraException
+
+from .architectures import built_from, own_task
 from .patch import wrap_once
+from .settings import RefusedCheckpointError
 
 # "size mismatch for encoder.embed_tokens.weight: copying a param with shape torch.Size([8, 4])
 # from checkpoint, the shape in current model is torch.Size([9, 4])."
@@ -17,6 +20,11 @@ _TABLE = re.compile(
     r"shape torch\.Size\(\[(\d+), \d+\]\) from checkpoint, the shape in current model is "
     r"torch\.Size\(\[(\d+), \d+\]\)"
 )
+# What fairseq raises for settings of another type, or that nobody wrote.
+_UNFORESEEN = (
+    ArithmeticError, AssertionError, AttributeError, HydraException, LookupError,
+    RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 _REMEDY = (
     "decode data binarised with the model's dict.*.txt (fairseq-preprocess --srcdict, --tgtdict)"
 )
@@ -24,10 +32,12 @@ _SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def name_misfits() -> None:
-    """Say of a model file that it is missing, or which dictionary it does not fit.
+    """Say of a model file that it is missing, which dictionary it does not fit, or that no model
+    can be built of it.
 
     Fault: "Model file not found" without the flag; where the dictionaries of the data folder are
-    not those of training, a screen of "size mismatch". Versions: all.
+    not those of training, a screen of "size mismatch"; for settings that fairseq did not write, a
+    traceback without the file's name. Versions: all.
     """
     from fairseq import checkpoint_utils
 
@@ -43,15 +53,20 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 raise FileNotFoundError(f"{name}: no such file; name a model's checkpoint")
     try:
         return original(filenames, *args, **kwargs)
-    except RuntimeError as error:
-        _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
-        raise
-    except ValueError as error:
-        if "joined dictionary" not in str(error):
+    except _UNFORESEEN as error:
+        if isinstance(error, RuntimeError):
+            _refuse_weights(error, [str(name) for name in filenames], given.get("task"))
+        if "joined dictionary" in str(error):
+            raise ValueError(
+                f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, "
+                f"and those of the data differ; {_REMEDY}"
+            ) from error
+        path, said = built_from() or "?", " ".join(str(error).split())
+        if path in said:
             raise
-        raise ValueError(
-            f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, and "
-            f"those of the data differ; {_REMEDY}"
+        raise RefusedCheckpointError(
+            f"{path}: holds no model that fairseq can build ({type(error).__name__}: "
+            f"{said[:200]}); is the file sound?"
         ) from error
 
 

@@ -67,7 +67,8 @@ def _check_rest(part: Any, name: str, path: str) -> None:
         value = left.pop()
         if id(value) in seen:
             continue
-        if type(value) in _nodes():
+        module = type(value).__module__
+        if module.startswith("omegaconf."):  # a node, or what describes one and may hold others
             raise RefusedCheckpointError(
                 f"{path}: its {name} holds a configuration ({type(value).__name__}), which belongs "
                 "into its cfg; do not use it"
@@ -75,7 +76,7 @@ def _check_rest(part: Any, name: str, path: str) -> None:
         if isinstance(value, (*_MAPPINGS, *_SEQUENCES)):
             seen.add(id(value))
             left += value.values() if isinstance(value, _MAPPINGS) else value
-        elif type(value).__module__.startswith(("fairseq.", "argparse")):
+        if module.startswith(("fairseq.", "argparse")) or type(value) is collections.OrderedDict:
             seen.add(id(value))
             left += vars(value).values()
 

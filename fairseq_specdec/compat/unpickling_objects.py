@@ -13,6 +13,8 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 import numpy as np
 import torch
 
+from fairseq_specdec.io.printable import printable
+
 _DTYPES = {
     "Double": torch.float64,
     "Float": torch.float32,
@@ -268,7 +270,8 @@ class Objects:
             return self._values[full]
         if full not in self._calls and full not in self._classes:
             raise UnpicklingError(
-                f"it names {full}, which no fairseq checkpoint holds; nothing of it was run"
+                f"it names {printable(full)}, which no fairseq checkpoint holds; "
+                "nothing of it was run"
             )
         return Named(full)
 

@@ -224,11 +224,6 @@ def _build(path: str, state: Optional[Dict[str, Any]], task: Any) -> List[Any]:
         models, _ = checkpoint_utils.load_model_ensemble([path], task=task, **known)
     except RefusedCheckpointError as error:
         raise ValueError(f"verifier: {error}") from error
-    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"verifier: {path} holds no model that fairseq can build ({type(error).__name__}: "
-            f"{error}); is the file sound?"
-        ) from error
     except RuntimeError as error:
         raise ValueError(
             f"verifier: {path} does not fit the dictionaries in {task.cfg.data} "

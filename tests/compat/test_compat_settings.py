@@ -257,6 +257,25 @@ def test_configurations_elsewhere_are_refused(part, bench_files, tmp_path):
         load_checkpoint(str(tmp_path / "hostile.pt"))
 
 
+def in_metadata_of_a_node(node):
+    metadata = OmegaConf.create({})._metadata
+    metadata.extra = node
+    return metadata
+
+
+def in_attributes_of_a_dictionary(node):
+    made = collections.OrderedDict()
+    made._metadata = [node]
+    return made
+
+
+@pytest.mark.parametrize("hide", [in_metadata_of_a_node, in_attributes_of_a_dictionary])
+def test_hidden_configurations_are_refused(hide):
+    node = OmegaConf.create({"a": "${oc.env:HOME}"})
+    with pytest.raises(RefusedCheckpointError, match="its extra_state holds a configuration"):
+        plain_settings({"model": {}, "extra_state": {"x": hide(node)}}, "a.pt")
+
+
 @pytest.mark.parametrize("part", ["args", "extra_state"])
 def test_nested_doublings_end_soon(part):
     """2 to the 30th settings in some hundred bytes."""

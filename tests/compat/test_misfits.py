@@ -81,3 +81,28 @@ def test_a_checkpoint_in_shards_is_not_said_to_be_missing(trained, reversal_data
     )  # fmt: skip
     with pytest.raises(FileNotFoundError, match="no such file; name a model's checkpoint"):
         checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=argparse.Namespace())
+
+
+@pytest.mark.parametrize(
+    "layout, settings",
+    [
+        ("args", {"seed": "'"}),  # no literal
+        ("args", {"train_subset": argparse.Namespace(a="x")}),  # nothing that Hydra can merge
+        ("args", {"encoder_layers": [{"a": 1}]}),
+        ("cfg", {"decoder_layers": "many"}),
+        ("cfg", {"activation_fn": "a\x1bb"}),
+        ("namespace", {"encoder_embed_dim": argparse.Namespace()}),
+    ],
+    ids=str,
+)
+def test_settings_that_fairseq_cannot_use_are_refused_in_one_line(
+    layout, settings, trained, reversal_data, tmp_path
+):
+    path = str(tmp_path / "odd.pt")
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    torch.save(with_settings(state, settings, layout), path)
+    with pytest.raises(RefusedCheckpointError) as refused:
+        run_here("generate", reversal_data, path=path, task="translation", beam=1)
+    said = str(refused.value)
+    assert said.startswith(f"{path}: holds no model that fairseq can build (") and len(said) < 400
+    assert said.isprintable() and said.endswith("is the file sound?")

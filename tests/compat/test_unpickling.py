@@ -123,6 +123,12 @@ def test_names_have_at_most_199_bytes():
             assert ("without an end" in str(caught.value)) == (size == 200)
 
 
+def test_names_are_told_without_control_characters():
+    with pytest.raises(pickle.UnpicklingError, match=r"names a\\x1b\[2J.b") as caught:
+        read_plain(ended(named("a\x1b[2J", "b")))
+    assert str(caught.value).isprintable()
+
+
 def test_an_error_is_told_in_a_line_of_at_most_200_characters():
     def storage(told):
         raise ValueError("ab\n " * 100)

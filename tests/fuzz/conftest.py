@@ -1,6 +1,7 @@
 """Random input until the time is over: the generators' seeds, their time and their counts."""
 
 import os
+import pathlib
 import random
 import time
 from collections import Counter
@@ -9,6 +10,8 @@ import pytest
 
 MINUTES = float(os.environ.get("SPECDEC_FUZZ_MINUTES") or 15)
 SEED = int(os.environ.get("SPECDEC_FUZZ_SEED") or time.time())
+# A file for the seed of the case that runs: what ends the process tells no other.
+LAST = os.environ.get("SPECDEC_FUZZ_LAST")
 _COUNTS = {}
 
 
@@ -21,13 +24,15 @@ class Fuzz:
 
     def __init__(self, name, seconds):
         self.counts = _COUNTS.setdefault(name, Counter())
-        self._seconds = seconds
+        self._name, self._seconds = name, seconds
 
     def seeds(self):
         """Numbers to seed a case with, until the time is over; a failing test shows its own."""
         end, seed = time.monotonic() + self._seconds, SEED
         while time.monotonic() < end:
             self.counts["cases"] += 1
+            if LAST:
+                pathlib.Path(LAST).write_text(f"{self._name}: SPECDEC_FUZZ_SEED={seed}")
             yield seed
             seed += 1
 

@@ -17,7 +17,7 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
 CALLS = [ROOT / "tests" / "decoding" / name for name in ("test_native_chains.py", "test_beam.py")]
-FUZZER = ROOT / "tests" / "fuzz" / "test_fuzz_native.py"
+FUZZERS = [ROOT / "tests" / "fuzz" / f"test_fuzz_{name}.py" for name in ("native", "calls")]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 PACKAGE = runpy.run_path(str(ROOT / NATIVE / "variants.py"))
 COMPILER = os.environ.get("CXX", "g++")
@@ -62,6 +62,7 @@ def run_tests(folder, *chosen):
         LD_PRELOAD=" ".join(preloaded),
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
         UBSAN_OPTIONS="print_stacktrace=1",
+        SPECDEC_FUZZ_LAST=str(folder / "seed"),
     )
     command = [
         sys.executable,
@@ -101,7 +102,11 @@ def main(fuzz):
         shutil.copytree(str(ROOT / NATIVE.parts[0]), str(folder / NATIVE.parts[0]), ignore=ignored)
         build(folder / NATIVE)
         if fuzz:
-            run_tests(folder, "-m", "fuzz", str(FUZZER))
+            try:
+                run_tests(folder, "-m", "fuzz", *map(str, FUZZERS))
+            except subprocess.CalledProcessError:
+                sys.stderr.write((folder / "seed").read_text() + "\n")
+                raise
         else:
             left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
             run_tests(folder, str(TESTS), *map(str, CALLS), *left_out)

@@ -13,7 +13,20 @@ from toy_translation import make_sample, make_task, sentences
 import fairseq_specdec.engine.native as native_package
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.native.linear import NativeLinear
-from fairseq_specdec.engine.native.structures import BeamSetup, Embedding, Rules, RunCall, Shape
+from fairseq_specdec.engine.native.structures import (
+    BeamSetup,
+    DraftCall,
+    DraftLoop,
+    DraftRequest,
+    Drafts,
+    Embedding,
+    HypothesesView,
+    Rules,
+    RunCall,
+    Shape,
+    Verdict,
+    VerifyCall,
+)
 from fairseq_specdec.engine.transformer import TransformerWeights
 
 SOURCES = pathlib.Path(native_package.__path__[0]) / "src"
@@ -217,4 +230,155 @@ def test_impossible_looks_ahead_are_refused(steps, reach, count, session, loaded
     )  # fmt: skip
     with pytest.raises(ValueError, match="impossible"):
         loaded.call("specdec_beams_look_ahead", beams, 0, count, None, steps, reach)
+    loaded.free("specdec_beams_free", beams)
+
+
+class Small:
+    """Two rows of a small decoder's session, and buffers for calls on it."""
+
+    def __init__(self, library, session):
+        self.library, self.pointer = library, session.layers.buffers.pointer
+        self.stack = session.weights.layers.stack
+        self.kept = [torch.zeros(self.stack.words, 16), torch.zeros(2, 12).long()]
+        self.kept += [torch.zeros(2, 12), torch.zeros(64).long(), torch.zeros(64).double()]
+        table, tokens, scores, self.numbers, self.seconds = (each.data_ptr() for each in self.kept)
+        self.embedding = Embedding(table, None, None, self.stack.words, 0, 16, 1.0)
+        self.hypotheses = HypothesesView(tokens, 12, scores, 12, 12, self.numbers, None)
+        self.rules = Rules(0, 1, 2, 1, 10, 0.0, 1.0, 1)
+
+    def verification(self):
+        """Of no drafts, once."""
+        drafts = Drafts(2, 0, None, 0, self.numbers)
+        verdict = Verdict(torch.zeros(6).long().data_ptr(), None, self.seconds, None, 0)
+        return VerifyCall(
+            self.embedding, self.rules, drafts, self.hypotheses, 0, None, 1, verdict
+        )  # fmt: skip
+
+    def verify(self, call):
+        facts = torch.zeros(6).long()
+        call.verdict.facts = facts.data_ptr()
+        self.library.call("specdec_verify", self.pointer, ctypes.byref(call))
+
+    def drafter(self, rows):
+        """(a drafter on the same stack, a session of it for so many rows)."""
+        drafter, session = ctypes.c_void_p(), ctypes.c_void_p()
+        mask, states = torch.zeros(16), torch.zeros(rows, 1, 16)
+        self.library.call("specdec_drafter_new", self.stack.pointer, 16, mask.data_ptr(), 1,
+                          ctypes.byref(drafter))  # fmt: skip
+        self.library.call("specdec_session_new", self.stack.pointer, ctypes.byref(session))
+        self.library.call("specdec_session_open", session, rows, 1, 16, states.data_ptr(), None, 9)
+        return drafter, session
+
+
+@pytest.fixture
+def small(loaded, session):
+    return Small(loaded, session)
+
+
+def test_verification_of_what_fits(small):
+    """The calls below are refused for the one number that is changed."""
+    small.verify(small.verification())
+
+
+def test_layers_to_read_need_room(small, loaded):
+    call, read = small.verification(), (ctypes.c_int32 * 1)(1)
+    call.read_count, call.read = 1, read
+    with pytest.raises(ValueError, match="layers to read without room"):
+        small.verify(call)
+    x, slots = torch.zeros(2, 1, 16), torch.zeros(2, 1).long()
+    block = RunCall(2, 1, 1, 16, x.data_ptr(), slots.data_ptr(), None, None, None, 1, 1, read,
+                    x.data_ptr())  # fmt: skip
+    with pytest.raises(ValueError, match="layers to read without room"):
+        loaded.call("specdec_session_run", small.pointer, ctypes.byref(block))
+
+
+@pytest.mark.parametrize("value", [-1, 2**24, 2**62, -(2**63)])
+@pytest.mark.parametrize("part, name", [
+    ("drafts", "rows"), ("drafts", "token_stride"), ("hypotheses", "token_stride"),
+    ("hypotheses", "score_stride"), ("hypotheses", "columns"),
+])  # fmt: skip
+def test_verification_of_impossible_sizes_is_refused(part, name, value, small):
+    call = small.verification()
+    setattr(getattr(call, part), name, value)
+    with pytest.raises(ValueError, match="another number of rows|impossibl"):
+        small.verify(call)
+
+
+@pytest.mark.parametrize("count", [3, 2**31 - 1, -1])
+def test_more_rows_than_there_are_cannot_be_kept(count, small, loaded):
+    with pytest.raises(ValueError, match="more rows to keep than there are"):
+        loaded.call("specdec_session_select", small.pointer, count, small.numbers)
+
+
+@pytest.mark.parametrize("rows, changes, said", [
+    (1, {}, "a drafter of another number of rows"),
+    (2, {"drafts": 3}, "a loop that has begun"),
+    (2, {"max_len": -(2**63)}, "an impossible length"),
+    (2, {"request": DraftRequest(first=-(2**63)), "positions": 12}, "a first position"),
+    (2, {"positions": 2**62}, "an impossible number of positions"),
+])  # fmt: skip
+def test_loops_of_another_size_are_refused(rows, changes, said, small):
+    call = small.verification()
+    call.drafter, call.draft_session = small.drafter(rows)
+    cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
+    loop = DraftLoop(
+        small.embedding, DraftRequest(first=1), 1, 9, -1, 0, 0.5, 0.1, 0.0, cached.data_ptr(),
+        tokens.data_ptr(), tokens.data_ptr(), small.seconds,
+    )  # fmt: skip
+    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
+    for name, value in changes.items():
+        setattr(loop, name, value)
+    with pytest.raises(ValueError, match=said):
+        small.verify(call)
+
+
+def test_impossible_lengths_are_refused_before_a_loop_begins(small):
+    """Room was computed from them first, which overflowed: the sanitizers saw it."""
+    call = small.verification()
+    call.drafter, call.draft_session = small.drafter(2)
+    loop = DraftLoop(small.embedding, DraftRequest(first=1), 1, 9, 12)
+    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
+    small.kept[3][0] = -(2**63)
+    with pytest.raises(ValueError, match="impossible lengths"):
+        small.verify(call)
+
+
+def test_a_drafter_reads_as_many_hidden_states_as_there_are(small, loaded):
+    call, read = small.verification(), (ctypes.c_int32 * 1)(1)
+    call.drafter, call.draft_session = small.drafter(2)
+    states = NativeLinear(loaded, torch.zeros(32, 32), None, "fp32")
+    loaded.call("specdec_drafter_states", ctypes.c_void_p(call.drafter), 2, states.pointer)
+    loop = DraftLoop(small.embedding, DraftRequest(first=1), 1, 9, -1)
+    call.drafts.width, call.loop, call.read_count, call.read = 1, ctypes.pointer(loop), 1, read
+    call.verdict.states = small.seconds
+    with pytest.raises(ValueError, match="a drafter that reads other hidden states"):
+        small.verify(call)
+
+
+@pytest.mark.parametrize("part, name, value", [
+    ("request", "token_stride", 2**62), ("request", "state_stride", 2**62),
+    ("request", "state_stride", -1), ("hypotheses", "token_stride", -1),
+    ("hypotheses", "columns", 2**62),
+])  # fmt: skip
+def test_drafts_of_impossible_sizes_are_refused(part, name, value, small, loaded):
+    drafter, session = small.drafter(2)
+    cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
+    call = DraftCall(
+        small.embedding, small.hypotheses,
+        DraftRequest(1, 1, cached.data_ptr(), small.seconds, 1, cached.data_ptr(), 1, 0.0, 1),
+        tokens.data_ptr(), tokens.data_ptr(),
+    )  # fmt: skip
+    loaded.call("specdec_draft", drafter, session, ctypes.byref(call))
+    setattr(getattr(call, part), name, value)
+    with pytest.raises(ValueError, match="impossibl|larger than their buffer"):
+        loaded.call("specdec_draft", drafter, session, ctypes.byref(call))
+
+
+def test_a_search_ends_where_its_session_was_opened_for_others(small, loaded):
+    beams, passes, states = ctypes.c_void_p(), ctypes.c_int64(), torch.zeros(1, 1, 16)
+    setup = BeamSetup(small.embedding, small.rules, 2, 2)
+    loaded.call("specdec_beams_new", small.pointer, ctypes.byref(setup), ctypes.byref(beams))
+    loaded.call("specdec_session_open", small.pointer, 1, 1, 16, states.data_ptr(), None, 4)
+    with pytest.raises(ValueError, match="a session of another batch"):
+        loaded.call("specdec_beams_run", beams, 3, ctypes.byref(passes))
     loaded.free("specdec_beams_free", beams)

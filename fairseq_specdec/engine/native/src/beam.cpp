@@ -366,6 +366,7 @@ int64_t Beams::run(int64_t most) {
 
 // One pass of the model over what the live sentences wait for; false where nothing is left.
 bool Beams::pass() {
+  require(session_.rows() == static_cast<int>(sentences.size()), "a session of another batch");
   constexpr int kProjected = 48;  // logits of so many entries stay in the second-level cache
   std::vector<int> rows, slots, uptos, nodes;
   int widest = 0;

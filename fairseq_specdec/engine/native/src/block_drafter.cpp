@@ -118,6 +118,12 @@ int likeliest(int masks, const float* logits, int words, float confidence, int64
 
 }  // namespace
 
+void DraftRequest::check() const {
+  require(first == 0 || first == 1, "a first position that is neither 0 nor 1");
+  require(states == nullptr || (state_stride > 0 && state_stride < kMost),
+          "rows that are impossibly far apart");
+}
+
 BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
     : stack(stack), mask(stack.shape.width), pad(pad) {
   std::copy_n(embedding, stack.shape.width, mask.data());
@@ -210,10 +216,11 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   const Stack& stack = drafter.stack;
   const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
   const int masks = bounded(request.masks, 1, "no or too many masks");
-  require(request.first == 0 || request.first == 1, "a first position that is neither 0 nor 1");
+  request.check();
+  bounded(request.token_stride, masks, "drafts larger than their buffer");
+  hypotheses.check();
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
-  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack) ||
-      request.token_stride < masks)
+  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack))
     throw std::invalid_argument("a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);

@@ -42,6 +42,8 @@ struct DraftRequest {
   int32_t candidates;    // of each mask that the chain chooses among
   float confidence;      // end a draft before the first token that is less sure than this; 0: never
   int64_t token_stride;  // of the answer, K or more
+
+  void check() const;  // throws std::invalid_argument for what no draft begins with
 };
 
 // tokens[B][token_stride] and sizes[B] of what is drafted after the hypotheses.

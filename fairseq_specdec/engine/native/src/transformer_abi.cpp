@@ -43,6 +43,7 @@ void run(Session& session, const RunCall& call) {
   require(call.wanted > 0 && call.wanted <= call.width, "more tokens are wanted than there are");
   const std::vector<int> read = layers_to_read(session, call.read_count, call.read);
   require(read.empty() || call.wanted == call.width, "layers to read of some tokens only");
+  require(read.empty() || call.states != nullptr, "layers to read without room for them");
   const int tokens = bounded(call.rows * call.width, 1, "an empty or impossible block");
   int most = bounded(call.upto, 1, "an empty or impossible block");
   std::vector<int> row(tokens), slot(tokens), upto(tokens, most);
@@ -90,17 +91,36 @@ struct VerifyCall {
   DraftLoop* loop;  // null: the drafts are given
 };
 
+// What a drafter needs to draft for a session, and to read what the session's verifier says.
+void check_loop(const Session& session, const VerifyCall& call, size_t read) {
+  require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
+  const DraftLoop& loop = *call.loop;
+  require(call.drafts.width == loop.block, "drafts of another width than the block");
+  require(loop.drafts == 0, "a loop that has begun");
+  loop.request.check();
+  bounded(loop.max_len, 0, "an impossible length");
+  require(loop.positions < kMost, "an impossible number of positions");
+  require(call.draft_session->rows() == session.rows(), "a drafter of another number of rows");
+  const int layers = call.drafter->read_layers;
+  require(layers == 0 || call.verdict.states == nullptr ||
+              (static_cast<size_t>(layers) == read &&
+               call.drafter->stack.shape.width == session.stack.shape.width),
+          "a drafter that reads other hidden states");
+}
+
 void iterate(Session& session, VerifyCall& call) {
   require(call.most > 0 && call.most < (1 << 20), "no or too many iterations");
+  const std::vector<int> read = layers_to_read(session, call.read_count, call.read);
+  require(read.empty() || call.verdict.states != nullptr, "layers to read without room for them");
+  require(session.rows() > 0 && call.drafts.rows == session.rows(),
+          "drafts of another number of rows than the session's");
   Propose propose;
   if (call.loop != nullptr) {
-    require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
-    require(call.drafts.width == call.loop->block, "drafts of another width than the block");
+    check_loop(session, call, read.size());
     propose = Proposer(*call.drafter, *call.draft_session, *call.loop, call.verdict);
   }
   call.done = verify(session, call.embedding, call.rules, call.drafts, propose, call.hypotheses,
-                     layers_to_read(session, call.read_count, call.read),
-                     static_cast<int>(call.most), call.verdict);
+                     read, static_cast<int>(call.most), call.verdict);
 }
 
 struct DraftCall {
@@ -208,7 +228,11 @@ SPECDEC_API int specdec_session_open(void* session, int rows, int source, int wi
 }
 
 SPECDEC_API int specdec_session_select(void* session, int count, const int64_t* rows) {
-  return guarded([&] { static_cast<specdec::Session*>(session)->select(count, rows); });
+  return guarded([&] {
+    auto& self = *static_cast<specdec::Session*>(session);
+    specdec::require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
+    self.select(count, rows);
+  });
 }
 
 SPECDEC_API int specdec_session_run(void* session, const specdec::RunCall* call) {

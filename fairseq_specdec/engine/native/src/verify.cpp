@@ -10,6 +10,12 @@
 
 namespace specdec {
 
+void Hypotheses::check() const {
+  bounded(columns, 1, "hypotheses of an impossible length");
+  bounded(token_stride, 0, "rows that are impossibly far apart");
+  bounded(score_stride, 0, "rows that are impossibly far apart");
+}
+
 bool Embedding::fits(const Stack& stack) const {
   const bool same = width == stack.shape.width && vocabulary == stack.vocabulary_size() &&
                     stack.plain() && (positions == nullptr || places > 0);
@@ -209,9 +215,12 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
   if (most < 1 || (most > 1 && !propose && drafts.width > 0))
     throw std::invalid_argument("several iterations with drafts");
   bounded(drafts.width, 0, "drafts of an impossible width");
+  bounded(drafts.token_stride, 0, "rows that are impossibly far apart");
+  hypotheses.check();
   const int rows = session.rows();
   const int64_t entries = rows * (drafts.width + 1);
   std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);
+  for (int64_t length : lengths) bounded(length, 0, "impossible lengths");
   Hypotheses grown = hypotheses;
   grown.lengths = lengths.data();
   Drafts proposed = drafts;

@@ -49,6 +49,8 @@ struct Hypotheses {
   int64_t columns;         // that tokens and scores have
   const int64_t* lengths;  // [B], tokens after the start symbol
   double* spent;           // [B], the regret of each sentence so far; or null: it is not limited
+
+  void check() const;  // throws std::invalid_argument for impossible sizes
 };
 
 struct Verdict {

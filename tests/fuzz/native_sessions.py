@@ -1,0 +1,228 @@
+"""Random calls on the native library's sessions: blocks, verification, drafts, beam search."""
+
+import ctypes
+
+from native_calls import FLOATS, ODD_64, VALUES, Stack
+
+from fairseq_specdec.engine.native import structures as of
+
+
+class Session:
+    """A session of a decoder's stack, and the calls on it.
+
+    Attributes:
+        rows: that it has been opened for and not lost since; 0 before.
+    """
+
+    def __init__(self, calls, stack):
+        self.calls, self.stack, self.rows = calls, stack, 0
+        self.pointer = calls.made("specdec_session_new", stack.pointer)
+
+    def open(self, rows=None):
+        calls, source = self.calls, self.calls.random.randint(1, 9)
+        rows = rows or calls.random.randint(1, 4)
+        states = calls.floats(rows, source, self.stack.source)
+        if calls.call(
+            "specdec_session_open", self.pointer, calls.size(rows), calls.size(source),
+            calls.size(self.stack.source), states, calls.maybe(calls.marks(rows, source)),
+            calls.size(calls.random.randint(1, 20)),
+        ):  # fmt: skip
+            self.rows = rows
+
+    def select(self):
+        calls = self.calls
+        kept = sorted(calls.random.sample(range(self.rows), calls.random.randint(0, self.rows)))
+        count = calls.size(len(kept))
+        rows = calls.integers(len(kept)) if calls.random.random() < calls.odd else None
+        numbers = (ctypes.c_int64 * max(1, len(kept)))(*kept)
+        if calls.call("specdec_session_select", self.pointer, count, rows or numbers):
+            self.rows = len(kept) if count else 0
+
+    def _read(self):
+        """(how many layers to read, their numbers)."""
+        calls = self.calls
+        count = calls.random.choice((0, 0, 1, self.stack.layers))
+        numbers = [calls.size(calls.random.randint(1, self.stack.layers)) for _ in range(count)]
+        return count, (ctypes.c_int32 * max(1, count))(*numbers)
+
+    def run(self):
+        calls, rows = self.calls, self.rows or 1
+        width, upto, size = (
+            calls.random.randint(1, 5),
+            calls.random.randint(1, 20),
+            self.stack.width,
+        )
+        wanted = width if calls.random.random() < 0.6 else calls.random.randint(1, width)
+        count, read = self._read()
+        states = calls.floats(rows, width, count * size) if count else None
+        call = of.RunCall(
+            calls.size64(rows), calls.size64(width), calls.size64(upto), calls.size64(size),
+            calls.floats(rows, width, size), calls.integers(rows, width, most=upto - 1),
+            calls.maybe(calls.marks(rows, width, upto)),
+            calls.maybe(calls.integers(rows, width, most=upto)),
+            calls.maybe(calls.floats(rows, width, size)), calls.size64(wanted), count, read,
+            calls.floats(rows, wanted, size), states,
+        )  # fmt: skip
+        if calls.random.random() < calls.odd:
+            call.states = None
+        calls.call("specdec_session_run", self.pointer, ctypes.byref(call))
+
+    def rules(self):
+        calls, random = self.calls, self.calls.random
+        symbols = [calls.size(random.randrange(self.stack.words), VALUES) for _ in range(3)]
+        floats = [random.choice(FLOATS) if random.random() < calls.odd else 1.0 for _ in range(3)]
+        return of.Rules(
+            *symbols, calls.size(random.randint(0, 3), VALUES), calls.size(9, VALUES), *floats[:2],
+            random.choice((0, 1, 3)), floats[2], random.choice((0.0, 2.0)),
+        )  # fmt: skip
+
+    def hypotheses(self, rows, columns):
+        calls, most = self.calls, max(0, columns - 8)
+        return of.HypothesesView(
+            calls.integers(rows, columns, most=self.stack.words - 1),
+            calls.size(columns, (0, -1, 2**62, -(2**63))), calls.floats(rows, columns),
+            calls.size(columns, (0, -1, 2**62, -(2**63))), calls.size(columns, (0, -1, -(2**63))),
+            calls.integers(rows, most=most), None,
+        )  # fmt: skip
+
+    def verify(self, drafter=None):
+        """Verification of given drafts, of none several times, or of what a drafter drafts."""
+        calls, random, rows = self.calls, self.calls.random, self.rows or 1
+        width, columns = random.choice((0, 1, 4)), random.randint(12, 24)
+        most = 1 if width and drafter is None else random.randint(1, 4)
+        width = width or int(drafter is not None)
+        count, read = self._read()
+        states = calls.floats(most, rows, (width + 1), count * self.stack.width)
+        hypotheses = self.hypotheses(rows, columns)
+        if random.random() < 0.3:
+            hypotheses.spent = calls.pointer_of_doubles(rows)
+        loop = None
+        if drafter is not None:
+            loop = drafter.loop(rows, width, most)
+        call = of.VerifyCall(
+            self.stack.embedding(), self.rules(),
+            of.Drafts(
+                calls.size64(rows), calls.size64(width),
+                calls.integers(rows, width, most=self.stack.words - 1),
+                calls.size(width, (-1, 2**62, -(2**63))), calls.integers(rows, most=width),
+            ),
+            hypotheses, count, read, calls.size64(most),
+            of.Verdict(
+                calls.integers(most, rows, 3), calls.maybe(calls.integers(most, rows, width + 1)),
+                calls.pointer_of_doubles(most), states if count else None, 1,
+            ),
+            0, drafter and drafter.pointer, drafter and drafter.session.pointer,
+            loop and ctypes.pointer(loop),
+        )  # fmt: skip
+        if random.random() < calls.odd:
+            call.verdict.states = None
+        calls.call("specdec_verify", self.pointer, ctypes.byref(call))
+
+    def search(self):
+        """Beam search to its end, or some passes of it."""
+        calls, random = self.calls, self.calls.random
+        setup = of.BeamSetup(
+            self.stack.embedding(), self.rules(), calls.size64(random.randint(1, 10)),
+            calls.size64(random.randrange(self.stack.words)),
+        )  # fmt: skip
+        beams = calls.made("specdec_beams_new", self.pointer, ctypes.byref(setup))
+        if beams is None:
+            return
+        rows = self.rows or 1
+        if random.random() < 0.5:
+            count = random.randint(0, 6)
+            calls.call(
+                "specdec_beams_look_ahead", beams, calls.size(random.randrange(rows)),
+                calls.size(count), calls.integers(count, most=self.stack.words - 1),
+                calls.size(random.randint(0, 4)), calls.size(random.randint(0, 4)),
+            )  # fmt: skip
+        for _ in range(random.randint(1, 4)):
+            passes = ctypes.c_int64()
+            most = calls.size(random.randint(1, 30), (0, -1, -(2**63)))
+            calls.call("specdec_beams_run", beams, most, ctypes.byref(passes))
+            if random.random() < calls.odd:
+                random.choice((self.select, self.open))()
+        self._look_at(beams, rows)
+
+    def _look_at(self, beams, rows):
+        calls, random = self.calls, self.calls.random
+        facts = of.BeamFacts()
+        row, room = calls.size(random.randrange(rows)), random.choice((0, 1, 64))
+        if not calls.call("specdec_beams_facts", beams, row, ctypes.byref(facts)):
+            return
+        tokens, length = calls.integers(room), ctypes.c_int64()
+        number = calls.size(random.randint(0, 3))
+        prefix = of.PrefixFacts()
+        calls.call("specdec_beams_prefix", beams, row, random.randint(0, 1), number, room, tokens,
+                   ctypes.byref(prefix))  # fmt: skip
+        calls.call("specdec_beams_agreed", beams, row, room, tokens, ctypes.byref(length))
+        calls.call("specdec_beams_length", beams, row, number, ctypes.byref(length))
+        calls.call("specdec_beams_ended", beams, row, number, room, tokens, calls.floats(room + 1))
+
+
+class Drafter:
+    """A block drafter, with the stack and session of its own."""
+
+    def __init__(self, calls, verifier, rows):
+        random, self.calls = calls.random, calls
+        self.stack = Stack(calls, like=verifier if random.random() < 0.9 else None)
+        self.pointer, self.read_layers = None, 0
+        if not self.stack.ready:
+            return
+        self.session = Session(calls, self.stack)
+        self.session.open(rows if random.random() < 0.9 else None)
+        width = self.stack.width
+        self.pointer = calls.made(
+            "specdec_drafter_new", self.stack.pointer, calls.size(width), calls.floats(width),
+            calls.size(random.randrange(self.stack.words)),
+        )  # fmt: skip
+        if self.pointer is not None and random.random() < 0.5:
+            layers = random.randint(1, 3)
+            matrix = calls.matrix(2 * width, layers * width)
+            if matrix is not None and calls.call(
+                "specdec_drafter_states", self.pointer, calls.size(layers), matrix
+            ):
+                self.read_layers = layers
+        if self.pointer is not None and random.random() < 0.5:
+            self._chain(random.choice((1, 8, 19)))
+
+    def _chain(self, width):
+        calls, words = self.calls, self.stack.words + 1
+        calls.call(
+            "specdec_drafter_chain", self.pointer, calls.size(width, (0, -1, -(2**31))),
+            calls.floats(width, self.stack.width), calls.maybe(calls.floats(width)),
+            calls.floats(width, width), calls.floats(words, width), calls.floats(words, width),
+        )  # fmt: skip
+
+    def request(self, rows, masks):
+        calls, random = self.calls, self.calls.random
+        stride = random.randint(1, 3)
+        states = None
+        if self.read_layers and random.random() < 0.7:
+            states = calls.floats(rows, stride, self.read_layers * self.stack.width)
+        return of.DraftRequest(
+            calls.size(masks, (0, -1, 2**24, 2**62, -(2**63))),
+            calls.size(random.randint(0, 1), ODD_64), calls.integers(rows), states,
+            calls.size(stride, (0, -1, -(2**63))), calls.integers(rows, least=1, most=stride),
+            calls.size(random.randint(1, 4), (0, -1, 2**31 - 1)), random.choice((0.0, 0.2, 2.0)),
+            calls.size(masks, (0, -1, -(2**63))),
+        )  # fmt: skip
+
+    def draft(self):
+        calls, rows = self.calls, self.session.rows or 1
+        masks, columns = calls.random.randint(1, 5), calls.random.randint(12, 24)
+        call = of.DraftCall(
+            self.stack.embedding(), self.session.hypotheses(rows, columns),
+            self.request(rows, masks), calls.integers(rows, masks), calls.integers(rows),
+        )  # fmt: skip
+        calls.call("specdec_draft", self.pointer, self.session.pointer, ctypes.byref(call))
+
+    def loop(self, rows, block, most):
+        """For so many iterations of verification."""
+        calls, random = self.calls, self.calls.random
+        return of.DraftLoop(
+            self.stack.embedding(), self.request(rows, block), calls.size64(block),
+            calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1), 0.5, 0.1,
+            0.0, calls.integers(rows), calls.integers(most, rows, block),
+            calls.integers(most, rows), calls.pointer_of_doubles(most), calls.size(0, ODD_64),
+        )  # fmt: skip

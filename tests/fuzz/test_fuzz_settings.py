@@ -1,0 +1,97 @@
+"""Settings by grammar through fairseq's loading: no variable is read, and refusals are one line."""
+
+import copy
+import io
+import logging
+from argparse import Namespace
+
+import pytest
+import settings_grammar
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+from settings_grammar import SECRET, VARIABLE
+from toy_pair import write_pair
+from toy_translation import make_task
+
+from fairseq_specdec.commands.one_line import one_line
+from fairseq_specdec.hub import SpeculativeTranslator
+
+NAMES = settings_grammar.flat_names()
+
+
+def for_a_task(path, folder):
+    return checkpoint_utils.load_model_ensemble([path], task=make_task())[1]
+
+
+def with_its_task(path, folder):
+    overrides = {"data": folder, "source_lang": "src", "target_lang": "tgt"}
+    _, cfg, task = checkpoint_utils.load_model_ensemble_and_task([path], overrides)
+    return cfg, task.cfg
+
+
+def to_translate(path, folder):
+    found = SpeculativeTranslator.from_pretrained(path, data=folder, tokenizer=None, bpe=None)
+    return vars(found)
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory):
+    """(folder, a small checkpoint's content in each layout)."""
+    folder = tmp_path_factory.mktemp("pair")
+    write_pair(folder)
+    state = torch.load(str(folder / "verifier.pt"), weights_only=False)
+    state["args"].__dict__.update(task="translation", source_lang="src", target_lang="tgt")
+    state["args"].data = str(folder)
+    cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(state["args"]), enum_to_str=True)
+    return str(folder), {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
+
+
+def changed(state, random):
+    """The checkpoint with one to three settings replaced or added."""
+    state = dict(state)
+    part = "args" if state["args"] is not None else "cfg"
+    state[part] = copy.deepcopy(state[part])
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        group = vars(state["args"]) if part == "args" else state["cfg"]
+        name = random.choice(NAMES if part == "args" else sorted(group))
+        if part == "cfg" and type(group[name]) is dict and random.random() < 0.9:
+            group = group[name]
+            name = random.choice([*group, settings_grammar.text(random), "no_such_setting"])
+        elif part == "cfg" and type(group[name]) is Namespace:
+            group = vars(group[name])
+            name = random.choice(NAMES)
+        group[name] = settings_grammar.value(random)
+    return state
+
+
+def shown(cfg):
+    """All values of a result, interpolations replaced."""
+    if OmegaConf.is_config(cfg):
+        return str(OmegaConf.to_container(cfg, resolve=True))
+    return " ".join(map(shown, cfg)) if isinstance(cfg, tuple) else str(cfg)
+
+
+@pytest.mark.parametrize("layout", ["args", "cfg"])
+@pytest.mark.parametrize("load", [for_a_task, with_its_task, to_translate])
+def test_settings(load, layout, states, fuzz, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv(VARIABLE, SECRET)
+    log = logging.StreamHandler(io.StringIO())
+    logging.getLogger().addHandler(log)
+    folder, contents = states
+    path = str(tmp_path / "odd.pt")
+    for seed in fuzz.seeds():
+        torch.save(changed(contents[layout], fuzz.random(seed)), path)
+        try:
+            said = shown(load(path, folder))
+            fuzz.counts["loaded"] += 1
+        except (ValueError, RuntimeError, OSError) as error:
+            said = one_line(error)
+            assert said and len(said) < 900, (seed, error)
+            fuzz.counts["refused"] += 1
+        output = capfd.readouterr()
+        said += output.out + output.err + log.stream.getvalue()
+        log.stream.truncate(0)
+        assert SECRET not in said, (seed, said)
+    logging.getLogger().removeHandler(log)
