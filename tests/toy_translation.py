@@ -46,6 +46,11 @@ SHAPES = {
     "no_positions": {"no_token_positional_embeddings": True},
     # Little noise: in training each forward pass sets some weights to zero for good.
     "quant_noise": {"quant_noise_pq": 0.001, "quant_noise_pq_block_size": 8},
+    "one_attention": {
+        "cross_self_attention": True,
+        "no_cross_attention": True,
+        "encoder_normalize_before": True,
+    },
     "narrow_output": {"share_all_embeddings": False, "decoder_output_dim": 16},
 }
 

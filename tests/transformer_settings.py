@@ -106,6 +106,11 @@ TOGETHER = {
     "post norm": {},
     "pre norm": PRE_NORM,
     "one table": dict(PRE_NORM, share_all_embeddings=True, layernorm_embedding=True),
+    "one attention": dict(PRE_NORM, cross_self_attention=True, no_cross_attention=True),
+    "no attention to the source, no positions": {
+        "no_cross_attention": True,
+        "no_token_positional_embeddings": True,
+    },
     "quant noise": dict(PRE_NORM, quant_noise_pq=0.1, layernorm_embedding=True),
     **{name: {"activation_fn": name} for name in get_available_activation_fns()},
 }

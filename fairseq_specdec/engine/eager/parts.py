@@ -172,16 +172,8 @@ def _replaced(module: Any, path: str) -> Iterator[str]:
                 yield f"{path}.{name}(), which was replaced"
 
 
-def _joined_attention(layer: Any, path: str) -> Iterator[str]:
-    """A setting of a decoder layer that changes what it computes without adding a part."""
-    if layer.cross_self_attention:
-        yield _named(path, "--cross-self-attention")
-    if layer.encoder_attn is None:
-        yield _named(f"{path} without encoder_attn", "--no-cross-attention")
-
-
 def _attention(attention: Any, path: str) -> Iterator[str]:
-    """The same of an attention."""
+    """Settings of an attention that change what it computes without adding a part."""
     if getattr(attention, "use_xformers", False):
         side = "encoder" if attention.encoder_decoder_attention else "decoder"
         yield _named(path, f"--{side}-xformers-att-config")
@@ -197,7 +189,6 @@ def _dropout(dropout: Any, path: str) -> Iterator[str]:
 
 
 _WITHOUT_PARTS = {
-    id(_DECODER_LAYER): _joined_attention,
     id(_ATTENTION): _attention,
     id(_DROPOUT): _dropout,
 }
