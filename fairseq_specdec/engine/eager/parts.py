@@ -268,7 +268,14 @@ def check_model(model: Any, name: str) -> None:
         if method in vars(model) or getattr(type(model), method) is not stock:
             _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
     check_decoder(model.decoder, name)
-    check_settings(model.decoder.cfg, name)
+    cfg = model.decoder.cfg
+    check_settings(cfg, name)
+    widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
+    if cfg.cross_self_attention and widths[0] != widths[1]:
+        raise ValueError(
+            f"{name}: --cross-self-attention needs encoder and decoder of one width, not "
+            "{} and {}; fairseq cannot decode it either".format(*widths)
+        )
 
 
 def _check_widths(decoder: Any, name: str) -> None:
