@@ -30,7 +30,8 @@ class Verifier:
         backend: what runs their layers.
 
     Raises:
-        ValueError: a model has a part that is not run here, named by its flag.
+        ValueError: a model has a part that is not run here, named by its flag, or a temperature
+            goes with an adaptive softmax.
     """
 
     def __init__(
@@ -42,6 +43,12 @@ class Verifier:
         backend: Backend = TORCH,
     ) -> None:
         self.models = list(models)
+        if temperature != 1.0 and any(_is_adaptive(model.decoder) for model in self.models):
+            raise ValueError(
+                "--temperature: fairseq divides the input of an adaptive softmax "
+                "(--adaptive-softmax-cutoff) by it, which speculative decoding does not; leave it "
+                "out, or decode with --task translation"
+            )
         self.temperature = temperature
         self.weights = [
             TransformerWeights(
@@ -82,6 +89,10 @@ class Verifier:
             weights.open(out, max_len, capacity) for weights, out in zip(self.weights, encoder_outs)
         ]
         return VerifierSession(sessions, self.temperature)
+
+
+def _is_adaptive(decoder: Any) -> bool:
+    return getattr(decoder, "adaptive_softmax", None) is not None
 
 
 class VerifierSession:

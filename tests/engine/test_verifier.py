@@ -131,3 +131,11 @@ def test_the_cache_is_prepared_for_what_is_expected():
         session.close()
     with pytest.raises(ValueError, match="positions"):
         opened([toy_model("learned", seed=4)], max_len=64)
+
+
+def test_the_temperature_of_an_adaptive_softmax_is_refused():
+    """fairseq divides what the softmax reads by it."""
+    model = toy_model("adaptive")
+    Verifier([model])
+    with pytest.raises(ValueError, match=r"--temperature: .*--adaptive-softmax-cutoff"):
+        Verifier([toy_model(), model], temperature=0.5)

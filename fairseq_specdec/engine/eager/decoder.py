@@ -45,6 +45,12 @@ class _Layer:
         self.fc1 = of(layer.fc1)
         self.fc2 = of(layer.fc2)
         self.activation = layer.activation_fn
+        # NormFormer's parts (Shleifer et al. 2021).
+        self.attended_norm = None if layer.attn_ln is None else Norm(layer.attn_ln)
+        self.inner_norm = None if layer.ffn_layernorm is None else Norm(layer.ffn_layernorm)
+        heads = None if layer.c_attn is None else layer.c_attn.detach()
+        self.head_scale = None if heads is None else heads.repeat_interleave(layer.head_dim)
+        self.residual_scale = None if layer.w_resid is None else layer.w_resid.detach()
         self.self_norm = Norm(layer.self_attn_layer_norm)
         self.final_norm = Norm(layer.final_layer_norm)
 
@@ -59,12 +65,24 @@ class _Layer:
             found.append(_by_heads(self.cross_key_value(source), self.heads))
         return found
 
+    def finish_attention(self, x: Tensor) -> Tensor:
+        """What the first sublayer adds to its input, of the heads' results [B, W, C]."""
+        x = self.out(x)
+        if self.head_scale is not None:
+            x = x * self.head_scale
+        return x if self.attended_norm is None else self.attended_norm(x)
+
     def feed_forward(self, x: Tensor) -> Tensor:
         """The third sublayer, with its residual and norm."""
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.fc1.activated(x, self.activation))
+        x = self.fc1.activated(x, self.activation)
+        if self.inner_norm is not None:
+            x = self.inner_norm(x)
+        if self.residual_scale is not None:
+            residual = residual * self.residual_scale
+        x = residual + self.fc2(x)
         return x if self.pre_norm else self.final_norm(x)
 
     def attend_to_source(self, x: Tensor, cross: Tensor, mask: Optional[Tensor]) -> Tensor:
@@ -272,7 +290,7 @@ class DecoderSession:
         if wanted < x.size(1):
             fused, residual = fused[:, -wanted:], residual[:, -wanted:]
         query = fused[..., :size].unflatten(2, (layer.heads, -1))
-        x = residual + layer.out(attend(query, keys, values, mask))
+        x = residual + layer.finish_attention(attend(query, keys, values, mask))
         return x if layer.pre_norm else layer.self_norm(x)
 
     def logits(self, features: Tensor) -> Tensor:

@@ -42,9 +42,9 @@ _FATES: Dict[str, str] = {
     "share_all_embeddings": RUN,
     "merge_src_tgt_embed": RUN,
     "no_token_positional_embeddings": RUN,
-    "adaptive_softmax_cutoff": REFUSED,
-    "adaptive_softmax_dropout": UNUSED,
-    "adaptive_softmax_factor": UNUSED,
+    "adaptive_softmax_cutoff": RUN,
+    "adaptive_softmax_dropout": TRAINING,
+    "adaptive_softmax_factor": RUN,
     "tie_adaptive_weights": UNUSED,
     "tie_adaptive_proj": UNUSED,
     "layernorm_embedding": RUN,
@@ -64,10 +64,10 @@ _FATES: Dict[str, str] = {
     "export": RUN,
     "no_decoder_final_norm": RUN,
     # Read by fairseq's layers, but no fields of its configuration.
-    "scale_attn": REFUSED,
-    "scale_fc": REFUSED,
-    "scale_heads": REFUSED,
-    "scale_resids": REFUSED,
+    "scale_attn": RUN,
+    "scale_fc": RUN,
+    "scale_heads": RUN,
+    "scale_resids": RUN,
 }
 
 

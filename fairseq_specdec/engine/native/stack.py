@@ -69,6 +69,11 @@ def refusal(stack: Any) -> Optional[str]:
         )
         for layer in layers
     }
+    if getattr(stack, "adaptive_softmax", None) is not None:
+        return "its vocabulary is an adaptive softmax"
+    for name in ("c_attn", "attn_ln", "ffn_layernorm", "w_resid"):
+        if any(getattr(layer, name, None) is not None for layer in layers):
+            return f"its layers have NormFormer's {name}"
     if len(same) > 1:
         return "its layers differ in size or parts"
     return None
