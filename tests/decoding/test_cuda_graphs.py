@@ -181,6 +181,15 @@ def test_a_prefix(record):
     assert recorded(generator)
 
 
+@pytest.mark.parametrize("shape", ["one_attention", "adaptive"])
+def test_other_shapes_of_verifier(shape, record):
+    models, made = [toy_model(shape)], record(8)
+    generator = torch_generator("iad", models=models)
+    for sample in BATCHES.values():
+        assert_same(decode(generator, sample), stock(models, sample, flags()))
+    assert recorded(generator) and not made[0].broken
+
+
 def test_an_ensemble(record):
     models = [toy_model(), toy_model("learned", seed=2)]
     want = stock(models, BATCHES[8], flags())
