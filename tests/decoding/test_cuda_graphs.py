@@ -182,11 +182,12 @@ def test_a_prefix(record):
 
 
 @pytest.mark.parametrize("shape", ["one_attention", "adaptive"])
-def test_other_shapes_of_verifier(shape, record):
-    models, made = [toy_model(shape)], record(8)
-    generator = torch_generator("iad", models=models)
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_other_shapes_of_verifier(shape, temperature, record):
+    models, made, args = [toy_model(shape)], record(8), flags(temperature=temperature)
+    generator = torch_generator("iad", args=args, models=models)
     for sample in BATCHES.values():
-        assert_same(decode(generator, sample), stock(models, sample, flags()))
+        assert_same(decode(generator, sample), stock(models, sample, args))
     assert recorded(generator) and not made[0].broken
 
 
