@@ -36,6 +36,7 @@ TARGETS = torch.tensor([[EOS, 4, 9, 5, 8, 6], [EOS, 7, 6, 6, 4, 9]])
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 CHECKPOINTED = {"checkpoint_activations": True}
 XFORMERS = "{'name': 'scaled_dot_product'}"
+NORMFORMER = {f"scale_{part}": True for part in ("attn", "fc", "heads", "resids")}
 ADAPTIVE = {"adaptive_softmax_cutoff": "6,8"}
 
 # Setting to the flags of a model that uses it, by their flat names. What can only be used with a
@@ -106,6 +107,13 @@ TOGETHER = {
     "post norm": {},
     "pre norm": PRE_NORM,
     "one table": dict(PRE_NORM, share_all_embeddings=True, layernorm_embedding=True),
+    "one attention": dict(PRE_NORM, cross_self_attention=True, no_cross_attention=True),
+    "normformer": NORMFORMER,
+    "adaptive softmax": dict(ADAPTIVE, decoder_output_dim=12, adaptive_softmax_factor=2),
+    "no attention to the source, no positions": {
+        "no_cross_attention": True,
+        "no_token_positional_embeddings": True,
+    },
     "quant noise": dict(PRE_NORM, quant_noise_pq=0.1, layernorm_embedding=True),
     **{name: {"activation_fn": name} for name in get_available_activation_fns()},
 }

@@ -197,7 +197,7 @@ class AutoregressiveSession(DraftSession):
     def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
         if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
-            found = self.session.replay(inputs, layout, _as_they_are)
+            found = self.session.replay(inputs, layout, TransformerSession.logits)
             if found is not None:
                 return found[:, -1]
         return self.session.logits(self.session.run(inputs, layout)[:, -1])
@@ -230,7 +230,3 @@ class AutoregressiveSession(DraftSession):
 
     def close(self) -> None:
         self.session.close()
-
-
-def _as_they_are(logits: Tensor) -> Tensor:
-    return logits

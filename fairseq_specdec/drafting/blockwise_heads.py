@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class _Weights(NamedTuple):
 
     heads: PackedHeads
     project_out: Optional[Linear]
-    vocabulary: Linear
+    vocabulary: Callable[[Tensor], Tensor]
 
 
 class BlockwiseHeadsDrafter(Drafter):

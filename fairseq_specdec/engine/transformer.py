@@ -136,16 +136,14 @@ class TransformerSession:
         """[.., V] of features [.., C']."""
         return self.layers.logits(features)
 
-    def replay(
-        self, tokens: Tensor, layout: Layout, finish: Callable[[Tensor], Tensor]
-    ) -> Optional[Tensor]:
-        """``finish(logits(run(tokens, layout)))`` by a CUDA graph, where there is one for these
+    def replay(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
+        """``finish(self, run(tokens, layout))`` by a CUDA graph, where there is one for these
         shapes.
 
         Args:
             tokens: long [B, W].
             layout: of a chain.
-            finish: of logits [.., V]; always the same one for this model.
+            finish: always the same one for this model.
 
         Returns:
             [B, W, V], which holds until the next replay; None where there is no such graph.
@@ -186,10 +184,14 @@ class TransformerSession:
         self.layers.close()
 
 
+# [.., V] of a session and its features [.., C'].
+Finish = Callable[[TransformerSession, Tensor], Tensor]
+
+
 def _whole_pass(
     session: TransformerSession,
     upto: int,
-    finish: Callable[[Tensor], Tensor],
+    finish: Finish,
     tokens: Tensor,
     start: Tensor,
 ) -> Outputs:
@@ -198,7 +200,7 @@ def _whole_pass(
     Args:
         session: over the first rows of the cache.
         upto: slots to look at.
-        finish: of the logits.
+        finish: makes scores of features.
         tokens: long [R, W].
         start: long [R], the slot of each row's first token.
 
@@ -206,6 +208,6 @@ def _whole_pass(
         ``finish``'s [R, W, V], and the hidden states [R, W, n C] where some are read.
     """
     slots = causal_horizon(start, tokens.size(1))
-    scores = finish(session.logits(session.run(tokens, Layout(slots, slots, upto))))
+    scores = finish(session, session.run(tokens, Layout(slots, slots, upto)))
     states = session.layers.hidden_states
     return (scores,) if states is None else (scores, states)

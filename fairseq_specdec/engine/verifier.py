@@ -129,18 +129,24 @@ class VerifierSession:
         for session in self.sessions:
             found = session.replay(tokens, layout, self._finish if alone else self._scaled)
             if found is None:
-                found = self._scaled(session.logits(session.run(tokens, layout)))
+                found = self._scaled(session, session.run(tokens, layout))
             elif alone:
                 return LogitScores(found, normalised=found.is_cuda)
             logits.append(found)
         return LogitScores.of_ensemble(logits)
 
-    def _scaled(self, logits: Tensor) -> Tensor:
-        return logits / self.temperature if self.temperature != 1.0 else logits
+    def _scaled(self, session: TransformerSession, features: Tensor) -> Tensor:
+        """[.., V], the logits of features [.., C'], or the features of an adaptive softmax, divided
+        by the temperature: as fairseq does."""
+        if self.temperature == 1.0:
+            return session.logits(features)
+        if getattr(session.weights.decoder, "adaptive_softmax", None) is not None:
+            return session.logits(features / self.temperature)
+        return session.logits(features) / self.temperature
 
-    def _finish(self, logits: Tensor) -> Tensor:
+    def _finish(self, session: TransformerSession, features: Tensor) -> Tensor:
         """What the scores of one model keep: on a GPU log-probabilities, as of ``of_ensemble``."""
-        scaled = self._scaled(logits)
+        scaled = self._scaled(session, features)
         return F.log_softmax(scaled, dim=-1, dtype=torch.float32) if scaled.is_cuda else scaled
 
     def hidden_states(self) -> Tensor:

@@ -58,7 +58,7 @@ def leave_neighbours_sources(monkeypatch):
 
     def select(self, rows, rows_cpu):
         self.cache.select(rows, rows_cpu)
-        self.cross = [both[:, : len(rows_cpu)] for both in self.cross]
+        self.cross = [[both[:, : len(rows_cpu)] for both in each] for each in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask[: len(rows_cpu)]
 

@@ -87,6 +87,12 @@ def test_equals_stock_at_any_width(beam, left):
     compare([toy_model("pre_norm")], flags(beam), left)
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "iad"])
+@pytest.mark.parametrize("left", [True, False])
+def test_equals_stock_where_the_source_stands_before_the_prefix(strategy, left):
+    compare([toy_model("one_attention")], flags(5), left, strategy=strategy)
+
+
 CHANGES = [
     {"min_len": 0},
     {"min_len": 6},
@@ -164,7 +170,9 @@ def test_drafts_change_no_output(reach, changes, monkeypatch):
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("number_format", FORMATS)
-@pytest.mark.parametrize("shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output"])
+@pytest.mark.parametrize(
+    "shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output", "one_attention"]
+)
 def test_natively_all_bits_are_those_of_the_search_without_drafts(
     shape, number_format, monkeypatch
 ):
@@ -188,7 +196,7 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
 @pytest.mark.parametrize("number_format", FORMATS)
-@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh", "swish"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_natively_drafts_change_no_bit_whatever_the_activation(beam, activation, number_format):
     model = copy.deepcopy(toy_model("pre_norm"))

@@ -181,6 +181,16 @@ def test_a_prefix(record):
     assert recorded(generator)
 
 
+@pytest.mark.parametrize("shape", ["one_attention", "adaptive"])
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_other_shapes_of_verifier(shape, temperature, record):
+    models, made, args = [toy_model(shape)], record(8), flags(temperature=temperature)
+    generator = torch_generator("iad", args=args, models=models)
+    for sample in BATCHES.values():
+        assert_same(decode(generator, sample), stock(models, sample, args))
+    assert recorded(generator) and not made[0].broken
+
+
 def test_an_ensemble(record):
     models = [toy_model(), toy_model("learned", seed=2)]
     want = stock(models, BATCHES[8], flags())

@@ -134,9 +134,10 @@ def test_equals_stock_for_every_shape_of_verifier(shape, strategy):
 
 
 @pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("shape", ["post_norm", "one_attention"])
 @pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "gad-attached", "noisy"])
-def test_equals_stock_on_either_padding_side(strategy, left):
-    compare([toy_model()], strategy, flags(), left=left)
+def test_equals_stock_on_either_padding_side(strategy, shape, left):
+    compare([toy_model(shape)], strategy, flags(), left=left)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "iad", "gad", "gad-attached", "noisy"])

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from fairseq.utils import get_activation_fn
 from scripted_drafter import KINDS, ScriptedDrafter
 from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
 from toy_strategies import decode as toy_decode
@@ -60,7 +61,9 @@ def iterations_of_calls(monkeypatch):
 
 
 @pytest.mark.parametrize("number_format", FORMATS)
-@pytest.mark.parametrize("shape", ["pre_norm", "layernorm_embedding", "narrow_output"])
+@pytest.mark.parametrize(
+    "shape", ["pre_norm", "layernorm_embedding", "narrow_output", "one_attention"]
+)
 def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
     """In every number format, however long the drafts, whatever else is in the batch."""
     model = toy_model(shape)
@@ -80,6 +83,20 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
         drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
         assert said(drafted, SENTENCES) == wanted
         assert one_by_one(drafted, SENTENCES[:6]) == wanted[:6]
+    assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh", "swish"])
+def test_every_activation_gives_the_bits_of_greedy(activation, number_format):
+    model = copy.deepcopy(toy_model("pre_norm"))
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.activation_fn = get_activation_fn(activation)
+    wanted = one_by_one(generator_for(model, number_format), SENTENCES)
+    outputs = [tokens for tokens, _ in wanted]
+    for kind in ("noisy", "perfect"):
+        drafter = ScriptedDrafter(outputs, kind, WORDS, 5)
+        assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
     assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
 
 

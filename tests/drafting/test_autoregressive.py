@@ -55,8 +55,8 @@ def uncached(model, row, done, stop_below=0.0, room=WINDOW):
     tokens, draft = [EOS] + TARGETS[row][:done], []
     with torch.no_grad():
         while len(draft) < min(WINDOW, room) and EOS not in draft:
-            logits, _ = model(prev_output_tokens=torch.tensor([tokens + draft]), **net_input)
-            logits = logits[0, -1].clone()
+            found = model(prev_output_tokens=torch.tensor([tokens + draft]), **net_input)
+            logits = model.get_normalized_probs(found, log_probs=True)[0, -1].clone()
             logits[PAD] = float("-inf")
             chance, token = logits.softmax(-1).max(-1)
             if float(chance) < stop_below:
@@ -231,8 +231,8 @@ def test_files_that_hold_no_small_model(tmp_path):
     assert type(model.decoder).__name__ in ("TransformerDecoder", "TransformerDecoderBase")
     with pytest.raises(ValueError, match="--drafter-path: .* is no block drafter"):
         load_drafter(path, words, words)
-    save_verifier(path, task, scale_heads=True)
-    with pytest.raises(ValueError, match=r"--drafter-path: .* does not run .*c_attn \(--scale-h"):
+    save_verifier(path, task, quant_noise_scalar=0.1)
+    with pytest.raises(ValueError, match=r"--drafter-path: .* does not run .*--quant-noise-scalar"):
         load_small_model(path, task.source_dictionary, task.target_dictionary)
     save_verifier(path, ToyTask(words=WORDS + 1))
     with pytest.raises(ValueError, match="--drafter-path: its encoder dictionary has 29 symbols"):

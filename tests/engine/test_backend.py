@@ -1,5 +1,6 @@
 """Which backend is chosen, and what is left to torch."""
 
+import copy
 import logging
 from argparse import Namespace
 
@@ -44,10 +45,31 @@ def test_models_in_other_formats_run_on_torch(kind, with_library, caplog):
 def test_an_activation_that_is_not_known_runs_on_torch(with_library, caplog):
     model = toy_model("post_norm", seed=5, updates=1)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        layer.activation_fn = torch.tanh
+        layer.activation_fn = torch.sigmoid
     with caplog.at_level(logging.INFO):
         assert choose_backend("auto", [model]) is TORCH
-    assert caplog.text.count("tanh") == 1
+    assert caplog.text.count("sigmoid") == 1
+
+
+@pytest.mark.parametrize(
+    "part, reason",
+    [
+        ("adaptive_softmax", "its vocabulary is an adaptive softmax"),
+        ("c_attn", "its layers have NormFormer's c_attn"),
+        ("w_resid", "its layers have NormFormer's w_resid"),
+    ],
+)
+def test_parts_that_only_torch_runs(part, reason, with_library, caplog):
+    model = copy.deepcopy(toy_model("adaptive"))
+    for each in [model.decoder, *model.decoder.layers]:
+        for name in ("adaptive_softmax", "c_attn", "attn_ln", "ffn_layernorm", "w_resid"):
+            if name != part and hasattr(each, name):
+                setattr(each, name, None)
+    with caplog.at_level(logging.INFO):
+        assert choose_backend("auto", [model]) is TORCH
+    assert caplog.text.count(reason) == 1
+    with pytest.raises(ValueError, match=rf"--backend native: .*{reason}; use --backend torch"):
+        choose_backend("native", [model])
 
 
 def test_without_the_library(without_library, caplog):
@@ -107,8 +129,8 @@ def test_a_stack_that_is_not_run_is_left_to_torch_alone(with_library, monkeypatc
 
 def test_parts_that_are_not_run_are_refused_on_every_backend(with_library):
     model = toy_model("post_norm", seed=7, updates=1)
-    model.decoder.layers[0].w_resid = torch.nn.Parameter(torch.ones(1))
+    model.decoder.layers[0].surprise = torch.nn.Parameter(torch.ones(1))
     native = choose_backend("auto", [toy_model()])
     for one in (native, TORCH):
-        with pytest.raises(ValueError, match="--scale-resids"):
+        with pytest.raises(ValueError, match=r"decoder\.layers\.0\.surprise"):
             one.decoder(model.decoder, "--path")

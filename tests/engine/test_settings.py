@@ -63,6 +63,14 @@ def test_models_with_several_settings_are_decoded_as_stock_does(name, tmp_path):
     torch.testing.assert_close(by_engine(model), by_stock(model), atol=2e-5, rtol=0)
 
 
+def test_keys_of_the_source_have_the_width_of_the_prefix(tmp_path):
+    model = build({"cross_self_attention": True, "encoder_embed_dim": 24}, tmp_path)
+    with pytest.raises(RuntimeError):
+        by_stock(model)
+    with pytest.raises(ValueError, match="--path: --cross-self-attention needs .*, not 24 and 16;"):
+        check_verifier(model, "--path")
+
+
 def test_an_unknown_setting_is_refused_where_it_is_used(tmp_path, monkeypatch):
     """As if a later fairseq had added it."""
     models = {used: build({"no_scale_embedding": used}, tmp_path) for used in (True, False)}

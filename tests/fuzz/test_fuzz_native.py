@@ -38,12 +38,14 @@ def settings(random):
     for name in (
         "share_all_embeddings", "share_decoder_input_output_embed", "layernorm_embedding",
         "no_scale_embedding", "no_token_positional_embeddings", "tie_adaptive_weights",
-        "no_decoder_final_norm",
+        "no_decoder_final_norm", "cross_self_attention", "no_cross_attention",
     ):  # fmt: skip
         found[name] = random.random() < 0.25
     if random.random() < 0.3:
         found["decoder_output_dim"] = random.choice((4, 16, 24, widths[1]))
-    found["activation_fn"] = random.choice(("relu", "gelu", "gelu_accurate", "tanh"))
+    found["activation_fn"] = random.choice(
+        ("relu", "gelu", "gelu_accurate", "tanh", "swish", "relu_squared", "linear")
+    )
     return found
 
 

@@ -34,23 +34,55 @@ class _Layer:
         attention = layer.self_attn
         self.qkv = of(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out = of(attention.out_proj)
+        self.joined = layer.cross_self_attention
         attention = layer.encoder_attn
-        self.cross_query = of(attention.q_proj)
-        self.cross_key_value = of(attention.k_proj, attention.v_proj)
-        self.cross_out = of(attention.out_proj)
+        self.crosses = attention is not None
+        if self.crosses:
+            self.cross_query = of(attention.q_proj)
+            self.cross_key_value = of(attention.k_proj, attention.v_proj)
+            self.cross_out = of(attention.out_proj)
+            self.cross_norm = Norm(layer.encoder_attn_layer_norm)
         self.fc1 = of(layer.fc1)
         self.fc2 = of(layer.fc2)
         self.activation = layer.activation_fn
+        # NormFormer's parts (Shleifer et al. 2021).
+        self.attended_norm = None if layer.attn_ln is None else Norm(layer.attn_ln)
+        self.inner_norm = None if layer.ffn_layernorm is None else Norm(layer.ffn_layernorm)
+        heads = None if layer.c_attn is None else layer.c_attn.detach()
+        self.head_scale = None if heads is None else heads.repeat_interleave(layer.head_dim)
+        self.residual_scale = None if layer.w_resid is None else layer.w_resid.detach()
         self.self_norm = Norm(layer.self_attn_layer_norm)
-        self.cross_norm = Norm(layer.encoder_attn_layer_norm)
         self.final_norm = Norm(layer.final_layer_norm)
+
+    def read_source(self, source: Tensor) -> List[Tensor]:
+        """Keys and values [2, B, H, S, D] of the encoder's output [B, S, C]: those before the
+        self-attention's own (``--cross-self-attention``), then those of the cross-attention
+        (without ``--no-cross-attention``)."""
+        found = []
+        if self.joined:
+            found.append(_by_heads(self.qkv(source)[..., -2 * self.out.size :], self.heads))
+        if self.crosses:
+            found.append(_by_heads(self.cross_key_value(source), self.heads))
+        return found
+
+    def finish_attention(self, x: Tensor) -> Tensor:
+        """What the first sublayer adds to its input, of the heads' results [B, W, C]."""
+        x = self.out(x)
+        if self.head_scale is not None:
+            x = x * self.head_scale
+        return x if self.attended_norm is None else self.attended_norm(x)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """The third sublayer, with its residual and norm."""
         residual = x
         if self.pre_norm:
             x = self.final_norm(x)
-        x = residual + self.fc2(self.fc1.activated(x, self.activation))
+        x = self.fc1.activated(x, self.activation)
+        if self.inner_norm is not None:
+            x = self.inner_norm(x)
+        if self.residual_scale is not None:
+            residual = residual * self.residual_scale
+        x = residual + self.fc2(x)
         return x if self.pre_norm else self.final_norm(x)
 
     def attend_to_source(self, x: Tensor, cross: Tensor, mask: Optional[Tensor]) -> Tensor:
@@ -170,7 +202,7 @@ class DecoderSession:
         self.cache = cache
         self.hidden_states: Optional[Tensor] = None
         # Keys and values of the source are computed once a batch.
-        self.cross = [_by_heads(x.cross_key_value(source), x.heads) for x in weights.layers]
+        self.cross = [layer.read_source(source) for layer in weights.layers]
         self.cross_mask: Optional[Tensor] = None
         # Whether a GPU's mask hides anything is not asked: encoders give none where it does not.
         if padding_mask is not None and (padding_mask.is_cuda or bool(padding_mask.any())):
@@ -200,8 +232,9 @@ class DecoderSession:
             [B, W, C'] features ([B, wanted, C']), ready for ``logits``.
         """
         weights = self.weights
-        if mask is not None and mask.is_cuda:
-            mask = additive(mask, x)
+        joined = self._after_source(mask, x, layout.upto)
+        if x.is_cuda:
+            mask, joined = (None if m is None else additive(m, x) for m in (mask, joined))
         self.cache.reserve(layout.upto)
         self.cache.place(layout)
         read: List[Tensor] = []
@@ -209,12 +242,14 @@ class DecoderSession:
         for i, layer in enumerate(weights.layers, start=1):
             if layer_bias is not None and i > 1:
                 x = x + layer_bias
+            seen = joined if layer.joined else mask
             if wanted is not None and i == final:
-                mask = None if mask is None else mask[:, :, -wanted:]
-                x = self._attend(i - 1, layer, x, mask, wanted)
+                seen = None if seen is None else seen[:, :, -wanted:]
+                x = self._attend(i - 1, layer, x, seen, wanted)
             else:
-                x = self._attend(i - 1, layer, x, mask, x.size(1))
-            x = layer.attend_to_source(x, self.cross[i - 1], self.cross_mask)
+                x = self._attend(i - 1, layer, x, seen, x.size(1))
+            if layer.crosses:
+                x = layer.attend_to_source(x, self.cross[i - 1][-1], self.cross_mask)
             x = layer.feed_forward(x)
             if i in weights.read_layers and i < final:
                 read.append(x)
@@ -226,6 +261,19 @@ class DecoderSession:
             self.hidden_states = torch.cat(read, -1)
         return weights.finish(x)
 
+    def _after_source(self, mask: Optional[Tensor], x: Tensor, upto: int) -> Optional[Tensor]:
+        """The mask of keys that stand after those of the source: bool [B, 1, W, S + upto], or None
+        where all is seen or no layer has such keys. Arguments as of ``run``."""
+        source = self.cross_mask
+        if (mask is None and source is None) or not any(y.joined for y in self.weights.layers):
+            return None
+        if source is not None and source.dtype != torch.bool:
+            source = source == 0
+        shape = (x.size(0), 1, x.size(1))
+        parts = ((source, self.cross[0][0].size(3)), (mask, upto))
+        every = x.new_ones(1, dtype=torch.bool)
+        return torch.cat([(every if m is None else m).expand(*shape, n) for m, n in parts], 3)
+
     def _attend(
         self, index: int, layer: _Layer, x: Tensor, mask: Optional[Tensor], wanted: int
     ) -> Tensor:
@@ -236,10 +284,13 @@ class DecoderSession:
             x = layer.self_norm(x)
         fused = layer.qkv(x)
         keys, values = self.cache.write(index, fused[..., size:])
+        if layer.joined:
+            before = self.cross[index][0]
+            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
         if wanted < x.size(1):
             fused, residual = fused[:, -wanted:], residual[:, -wanted:]
         query = fused[..., :size].unflatten(2, (layer.heads, -1))
-        x = residual + layer.out(attend(query, keys, values, mask))
+        x = residual + layer.finish_attention(attend(query, keys, values, mask))
         return x if layer.pre_norm else layer.self_norm(x)
 
     def logits(self, features: Tensor) -> Tensor:
@@ -254,7 +305,7 @@ class DecoderSession:
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.cache.select(rows, rows_cpu)
-        self.cross = [both.index_select(1, rows) for both in self.cross]
+        self.cross = [[both.index_select(1, rows) for both in each] for each in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask.index_select(0, rows)
 

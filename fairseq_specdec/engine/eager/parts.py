@@ -75,7 +75,12 @@ _LAYER_PARTS = {
 _ENCODER_LAYER = _kind(f"{_LAYER}EncoderLayer {_LAYER}EncoderLayerBase", "", _LAYER_PARTS)
 _DECODER_LAYER = _kind(
     f"{_LAYER}DecoderLayer {_LAYER}DecoderLayerBase",
-    children={**_LAYER_PARTS, "encoder_attn": _ATTENTION, "encoder_attn_layer_norm": _NORM},
+    "c_attn w_resid",
+    {
+        **_LAYER_PARTS,
+        **dict.fromkeys(("encoder_attn_layer_norm", "attn_ln", "ffn_layernorm"), _NORM),
+        "encoder_attn": _ATTENTION,
+    },
 )
 
 
@@ -84,6 +89,20 @@ def _stack(layer: Kind) -> Kind:
     return Kind(frozenset(lists.split()), frozenset(), {EVERY: layer})
 
 
+_BAND = _kind(
+    "torch.nn.modules.container.Sequential",
+    children={"0": _LINEAR, "1": _kind("torch.nn.modules.dropout.Dropout"), "2": _LINEAR},
+)
+_ADAPTIVE_SOFTMAX = _kind(
+    "fairseq.modules.adaptive_softmax.AdaptiveSoftmax",
+    "version",
+    {
+        "head": _LINEAR,
+        "tail": _stack(_BAND),
+        "dropout_module": _DROPOUT,
+        "lsm": _kind("torch.nn.modules.activation.LogSoftmax"),
+    },
+)
 _EMBEDDING_PARTS = {
     "embed_tokens": _EMBEDDING,
     "embed_positions": _POSITIONS,
@@ -97,6 +116,7 @@ _STACK_PARTS = {
     "layer_norm": _NORM,
     "project_out_dim": _LINEAR,
     "output_projection": _LINEAR,
+    "adaptive_softmax": _ADAPTIVE_SOFTMAX,
 }
 _ENCODER = _kind(
     "fairseq.models.transformer.transformer_encoder.TransformerEncoder "
@@ -127,13 +147,6 @@ _BLOCKWISE = Kind(
 _DECODERS = {name: kind for kind in (_DECODER, _BLOCKWISE) for name in kind.classes}
 
 # The flags that make parts which are not run.
-_FLAG_OF_PART = {
-    "adaptive_softmax": "--adaptive-softmax-cutoff",
-    "c_attn": "--scale-heads",
-    "attn_ln": "--scale-attn",
-    "ffn_layernorm": "--scale-fc",
-    "w_resid": "--scale-resids",
-}
 _FLAG_OF_CLASS = {
     "BaseLayer": "--base-layers",
     "IntEmbedding": "--quant-noise-scalar",
@@ -172,16 +185,8 @@ def _replaced(module: Any, path: str) -> Iterator[str]:
                 yield f"{path}.{name}(), which was replaced"
 
 
-def _joined_attention(layer: Any, path: str) -> Iterator[str]:
-    """A setting of a decoder layer that changes what it computes without adding a part."""
-    if layer.cross_self_attention:
-        yield _named(path, "--cross-self-attention")
-    if layer.encoder_attn is None:
-        yield _named(f"{path} without encoder_attn", "--no-cross-attention")
-
-
 def _attention(attention: Any, path: str) -> Iterator[str]:
-    """The same of an attention."""
+    """Settings of an attention that change what it computes without adding a part."""
     if getattr(attention, "use_xformers", False):
         side = "encoder" if attention.encoder_decoder_attention else "decoder"
         yield _named(path, f"--{side}-xformers-att-config")
@@ -197,7 +202,6 @@ def _dropout(dropout: Any, path: str) -> Iterator[str]:
 
 
 _WITHOUT_PARTS = {
-    id(_DECODER_LAYER): _joined_attention,
     id(_ATTENTION): _attention,
     id(_DROPOUT): _dropout,
 }
@@ -209,13 +213,13 @@ def _within(module: Any, kind: Kind, path: str) -> Iterator[str]:
     tensors = [*module._parameters.items(), *module._buffers.items()]
     for name, tensor in tensors:
         if tensor is not None and name not in kind.tensors:
-            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
+            yield f"{path}.{name}"
     for name, child in module._modules.items():
         known = kind.children.get(name, kind.children.get(EVERY))
         if child is None:
             continue
         if known is None:
-            yield _named(f"{path}.{name}", _FLAG_OF_PART.get(name))
+            yield f"{path}.{name}"
         else:
             yield from _parts_not_run(child, known, f"{path}.{name}")
 
@@ -277,7 +281,14 @@ def check_model(model: Any, name: str) -> None:
         if method in vars(model) or getattr(type(model), method) is not stock:
             _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
     check_decoder(model.decoder, name)
-    check_settings(model.decoder.cfg, name)
+    cfg = model.decoder.cfg
+    check_settings(cfg, name)
+    widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
+    if cfg.cross_self_attention and widths[0] != widths[1]:
+        raise ValueError(
+            f"{name}: --cross-self-attention needs encoder and decoder of one width, not "
+            "{} and {}; fairseq cannot decode it either".format(*widths)
+        )
 
 
 def _check_widths(decoder: Any, name: str) -> None:
@@ -302,13 +313,11 @@ def check_stack(decoder: Any, name: str) -> None:
         ValueError: names the part and the flag that makes it.
     """
     _check_widths(decoder, name)
-    if getattr(decoder, "adaptive_softmax", None) is not None:
-        _refuse(iter([_named("decoder.adaptive_softmax", "--adaptive-softmax-cutoff")]), name)
     for part, kind in _STACK_PARTS.items():
         if part == "layers":
             for i, layer in enumerate(decoder.layers):
                 _refuse(_parts_not_run(layer, _DECODER_LAYER, f"decoder.layers.{i}"), name)
-        elif getattr(decoder, part) is not None:
+        elif getattr(decoder, part, None) is not None:
             _refuse(_parts_not_run(getattr(decoder, part), kind, f"decoder.{part}"), name)
 
 

@@ -126,12 +126,12 @@ class BucketSession(DecoderSession):
     Args:
         weights: the decoder's.
         cache: of the batches.
-        cross: keys and values of the source, each [2, R, H, S, D].
+        cross: for every layer keys and values of the source, each [2, R, H, S, D].
         cross_mask: [R, 1, 1, S], as ``additive`` gives it.
     """
 
     def __init__(
-        self, weights: Any, cache: KVCache, cross: List[Tensor], cross_mask: Tensor
+        self, weights: Any, cache: KVCache, cross: List[List[Tensor]], cross_mask: Tensor
     ) -> None:
         self.weights = weights
         self.cache = cache
@@ -159,7 +159,10 @@ class StaticSession(DecoderSession):
         super().__init__(weights, cache, source, padding_mask)
         rows, length = source.size(0), source.size(1)
         self.sources = bucket(length)
-        self._cross = [cache.keep(f"cross {i}", both, 1, 3) for i, both in enumerate(self.cross)]
+        self._cross = [
+            [cache.keep(f"cross {i} {j}", both, 1, 3) for j, both in enumerate(each)]
+            for i, each in enumerate(self.cross)
+        ]
         hidden = padding_mask
         if hidden is None:
             hidden = torch.zeros(rows, length, dtype=torch.bool, device=source.device)
@@ -174,7 +177,7 @@ class StaticSession(DecoderSession):
 
     def bucketed(self, rows: int) -> BucketSession:
         """A session over so many rows, which goes on when this one is over."""
-        cross = [each.view(rows, self.sources) for each in self._cross]
+        cross = [[both.view(rows, self.sources) for both in each] for each in self._cross]
         return BucketSession(self.weights, self.cache, cross, self._mask.view(rows, self.sources))
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:

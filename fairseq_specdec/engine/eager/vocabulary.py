@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
+
+from torch import Tensor
 
 from .allocator import give_back_freed_memory
 from .linear import Linear
@@ -15,8 +17,25 @@ look up the 26 tokens of a block in the packed weight takes some 10 us longer fo
 greedy's time with models that small), 35 us for 32,000 x 512 (0.1% of an iteration)."""
 
 
-def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Linear:
-    """The product of a decoder's output projection.
+class AdaptiveProduct:
+    """Log-probabilities by an adaptive softmax (Grave et al. 2017), which serve as logits.
+
+    Args:
+        softmax: fairseq's ``AdaptiveSoftmax``, whose own code runs.
+    """
+
+    def __init__(self, softmax: Any) -> None:
+        self.softmax = softmax
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """[.., V] of features [.., C']."""
+        rows = features.reshape(1, -1, features.size(-1))
+        found: Tensor = self.softmax.get_log_prob(rows, None)
+        return found.view(*features.shape[:-1], -1)
+
+
+def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Callable[[Tensor], Tensor]:
+    """The product of a decoder's output projection, or what its adaptive softmax says.
 
     Args:
         decoder: fairseq ``TransformerDecoder``, ``BlockDecoder`` or any module with their
@@ -25,6 +44,8 @@ def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Linear:
             it is large and its rows can be read from the packed one. A decoder with a chain keeps
             it, because the chain looks up hundreds of rows in an iteration.
     """
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        return AdaptiveProduct(decoder.adaptive_softmax)
     projection, embeddings = decoder.output_projection, decoder.embed_tokens
     product = Linear.of(projection)
     if not free_unpacked or product.weight is not None or isinstance(projection, PackedModule):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import weakref
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import torch
 from fairseq import utils
@@ -23,13 +25,23 @@ _QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABUL
 _SELF_NORM, _CROSS_NORM, _INNER_NORM, _FINAL_NORM = range(4)
 
 
-def _activation(function: Any) -> Optional[int]:
-    """The number of an activation (``specdec::Activation``); None for one that is not known."""
-    numbers = {"relu": 0, "gelu": 1, "gelu_accurate": 2, "gelu_fast": 2}
-    for name, number in numbers.items():
-        if utils.get_activation_fn(name) is function:
-            return number
-    return None
+# In the order of specdec::Activation (activation.h). "gelu_fast" is another name of gelu_accurate.
+_ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "tanh", "swish", "relu_squared", "linear")
+
+
+def _code(function: Any) -> Any:
+    """What two functions of one definition share: fairseq defines "linear" anew for each layer."""
+    return getattr(function, "__code__", function)
+
+
+@functools.lru_cache(maxsize=None)
+def _known_activations() -> Dict[Any, int]:
+    """The numbers of the activations that this fairseq knows, by their code."""
+    found = {}
+    for number, name in enumerate(_ACTIVATIONS):
+        with contextlib.suppress(RuntimeError):  # an older fairseq's
+            found[_code(utils.get_activation_fn(name))] = number
+    return found
 
 
 def refusal(stack: Any) -> Optional[str]:
@@ -43,7 +55,7 @@ def refusal(stack: Any) -> Optional[str]:
         return "it has no layers"
     if any(type(layer) is not type(layers[0]) for layer in layers):
         return "its layers are of several kinds"
-    if _activation(layers[0].activation_fn) is None:
+    if _code(layers[0].activation_fn) not in _known_activations():
         return f"its activation {getattr(layers[0].activation_fn, '__name__', '')} is not run there"
     same = {
         (
@@ -51,12 +63,19 @@ def refusal(stack: Any) -> Optional[str]:
             layer.self_attn.embed_dim,
             layer.fc1.out_features,
             bool(layer.normalize_before),
-            layer.activation_fn,
+            _code(layer.activation_fn),
+            getattr(layer, "encoder_attn", None) is None,
+            getattr(layer, "cross_self_attention", False),
         )
         for layer in layers
     }
+    if getattr(stack, "adaptive_softmax", None) is not None:
+        return "its vocabulary is an adaptive softmax"
+    for name in ("c_attn", "attn_ln", "ffn_layernorm", "w_resid"):
+        if any(getattr(layer, name, None) is not None for layer in layers):
+            return f"its layers have NormFormer's {name}"
     if len(same) > 1:
-        return "its layers differ in size"
+        return "its layers differ in size or parts"
     return None
 
 
@@ -91,9 +110,8 @@ class NativeStack:
         self.number_format = number_format
         self.nbytes = 0
         first = stack.layers[0]
-        decoder = getattr(first, "encoder_attn", None) is not None
-        activation = _activation(first.activation_fn)
-        assert activation is not None, "refusal() comes first"
+        decoder = hasattr(first, "encoder_attn")
+        cross = decoder and first.encoder_attn is not None
         self.width = int(first.self_attn.embed_dim)
         projection = getattr(stack, "output_projection", None)
         shape = Shape(
@@ -102,16 +120,18 @@ class NativeStack:
             first.fc1.out_features,
             first.self_attn.num_heads,
             int(decoder),
+            int(cross),
+            int(decoder and first.cross_self_attention),
             int(first.normalize_before),
-            activation,
-            first.encoder_attn.k_proj.in_features if decoder else self.width,
+            _known_activations()[_code(first.activation_fn)],
+            first.encoder_attn.k_proj.in_features if cross else self.width,
             self.width if projection is None else projection.in_features,
         )
         self.pointer = ctypes.c_void_p()
         library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
         weakref.finalize(self, library.free, "specdec_stack_free", self.pointer)
         for i, layer in enumerate(stack.layers):
-            self._read_layer(i, layer, decoder)
+            self._read_layer(i, layer, cross)
         if stack.layer_norm is not None:
             self._norm(0, _FINAL_NORM, stack.layer_norm)
         self.words = 0
@@ -121,7 +141,7 @@ class NativeStack:
         if self.frees:
             give_back_freed_memory()
 
-    def _read_layer(self, i: int, layer: Any, decoder: bool) -> None:
+    def _read_layer(self, i: int, layer: Any, cross: bool) -> None:
         attention = layer.self_attn
         self._matrix(i, _QKV, attention.q_proj, attention.k_proj, attention.v_proj)
         self._matrix(i, _OUT, attention.out_proj)
@@ -129,7 +149,7 @@ class NativeStack:
         self._matrix(i, _OUTER, layer.fc2)
         self._norm(i, _SELF_NORM, layer.self_attn_layer_norm)
         self._norm(i, _INNER_NORM, layer.final_layer_norm)
-        if decoder:
+        if cross:
             attention = layer.encoder_attn
             self._matrix(i, _CROSS_QUERY, attention.q_proj)
             self._matrix(i, _CROSS_KEY_VALUE, attention.k_proj, attention.v_proj)

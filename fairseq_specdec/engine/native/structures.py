@@ -18,6 +18,8 @@ class Shape(Structure):
         ("inner", ctypes.c_int),
         ("heads", ctypes.c_int),
         ("decoder", ctypes.c_int),
+        ("cross", ctypes.c_int),
+        ("joined", ctypes.c_int),
         ("pre_norm", ctypes.c_int),
         ("activation", ctypes.c_int),
         ("source", ctypes.c_int),

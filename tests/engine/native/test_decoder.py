@@ -2,14 +2,19 @@
 
 import argparse
 import copy
+import inspect
+import re
 
 import pytest
 import torch
+from fairseq import utils
 from fairseq.models.transformer import TransformerModel, base_architecture
-from toy_translation import EOS, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
+from toy_translation import EOS, PAD, SHAPES, WORDS, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.layout import Layout
+from fairseq_specdec.engine.native.decoder import NativeDecoderSession
+from fairseq_specdec.engine.native.stack import refusal
 from fairseq_specdec.engine.transformer import TransformerWeights
 
 SENTENCES = sentences(7, seed=3)
@@ -18,6 +23,9 @@ SIZES = [
     *[(8, 1, 16), (24, 3, 40), (36, 3, 72), (50, 5, 33)],
     *[(65, 1, 130), (128, 1, 64), (160, 2, 48)],
 ]
+
+# What fairseq calls its activations.
+NAMES = re.findall(r'activation == "(\w+)"', inspect.getsource(utils.get_activation_fn))
 
 
 def random_model(width, heads, inner, **more):
@@ -109,6 +117,36 @@ def test_any_width_scores_as_on_torch(size, pre_norm, native):
         generator = torch.Generator().manual_seed(size[0])
         with torch.no_grad():
             agree([opened(model, b, sample, (1, 2)) for b in (native, TORCH)], generator, 1)
+
+
+@pytest.mark.parametrize("activation", NAMES)
+def test_every_activation_scores_as_on_torch(activation, native):
+    model = random_model(*SIZES[0], activation_fn=activation)
+    assert refusal(model.decoder) is refusal(model.encoder) is None
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        sessions = [opened(model, b, make_sample(SENTENCES), (1,)) for b in (native, TORCH)]
+        assert isinstance(sessions[0].layers, NativeDecoderSession)
+        agree(sessions, generator, 1)
+
+
+@pytest.mark.parametrize("value", [-3e38, -100.0, -87.5, -9.1, -0.0, 8.9, 100.0, 3e4])
+def test_activations_of_extreme_numbers_are_as_on_torch(value, native):
+    for name in NAMES:
+        if value < -1e30 and name == "linear":
+            continue  # its products are infinite
+        model = random_model(*SIZES[0], activation_fn=name)
+        for layer in model.encoder.layers:
+            torch.nn.init.zeros_(layer.fc1.weight)
+            torch.nn.init.constant_(layer.fc1.bias, value)
+        inputs = make_sample(SENTENCES)["net_input"]
+        with torch.no_grad():
+            mine, theirs = (
+                TransformerWeights(model, "--path", backend=each).encode(inputs)["encoder_out"][0]
+                for each in (native, TORCH)
+            )
+        words = inputs["src_tokens"].t() != PAD
+        torch.testing.assert_close(mine[words], theirs[words], atol=3e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("wanted", [None, 1, 3])

@@ -57,7 +57,7 @@ class Stack:
 
     def __init__(self, library):
         self.library, self.kept, self.pointer = library, [], ctypes.c_void_p()
-        shape = Shape(1, WIDTH, INNER, 2, 1, 1, 0, SOURCE, FEATURES)
+        shape = Shape(1, WIDTH, INNER, 2, 1, 1, 0, 1, 0, SOURCE, FEATURES)
         library.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(self.pointer))
 
     def matrix(self, number, size):

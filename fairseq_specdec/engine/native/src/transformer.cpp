@@ -3,72 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "errors.h"
 
 namespace specdec {
-
-namespace {
-
-const char* const kPartNames[] = {"self-attention's input",
-                                  "self-attention's output",
-                                  "cross-attention's query",
-                                  "cross-attention's key and value",
-                                  "cross-attention's output",
-                                  "fc1",
-                                  "fc2",
-                                  "vocabulary"};
-
-void demand(bool holds, const std::string& what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-void activate(Activation activation, size_t count, float* x) {
-  if (activation == Activation::kRelu) return;  // done with the product
-  constexpr float kRootOfHalf = 0.70710678118654752f, kRootOfTwoOverPi = 0.79788456080286536f;
-  if (activation == Activation::kGelu) {
-    for (size_t i = 0; i < count; i++) x[i] *= 0.5f * (1.0f + std::erf(x[i] * kRootOfHalf));
-    return;
-  }
-  for (size_t i = 0; i < count; i++) {
-    const float inside = kRootOfTwoOverPi * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
-    x[i] = 0.5f * x[i] * (1.0f + std::tanh(inside));
-  }
-}
-
-void add(size_t count, const float* more, float* x) {
-  for (size_t i = 0; i < count; i++) x[i] += more[i];
-}
-
-// One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
-template <typename Body>
-void sublayer(bool pre_norm, const Norm& norm, int tokens, int width, float* x, float* normed,
-              const Body& body) {
-  if (pre_norm) {
-    normalise(norm, tokens, width, x, normed);
-    body(normed, x);
-    return;
-  }
-  body(x, x);
-  normalise(norm, tokens, width, x, x);
-}
-
-void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, Scratch& scratch) {
-  const Shape& shape = stack.shape;
-  const auto activation = static_cast<Activation>(shape.activation);
-  float* normed = scratch.normed.reserve(static_cast<size_t>(tokens) * shape.width);
-  float* inner = scratch.inner.reserve(static_cast<size_t>(tokens) * shape.inner);
-  sublayer(shape.pre_norm, layer.norms[kInnerNorm], tokens, shape.width, x, normed,
-           [&](const float* input, float* sum) {
-             multiply(*layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
-                      activation == Activation::kRelu ? After::kRelu : After::kStore);
-             activate(activation, static_cast<size_t>(tokens) * shape.inner, inner);
-             multiply(*layer.parts[kOuter], tokens, inner, shape.inner, sum, shape.width,
-                      After::kAdd);
-           });
-}
 
 // The tokens of a padded batch that are not padding, row by row.
 struct Ragged {
@@ -105,6 +46,84 @@ struct Ragged {
   std::vector<size_t> at;     // of each, its place in the batch
 };
 
+namespace {
+
+const char* const kPartNames[] = {"self-attention's input",
+                                  "self-attention's output",
+                                  "cross-attention's query",
+                                  "cross-attention's key and value",
+                                  "cross-attention's output",
+                                  "fc1",
+                                  "fc2",
+                                  "vocabulary"};
+
+void demand(bool holds, const std::string& what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+void add(size_t count, const float* more, float* x) {
+  for (size_t i = 0; i < count; i++) x[i] += more[i];
+}
+
+// One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
+template <typename Body>
+void sublayer(bool pre_norm, const Norm& norm, int tokens, int width, float* x, float* normed,
+              const Body& body) {
+  if (pre_norm) {
+    normalise(norm, tokens, width, x, normed);
+    body(normed, x);
+    return;
+  }
+  body(x, x);
+  normalise(norm, tokens, width, x, x);
+}
+
+void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, Scratch& scratch) {
+  const Shape& shape = stack.shape;
+  const auto activation = static_cast<Activation>(shape.activation);
+  float* normed = scratch.normed.reserve(static_cast<size_t>(tokens) * shape.width);
+  const size_t count = static_cast<size_t>(tokens) * shape.inner;
+  float* inner = scratch.inner.reserve(count + LANES);  // whole vectors
+  sublayer(shape.pre_norm, layer.norms[kInnerNorm], tokens, shape.width, x, normed,
+           [&](const float* input, float* sum) {
+             multiply(*layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
+                      begins_with_relu(activation) ? After::kRelu : After::kStore);
+             activate(activation, count, inner);
+             multiply(*layer.parts[kOuter], tokens, inner, shape.inner, sum, shape.width,
+                      After::kAdd);
+           });
+}
+
+// What tokens see where slots of their source stand before their own.
+class Joined {
+ public:
+  // before: of each token, its source's slots, all of which it sees; `most` at most.
+  Sight after_source(const Sight& own, const std::vector<int>& before, int most) {
+    Sight sight{};
+    sight.stride = own.stride + most;
+    if (own.allowed != nullptr) allowed_.resize(before.size() * sight.stride, 1);
+    if (own.path != nullptr) path_.resize(before.size() * sight.stride);
+    for (size_t i = 0; i < before.size(); i++) {
+      const int source = before[i], upto = own.upto[i];
+      const size_t at = i * sight.stride;
+      upto_.push_back(source + upto);
+      if (own.allowed != nullptr)
+        std::copy_n(own.allowed + i * own.stride, upto, &allowed_[at + source]);
+      if (own.path == nullptr) continue;
+      std::iota(&path_[at], &path_[at] + source, 0);
+      for (int t = 0; t < upto; t++) path_[at + source + t] = source + own.path[i * own.stride + t];
+    }
+    sight.upto = upto_.data();
+    if (own.allowed != nullptr) sight.allowed = allowed_.data();
+    if (own.path != nullptr) sight.path = path_.data();
+    return sight;
+  }
+
+ private:
+  std::vector<int> upto_, path_;
+  std::vector<uint8_t> allowed_;
+};
+
 // Runs of equal numbers: calls body(first, count).
 template <typename Body>
 void for_each_run(int count, const int* numbers, const Body& body) {
@@ -123,8 +142,11 @@ Stack::Stack(const Shape& shape) : shape(shape) {
                    shape.features})
     bounded(size, 1, "a Transformer without layers, width or heads");
   demand(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
-  demand(shape.activation >= 0 && shape.activation <= static_cast<int>(Activation::kGeluTanh),
+  demand(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
          "an activation of unknown kind");
+  demand(shape.decoder || !shape.reads_source(), "an encoder that reads encoder states");
+  demand(!shape.joined || shape.source == shape.width,
+         "wrong size: encoder states before the self-attention's own");
   layers.resize(shape.layers);
 }
 
@@ -168,12 +190,12 @@ void Stack::finish() {
     const Layer& layer = layers[i];
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
-      demand((layer.parts[part] == nullptr) == (cross && !shape.decoder),
+      demand((layer.parts[part] == nullptr) == (cross && !shape.cross),
              std::string("missing or unexpected: ") + kPartNames[part]);
       if (layer.parts[part] != nullptr) check(layer.parts[part], i, part);
     }
     for (int part = 0; part < kLayerNorms; part++)
-      demand((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.decoder),
+      demand((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),
              "missing or unexpected: norm");
   }
   finished = true;
@@ -222,20 +244,22 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
 
 void Session::open(int rows, int source, const float* states, const uint8_t* hidden, int capacity) {
   const Shape& shape = stack.shape;
-  const int width = shape.width, wide = shape.source, head = stack.head_width();
+  const int wide = shape.source, head = stack.head_width();
   demand(stack.finished && shape.decoder, "the weights are not complete");
   demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
   for (std::vector<KeyValues>* caches : {&self_, &cross_})
     while (caches->size() < static_cast<size_t>(shape.layers))
       caches->emplace_back(shape.heads, head);
-  most_slots_ = std::max(most_slots_, capacity);
-  for (KeyValues& cache : self_) cache.make_room(rows, capacity, most_slots_);
-  for (KeyValues& cache : cross_) cache.make_room(rows, source, source);
-  capacity_ = self_[0].capacity();
+  front_ = shape.joined ? source : 0;
+  most_slots_ = std::max(most_slots_, front_ + capacity);
+  for (KeyValues& cache : self_) cache.make_room(rows, front_ + capacity, most_slots_);
+  for (KeyValues& cache : cross_)
+    if (shape.cross) cache.make_room(rows, source, source);
+  capacity_ = self_[0].capacity() - front_;
   const Ragged ragged(rows, source, hidden);
   const int tokens = ragged.tokens();
-  if (tokens < rows * source) {
+  if (tokens < rows * source && shape.reads_source()) {
     float* kept = scratch_.x.reserve(static_cast<size_t>(tokens) * wide);
     ragged.gather(states, wide, kept);
     states = kept;
@@ -243,18 +267,27 @@ void Session::open(int rows, int source, const float* states, const uint8_t* hid
   places_.assign(rows, {});
   source_.resize(rows);
   for (int row = 0; row < rows; row++) source_[row] = ragged.length(row);
-  float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * 2 * width);
-  for (int i = 0; i < shape.layers; i++) {
-    multiply(*stack.layers[i].parts[kCrossKeyValue], tokens, states, wide, fused, 2 * width,
-             After::kStore);
-    for (int row = 0; row < rows; row++)
-      for (int t = 0; t < source_[row]; t++) {
-        const float* mine = fused + (ragged.first[row] + t) * 2 * width;
-        cross_[i].put(row, t, mine, mine + width);
-      }
-  }
+  for (int i = 0; i < shape.layers; i++) write_source(i, ragged, states);
   physical_.resize(rows);
   for (int row = 0; row < rows; row++) physical_[row] = row;
+}
+
+// Keys and values of encoder states: for the cross-attention, and before the self-attention's own.
+void Session::write_source(int layer, const Ragged& ragged, const float* states) {
+  const Shape& shape = stack.shape;
+  const auto put = [&](Part part, std::vector<KeyValues>& caches) {
+    const Matrix& product = *stack.layers[layer].parts[part];
+    const int tokens = ragged.tokens(), wide = product.out();
+    float* fused = scratch_.fused.reserve(static_cast<size_t>(tokens) * wide);
+    multiply(product, tokens, states, shape.source, fused, wide, After::kStore);
+    for (int row = 0; row < static_cast<int>(source_.size()); row++)
+      for (int t = 0; t < source_[row]; t++) {
+        const float* end = fused + (ragged.first[row] + t + 1) * wide;
+        caches[layer].put(row, t, end - 2 * shape.width, end - shape.width);
+      }
+  };
+  if (shape.cross) put(kCrossKeyValue, cross_);
+  if (shape.joined) put(kSelfQueryKeyValue, self_);
 }
 
 void Session::reserve(int capacity) {
@@ -263,12 +296,12 @@ void Session::reserve(int capacity) {
   const int slots = std::max(capacity, 2 * capacity_), rows = static_cast<int>(source_.size());
   for (KeyValues& cache : self_) {
     KeyValues grown(shape.heads, stack.head_width());
-    grown.make_room(rows, slots, slots);
-    grown.copy_from(cache, rows, capacity_);
+    grown.make_room(rows, front_ + slots, front_ + slots);
+    grown.copy_from(cache, rows, cache.capacity());
     cache = std::move(grown);
   }
-  capacity_ = self_[0].capacity();
-  most_slots_ = std::max(most_slots_, capacity_);
+  capacity_ = self_[0].capacity() - front_;
+  most_slots_ = std::max(most_slots_, front_ + capacity_);
 }
 
 void Session::select(int count, const int64_t* rows) {
@@ -304,7 +337,8 @@ void Session::write(int layer, const Block& block, const float* fused) {
   const int width = stack.shape.width;
   for (int i = 0; i < block.tokens; i++) {
     const float* mine = fused + static_cast<size_t>(i) * 3 * width;
-    self_[layer].put(physical_[block.row[i]], block.slot[i], mine + width, mine + 2 * width);
+    self_[layer].put(physical_[block.row[i]], before(block.row[i]) + block.slot[i], mine + width,
+                     mine + 2 * width);
   }
 }
 
@@ -320,6 +354,28 @@ void Session::attend(const std::vector<KeyValues>& caches, int layer, const Bloc
   });
 }
 
+// The second sublayer, with its residual and norm; x: [tokens][width].
+void Session::cross_attention(int i, const Block& block, float* x) {
+  const Shape& shape = stack.shape;
+  const Layer& layer = stack.layers[i];
+  const int width = shape.width;
+  const size_t size = static_cast<size_t>(block.tokens) * width;
+  float* normed = scratch_.normed.reserve(size);
+  float* attended = scratch_.attended.reserve(size);
+  float* fused = scratch_.fused.reserve(size);
+  sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
+           [&](const float* query_input, float* sum) {
+             multiply(*layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
+                      After::kStore);
+             scratch_.upto.resize(block.tokens);
+             for (int t = 0; t < block.tokens; t++)
+               scratch_.upto[t] = source_[physical_[block.row[t]]];
+             attend(cross_, i, block, Sight{scratch_.upto.data()}, fused, width, attended);
+             multiply(*layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
+                      After::kAdd);
+           });
+}
+
 void Session::run(const Block& whole, const float* embedded, const float* bias,
                   const uint8_t* wanted, const std::vector<int>& read, float* features,
                   float* states) {
@@ -332,6 +388,12 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
   float* attended = scratch_.attended.reserve(size);
   float* fused = scratch_.fused.reserve(3 * size);
   std::copy_n(embedded, size, x);
+  Joined joined;
+  if (shape.joined) {
+    std::vector<int> sources;
+    for (int t = 0; t < block.tokens; t++) sources.push_back(before(block.row[t]));
+    block.sight = joined.after_source(whole.sight, sources, front_);
+  }
   std::vector<int> rows, upto;
   std::vector<uint8_t> allowed;
   // A read layer's outputs, the last one's after the final norm.
@@ -379,17 +441,7 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
     attend(self_, i, block, block.sight, fused, 3 * static_cast<size_t>(width), attended);
     multiply(*layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
     if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
-    sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
-             [&](const float* query_input, float* sum) {
-               multiply(*layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
-                        After::kStore);
-               scratch_.upto.resize(block.tokens);
-               for (int t = 0; t < block.tokens; t++)
-                 scratch_.upto[t] = source_[physical_[block.row[t]]];
-               attend(cross_, i, block, Sight{scratch_.upto.data()}, fused, width, attended);
-               multiply(*layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
-                        After::kAdd);
-             });
+    if (shape.cross) cross_attention(i, block, x);
     feed_forward(stack, layer, block.tokens, x, scratch_);
     if (i + 1 < final) keep(i + 1, x);
   }

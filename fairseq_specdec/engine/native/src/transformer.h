@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "activation.h"
 #include "attention.h"
 #include "memory.h"
 #include "norm.h"
@@ -14,10 +15,8 @@
 
 namespace specdec {
 
-enum class Activation { kRelu = 0, kGelu = 1, kGeluTanh = 2 };
-
 // The products of a stack, as the ABI numbers them. kVocabulary is the stack's, the others a
-// layer's; an encoder has no cross ones.
+// layer's; the cross ones are there where the shape says so.
 enum Part {
   kSelfQueryKeyValue,
   kSelfOut,
@@ -40,11 +39,15 @@ struct Layer {
 
 struct Shape {
   int layers, width, inner, heads;
-  int decoder;   // has cross-attention
+  int decoder;   // may have sessions
+  int cross;     // has cross-attention
+  int joined;    // the self-attention's keys stand after keys of the encoder states
   int pre_norm;  // else norms come after the residual sum
   int activation;
   int source;    // width of the encoder states that a decoder reads
   int features;  // width of what the vocabulary reads: another than `width` behind a projection
+
+  bool reads_source() const { return cross || joined; }
 };
 
 // Rows and columns of a matrix.
@@ -98,6 +101,8 @@ struct Block {
   Sight sight;      // over the self-attention's slots; [tokens] entries
 };
 
+struct Ragged;
+
 class Session {
  public:
   explicit Session(const Stack& stack) : stack(stack) {}
@@ -127,7 +132,11 @@ class Session {
   const Stack& stack;
 
  private:
+  // Slots of the self-attention that a row's source takes, before those of its tokens.
+  int before(int row) const { return stack.shape.joined ? source_[physical_[row]] : 0; }
+  void write_source(int layer, const Ragged& ragged, const float* states);
   void write(int layer, const Block& block, const float* fused);
+  void cross_attention(int layer, const Block& block, float* x);
   void attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
               const Sight& sight, const float* queries, size_t stride, float* out);
 
@@ -135,7 +144,8 @@ class Session {
   std::vector<int> physical_;  // of live rows: where their caches lie
   std::vector<int> source_;    // of all rows: their tokens without padding
   std::vector<std::vector<int>> places_;  // of all rows: of their first slots
-  int capacity_ = 0;    // slots of a row
+  int front_ = 0;       // most slots that a source takes
+  int capacity_ = 0;    // slots of a row after those
   int most_slots_ = 0;  // that a batch ever had
   Scratch scratch_;
 };

@@ -221,7 +221,7 @@ SPECDEC_API int specdec_session_open(void* session, int rows, int source, int wi
     auto& self = *static_cast<specdec::Session*>(session);
     for (int count : {rows, source, capacity}) specdec::bounded(count, 1, "an empty batch");
     specdec::bounded(int64_t{rows} * source, 1, "a batch of impossible size");
-    specdec::require(width == self.stack.shape.source,
+    specdec::require(!self.stack.shape.reads_source() || width == self.stack.shape.source,
                      "encoder states of another width than the decoder reads");
     self.open(rows, source, states, hidden, capacity);
   });
