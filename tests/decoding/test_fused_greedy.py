@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from scripted_drafter import KINDS, ScriptedDrafter
-from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
+from drafted import SENTENCES, block_drafter, decode
+from scripted_drafter import ScriptedDrafter
 from toy_strategies import decode as toy_decode
-from toy_strategies import make_generator, toys
-from toy_translation import make_sample, make_task, toy_model
+from toy_strategies import flags, make_generator, stock
+from toy_translation import EOS, PAD, WORDS, make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder, draft_budget
@@ -62,39 +62,18 @@ def iterations_of_calls(monkeypatch):
 @pytest.mark.parametrize("number_format", FORMATS)
 @pytest.mark.parametrize("shape", ["pre_norm", "layernorm_embedding", "narrow_output"])
 def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
-    """In every number format, however long the drafts, whatever else is in the batch."""
+    """Of other shapes than those of test_parity.py, and however long the drafts."""
     model = toy_model(shape)
     wanted = one_by_one(generator_for(model, number_format), SENTENCES)
     outputs = [tokens for tokens, _ in wanted]
     assert len(set(map(tuple, outputs))) > len(outputs) / 2
-    assert said(generator_for(model, number_format), SENTENCES) == wanted
     assert said(generator_for(model, number_format), SENTENCES, left=False) == wanted
-    for kind in KINDS:
-        for size in (1, 3, 8):
-            drafter = ScriptedDrafter(outputs, kind, WORDS, size)
-            drafted = generator_for(model, number_format, drafter=drafter)
-            assert said(drafted, SENTENCES) == wanted
-    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16", "gad-int8"):
-        if shape == "narrow_output" and kind.startswith("gad-attached"):
-            continue
-        drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
-        assert said(drafted, SENTENCES) == wanted
-        assert one_by_one(drafted, SENTENCES[:6]) == wanted[:6]
-    assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
-
-
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_exact_heads_lead_to_the_bits_of_greedy(number_format):
-    model = toys("blockwise").verifier()
-
-    def bits(strategy):
-        generator = make_generator(
-            strategy, models=[model], backend="native", verifier_dtype=number_format
-        )
-        found = toy_decode(generator, make_sample(SENTENCES))
-        return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in found]
-
-    assert bits("blockwise") == bits("greedy")
+    drafters = [ScriptedDrafter(outputs, "noisy", WORDS, size) for size in (1, 8)]
+    drafters += [block_drafter(model, kind) for kind in ("gad-bf16", "gad-int8")]
+    if shape != "narrow_output":
+        drafters.append(block_drafter(model, "gad-attached-unsure"))
+    for drafter in drafters:
+        assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
 
 
 def test_number_formats_differ_in_their_bits():
@@ -337,10 +316,9 @@ def test_the_padding_symbol_is_never_said():
     assert [h["tokens"].tolist() for h in ours] == wanted
 
 
-@pytest.mark.parametrize("budget", [0.0, 0.4, 2.0, 6.0])
-def test_regret_is_spent_as_on_torch(budget, monkeypatch):
+def test_regret_is_spent_as_on_torch(monkeypatch):
     """In the library's calls, in those that draft too, and where the general code takes over."""
-    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": budget}
+    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": 2.0}
 
     def found(backend, **more):
         generator = make_generator("gad++", lossless=False, backend=backend, **relaxed)

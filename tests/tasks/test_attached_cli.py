@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
+from attempts import attempt
 from in_process import hypotheses, run_here
-from test_mistakes_cli import attempt
 
 __all__ = ["attempt"]  # the fixture
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from attempts import assert_same
 from in_process import PLUGIN, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
@@ -32,16 +33,6 @@ def generate(toy):
         return decode(toy.data, path, toy.d, tuple(sorted(flags.items())))
 
     return run
-
-
-def assert_same(ours, reference):
-    assert len(reference) == 100
-    assert ours.keys() == reference.keys()
-    for number, (words, score, scores) in reference.items():
-        mine = ours[number]
-        assert mine[0] == words, f"sentence {number}"
-        assert mine[1] == pytest.approx(score, abs=1e-3)
-        assert mine[2] == pytest.approx(scores, abs=1e-3)
 
 
 def compare(generate, strategy, **flags):
