@@ -61,16 +61,9 @@ def test_prints_what_stock_prints(generate, strategy, batch_size):
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [
-        {"prefix_size": 2},
-        {"min_len": 9},
-        {"max_len_b": 5},
-        {"no_repeat_ngram_size": 2},
-    ],
-    ids=lambda flags: next(iter(flags)),
+    "flags", [{"prefix_size": 2}, {"min_len": 9, "no_repeat_ngram_size": 2}], ids=str
 )
-@pytest.mark.parametrize("strategy", EXACT)
+@pytest.mark.parametrize("strategy", ["iad", "gad"])
 def test_flags_mean_what_they_mean_in_stock(generate, strategy, flags):
     reference, _ = compare(generate, strategy, **flags)
     assert reference != hypotheses(generate(task="translation")[0]), "the flag changed nothing"
