@@ -257,6 +257,7 @@ def test_how_far_to_look():
         assert all(one.steps == found[0].steps and one.beams >= 1 for one in found[:-1])
         assert (found[0].sure > 0) == (not runs_model)
     assert reach_with_torch(1, True).beams < reach_with_torch(1, False).beams
+    assert reach_with_torch(20, True).beams == 1  # what the search waits for is always scored
     for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
         assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
     assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams

@@ -306,7 +306,7 @@ def test_a_token_out_of_the_vocabulary_is_refused():
 
 
 def test_the_padding_symbol_is_never_said():
-    model = toy_model("separate_embeddings", seed=9)
+    model = copy.deepcopy(toy_model("separate_embeddings"))
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[PAD] = 2 * weight[EOS]  # likelier than </s> where that is likely
