@@ -1,9 +1,20 @@
 """Big Little Decoder as Kim et al. write it (Algorithm 1): one sentence, no cache, no batch."""
 
+import itertools
 from types import SimpleNamespace
 
+import pytest
 import torch
 from toy_translation import EOS, PAD, make_sample
+
+INFINITY = float("inf")
+# Those that say something of their own, and the rest of the product.
+CHOSEN = [(0.0, INFINITY), (0.6, 0.5), (0.6, 2.0), (0.95, 0.0), (1.0, 2.0)]
+PRODUCT = itertools.product((0.0, 0.6, 0.95, 1.0), (0.0, 0.5, 2.0, INFINITY))
+THRESHOLDS = [
+    *CHOSEN,
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in PRODUCT if each not in CHOSEN),
+]
 
 
 def whole(model):

@@ -217,7 +217,7 @@ def test_a_selection_that_waits_is_noticed(monkeypatch):
 
 # ---- launches ----------------------------------------------------------------------------------
 
-# Most launches of an iteration, of 8 rows, at the papers' depth: the table of docs/gpu.md.
+# Most launches of an iteration, of 8 rows, at the papers' depth: benchmarks/launches.md.
 MOST_LAUNCHES = {
     "greedy": 110,
     "iad": 110,

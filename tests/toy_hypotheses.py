@@ -7,7 +7,6 @@ from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import Source
 from fairseq_specdec.engine.backend import TORCH
 from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.transformer import TransformerSession
 
 
 def hypotheses_of(outputs, columns=80):
@@ -29,15 +28,3 @@ def open_drafter(drafter, net_input, max_len, verifier=None, encoder_out=None, b
 def open_on(drafter, sources, max_len, **more):
     """The same over sentences of the toy language."""
     return open_drafter(drafter, make_sample(sources)["net_input"], max_len, **more)
-
-
-def keep_rejected_drafts(monkeypatch):
-    """The mutant: a Transformer's cache that never gets shorter."""
-    commit = TransformerSession.commit
-
-    def grow(self, lengths, lengths_cpu):
-        cache = self.layers.cache
-        longer = [max(old, new) for old, new in zip(cache.lengths_cpu, lengths_cpu)]
-        commit(self, torch.maximum(cache.lengths, lengths), longer)
-
-    monkeypatch.setattr(TransformerSession, "commit", grow)

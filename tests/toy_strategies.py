@@ -9,12 +9,22 @@ from argparse import Namespace
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import pytest
+import torch
 from fairseq.dataclass.configs import GenerationConfig
 from toy_blockwise import toy_blockwise
 from toy_early_exit import toy_early_exit
-from toy_translation import make_task, toy_attached_drafter, toy_drafter, toy_model
+from toy_translation import (
+    EOS,
+    PAD,
+    WORDS,
+    make_task,
+    toy_attached_drafter,
+    toy_drafter,
+    toy_model,
+)
 
 from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.beam import batch
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -99,9 +109,10 @@ def toys(case):
     return TOYS[case]
 
 
-def flags(**changes):
-    """fairseq's generation flags, beam 1."""
-    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), beam=1, **changes))
+def flags(beam=1, **changes):
+    """fairseq's generation flags; all hypotheses of the beam come out."""
+    given = dict(beam=beam, nbest=beam, **changes)
+    return Namespace(**dict(dataclasses.asdict(GenerationConfig()), **given))
 
 
 def make_generator(
@@ -150,11 +161,52 @@ def decode(generator, sample, prefix=None):
     return [hypotheses and hypotheses[0] for hypotheses in found]
 
 
-def stock(models, sample, args, prefix=None, extra=None):
-    """What fairseq says at beam 1."""
+def stock_beams(models, sample, args, prefix=None, extra=None):
+    """All hypotheses of fairseq's own search."""
     task = make_task()
     generator = task.build_generator(models, args, extra_gen_cls_kwargs=extra)
-    return [h[0] for h in task.inference_step(generator, models, sample, prefix_tokens=prefix)]
+    return task.inference_step(generator, models, sample, prefix_tokens=prefix)
+
+
+def stock(models, sample, args, prefix=None, extra=None):
+    """The best hypotheses of fairseq's own search."""
+    return [h[0] for h in stock_beams(models, sample, args, prefix, extra)]
+
+
+def forced(rows, width=4):
+    """Prefixes of every length up to ``width``, some of which end the sentence."""
+    generator = torch.Generator().manual_seed(9)
+    prefix = torch.randint(4, 4 + WORDS, (rows, width), generator=generator)
+    for row in range(rows):
+        size = row % (width + 1)
+        prefix[row, size:] = PAD
+        if row % 7 == 3 and size > 1:
+            prefix[row, size - 1] = EOS
+    return prefix
+
+
+def check(found, expected):
+    """One hypothesis of each sentence: equal tokens, and scores but for rounding."""
+    assert tokens(found) == tokens(expected)
+    for mine, theirs in zip(found, expected):
+        scores = (mine["positional_scores"].float(), theirs["positional_scores"].float())
+        torch.testing.assert_close(*scores, atol=1e-4, rtol=0)
+        assert (
+            mine["score"].dim() == 0 and abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+        )
+
+
+def check_beams(found, expected):
+    """The same of all hypotheses of each sentence."""
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected):
+        check(mine, theirs)
+
+
+def look_ahead(monkeypatch, reach):
+    """Drafts for beams reach so far on every backend, whatever pays."""
+    for name in ("reach_natively", "reach_with_torch"):
+        monkeypatch.setattr(batch, name, lambda *_: reach)
 
 
 def tokens(hypotheses):

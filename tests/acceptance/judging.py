@@ -1,7 +1,4 @@
-"""A rule's verdict on draft tokens and log-probabilities, and rules broken on purpose."""
-
-import inspect
-import textwrap
+"""A rule's verdict on draft tokens and log-probabilities."""
 
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.scores import LogitScores
@@ -11,13 +8,3 @@ def judge(rule, draft, sizes, log_probs, draft_log_probs=None):
     """What a rule says (long [B, K], long [B], float [B, K + 1, V], float [B, K, V])."""
     scores = LogitScores(log_probs.clone(), normalised=True)  # it edits its tensor in place
     return rule.accept(DraftTree(draft, sizes, draft_log_probs), scores)
-
-
-def edited(method, before, after):
-    """The mutant of a method that reads otherwise in one place; None where it does not read so."""
-    text = textwrap.dedent(inspect.getsource(method))
-    if before not in text:
-        return None
-    names = dict(method.__globals__)
-    exec(text.replace(before, after), names)
-    return names[method.__name__]

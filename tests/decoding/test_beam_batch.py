@@ -2,26 +2,28 @@
 
 import copy
 import gc
-from argparse import Namespace
 from ctypes import byref, c_float, c_int64
 
 import pytest
 import torch
-from scripted_drafter import EOS
-from test_beam import check, flags, look_ahead, stock
-from test_beam_forecasts import Listener, wrong
-from toy_translation import PAD, WORDS, make_sample, make_task, sentences, toy_model
+from listener import Listener, wrong
+from toy_strategies import check_beams, flags, look_ahead
+from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.beams import Progress
-from fairseq_specdec.decoding.beam.lookahead import NOTHING, Reach
-from fairseq_specdec.decoding.beam.native import NativeBeams, PrefixFacts, reach_natively
+from fairseq_specdec.decoding.beam.lookahead import (
+    NOTHING,
+    Reach,
+    reach_of_budget,
+    reach_with_torch,
+)
+from fairseq_specdec.decoding.beam.native import NativeBeams, PrefixFacts
 from fairseq_specdec.decoding.beam.replay import BeamRules
 from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
-from fairseq_specdec.engine.native.decoder import NativeDecoderSession
 from fairseq_specdec.engine.native.library import Library, load
 
 SENTENCES = sentences(5, seed=7)
@@ -49,49 +51,6 @@ def counts(stats):
 
 def test_begins_with_one_hypothesis_and_nothing_done():
     assert Progress() == (False, 0, 0, 0, 0, 0, 1)
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "iad"])
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"unnormalized": True, "unkpen": -12.0},
-        {"unnormalized": True},
-        {"lenpen": 0.0},
-        {"lenpen": 0.2, "max_len_b": 6},
-        {"lenpen": 3.0, "min_len": 5, "temperature": 1.5},
-        {"no_repeat_ngram_size": 2, "unkpen": 2.0},
-    ],
-    ids=str,
-)
-def test_says_what_stock_says(changes, backend, strategy, monkeypatch):
-    look_ahead(monkeypatch, Reach(3, 4))
-    args = flags(3, **changes)
-    expected = stock([toy_model()], make_sample(SENTENCES), args)
-    generator = make(args, strategy=strategy, backend=backend)
-    found = decode(generator)
-    check(found, expected)
-    drafts = generator.stats.drafted > 0
-    assert drafts == (strategy == "iad") and (generator.stats.accepted > 0) == drafts
-
-
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("changes", [{}, {"no_repeat_ngram_size": 2}, {"max_len_b": 2}], ids=str)
-def test_forced_tokens_stay_with_their_sentences(changes, left, monkeypatch):
-    look_ahead(monkeypatch, Reach(3, 4))
-    generator = torch.Generator().manual_seed(9)
-    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
-    for row in range(len(SENTENCES)):
-        prefix[row, row % 5 :] = PAD
-    prefix[2, 1] = EOS  # it leaves first
-    sample = make_sample(SENTENCES, left)
-    args = flags(3, **changes)
-    expected = stock([toy_model()], sample, args, prefix)
-    for strategy in ("greedy", "iad"):
-        made = make(args, strategy=strategy)
-        check(made.generate(made.models, sample, prefix_tokens=prefix), expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -155,7 +114,7 @@ def test_passes_go_one_by_one_or_in_one_call(backend, strategy, monkeypatch):
         assert batch.stats.iterations == 3 * len(SENTENCES)
         while batch.live:
             batch.iterate(100)
-        check(batch.finished, expected)
+        check_beams(batch.finished, expected)
     assert counts(generator.stats) == counts(batch.stats) == counts(at_once.stats)
     traced = make(flags(3, retain_iter_history=True), backend=backend)
     with traced.batch(traced.models, make_sample(SENTENCES)) as batch:
@@ -177,7 +136,7 @@ def test_output_may_begin_after_another_symbol(backend):
     fairseqs = make_task().build_generator([toy_model()], flags(3))
     expected = fairseqs.generate([toy_model()], make_sample(SENTENCES), bos_token=9)
     found = decode(make(backend=backend), bos_token=9)
-    check(found, expected)
+    check_beams(found, expected)
     first = [row[0]["tokens"].tolist() for row in found]
     assert first != [row[0]["tokens"].tolist() for row in decode(make(backend=backend))]
 
@@ -194,7 +153,7 @@ def test_a_drafter_that_forecasts_is_asked_for_what_may_follow():
     """After the prefixes of its own batch, with the states that predicted them."""
     listener = Listener()
     generator = make(drafter=listener)
-    check(decode(generator), decode(make()))
+    check_beams(decode(generator), decode(make()))
     assert generator.stats.drafted > 0
     assert {row for row, _, _ in listener.told} == set(range(len(SENTENCES)))
     assert wrong(listener.told, SENTENCES) == 0
@@ -210,10 +169,10 @@ def reaches(rows, **settings):
 
 def test_how_far_it_looks_ahead():
     assert reaches(2) == []
-    assert reaches(2, strategy="iad") == [Reach(8, 20, 0.8, 3)] * 2
+    assert reaches(2, strategy="iad") == [reach_with_torch(2, False)] * 2
     assert reaches(21, strategy="iad") == []
-    assert reaches(2, strategy="iad", draft_budget=24) == [Reach(16, 4)] * 2
-    assert reaches(21, strategy="iad", draft_budget=0) == [Reach(16, 17)] * 21
+    assert reaches(2, strategy="iad", draft_budget=24) == [reach_of_budget(24, 2, 4)] * 2
+    assert reaches(21, strategy="iad", draft_budget=0) == [reach_of_budget(0, 21, 4)] * 21
 
 
 def test_what_the_reach_is_chosen_by(monkeypatch):
@@ -282,13 +241,6 @@ def test_no_more_tokens_are_told_than_there_is_room_for():
         ask("ended", 0, 0, tokens, scores)
         ask("agreed", -1, tokens, byref(c_int64()))
     assert list(tokens) == list(scores) == [-1] * 9
-
-
-@pytest.mark.parametrize("size, reach", [(32 << 20, NOTHING), ((32 << 20) + 1, Reach(1, 2))])
-def test_natively_the_reach_depends_on_the_size_of_the_weights(size, reach):
-    layers = object.__new__(NativeDecoderSession)
-    layers.weights = Namespace(stack=Namespace(nbytes=size))
-    assert reach_natively(Namespace(sessions=[Namespace(layers=layers)])) == reach
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_specdec.decoding.beam.lookahead import Lookahead, Reach, reach_with_torch
+from fairseq_specdec.decoding.beam.lookahead import Lookahead, Reach
 from fairseq_specdec.decoding.beam.replay import BeamRules, Sentence
 
 EOS, START = 2, 0
@@ -92,12 +92,6 @@ def test_without_a_condition_no_rest_is_drafted():
     look, found = Lookahead(SOURCE, Reach(3, 40)), sentence()
     assert max(map(len, one_pass(look, found, copy))) == 3
     assert max(map(len, told(look.draft(found)))) == found.step + 3
-
-
-def test_one_sentence_looks_eight_steps_ahead_and_batches_less_wide():
-    assert reach_with_torch(1, False) == (8, 40, 0.8, 3)
-    assert reach_with_torch(3, False) == (8, 13, 0.8, 3)
-    assert reach_with_torch(8, False) == (8, 5, 0.8, 3)
 
 
 def plain_growth(look, live, beam, count):

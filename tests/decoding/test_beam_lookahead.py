@@ -249,14 +249,15 @@ def test_a_prediction_is_judged_when_its_prefix_is_scored():
 
 
 def test_how_far_to_look():
+    """The more sentences, the fewer prefixes of each; a limit of prefixes in vain is kept."""
     assert NOTHING == (0, 0, 0.0, 0) == Reach(0, 0)
-    assert reach_with_torch(1, False) == (8, 40, 0.8, 3)
-    assert reach_with_torch(20, False) == (8, 2, 0.8, 3)
-    assert reach_with_torch(21, False) == reach_with_torch(21, True) == NOTHING
-    assert [reach_with_torch(rows, True)[:2] for rows in (1, 2, 5, 20)] == [
-        (4, 5), (4, 2), (4, 1), (4, 1)
-    ]  # fmt: skip
-    assert reach_with_torch(1, True).sure == 0
-    assert reach_of_budget(0, 3, 5) == Reach(16, 17)
-    assert reach_of_budget(20, 1, 5) == Reach(16, 5) and reach_of_budget(20, 4, 5) == Reach(16, 2)
-    assert reach_of_budget(19, 4, 5) == Reach(16, 1)
+    for runs_model in (True, False):
+        found = [reach_with_torch(rows, runs_model) for rows in (1, 2, 5, 20, 21)]
+        assert found == sorted(found, key=lambda one: -one.beams) and found[-1] == NOTHING
+        assert all(one.steps == found[0].steps and one.beams >= 1 for one in found[:-1])
+        assert (found[0].sure > 0) == (not runs_model)
+    assert reach_with_torch(1, True).beams < reach_with_torch(1, False).beams
+    assert reach_with_torch(20, True).beams == 1  # what the search waits for is always scored
+    for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):
+        assert reach_of_budget(vain, rows, beam).beams == 1 + vain // (rows * beam)
+    assert reach_of_budget(0, 3, 5).beams > reach_of_budget(60, 1, 5).beams

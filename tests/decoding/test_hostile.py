@@ -71,7 +71,9 @@ def test_where_no_token_is_possible_decoding_stops(case, how):
         decode(generator, make_sample(SENTENCES), given)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("case", cases())
 def test_half_precision_decodes_nearly_the_same(case, dtype):
     whole = toys(case).verifier()

@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
+from drafted import SENTENCES, block_drafter, decode
 from fairseq.utils import get_activation_fn
-from scripted_drafter import KINDS, ScriptedDrafter
-from test_exactness import EOS, PAD, SENTENCES, WORDS, block_drafter, decode, flags, stock
+from scripted_drafter import ScriptedDrafter
 from toy_strategies import decode as toy_decode
-from toy_strategies import make_generator, toys
-from toy_translation import make_sample, make_task, toy_model
+from toy_strategies import flags, make_generator, stock
+from toy_translation import EOS, PAD, WORDS, make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import builder, draft_budget
@@ -65,25 +65,18 @@ def iterations_of_calls(monkeypatch):
     "shape", ["pre_norm", "layernorm_embedding", "narrow_output", "one_attention"]
 )
 def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
-    """In every number format, however long the drafts, whatever else is in the batch."""
+    """Of other shapes than those of test_parity.py, and however long the drafts."""
     model = toy_model(shape)
     wanted = one_by_one(generator_for(model, number_format), SENTENCES)
     outputs = [tokens for tokens, _ in wanted]
     assert len(set(map(tuple, outputs))) > len(outputs) / 2
-    assert said(generator_for(model, number_format), SENTENCES) == wanted
     assert said(generator_for(model, number_format), SENTENCES, left=False) == wanted
-    for kind in KINDS:
-        for size in (1, 3, 8):
-            drafter = ScriptedDrafter(outputs, kind, WORDS, size)
-            drafted = generator_for(model, number_format, drafter=drafter)
-            assert said(drafted, SENTENCES) == wanted
-    for kind in ("gad", "gad-attached", "gad-attached-unsure", "gad-bf16", "gad-int8"):
-        if shape == "narrow_output" and kind.startswith("gad-attached"):
-            continue
-        drafted = generator_for(model, number_format, drafter=block_drafter(model, kind))
-        assert said(drafted, SENTENCES) == wanted
-        assert one_by_one(drafted, SENTENCES[:6]) == wanted[:6]
-    assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
+    drafters = [ScriptedDrafter(outputs, "noisy", WORDS, size) for size in (1, 8)]
+    drafters += [block_drafter(model, kind) for kind in ("gad-bf16", "gad-int8")]
+    if shape != "narrow_output":
+        drafters.append(block_drafter(model, "gad-attached-unsure"))
+    for drafter in drafters:
+        assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
 
 
 @pytest.mark.parametrize("number_format", FORMATS)
@@ -98,20 +91,6 @@ def test_every_activation_gives_the_bits_of_greedy(activation, number_format):
         drafter = ScriptedDrafter(outputs, kind, WORDS, 5)
         assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
     assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
-
-
-@pytest.mark.parametrize("number_format", FORMATS)
-def test_exact_heads_lead_to_the_bits_of_greedy(number_format):
-    model = toys("blockwise").verifier()
-
-    def bits(strategy):
-        generator = make_generator(
-            strategy, models=[model], backend="native", verifier_dtype=number_format
-        )
-        found = toy_decode(generator, make_sample(SENTENCES))
-        return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for h in found]
-
-    assert bits("blockwise") == bits("greedy")
 
 
 def test_number_formats_differ_in_their_bits():
@@ -344,7 +323,7 @@ def test_a_token_out_of_the_vocabulary_is_refused():
 
 
 def test_the_padding_symbol_is_never_said():
-    model = toy_model("separate_embeddings", seed=9)
+    model = copy.deepcopy(toy_model("separate_embeddings"))
     with torch.no_grad():
         weight = model.decoder.output_projection.weight
         weight[PAD] = 2 * weight[EOS]  # likelier than </s> where that is likely
@@ -354,10 +333,9 @@ def test_the_padding_symbol_is_never_said():
     assert [h["tokens"].tolist() for h in ours] == wanted
 
 
-@pytest.mark.parametrize("budget", [0.0, 0.4, 2.0, 6.0])
-def test_regret_is_spent_as_on_torch(budget, monkeypatch):
+def test_regret_is_spent_as_on_torch(monkeypatch):
     """In the library's calls, in those that draft too, and where the general code takes over."""
-    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": budget}
+    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": 2.0}
 
     def found(backend, **more):
         generator = make_generator("gad++", lossless=False, backend=backend, **relaxed)

@@ -1,7 +1,6 @@
 """What passes cost: the constants of the native backend, and the table of measured devices."""
 
 import json
-from argparse import Namespace
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from fairseq_specdec.decoding import pass_cost
 from fairseq_specdec.decoding.pass_cost import Measured, PassCost
 from fairseq_specdec.engine.eager.decoder import layer_bytes
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.native.decoder import NativeDecoder
 
 SENTENCES = sentences(12, seed=7)
 TOY = Measured("cpu", "torch", "float32", 1, 1 << 30, 0.05, 0.5)
@@ -84,16 +82,27 @@ def test_a_given_budget_or_the_torch_backend_leaves_cost_aside(monkeypatch):
 
 
 @pytest.mark.parametrize("number_format, alone", [("fp32", True), ("bf16", True), ("int8", False)])
-def test_natively_decoders_that_the_cache_holds_have_a_cost(table, number_format, alone):
-    """From 1 MiB, where a pass costs more than to start it, to 32 MiB."""
+def test_natively_decoders_that_the_cache_holds_have_a_cost(
+    table, number_format, alone, monkeypatch
+):
+    """From the size where a pass costs more than to start it, to that of the cache."""
+    if library.load() is None:
+        pytest.skip(library.why_not())
     table()
-    limits = ((1 << 20) - 1, False), (1 << 20, True), (32 << 20, True), ((32 << 20) + 1, False)
-    for size, known in limits:
-        facts = {"nbytes": size, "stack": Namespace(number_format=number_format)}
-        layers = object.__new__(type("Sized", (NativeDecoder,), facts))
-        verifier = Namespace(weights=[Namespace(layers=layers)], models=[toy_model(updates=1)])
-        found = pass_cost.pass_cost(verifier, Namespace(runs_model=True))
-        assert found == (PassCost(0.4, 0.5, 0.3, alone) if known else None)
+    made = generator_of(backend="native", verifier_dtype=number_format)
+    verifier = made._parts.verifier
+    size = verifier.weights[0].layers.nbytes
+    for smallest, cache, known in (
+        (size, size, True),
+        (size + 1, 2 * size, False),
+        (1, size - 1, False),
+    ):
+        monkeypatch.setattr(pass_cost, "SMALLEST", smallest)
+        monkeypatch.setattr(pass_cost, "CACHE", cache)
+        found = pass_cost.pass_cost(verifier, made.drafter)
+        assert (found is not None) == known
+        assert not known or (0 < found.drafter <= 1 and found.alone == alone)
+    assert pass_cost.pass_cost(verifier, make_generator("iad").drafter) is None
 
 
 def test_beside_a_small_verifier_in_int8_nothing_is_drafted(monkeypatch):

@@ -28,7 +28,7 @@ from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 
-IN_GATE = 24
+IN_GATE = 12
 # How long the nightly run may take, and how many models it tries at most, below 1,000.
 SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 3600))
 MODELS = int(os.environ.get("SPECDEC_NIGHTLY_MODELS", 300))

@@ -2,17 +2,19 @@
 
 import pytest
 import torch
-from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
-from toy_translation import (
-    EOS,
-    FIRST,
-    PAD,
-    WORDS,
-    assert_diverse,
-    make_sample,
-    sentences,
-    toy_model,
+from toy_strategies import (
+    TOYS,
+    cases,
+    check,
+    decode,
+    flags,
+    forced,
+    make_generator,
+    stock,
+    tokens,
+    toys,
 )
+from toy_translation import EOS, FIRST, PAD, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -25,79 +27,42 @@ LENGTHS = [
     {"max_len_b": 3, "min_len": 3},
     {"max_len_a": 0.5, "max_len_b": 2},
 ]
-OTHERS = [{"temperature": 3.0}, {"no_repeat_ngram_size": 2}, {"unkpen": -8.0}, {"lenpen": 0.4}]
 
 
-def check(ours, reference):
-    assert tokens(ours) == tokens(reference)
-    for mine, theirs in zip(ours, reference):
-        close = {"atol": 1e-4, "rtol": 0}
-        torch.testing.assert_close(
-            mine["positional_scores"].float(), theirs["positional_scores"].float(), **close
-        )
-        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
+# Under the other flags they need not say what stock says.
+RELAXED = [case for case in cases() if toys(case).settings]
 
 
-def compare(case, args=None, models=None, prefix=None, left=True, chosen=SENTENCES, extra=None):
+def compare(case, args=None, models=None, left=True, extra=None):
     """Ours equals stock, where the strategy promises it; returns both and the generator."""
     if toys(case).lossless is None:
         pytest.skip("never lossless")
     args = args or flags()
     generator = make_generator(case, args, models, extra=extra)
-    sample = make_sample(chosen, left)
-    ours = decode(generator, sample, prefix)
-    check(ours, stock(generator.models, sample, args, prefix, extra))
+    sample = make_sample(SENTENCES, left)
+    ours = decode(generator, sample)
+    check(ours, stock(generator.models, sample, args, extra=extra))
     return ours, generator
-
-
-def forced(width=4):
-    """Prefixes of every length up to ``width``, some of which end the sentence."""
-    rows = len(SENTENCES)
-    generator = torch.Generator().manual_seed(9)
-    prefix = torch.randint(4, 4 + WORDS, (rows, width), generator=generator)
-    for row in range(rows):
-        size = row % (width + 1)
-        prefix[row, size:] = PAD
-        if row % 7 == 3 and size > 1:
-            prefix[row, size - 1] = EOS
-    return prefix
 
 
 # ---- where lossless ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("case", cases())
-def test_says_what_stock_says(case, left):
-    ours, generator = compare(case, left=left)
-    assert_diverse(tokens(ours))
+def test_says_what_stock_says_of_sources_padded_right(case):
+    """The rest is in test_parity.py."""
+    _, generator = compare(case, left=False)
     assert generator.stats.iterations <= generator.stats.emitted
-    # These accept nothing where they are lossless.
-    if case not in ("greedy", "none", "bild", "bild-early-exit"):
-        assert generator.stats.accepted > 0
 
 
-@pytest.mark.parametrize("changes", [{}, {"min_len": 3, "max_len_b": 5}], ids=str)
 @pytest.mark.parametrize("case", cases())
-def test_another_symbol_ends_the_output(case, changes):
+def test_another_symbol_ends_the_output(case):
     """``extra_gen_cls_kwargs`` of a subclassed task."""
     extra = {"eos": FIRST + 5, "symbols_to_strip_from_output": {FIRST}}
-    ours, generator = compare(case, flags(**dict({"max_len_b": 40}, **changes)), extra=extra)
+    ours, generator = compare(case, flags(max_len_b=40), extra=extra)
     assert {hypothesis[-1] for hypothesis in tokens(ours)} == {FIRST + 5}
     assert generator.symbols_to_strip_from_output == {FIRST, FIRST + 5}
     assert len(set(map(len, tokens(ours)))) > 1
-
-
-@pytest.mark.parametrize("changes", LENGTHS + OTHERS, ids=str)
-@pytest.mark.parametrize("case", cases())
-def test_says_what_stock_says_with_flags(case, changes):
-    compare(case, flags(**changes))
-
-
-@pytest.mark.parametrize("case", cases())
-def test_says_what_stock_says_after_prefixes(case):
-    compare(case, prefix=forced())
-    compare(case, flags(max_len_b=3), prefix=forced())
 
 
 @pytest.mark.parametrize("case", cases())
@@ -125,7 +90,7 @@ def test_a_batch_says_what_its_sentences_say_alone(case):
 
 
 @pytest.mark.parametrize("changes", LENGTHS, ids=str)
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", RELAXED)
 def test_lengths_are_kept(case, changes):
     args = flags(**changes)
     sample = make_sample(SENTENCES)
@@ -136,9 +101,9 @@ def test_lengths_are_kept(case, changes):
         assert found[-1] == EOS and EOS not in found[:-1] and PAD not in found
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", RELAXED)
 def test_prefixes_are_kept(case):
-    prefix = forced()
+    prefix = forced(len(SENTENCES))
     found = tokens(decode(make_generator(case, lossless=False), make_sample(SENTENCES), prefix))
     for mine, wanted in zip(found, prefix.tolist()):
         wanted = [token for token in wanted if token != PAD]

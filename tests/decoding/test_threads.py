@@ -7,7 +7,6 @@ import threading
 
 import pytest
 import torch
-from broken_engines import share_one_cache
 from toy_strategies import cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import assert_diverse, make_sample, sentences
 
@@ -140,21 +139,6 @@ def test_batches_in_turn_say_what_they_say_one_after_another(case):
             assert facts(found) == facts(wanted)
             torch.testing.assert_close(scores(found), scores(wanted), atol=1e-5, rtol=0)
     assert counters(shared.stats) == {n: 2 * value for n, value in counters(alone.stats).items()}
-
-
-@pytest.mark.parametrize("case", ["greedy", "gad", "sps"])
-def test_a_shared_cache_is_noticed(case, monkeypatch):
-    batches = samples()
-    settings = {} if case == "greedy" else {"drafter_dtype": "same"}
-    expected = [decode(make_generator(case, **settings), sample) for sample in batches]
-    share_one_cache(monkeypatch)
-    one_by_one = make_generator(case, **settings)
-    assert [facts(decode(one_by_one, sample)) for sample in batches] == list(map(facts, expected))
-    try:
-        found = in_turn(make_generator(case, **settings), batches)
-    except (IndexError, RuntimeError, ValueError):  # the batches' sizes do not fit
-        return
-    assert list(map(facts, found)) != list(map(facts, expected))
 
 
 def test_a_batch_that_is_given_up_counts_what_it_did_and_disturbs_none():

@@ -132,15 +132,13 @@ def test_equals_the_slow_version(folder, settings):
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-@pytest.mark.parametrize("shape", ["post_norm", "pre_norm", "learned", "narrow_output"])
-def test_a_frozen_base_says_what_the_base_says(folder, shape, batch):
-    model = toy_blockwise(folder, shape, block_size=4, freeze_base=True)
+def test_a_frozen_base_says_what_the_base_says(folder, batch):
+    model = toy_blockwise(folder, block_size=4, freeze_base=True)
     outputs = []
     for start in range(0, len(SENTENCES), batch):
         sample = make_sample(SENTENCES[start : start + batch])
-        reference = stock([toy_model(shape)], sample, flags())
-        ours, _ = decode([model], sample)
-        check(ours, reference)
+        reference = stock([toy_model()], sample, flags())
+        check(decode([model], sample)[0], reference)
         outputs += [h["tokens"].tolist() for h in reference]
     assert_diverse(outputs)
 
@@ -157,23 +155,6 @@ def test_a_blockwise_model_is_a_verifier(folder, strategy, first_head):
     score = float(sum(h["score"] for h in reference))
     theirs = float(sum(h["score"] for h in base))
     assert (abs(score - theirs) < 1e-4) == (first_head == "identity")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"min_len": 6},
-        {"max_len_b": 3, "min_len": 3},
-        {"temperature": 3.0},
-        {"no_repeat_ngram_size": 2},
-        {"unkpen": -8.0},
-    ],
-    ids=str,
-)
-def test_decoding_flags_hold(folder, changes):
-    model = toy_blockwise(folder, block_size=4, freeze_base=True)
-    sample = make_sample(SENTENCES, left=False)
-    check(decode([model], sample, flags(**changes))[0], stock([model], sample, flags(**changes)))
 
 
 def test_the_first_of_an_ensemble_drafts(folder):
@@ -258,11 +239,8 @@ def near(epsilon):
 @pytest.mark.parametrize(
     "settings, accepts, minimum",
     [
-        ({"accept_top_k": 1}, exactly, 1),
         ({"accept_top_k": 3}, lambda t, s: int((s > s[t]).sum()) < 3, 1),
-        ({"accept_epsilon": 0.0}, exactly, 1),
         ({"accept_epsilon": 4.0}, near(4), 1),
-        ({"min_block_size": 2}, exactly, 2),
         ({"min_block_size": 4}, exactly, 4),
         ({"min_block_size": 3, "accept_epsilon": 4.0}, near(4), 3),
     ],

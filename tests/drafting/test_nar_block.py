@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from on_gpu import on_gpu
+from reading import reading
 from toy_drafter import make_drafter
 from toy_hypotheses import hypotheses_of, open_drafter, open_on
 from toy_translation import (
@@ -15,7 +16,6 @@ from toy_translation import (
     PAD,
     ids,
     make_sample,
-    pad_to,
     sentences,
     toy_attached_drafter,
     toy_drafter,
@@ -57,14 +57,6 @@ def slow_draft(model, row, done):
         logits[PAD] = float("-inf")
         drafted.append(int(logits.argmax()))
     return drafted
-
-
-def reading(model, sources, targets):
-    """The verifier's encoder output for ``open``, and its states behind every position."""
-    previous = pad_to([[EOS] + t for t in targets], left=False)
-    net_input = make_sample(sources)["net_input"]
-    like = model.decoder.output_projection.weight.detach()
-    return model.encoder.read(**net_input, prev_output_tokens=previous, like=like)[:2]
 
 
 SPEC = [{}, {"source_copy": True}, {"bidirectional_prefix": True}, {"chain_width": 16}]

@@ -84,6 +84,7 @@ def test_an_unknown_setting_is_refused_where_it_is_used(tmp_path, monkeypatch):
         check_verifier(nested, "--path")
 
 
+@pytest.mark.slow
 def test_scalar_quantisation_is_refused_because_stock_depends_on_what_came_before(monkeypatch):
     """Activations are scaled as those of the first batch were, and anew every 1,000 calls."""
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)  # stock asks for a GPU

@@ -1,5 +1,8 @@
 """A toy corpus on disk, and models trained on it by fairseq-train; made once."""
 
+import hashlib
+import os
+import pathlib
 from types import SimpleNamespace
 
 import pytest
@@ -30,11 +33,18 @@ def data(tmp_path_factory, fairseq_command):
     return folder / "bin"
 
 
+def content(value):
+    """What a flag names: the digest of a file, whose path differs between runs, or the value."""
+    if isinstance(value, (str, pathlib.Path)) and os.path.isfile(str(value)):
+        return hashlib.sha256(pathlib.Path(value).read_bytes()).hexdigest()
+    return value
+
+
 @pytest.fixture(scope="session")
 def train_here(data, tmp_path_factory):
     """Train with fairseq-train's command line; returns (folder of checkpoints, log).
 
-    ``keep`` keeps them on disk for other processes and runs: the flags must name no file.
+    ``keep`` keeps them on disk for other processes and runs.
     """
 
     def train(keep=False, **flags):
@@ -45,7 +55,8 @@ def train_here(data, tmp_path_factory):
             (folder / "train.log").write_text(log, encoding="utf-8")
 
         if keep:
-            made = key(("tasks", sorted(given.items())), (EVERYTHING,), [__file__])
+            flags = sorted((name, content(value)) for name, value in given.items())
+            made = key(("tasks", flags), (EVERYTHING,), [__file__])
             cached_folder(out, made, make)
         else:
             make(out)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
+from attempts import attempt
 from in_process import hypotheses, run_here
-from test_mistakes_cli import attempt
 
 __all__ = ["attempt"]  # the fixture
 
@@ -19,7 +19,7 @@ def attached(toy, train_here):
         chain_width=16,
         init_decoder_from=toy.v, encoder_ffn_embed_dim=64, block_size=4, num_cuts=4,
         max_update=250, glancing_start=0.0, glancing_stop=0.0, eval_verifier=toy.v,
-        eval_sentences=60, validate_interval_updates=250, dropout=0.0,
+        eval_sentences=60, validate_interval_updates=250, dropout=0.0, keep=True,
     )  # fmt: skip
     return str(folder / "checkpoint_last.pt"), log
 

@@ -18,13 +18,13 @@ def bart(train_here):
     shape = dict(SHAPE, decoder_ffn_embed_dim=64, decoder_attention_heads=4, attention_dropout=0.0)
     verifier, _ = train_here(
         task="translation", arch="bart_base", criterion="cross_entropy", max_update=500, lr=2e-3,
-        disable_validation=True, **shape,
+        disable_validation=True, keep=True, **shape,
     )  # fmt: skip
     path = verifier / "checkpoint_last.pt"
     drafter, log = train_here(
         task="translation", arch="spec_drafter", criterion="glancing_block_loss", block_size=4,
         max_update=60, disable_validation=True, bidirectional_prefix=True,
-        init_encoder_from=path, **dict(SHAPE, **TRAITS),
+        init_encoder_from=path, keep=True, **dict(SHAPE, **TRAITS),
     )  # fmt: skip
     return path, drafter / "checkpoint_last.pt", log
 

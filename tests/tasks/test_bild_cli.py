@@ -17,7 +17,7 @@ def early_exit(toy, train_here):
     """Checkpoint of an early-exit model that started from the plain verifier, and the log."""
     folder, log = train_here(
         task="translation", finetune_from_model=toy.v, max_update=60, label_smoothing=0.0,
-        validate_interval_updates=60, **EXIT, **SHAPE,
+        validate_interval_updates=60, keep=True, **EXIT, **SHAPE,
     )  # fmt: skip
     return str(folder / "checkpoint_last.pt"), log
 
@@ -26,7 +26,7 @@ def early_exit(toy, train_here):
 def small(train_here):
     folder, _ = train_here(
         task="translation", arch="transformer", criterion="cross_entropy", max_update=120,
-        disable_validation=True, **dict(SHAPE, decoder_layers=1),
+        disable_validation=True, keep=True, **dict(SHAPE, decoder_layers=1),
     )  # fmt: skip
     return str(folder / "checkpoint_last.pt")
 

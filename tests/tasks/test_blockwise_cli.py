@@ -25,7 +25,7 @@ def blockwise(toy, train_here, tmp_path_factory):
     out, log = train_here(
         init_from=base, freeze_base=True, max_update=150, max_epoch=1, fixed_validation_seed=1,
         best_checkpoint_metric="accepted", maximize_best_checkpoint_metric=True,
-        validate_interval_updates=150, **HEADS,
+        validate_interval_updates=150, keep=True, **HEADS,
     )  # fmt: skip
     base.unlink()
     return str(out / "checkpoint_best.pt"), log

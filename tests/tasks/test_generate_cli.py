@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from attempts import assert_same
 from in_process import PLUGIN, hypotheses, lines_of, run_here
 from toy_translation import assert_diverse
 
@@ -32,16 +33,6 @@ def generate(toy):
         return decode(toy.data, path, toy.d, tuple(sorted(flags.items())))
 
     return run
-
-
-def assert_same(ours, reference):
-    assert len(reference) == 100
-    assert ours.keys() == reference.keys()
-    for number, (words, score, scores) in reference.items():
-        mine = ours[number]
-        assert mine[0] == words, f"sentence {number}"
-        assert mine[1] == pytest.approx(score, abs=1e-3)
-        assert mine[2] == pytest.approx(scores, abs=1e-3)
 
 
 def compare(generate, strategy, **flags):
@@ -70,16 +61,9 @@ def test_prints_what_stock_prints(generate, strategy, batch_size):
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [
-        {"prefix_size": 2},
-        {"min_len": 9},
-        {"max_len_b": 5},
-        {"no_repeat_ngram_size": 2},
-    ],
-    ids=lambda flags: next(iter(flags)),
+    "flags", [{"prefix_size": 2}, {"min_len": 9, "no_repeat_ngram_size": 2}], ids=str
 )
-@pytest.mark.parametrize("strategy", EXACT)
+@pytest.mark.parametrize("strategy", ["iad", "gad"])
 def test_flags_mean_what_they_mean_in_stock(generate, strategy, flags):
     reference, _ = compare(generate, strategy, **flags)
     assert reference != hypotheses(generate(task="translation")[0]), "the flag changed nothing"

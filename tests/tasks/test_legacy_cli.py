@@ -4,10 +4,10 @@ from argparse import Namespace
 
 import pytest
 import torch
+from attempts import assert_same
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from in_process import hypotheses, run_here
-from test_generate_cli import assert_same
 
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.legacy.layout import to_authors

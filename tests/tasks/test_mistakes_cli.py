@@ -9,30 +9,12 @@ import sys
 
 import pytest
 import torch
+from attempts import attempt, cut_in_half
 from in_process import PLUGIN, command_line, run_here
 
+__all__ = ["attempt"]  # the fixture
+
 GAD = {"strategy": "gad", "block_size": 4}
-
-
-@pytest.fixture
-def attempt(toy, monkeypatch):
-    """Decode; returns the error's text. Decoding itself must not be reached."""
-    from fairseq_specdec.decoding.generator import SpeculativeGenerator
-
-    def reached(*args, **kwargs):
-        raise AssertionError("decoding began")
-
-    monkeypatch.setattr(SpeculativeGenerator, "generate", reached)
-
-    def run(data=toy.data, log=None, command="generate", **flags):
-        given = {"task": "translation_specdec", "path": toy.v, "beam": 1, "batch_size": 16}
-        given.update(flags)
-        with pytest.raises(Exception) as caught:
-            run_here(command, data, log=log, **given)
-        assert not isinstance(caught.value, (AssertionError, KeyError, TypeError)), caught.value
-        return str(caught.value)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -97,14 +79,6 @@ def test_language_models(attempt, toy):
 def test_flags_of_interactive(attempt):
     message = attempt(command="interactive", constraints="ordered", buffer_size=16)
     assert message.startswith("--constraints:")
-
-
-def cut_in_half(path, folder):
-    half = folder / "half.pt"
-    with open(path, "rb") as file:
-        content = file.read()
-    half.write_bytes(content[: len(content) // 2])
-    return str(half)
 
 
 def test_a_truncated_drafter(attempt, toy, tmp_path):

@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from attempts import attempt, cut_in_half
 from in_process import hypotheses, lines_of, run_here
-from test_mistakes_cli import attempt, cut_in_half
 from toy_translation import assert_diverse
 
 __all__ = ["attempt"]  # the fixture

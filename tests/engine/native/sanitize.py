@@ -16,7 +16,10 @@ import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parent
 ROOT = TESTS.parents[2]
-CALLS = [ROOT / "tests" / "decoding" / name for name in ("test_native_chains.py", "test_beam.py")]
+CALLS = [
+    ROOT / "tests" / "decoding" / name
+    for name in ("test_native_chains.py", "test_beam.py", "test_parity.py")
+]
 FUZZERS = [ROOT / "tests" / "fuzz" / f"test_fuzz_{name}.py" for name in ("native", "calls")]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
 PACKAGE = runpy.run_path(str(ROOT / NATIVE / "variants.py"))

@@ -40,6 +40,7 @@ def run_emulated(machine, processor, source, folder, *flags):
     return done.returncode, done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ARM, ids=lambda each: each.name)
 def test_products_agree_with_plain_loops(variant, tmp_path):
     answer = run_emulated("aarch64", "max", "products.cpp", tmp_path, *variant.flags)

@@ -20,7 +20,12 @@ CACHE = 2 << 20  # bytes: keys, values and logits of what the script decodes, an
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
     "number_format, halves, weight, table",
-    [("fp32", 0, 4, 0), ("fp32", 1, 2, 0), ("bf16", 1, 2, 2), ("int8", 0, 1, 4)],
+    [
+        pytest.param("fp32", 0, 4, 0, marks=pytest.mark.slow),
+        ("fp32", 1, 2, 0),
+        pytest.param("bf16", 1, 2, 2, marks=pytest.mark.slow),
+        ("int8", 0, 1, 4),
+    ],
 )
 def test_each_weight_is_in_memory_once(built, number_format, halves, weight, table):
     """``weight`` bytes each; where the format rounds, ``table`` bytes for each exact embedding."""

@@ -20,7 +20,7 @@ TESTS = [
     "tests/decoding/test_native_chains.py",
 ]
 TESTS_OF = {
-    "beam.cpp": ["tests/decoding/test_beam.py"],
+    "beam.cpp": ["tests/decoding/test_beam.py", "tests/decoding/test_parity.py", "-k", "beam"],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
 }
 

@@ -5,7 +5,7 @@ import threading
 
 import numpy
 import pytest
-from test_products import Product, same_bits
+from products import Product, same_bits
 
 from fairseq_specdec.engine.native.library import threads_wanted
 
