@@ -103,6 +103,24 @@ def test_a_norm_of_another_size_is_refused(name, loaded):
         Stack(loaded).filled(name, WIDTH + 1)
 
 
+@pytest.mark.parametrize(
+    "decoder, cross, joined, source, why",
+    [
+        (0, 1, 0, SOURCE, "an encoder that reads encoder states"),
+        (0, 0, 1, WIDTH, "an encoder that reads encoder states"),
+        (1, 0, 1, SOURCE, "wrong size: encoder states before the self-attention's own"),
+        (1, 1, 1, SOURCE, "wrong size: encoder states before the self-attention's own"),
+    ],
+)
+def test_encoder_states_that_cannot_be_read_are_refused(
+    decoder, cross, joined, source, why, loaded
+):
+    shape = Shape(1, WIDTH, INNER, 2, decoder, cross, joined, 1, 0, source, FEATURES)
+    pointer = ctypes.c_void_p()
+    with pytest.raises(ValueError, match=why):
+        loaded.call("specdec_stack_new", ctypes.byref(shape), ctypes.byref(pointer))
+
+
 def odd_model(**settings):
     """A Transformer of random weights whose settings do not fit one another."""
     torch.manual_seed(1)
