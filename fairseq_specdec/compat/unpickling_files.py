@@ -112,7 +112,7 @@ def _zipped(file: IO[bytes], size: int) -> Any:
             stream = io.BytesIO(pickled)
             return Unpickler(stream, len(pickled), _objects(), records.storage).load()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError) as error:
-        raise UnpicklingError(f"it is no sound zip file {error}".strip()) from error
+        raise UnpicklingError(f"it is no sound zip file {str(error)[:200]}".strip()) from error
 
 
 def _root(archive: zipfile.ZipFile, size: int) -> str:

@@ -19,6 +19,7 @@ from pickle_assembly import (
     ended,
     legacy,
     named,
+    plain,
     storage,
     tensor,
     text,
@@ -41,7 +42,8 @@ DATA = ("archive/data/0", FLOATS)
 def refused(data, said="."):
     with pytest.raises(pickle.UnpicklingError, match=said) as caught:
         load_checkpoint(io.BytesIO(data))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    return str(caught.value)
 
 
 def rewritten(edit, compression=zipfile.ZIP_STORED):
@@ -100,6 +102,14 @@ def test_a_record_that_was_changed_is_refused():
     data = zipped(SOUND)
     assert data.count(FLOATS) == 1
     refused(data.replace(FLOATS, FLOATS[::-1]), "CRC")
+
+
+def test_a_damaged_zip_file_is_told_in_one_short_line():
+    """zipfile quotes a name of as many bytes as the damaged length says."""
+    data = bytearray(zipped(ended(plain({"a": "x" * 5000}))))
+    data[26:28] = struct.pack("<H", 5000)  # of the first record's name
+    said = refused(bytes(data), "no sound zip file")
+    assert said.isprintable()
 
 
 def test_a_zip_behind_a_pickle_is_no_zip(tmp_path):

@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import pathlib
 import re
+import threading
 
 import pytest
 import torch
@@ -156,6 +157,21 @@ def test_rows_of_another_width_are_refused(loaded):
     product = NativeLinear(loaded, torch.randn(3, 8), None, "fp32")
     with pytest.raises(ValueError, match="a product of 8 columns and rows of 4 numbers"):
         product(torch.randn(4, 4))
+
+
+def test_a_row_of_padding_alone_is_encoded(loaded):
+    """A thread's first batch: there was no memory yet that the empty row could look at."""
+    weights = TransformerWeights(odd_model(), "--path", backend=NativeBackend(loaded))
+    inputs, found = make_sample(sentences(2, seed=1))["net_input"], []
+    inputs["src_tokens"] = torch.cat(
+        [torch.ones_like(inputs["src_tokens"][:1]), inputs["src_tokens"]]
+    )
+    inputs["src_lengths"] = torch.cat([torch.zeros(1).long(), inputs["src_lengths"]])
+    thread = threading.Thread(target=lambda: found.append(weights.encode(inputs)))
+    thread.start()
+    thread.join()
+    states = found[0]["encoder_out"][0]
+    assert not states[:, 0].any() and states[:, 1:].any()
 
 
 HUGE = (2**31 - 1, 2**24, 0, -1)

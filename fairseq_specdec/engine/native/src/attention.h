@@ -318,6 +318,7 @@ inline void mix_round(const Round& round, const Sight& sight, Mixture mixture, i
 inline void attend(int count, const float* queries, size_t query_stride, const KeyValues& cache,
                    int row, int next, const Sight& whole, float* out, size_t out_stride,
                    Buffer<float>& scratch) {
+  if (count == 0) return;  // a row of padding alone
   const int width = cache.width(), padded = cache.padded();
   const int groups = (slots_seen(count, whole) + LANES - 1) / LANES;
   const size_t stride = static_cast<size_t>(groups) * LANES;
