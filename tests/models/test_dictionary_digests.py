@@ -9,9 +9,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_dictionary, save_verifier
 
 from fairseq_specdec import conversion
-from fairseq_specdec.compat.settings import plain_settings
+from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models import AttachedDrafter, SpecDrafter
+from fairseq_specdec.models.dictionary_digests import kept_digests
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 DIGEST = "source_dictionary_sha256"
@@ -25,15 +26,19 @@ def permuted(folder, words=40):
     return TranslationSpecDecTask.load_dictionary(str(folder / "dict.src.txt"))
 
 
-@pytest.fixture(params=["spec_drafter_tiny", "attached_drafter_tiny"])
+ARCHITECTURES = ("spec_drafter_tiny", "attached_drafter_tiny")
+
+
+@pytest.fixture
 def state(request, tmp_path):
     """What fairseq-train saves of a drafter: ``build_model`` changes the settings."""
-    save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
-    args = Namespace(arch=request.param, _name=request.param, block_size=4, dropout=0.0)
+    arch = getattr(request, "param", ARCHITECTURES[0])
+    args = Namespace(arch=arch, _name=arch, block_size=4, dropout=0.0)
     model = SpecDrafter
-    if request.param.startswith("attached"):
+    if arch == ARCHITECTURES[1]:
+        save_verifier(tmp_path / "v.pt", decoder_output_dim=64)
         args.attach_to, model = str(tmp_path / "v.pt"), AttachedDrafter
-    ARCH_CONFIG_REGISTRY[request.param](args)
+    ARCH_CONFIG_REGISTRY[arch](args)
     weights = model.build_model(args, ToyTask()).state_dict()
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     iterator = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}}
@@ -46,6 +51,7 @@ def load(path, state, source=None, target=None):
     return load_drafter(str(path), source or both, target or source or both)
 
 
+@pytest.mark.parametrize("state", ARCHITECTURES, indirect=True)
 def test_another_order_of_the_same_symbols_is_refused(state, tmp_path):
     path = tmp_path / "d.pt"
     load(path, state)
@@ -65,9 +71,11 @@ def test_a_drafter_without_digests_loads_as_before(state, tmp_path):
     load(tmp_path / "d.pt", state, permuted(tmp_path))
 
 
-@pytest.mark.parametrize("value", [5, "x", "A" * 64, ["0" * 64], "0" * 64 + "\n", b"0" * 64])
-def test_a_digest_that_is_none_is_refused(state, tmp_path, value):
-    setattr(state["args"], DIGEST, value)
+def test_a_digest_that_is_none_is_refused(state, tmp_path):
+    for value in (5, "x", "A" * 64, ["0" * 64], "0" * 64 + "\n", b"0" * 64):
+        with pytest.raises(RefusedCheckpointError, match=f"^x.pt: its setting {DIGEST} is no SHA"):
+            kept_digests(Namespace(**{DIGEST: value}), "x.pt")
+    setattr(state["args"], DIGEST, "x")
     with pytest.raises(ValueError, match=f"its setting {DIGEST} is no SHA-256"):
         load(tmp_path / "d.pt", state)
 
