@@ -2,7 +2,7 @@
 
 import pathlib
 import re
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import recipe_config
 from launch import Devices
@@ -68,6 +68,28 @@ class Benchmark:
                 table = self._step.recipe.folder / "models.tsv"
                 raise StepError(f"MODELS: {name} is no model of {table}")
         return [model for model in models if model.step == stage and self.chosen(model.name)]
+
+
+def fetched(
+    step: Step, bench: Benchmark, own: str, function: str, out: pathlib.Path, *words: Any
+) -> None:
+    """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it.
+
+    Raises:
+        StepError: it cannot be had; ``own`` says which settings take a copy of the user's.
+    """
+    sources, downloads = step.path("SOURCES"), bench.home / "downloads"
+    with step.remedy(f"{own} takes a copy of your own"):
+        step.call("fetch.fetch", sources, downloads)
+    step.call(function, sources, downloads, out, *words)
+
+
+def keep_test(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
+    """Keep the raw test set, which the scores are computed on."""
+    kept = step.make(bench.home / "raw")
+    for path in (raw / f"test.{side}" for side in bench.languages):
+        if step.made(path) and raw.resolve() != kept.resolve():
+            step.call("shutil.copy", path, kept)
 
 
 def machine_overrides(

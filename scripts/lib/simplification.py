@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any, List
 
-from benchmark import Benchmark
+from benchmark import Benchmark, fetched
 from prepare import SPLITS, prepare, sample
 from recipe import StepError
 from step import Step
@@ -40,11 +40,8 @@ def prepare_step(step: Step) -> None:
     elif bench.smoke:
         sample(step, raw, {"source": "src", "target": "tgt"}, "demo_edit", ", edits")
     elif step.lacks(folder / "reference.0"):
-        downloads = bench.home / "downloads"
-        with step.remedy("TOKENISED takes a copy of your own"):
-            step.call("fetch.fetch", step.path("SOURCES"), downloads)
-        words = (step.path("SOURCES"), downloads, folder, bench.languages)
-        step.call("parallel_text.write_tokenised", *words)
+        writer = "parallel_text.write_tokenised"
+        fetched(step, bench, "TOKENISED", writer, folder, bench.languages)
     prepare(step, raw, folder, bench.bin, bench.languages, ["en", "en"], step["MERGES"])
     reference = folder / "reference.0"
     step.once(reference, "shutil.copy", folder / "test.tok.target", reference)

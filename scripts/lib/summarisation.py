@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any, List
 
-from benchmark import Benchmark, stand_in
+from benchmark import Benchmark, fetched, keep_test, stand_in
 from fetch import read_sources
 from prepare import SPLITS, binarise, prepare, sample
 from step import Step
@@ -16,15 +16,12 @@ def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
     """A folder of raw text, fetched if need be."""
     raw = step.path("RAW") if step["RAW"] else bench.home / "raw"
     files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
-    if step["RAW"] or not any(map(step.lacks, files)):
-        return raw
-    if not bench.smoke:
-        downloads = bench.home / "downloads"
-        with step.remedy("RAW takes a copy of your own"):
-            step.call("fetch.fetch", step.path("SOURCES"), downloads)
-        step.call("summary_corpus.write", step["recipe"], step.path("SOURCES"), downloads, raw)
-        return raw
-    sample(step, raw, dict(zip(SIDES, SIDES if step["SAMPLE"] else ("src", "tgt"))), "demo_edit")
+    if not step["RAW"] and any(map(step.lacks, files)):
+        if bench.smoke:
+            ends = SIDES if step["SAMPLE"] else ("src", "tgt")
+            sample(step, raw, dict(zip(SIDES, ends)), "demo_edit")
+        else:
+            fetched(step, bench, "RAW", "summary_corpus.write", raw, step["recipe"])
     return raw
 
 
@@ -78,16 +75,13 @@ def prepare_corpus(step: Step, bench: Benchmark) -> None:
     record = bench.bin / "provenance.json"
     if step.finished(record, inputs):
         return
-    raw, kept = raw_corpus(step, bench), bench.home / "raw"
+    raw = raw_corpus(step, bench)
     if bench.smoke:
         folder = bench.home / "prepared"
         prepare(step, raw, folder, bench.bin, SIDES, ["en", "en"], step["SMOKE_MERGES"])
     else:
         gpt2_subwords(step, bench, raw)
-    step.make(kept)
-    if raw.resolve() != kept.resolve():
-        for side in SIDES:
-            step.call("shutil.copy", raw / f"test.{side}", kept)
+    keep_test(step, bench, raw)
     step.record(record, inputs, bench.bin)
 
 

@@ -106,14 +106,14 @@ def json_splits(sources: Sequence[Source], folder: pathlib.Path) -> Dict[str, st
 KINDS = {"cnndm": (url_splits, ".story", story_pair), "xsum": (json_splits, ".summary", bbc_pair)}
 
 
-def write(kind: str, table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path) -> None:
+def write(table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, kind: str) -> None:
     """All splits of a corpus, each article once, in the order of the archives.
 
     Args:
-        kind: one of ``KINDS``.
         table: sources.tsv.
         folder: of the fetched files.
         out: folder to write.
+        kind: one of ``KINDS``.
 
     Raises:
         SourceError: a split would be empty, or an archive cannot be read.

@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any, List
 
-from benchmark import Benchmark
+from benchmark import Benchmark, fetched, keep_test
 from prepare import SPLITS, prepare, sample
 from step import Step
 
@@ -18,27 +18,13 @@ def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
 
 def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
     """A folder of raw text, fetched if need be."""
-    if step["RAW"]:
-        return step.path("RAW")
-    raw = bench.home / "raw"
-    if bench.smoke:
+    raw = step.path("RAW") if step["RAW"] else bench.home / "raw"
+    if bench.smoke and not step["RAW"]:
         sample_corpus(step, bench, raw)
-        return raw
-    downloads = bench.home / "downloads"
-    with step.remedy("RAW or TOKENISED takes a copy of your own"):
-        step.call("fetch.fetch", step.path("SOURCES"), downloads)
-    words = (step.path("SOURCES"), downloads, raw, bench.languages)
-    step.call("parallel_text.write", *words, diacritics=step["diacritics"] == "kept")
+    elif not step["RAW"]:
+        words = (bench.languages, step["diacritics"] == "kept")
+        fetched(step, bench, "RAW or TOKENISED", "parallel_text.write", raw, *words)
     return raw
-
-
-def keep_test(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
-    """Keep the raw test set, which the scores are computed on."""
-    kept = step.make(bench.home / "raw")
-    for side in bench.languages:
-        source, target = (folder / f"test.{side}" for folder in (raw, kept))
-        if source.exists() and source.resolve() != target.resolve():
-            step.call("shutil.copy", source, target)
 
 
 def prepare_step(step: Step) -> None:

@@ -101,13 +101,13 @@ def test_cnndm_is_split_by_the_hash_of_its_addresses(tmp_path):
     for url, name in zip(urls.values(), names[1:]):
         (tmp_path / name).write_text(f"{url}\n")
     out = tmp_path / "raw"
-    summary_corpus.write("cnndm", table, tmp_path, out)
+    summary_corpus.write(table, tmp_path, out, "cnndm")
     for split in urls:
         assert (out / f"{split}.source").read_text().startswith(f"{split} line .")
         assert (out / f"{split}.target").read_text() == "Rain fell . It was wet.\n"
     (tmp_path / names[1]).write_text("http://elsewhere\n")
     with pytest.raises(SourceError, match="do not agree"):
-        summary_corpus.write("cnndm", table, tmp_path, tmp_path / "no")
+        summary_corpus.write(table, tmp_path, tmp_path / "no", "cnndm")
     assert not (tmp_path / "no" / "train.source").exists()
 
 
@@ -119,11 +119,11 @@ def test_xsum_is_split_by_its_list(tmp_path):
     )  # fmt: skip
     archive(tmp_path / names[0], {f"b/{n}.summary": ARTICLE for n in (1, 2, 3)})
     (tmp_path / names[1]).write_text('{"train": ["2"], "validation": ["1"], "test": ["3", "4"]}')
-    summary_corpus.write("xsum", table, tmp_path, tmp_path / "raw")
+    summary_corpus.write(table, tmp_path, tmp_path / "raw", "xsum")
     assert (tmp_path / "raw/valid.target").read_text() == "It rained.\n"
     (tmp_path / names[0]).write_bytes((tmp_path / names[0]).read_bytes()[:40])
     with pytest.raises(SourceError, match="cannot be read"):
-        summary_corpus.write("xsum", table, tmp_path, tmp_path / "no")
+        summary_corpus.write(table, tmp_path, tmp_path / "no", "xsum")
 
 
 def test_wikilarge_keeps_every_test_sentence_and_all_references(tmp_path):
