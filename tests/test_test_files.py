@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -78,6 +79,25 @@ def test_no_two_files_have_one_name():
     """pytest imports them by their names, whatever the folder."""
     names = [path.name for path in TESTS.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+# Files that still import another file of tests; what two share belongs in a file of its own.
+IMPORTING = {
+    "compat/test_unpickling_files.py",
+    "gpu/test_training.py",
+    "scoring/test_scoring_cli.py",
+    "test_device_graphs.py",
+}
+
+
+def test_no_file_of_tests_imports_another():
+    """Else a deleted case takes those of other files with it."""
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        if re.search(r"^(?:from|import) test_\w+", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert not found - IMPORTING
 
 
 def test_exceptions_exist():

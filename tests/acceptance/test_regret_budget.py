@@ -116,16 +116,3 @@ def test_no_output_gives_up_more_than_its_budget(budget, backend):
     # The budget decides something: without it sentences give up more.
     assert max(free) > 3.1 and accepted <= accepted_at_most
     assert budget == 0 or max(regrets) > 0
-
-
-def test_an_endless_budget_changes_nothing():
-    free, endless = decoded(SOURCES, None), decoded(SOURCES, math.inf)
-    assert [o.tolist() for o in free[0]] == [o.tolist() for o in endless[0]]
-    assert free[1] == endless[1]
-
-
-def test_the_company_of_a_sentence_does_not_matter():
-    """Rows that leave take what they have spent with them."""
-    together, _ = decoded(SOURCES, 2.0, backend="torch")
-    alone = [decoded([source], 2.0, backend="torch")[0][0] for source in SOURCES]
-    assert [o.tolist() for o in together] == [o.tolist() for o in alone]

@@ -224,20 +224,6 @@ def test_a_seed_reproduces_and_another_one_differs(strategy, tmp_path):
     assert first != draw(generator_for(strategy, {}, tmp_path), 1000, seed=6)[0]
 
 
-def test_sampling_from_one_token_is_stocks(tmp_path):
-    """--sampling-topk 1 leaves no chance: tokens and scores are stock's own."""
-    args = {"sampling_topk": 1, "temperature": 0.7}
-    stock = task().build_generator(
-        [VERIFIER], Namespace(sampling=True, max_len_b=MAX_LEN, unkpen=1e4, beam=1, **args)
-    )
-    source = torch.tensor([SOURCES[0]])
-    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([3])}}
-    theirs = stock.generate([VERIFIER], sample)[0][0]
-    ours = generator_for("sps", args, tmp_path).generate([VERIFIER], sample)[0][0]
-    assert ours["tokens"].tolist() == theirs["tokens"].tolist()
-    torch.testing.assert_close(ours["positional_scores"], theirs["positional_scores"])
-
-
 DRAWS = [
     {},
     {"sampling_topk": 2},

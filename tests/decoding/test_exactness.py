@@ -129,12 +129,3 @@ def test_outputs_share_no_storage():
     ours[0]["positional_scores"].div_(2)
     for later, kept in zip(ours[1:], before[1:]):
         assert torch.equal(later["positional_scores"], kept)
-
-
-@pytest.mark.parametrize("kind", ["greedy", "gad", "noisy"])
-def test_output_that_is_no_number_stops_decoding(kind):
-    """Stock goes on with tokens of no meaning."""
-    model = copy.deepcopy(toy_model("separate_embeddings"))
-    model.decoder.output_projection.weight.data[7] = float("inf")
-    with pytest.raises(ValueError, match="--path.*no number.*sentence"):
-        decode([model], make_sample(SENTENCES), kind, flags(), [[5, 6, 7]] * len(SENTENCES))

@@ -234,14 +234,6 @@ def test_a_draft_may_reach_the_limit_not_pass_it(backend):
     assert generator.stats.iterations == len(SENTENCES)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("changes", [{"max_len_b": 1}, {"max_len_b": 0, "min_len": 0}], ids=str)
-def test_the_limit_may_be_a_token_or_none(changes, backend, expected):
-    args = flags(**changes)
-    wanted = tokens(stock([toy_model()], make_sample(SENTENCES), args))
-    assert tokens(decode(make(ScriptedDrafter(expected, "noisy", WORDS, 3), args))) == wanted
-
-
 @pytest.mark.skipif(load() is None, reason="no native library here")
 def test_one_call_may_reach_the_limit():
     generator = make(None, flags(max_len_b=4, min_len=4), keep_trace=False, backend="native")
@@ -298,24 +290,6 @@ def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected, 
     assert drafter.budgets == told and len(set(told)) > 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["empty", "noisy"])
-def test_forced_tokens_stay_with_their_rows(kind, backend):
-    generator = torch.Generator().manual_seed(9)
-    prefix = torch.randint(4, 4 + WORDS, (len(SENTENCES), 4), generator=generator)
-    for row in range(len(SENTENCES)):
-        prefix[row, row % 5 :] = PAD
-        if row % 3 == 0 and row % 5:
-            prefix[row, row % 5 - 1] = EOS  # it leaves early
-    expected = stock([toy_model()], make_sample(SENTENCES), flags(), prefix)
-    drafter = ScriptedDrafter(tokens(expected), kind, WORDS, 3)
-    found = decode(make(drafter, backend=backend), prefix)
-    assert tokens(found) == tokens(expected)
-    for mine, theirs in zip(found, expected):
-        assert torch.allclose(mine["positional_scores"], theirs["positional_scores"], atol=1e-4)
-        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
-
-
 @pytest.mark.skipif(load() is None, reason="no native library here")
 def test_a_block_drafter_follows_forced_tokens():
     prefix = torch.tensor([[5, 6, PAD], [7, PAD, PAD]])
@@ -323,24 +297,6 @@ def test_a_block_drafter_follows_forced_tokens():
     generator = make(block_drafter(toy_drafter()), backend="native")
     assert tokens(decode(generator, prefix, SENTENCES[:2])) == expected
     assert generator.stats.drafted > 0
-
-
-@pytest.mark.parametrize("kind", ["perfect", "noisy"])
-@pytest.mark.parametrize("size, draft", [(2, 1), (2, 3), (3, 3)])
-def test_drafts_are_part_of_what_must_not_repeat(kind, size, draft):
-    """Longer than the model would say: then it repeats itself."""
-    args = flags(no_repeat_ngram_size=size, min_len=14)
-    expected = tokens(stock([toy_model()], make_sample(SENTENCES), args))
-    assert tokens(decode(make(ScriptedDrafter(expected, kind, WORDS, draft), args))) == expected
-
-
-@pytest.mark.parametrize("changes", [{"unnormalized": True}, {"lenpen": 0.3}, {"lenpen": 2.0}])
-def test_scores_are_stocks(changes):
-    args = flags(**changes)
-    expected = stock([toy_model()], make_sample(SENTENCES), args)
-    for mine, theirs in zip(decode(make(args=args)), expected):
-        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
-        assert len(mine["tokens"]) == len(mine["positional_scores"])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -7,6 +7,8 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 from slow_bild import INFINITY, THRESHOLDS, big_little, whole
+from toy_strategies import flags, stock
+from toy_strategies import tokens as tokens_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -58,10 +60,7 @@ def check(alpha_fb, alpha_rb, size=None, shape="post_norm", chosen=SENTENCES, le
 
 
 def greedy(model):
-    task = make_task()
-    generator = task.build_generator([model], Namespace(beam=1))
-    found = task.inference_step(generator, [model], make_sample(SENTENCES))
-    return [h[0]["tokens"].tolist() for h in found]
+    return tokens_of(stock([model], make_sample(SENTENCES), flags()))
 
 
 @pytest.mark.parametrize("alpha_fb, alpha_rb", THRESHOLDS)
@@ -132,23 +131,3 @@ def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
     generator = make_generator(**given, sampling=True, sampling_topp=1e-6)
     found = generator.generate([big()], make_sample(SENTENCES))
     assert [h[0]["tokens"].tolist() for h in found] == check(**given)[0]
-
-
-@pytest.mark.parametrize(
-    "changes, named",
-    [
-        ({"alpha_fb": -0.1}, "--alpha-fb"),
-        ({"alpha_fb": 1.5}, "--alpha-fb"),
-        ({"alpha_rb": -1.0}, "--alpha-rb"),
-        ({"block_size": 0}, "--block-size"),
-        ({"drafter_path": None}, "--drafter-path"),
-        ({"drafter_path": "/no/such/file"}, "--drafter-path"),
-        ({"strategy": "greedy", "drafter_path": None, "alpha_fb": 0.5}, "--alpha-fb"),
-        ({"strategy": "gad", "alpha_rb": 0.0}, "--alpha-rb"),
-    ],
-)
-def test_impossible_settings_name_the_flag(changes, named):
-    words = make_task().tgt_dict
-    settings = decoding_settings(**dict({"strategy": "bild", "drafter_path": __file__}, **changes))
-    with pytest.raises(ValueError, match=named):
-        build_generator([big()], words, words, Namespace(), settings)

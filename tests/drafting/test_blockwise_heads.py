@@ -1,13 +1,12 @@
 """Blockwise parallel decoding against a slow, plain, uncached version of Stern et al. 2018."""
 
-import dataclasses
 import math
-from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.dataclass.configs import GenerationConfig
 from toy_blockwise import make_batch, make_blockwise, save_checkpoint, teach, toy_blockwise
+from toy_strategies import check, stock
+from toy_strategies import flags as toy_flags
 from toy_translation import (
     EOS,
     FIRST,
@@ -35,15 +34,7 @@ def folder(tmp_path_factory):
 
 
 def flags(**changes):
-    return Namespace(
-        **dict(dataclasses.asdict(GenerationConfig()), beam=1, **dict(FLAGS, **changes))
-    )
-
-
-def stock(models, sample, args):
-    task = make_task()
-    generator = task.build_generator(models, args)
-    return [h[0] for h in task.inference_step(generator, models, sample)]
+    return toy_flags(**dict(FLAGS, **changes))
 
 
 def decode(models, sample, args=None, strategy="blockwise", words=None, **settings):
@@ -54,15 +45,6 @@ def decode(models, sample, args=None, strategy="blockwise", words=None, **settin
         models, words, words, args or flags(), decoding_settings(strategy=strategy, **settings)
     )
     return [h[0] for h in generator.generate(models, sample)], generator.stats
-
-
-def check(ours, reference):
-    for mine, theirs in zip(ours, reference):
-        assert mine["tokens"].tolist() == theirs["tokens"].tolist()
-        torch.testing.assert_close(
-            mine["positional_scores"], theirs["positional_scores"], atol=1e-4, rtol=0
-        )
-        assert abs(float(mine["score"]) - float(theirs["score"])) < 1e-4
 
 
 def slow_blockwise(model, source, size, accepts, minimum=1):

@@ -9,6 +9,8 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 from slow_bild import INFINITY, THRESHOLDS, big_little, first_layers, whole
 from toy_early_exit import toy_early_exit
+from toy_strategies import flags, stock
+from toy_strategies import tokens as tokens_of
 from toy_translation import assert_diverse, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -61,10 +63,7 @@ def test_equals_algorithm_1(alpha_fb, alpha_rb):
 
 
 def greedy(model):
-    task = make_task()
-    generator = task.build_generator([model], Namespace(beam=1))
-    found = task.inference_step(generator, [model], make_sample(SENTENCES))
-    return [h[0]["tokens"].tolist() for h in found]
+    return tokens_of(stock([model], make_sample(SENTENCES), flags()))
 
 
 @pytest.mark.parametrize(
@@ -141,23 +140,6 @@ def test_upper_layers_hold_what_the_whole_decoder_computes(monkeypatch):
 def test_a_model_without_exit_is_refused():
     with pytest.raises(ValueError, match="--path.*early_exit_transformer"):
         make_generator(toy_model(), 0.6, 2.0)
-
-
-@pytest.mark.parametrize(
-    "flags, named",
-    [
-        ({"alpha_fb": -0.1}, "--alpha-fb"),
-        ({"alpha_fb": 1.1}, "--alpha-fb"),
-        ({"alpha_fb": float("nan")}, "--alpha-fb"),
-        ({"alpha_rb": -0.1}, "--alpha-rb"),
-        ({"alpha_rb": float("nan")}, "--alpha-rb"),
-        ({"size": 0}, "--block-size"),
-    ],
-)
-def test_impossible_settings_name_the_flag(flags, named):
-    given = dict({"alpha_fb": 0.6, "alpha_rb": 2.0}, **flags)
-    with pytest.raises(ValueError, match=named):
-        make_generator(toy_early_exit(), **given)
 
 
 def test_a_retrained_model_is_followed():
