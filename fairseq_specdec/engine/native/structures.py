@@ -113,7 +113,7 @@ class Verdict(Structure):
         ("choices", c_void_p),
         ("seconds", c_void_p),
         ("states", c_void_p),
-        ("each", c_int64),
+        ("states_per_iteration", c_int64),
     ]
 
 

@@ -72,7 +72,7 @@ class KeyValues {
 };
 
 // What queries see of the slots of their row.
-struct Sight {
+struct Visibility {
   const int* upto;                   // per query: it sees slots 0 .. upto - 1
   const uint8_t* allowed = nullptr;  // [queries][stride]: of those only the ones marked; or null
   size_t stride = 0;
@@ -80,8 +80,8 @@ struct Sight {
   const int* path = nullptr;
 
   // Of the queries from `first` on.
-  Sight from(int first) const {
-    Sight later = *this;
+  Visibility from(int first) const {
+    Visibility later = *this;
     later.upto += first;
     if (allowed != nullptr) later.allowed += first * stride;
     if (path != nullptr) later.path += first * stride;
@@ -203,7 +203,7 @@ inline void with_count(int count, const Call& call) {
 constexpr float kHiddenScore = -1e30f;
 
 // Softmax of a row of scores whose unseen entries are kHiddenScore or less.
-inline void soften(float* scores, int groups) {
+inline void softmax(float* scores, int groups) {
   Floats most = load(scores);
   for (int g = 1; g < groups; g++) most = larger(most, load(scores + g * LANES));
   const float top = largest(most);
@@ -243,28 +243,31 @@ inline void arrange(int count, const float* queries, size_t stride, int width, i
 }
 
 // Slots of the cache that queries look at.
-inline int slots_seen(int count, const Sight& sight) {
-  if (sight.path == nullptr) return std::max(1, *std::max_element(sight.upto, sight.upto + count));
+inline int slots_seen(int count, const Visibility& visible) {
+  if (visible.path == nullptr)
+    return std::max(1, *std::max_element(visible.upto, visible.upto + count));
   int last = 0;
   for (int i = 0; i < count; i++)
-    for (int t = 0; t < sight.upto[i]; t++) last = std::max(last, sight.path[i * sight.stride + t]);
+    for (int t = 0; t < visible.upto[i]; t++)
+      last = std::max(last, visible.path[i * visible.stride + t]);
   return last + 1;
 }
 
 // Weights of what query number `i` sees, from its scores; in the order of its path, if it has one.
-inline void weigh(const Sight& sight, int i, int groups, const float* scores, float* weights) {
-  const int upto = sight.upto[i];
-  if (sight.path != nullptr) {
-    const int* path = sight.path + i * sight.stride;
+inline void masked_softmax(const Visibility& visible, int i, int groups, const float* scores,
+                           float* weights) {
+  const int upto = visible.upto[i];
+  if (visible.path != nullptr) {
+    const int* path = visible.path + i * visible.stride;
     for (int t = 0; t < upto; t++) weights[t] = scores[path[t]];
     groups = (upto + LANES - 1) / LANES;
   }
   std::fill(weights + upto, weights + groups * LANES, kHiddenScore);
-  if (sight.allowed != nullptr) {
-    const uint8_t* allowed = sight.allowed + i * sight.stride;
+  if (visible.allowed != nullptr) {
+    const uint8_t* allowed = visible.allowed + i * visible.stride;
     for (int t = 0; t < upto; t++) weights[t] = allowed[t] ? weights[t] : kHiddenScore;
   }
-  soften(weights, groups);
+  softmax(weights, groups);
 }
 
 // Room for one round of attention: scores of several heads' queries.
@@ -276,18 +279,18 @@ struct Round {
 };
 
 // out: [queries][out_stride] of the round's first head. `mixture` holds that head's values.
-inline void mix_round(const Round& round, const Sight& sight, Mixture mixture, int width,
+inline void mix_round(const Round& round, const Visibility& visible, Mixture mixture, int width,
                       float* out, size_t out_stride) {
   const int some = round.some, now = round.now, groups = static_cast<int>(round.stride / LANES);
   mixture.stride = round.stride;
-  if (sight.path != nullptr) {
+  if (visible.path != nullptr) {
     mixture.weights = round.ordered;
     for (int i = 0; i < some; i++) {
       for (int h = 0; h < now; h++)
-        weigh(sight, i, groups, round.scores + (h * some + i) * round.stride,
-              round.ordered + h * round.stride);
-      mixture.slots = sight.upto[i];
-      mixture.path = sight.path + i * sight.stride;
+        masked_softmax(visible, i, groups, round.scores + (h * some + i) * round.stride,
+                       round.ordered + h * round.stride);
+      mixture.slots = visible.upto[i];
+      mixture.path = visible.path + i * visible.stride;
       with_count<kMixed>(
           now, [&](auto m) { mix<m.value, false>(mixture, out + i * out_stride, width, width); });
     }
@@ -295,7 +298,7 @@ inline void mix_round(const Round& round, const Sight& sight, Mixture mixture, i
   }
   for (int i = 0; i < now * some; i++) {
     float* weights = round.scores + i * round.stride;
-    weigh(sight, i % some, groups, weights, weights);
+    masked_softmax(visible, i % some, groups, weights, weights);
   }
   mixture.weights = round.scores;
   if (some == 1)
@@ -316,7 +319,7 @@ inline void mix_round(const Round& round, const Sight& sight, Mixture mixture, i
 //   next:    the row of the cache that is looked at afterwards, fetched meanwhile
 //   out:     [count][out_stride], of which the heads' numbers are written
 inline void attend(int count, const float* queries, size_t query_stride, const KeyValues& cache,
-                   int row, int next, const Sight& whole, float* out, size_t out_stride,
+                   int row, int next, const Visibility& whole, float* out, size_t out_stride,
                    Buffer<float>& scratch) {
   if (count == 0) return;  // a row of padding alone
   const int width = cache.width(), padded = cache.padded();
@@ -330,7 +333,7 @@ inline void attend(int count, const float* queries, size_t query_stride, const K
   float* arranged = ordered + kMixed * stride;
   for (int first = 0; first < count; first += kQueries) {
     const int some = std::min(kQueries, count - first);
-    const Sight sight = whole.from(first);
+    const Visibility visible = whole.from(first);
     const int together = paths ? kMixed : std::max(1, kMixed / some);
     for (int head = 0; head < cache.heads(); head += together) {
       const Round round{some, std::min(together, cache.heads() - head), scores, ordered, stride};
@@ -347,8 +350,9 @@ inline void attend(int count, const float* queries, size_t query_stride, const K
       mixture.apart = cache.apart();
       mixture.next = away;
       mixture.padded = padded;
-      mixture.slots = paths ? 0 : slots_seen(some, sight);
-      mix_round(round, sight, mixture, width, out + first * out_stride + head * width, out_stride);
+      mixture.slots = paths ? 0 : slots_seen(some, visible);
+      mix_round(round, visible, mixture, width, out + first * out_stride + head * width,
+                out_stride);
     }
   }
 }

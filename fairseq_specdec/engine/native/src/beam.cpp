@@ -312,8 +312,7 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
 // where the logits are no distribution.
 void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
           int32_t* tokens) {
-  if (rules.temperature != 1.0f)
-    for (int i = 0; i < words; i++) logits[i] /= rules.temperature;
+  rules.divide(words, logits);
   const float top = peak_of(logits, words).top;
   const float total = log_sum(logits, words, top);
   if (!std::isfinite(total) || !std::isfinite(top)) {
@@ -321,9 +320,7 @@ void rate(float* logits, int words, const Rules& rules, int step, int count, flo
     std::fill_n(tokens, count, 0);
     return;
   }
-  logits[rules.pad] = kMinusInfinity;
-  logits[rules.unk] -= rules.unk_penalty;
-  if (step < rules.min_len) logits[rules.eos] = kMinusInfinity;
+  rules.constrain(step, logits);
   if (step >= rules.max_len) {
     std::fill_n(scores, count, kMinusInfinity);
     std::fill_n(tokens, count, rules.eos);
@@ -399,9 +396,9 @@ bool Beams::pass() {
     embedding_.embed(prefix.token, prefix.depth, x + static_cast<size_t>(i) * width);
     sentence.write_slots(nodes[i], &paths[i * longest]);
   }
-  Block block{total, rows.data(), slots.data(), Sight{uptos.data()}};
-  block.sight.path = paths.data();
-  block.sight.stride = longest;
+  Block block{total, rows.data(), slots.data(), Visibility{uptos.data()}};
+  block.visible.path = paths.data();
+  block.visible.stride = longest;
   float* found = features.reserve(static_cast<size_t>(total) * width);
   session_.run(block, x, nullptr, nullptr, {}, found, nullptr);
   float* rated = logits.reserve(static_cast<size_t>(std::min(kProjected, total)) * words);

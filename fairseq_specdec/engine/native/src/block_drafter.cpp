@@ -127,8 +127,8 @@ void DraftRequest::check() const {
 BlockDrafter::BlockDrafter(const Stack& stack, const float* embedding, int pad)
     : stack(stack), mask(stack.shape.width), pad(pad) {
   std::copy_n(embedding, stack.shape.width, mask.data());
-  if (pad < 0 || pad >= stack.vocabulary_size())
-    throw std::invalid_argument("the padding symbol is not in the vocabulary");
+  require(pad >= 0 && pad < stack.vocabulary_size(),
+          "the padding symbol is not in the vocabulary");
 }
 
 namespace {
@@ -145,9 +145,9 @@ Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int r
   for (int row = 0; row < rows; row++) {
     const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
     const int64_t known = length + request.first, cached = request.cached[row];
-    if (cached < 0 || cached > known || known + request.masks >= kMost ||
-        length >= hypotheses.columns)
-      throw std::invalid_argument("a hypothesis is larger than its buffer");
+    require(cached >= 0 && cached <= known && known + request.masks < kMost &&
+                length < hypotheses.columns,
+            "a hypothesis is larger than its buffer");
     columns.first.push_back(columns.row.size());
     columns.fresh.push_back(static_cast<int>(known - cached));
     for (int64_t at = cached; at < known + request.masks; at++) {
@@ -168,8 +168,7 @@ void embed(const BlockDrafter& drafter, const Embedding& embedding, const Column
     if (!columns.wanted[i]) {
       const int64_t token =
           hypotheses.tokens[row * hypotheses.token_stride + at + 1 - request.first];
-      if (token < 0 || token >= embedding.vocabulary)
-        throw std::invalid_argument("a token that is not in the vocabulary");
+      require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
       embedding.embed(token, at, x);
       continue;
     }
@@ -192,8 +191,8 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
     // Before the first draft nothing predicted the start symbol.
     const int shift = request.cached[row] == 0 && request.first == 1 ? 1 : 0;
     const int count = std::min(size, fresh - shift);
-    if (size < 1 || size > request.state_stride || count < 1)
-      throw std::invalid_argument("hidden states of another number than tokens");
+    require(size >= 1 && size <= request.state_stride && count >= 1,
+            "hidden states of another number than tokens");
     float* normed = normed_states.reserve(static_cast<size_t>(size) * wide);
     float* said = said_states.reserve(static_cast<size_t>(size) * 2 * width);
     const float* states = request.states + row * request.state_stride * wide;
@@ -220,8 +219,8 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   bounded(request.token_stride, masks, "drafts larger than their buffer");
   hypotheses.check();
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
-  if (&session.stack != &stack || rows < 1 || !embedding.fits(stack))
-    throw std::invalid_argument("a session or a table of another size than the drafter's");
+  require(&session.stack == &stack && rows >= 1 && embedding.fits(stack),
+          "a session or a table of another size than the drafter's");
   static thread_local Buffer<float> embedded, features, logits, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);
   const size_t total = columns.row.size(), drafted = static_cast<size_t>(rows) * masks;
@@ -231,7 +230,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   if (request.states != nullptr && drafter.read_layers > 0)
     add_states(drafter, columns, request, x);
   Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
-              Sight{columns.upto.data()}};
+              Visibility{columns.upto.data()}};
   float* found = features.reserve(drafted * width);
   session.run(block, x, nullptr, columns.wanted.data(), {}, found, nullptr);
   float* rated = logits.reserve(drafted * words);
@@ -248,8 +247,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
     const size_t at = static_cast<size_t>(row) * masks;
     const int64_t previous =
         hypotheses.tokens[row * hypotheses.token_stride + hypotheses.lengths[row]];
-    if (previous < 0 || previous >= words)
-      throw std::invalid_argument("a token that is not in the vocabulary");
+    require(previous >= 0 && previous < words, "a token that is not in the vocabulary");
     sizes[row] = chain.width > 0
                      ? follow_chain(chain, masks, says + at * chain.width, rated + at * words,
                                     words, previous, request, tokens)

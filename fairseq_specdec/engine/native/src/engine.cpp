@@ -1,5 +1,5 @@
 // The whole engine as one unit of translation: one compiler call for each variant, and every inline
-// decision in the compiler's sight.
+// decision in the compiler's view.
 #include "abi.cpp"
 #include "beam.cpp"
 #include "beam_abi.cpp"

@@ -47,6 +47,7 @@ int guarded(Body&& body) noexcept {
 inline void require(bool held, const char* message) {
   if (!held) throw std::invalid_argument(message);
 }
+inline void require(bool held, const std::string& message) { require(held, message.c_str()); }
 
 // Counts and positions that callers give: larger ones would overflow what is computed of them.
 constexpr int64_t kMost = int64_t{1} << 24;

@@ -57,10 +57,6 @@ const char* const kPartNames[] = {"self-attention's input",
                                   "fc2",
                                   "vocabulary"};
 
-void demand(bool holds, const std::string& what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
 void add(size_t count, const float* more, float* x) {
   for (size_t i = 0; i < count; i++) x[i] += more[i];
 }
@@ -98,14 +94,14 @@ void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, 
 class Joined {
  public:
   // before: of each token, its source's slots, all of which it sees; `most` at most.
-  Sight after_source(const Sight& own, const std::vector<int>& before, int most) {
-    Sight sight{};
-    sight.stride = own.stride + most;
-    if (own.allowed != nullptr) allowed_.resize(before.size() * sight.stride, 1);
-    if (own.path != nullptr) path_.resize(before.size() * sight.stride);
+  Visibility after_source(const Visibility& own, const std::vector<int>& before, int most) {
+    Visibility visible{};
+    visible.stride = own.stride + most;
+    if (own.allowed != nullptr) allowed_.resize(before.size() * visible.stride, 1);
+    if (own.path != nullptr) path_.resize(before.size() * visible.stride);
     for (size_t i = 0; i < before.size(); i++) {
       const int source = before[i], upto = own.upto[i];
-      const size_t at = i * sight.stride;
+      const size_t at = i * visible.stride;
       upto_.push_back(source + upto);
       if (own.allowed != nullptr)
         std::copy_n(own.allowed + i * own.stride, upto, &allowed_[at + source]);
@@ -113,10 +109,10 @@ class Joined {
       std::iota(&path_[at], &path_[at] + source, 0);
       for (int t = 0; t < upto; t++) path_[at + source + t] = source + own.path[i * own.stride + t];
     }
-    sight.upto = upto_.data();
-    if (own.allowed != nullptr) sight.allowed = allowed_.data();
-    if (own.path != nullptr) sight.path = path_.data();
-    return sight;
+    visible.upto = upto_.data();
+    if (own.allowed != nullptr) visible.allowed = allowed_.data();
+    if (own.path != nullptr) visible.path = path_.data();
+    return visible;
   }
 
  private:
@@ -141,27 +137,27 @@ Stack::Stack(const Shape& shape) : shape(shape) {
   for (int size : {shape.layers, shape.width, shape.inner, shape.heads, shape.source,
                    shape.features})
     bounded(size, 1, "a Transformer without layers, width or heads");
-  demand(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
-  demand(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
+  require(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
+  require(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
          "an activation of unknown kind");
-  demand(shape.decoder || !shape.reads_source(), "an encoder that reads encoder states");
-  demand(!shape.joined || shape.source == shape.width,
+  require(shape.decoder || !shape.reads_source(), "an encoder that reads encoder states");
+  require(!shape.joined || shape.source == shape.width,
          "wrong size: encoder states before the self-attention's own");
   layers.resize(shape.layers);
 }
 
 void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
-  demand(!finished, "the weights are complete");
-  demand(part >= 0 && part <= kVocabulary, "a product of unknown kind");
-  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  require(!finished, "the weights are complete");
+  require(part >= 0 && part <= kVocabulary, "a product of unknown kind");
+  require(layer >= 0 && layer < shape.layers, "a layer that there is not");
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
 void Stack::set_norm(int layer, int part, Norm norm) {
-  demand(!finished, "the weights are complete");
-  demand(part >= 0 && part <= kFinalNorm, "a norm of unknown kind");
-  demand(layer >= 0 && layer < shape.layers, "a layer that there is not");
-  demand(norm.width == shape.width, "wrong size: norm");
+  require(!finished, "the weights are complete");
+  require(part >= 0 && part <= kFinalNorm, "a norm of unknown kind");
+  require(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  require(norm.width == shape.width, "wrong size: norm");
   (part == kFinalNorm ? final_norm : layers[layer].norms[part]) = std::move(norm);
 }
 
@@ -177,7 +173,7 @@ MatrixSize Stack::expected(int part) const {
 
 void Stack::check(const SharedMatrix& matrix, int layer, int part) const {
   const MatrixSize size = expected(part);
-  demand(matrix->out() == size.out && matrix->in() == size.in,
+  require(matrix->out() == size.out && matrix->in() == size.in,
          "wrong size: " + std::string(kPartNames[part]) + " of layer " +
              std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
              std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
@@ -190,19 +186,19 @@ void Stack::finish() {
     const Layer& layer = layers[i];
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
-      demand((layer.parts[part] == nullptr) == (cross && !shape.cross),
+      require((layer.parts[part] == nullptr) == (cross && !shape.cross),
              std::string("missing or unexpected: ") + kPartNames[part]);
       if (layer.parts[part] != nullptr) check(layer.parts[part], i, part);
     }
     for (int part = 0; part < kLayerNorms; part++)
-      demand((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),
+      require((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),
              "missing or unexpected: norm");
   }
   finished = true;
 }
 
 void Stack::logits(int count, const float* features, float* logits) const {
-  demand(finished && vocabulary != nullptr, "a stack without a vocabulary");
+  require(finished && vocabulary != nullptr, "a stack without a vocabulary");
   multiply(*vocabulary, count, features, vocabulary->in(), logits, vocabulary->out(),
            After::kStore);
 }
@@ -231,7 +227,7 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
                  for (int t = 0; t < length; t++)
                    cache.put(0, t, mine + (3 * t + 1) * width, mine + (3 * t + 2) * width);
                  scratch.upto.assign(length, length);
-                 attend(length, mine, 3 * width, cache, 0, 0, Sight{scratch.upto.data()},
+                 attend(length, mine, 3 * width, cache, 0, 0, Visibility{scratch.upto.data()},
                         attended + first * width, width, scratch.attention);
                }
                multiply(*layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
@@ -245,8 +241,8 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
 void Session::open(int rows, int source, const float* states, const uint8_t* hidden, int capacity) {
   const Shape& shape = stack.shape;
   const int wide = shape.source, head = stack.head_width();
-  demand(stack.finished && shape.decoder, "the weights are not complete");
-  demand(rows > 0 && source > 0 && capacity > 0, "an empty batch");
+  require(stack.finished && shape.decoder, "the weights are not complete");
+  require(rows > 0 && source > 0 && capacity > 0, "an empty batch");
   physical_.clear();
   for (std::vector<KeyValues>* caches : {&self_, &cross_})
     while (caches->size() < static_cast<size_t>(shape.layers))
@@ -307,7 +303,7 @@ void Session::reserve(int capacity) {
 void Session::select(int count, const int64_t* rows) {
   std::vector<int> kept(count);
   for (int i = 0; i < count; i++) {
-    demand(rows[i] >= 0 && rows[i] < this->rows() && (i == 0 || rows[i] > rows[i - 1]),
+    require(rows[i] >= 0 && rows[i] < this->rows() && (i == 0 || rows[i] > rows[i - 1]),
            "rows to keep are not ascending row numbers");
     kept[i] = physical_[rows[i]];
   }
@@ -343,13 +339,13 @@ void Session::write(int layer, const Block& block, const float* fused) {
 }
 
 void Session::attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
-                     const Sight& sight, const float* queries, size_t stride, float* out) {
+                     const Visibility& visible, const float* queries, size_t stride, float* out) {
   const int width = stack.shape.width;
   for_each_run(block.tokens, block.row, [&](int first, int count) {
     const int row = physical_[block.row[first]], after = first + count;
     const int next = after < block.tokens ? physical_[block.row[after]] : row;
     specdec::attend(count, queries + first * stride, stride, caches[layer], row, next,
-                    sight.from(first), out + static_cast<size_t>(first) * width, width,
+                    visible.from(first), out + static_cast<size_t>(first) * width, width,
                     scratch_.attention);
   });
 }
@@ -370,7 +366,7 @@ void Session::cross_attention(int i, const Block& block, float* x) {
              scratch_.upto.resize(block.tokens);
              for (int t = 0; t < block.tokens; t++)
                scratch_.upto[t] = source_[physical_[block.row[t]]];
-             attend(cross_, i, block, Sight{scratch_.upto.data()}, fused, width, attended);
+             attend(cross_, i, block, Visibility{scratch_.upto.data()}, fused, width, attended);
              multiply(*layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
                       After::kAdd);
            });
@@ -392,7 +388,7 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
   if (shape.joined) {
     std::vector<int> sources;
     for (int t = 0; t < block.tokens; t++) sources.push_back(before(block.row[t]));
-    block.sight = joined.after_source(whole.sight, sources, front_);
+    block.visible = joined.after_source(whole.visible, sources, front_);
   }
   std::vector<int> rows, upto;
   std::vector<uint8_t> allowed;
@@ -425,20 +421,20 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
         std::copy_n(fused + static_cast<size_t>(t) * 3 * width, width,
                     fused + static_cast<size_t>(count) * 3 * width);
         rows.push_back(block.row[t]);
-        upto.push_back(block.sight.upto[t]);
-        if (block.sight.allowed != nullptr) {
-          const uint8_t* seen = block.sight.allowed + t * block.sight.stride;
-          allowed.insert(allowed.end(), seen, seen + block.sight.stride);
+        upto.push_back(block.visible.upto[t]);
+        if (block.visible.allowed != nullptr) {
+          const uint8_t* seen = block.visible.allowed + t * block.visible.stride;
+          allowed.insert(allowed.end(), seen, seen + block.visible.stride);
         }
         count++;
       }
       block.tokens = count;
       block.row = rows.data();
-      block.sight.upto = upto.data();
-      if (block.sight.allowed != nullptr) block.sight.allowed = allowed.data();
+      block.visible.upto = upto.data();
+      if (block.visible.allowed != nullptr) block.visible.allowed = allowed.data();
       if (count == 0) return;
     }
-    attend(self_, i, block, block.sight, fused, 3 * static_cast<size_t>(width), attended);
+    attend(self_, i, block, block.visible, fused, 3 * static_cast<size_t>(width), attended);
     multiply(*layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
     if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
     if (shape.cross) cross_attention(i, block, x);

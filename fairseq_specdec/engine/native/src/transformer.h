@@ -98,7 +98,7 @@ struct Block {
   int tokens;
   const int* row;   // [tokens], live row; ascending
   const int* slot;  // [tokens], where its key and value go
-  Sight sight;      // over the self-attention's slots; [tokens] entries
+  Visibility visible;      // over the self-attention's slots; [tokens] entries
 };
 
 struct Ragged;
@@ -138,7 +138,7 @@ class Session {
   void write(int layer, const Block& block, const float* fused);
   void cross_attention(int layer, const Block& block, float* x);
   void attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
-              const Sight& sight, const float* queries, size_t stride, float* out);
+              const Visibility& visible, const float* queries, size_t stride, float* out);
 
   std::vector<KeyValues> self_, cross_;
   std::vector<int> physical_;  // of live rows: where their caches lie

@@ -66,12 +66,12 @@ void run(Session& session, const RunCall& call) {
       upto[i] = session.in_order(row[i], call.allowed + i * call.upto,
                                  static_cast<int>(call.upto), path.data() + i * call.upto);
   }
-  Block block{tokens, row.data(), slot.data(), Sight{upto.data()}};
+  Block block{tokens, row.data(), slot.data(), Visibility{upto.data()}};
   if (call.places != nullptr)
-    block.sight.path = path.data();
+    block.visible.path = path.data();
   else
-    block.sight.allowed = call.allowed;
-  block.sight.stride = static_cast<size_t>(call.upto);
+    block.visible.allowed = call.allowed;
+  block.visible.stride = static_cast<size_t>(call.upto);
   session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr,
               read, call.features, call.states);
 }
@@ -200,7 +200,8 @@ SPECDEC_API int specdec_logits(const void* stack, int count, int width, const fl
   return guarded([&] {
     const auto& self = *static_cast<const specdec::Stack*>(stack);
     specdec::bounded(count, 1, "no features");
-    specdec::require(width == self.shape.features, "features of another width than the vocabulary's");
+    specdec::require(width == self.shape.features,
+                     "features of another width than the vocabulary's");
     self.logits(count, features, logits);
   });
 }

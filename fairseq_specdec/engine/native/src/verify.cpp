@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <stdexcept>
 
 #include "errors.h"
 #include "vocabulary.h"
@@ -52,16 +51,15 @@ Entries lay_out(const Session& session, const Embedding& embedding, const Drafts
                 const Hypotheses& hypotheses, int capacity, float* x) {
   Entries entries;
   const auto known = [&](int64_t token) {
-    if (token < 0 || token >= embedding.vocabulary)
-      throw std::invalid_argument("a token that is not in the vocabulary");
+    require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
     return token;
   };
   for (int row = 0; row < session.rows(); row++) {
     entries.first.push_back(entries.row.size());
     const int64_t length = hypotheses.lengths[row], size = drafts.sizes[row];
-    if (length < 0 || size < 0 || size > drafts.width || length + size >= capacity ||
-        length + size + 1 >= hypotheses.columns)
-      throw std::invalid_argument("a draft or a hypothesis is larger than its buffer");
+    require(length >= 0 && size >= 0 && size <= drafts.width && length + size < capacity &&
+                length + size + 1 < hypotheses.columns,
+            "a draft or a hypothesis is larger than its buffer");
     for (int64_t w = 0; w <= size; w++) {
       const int64_t token = w > 0 ? drafts.tokens[row * drafts.token_stride + w - 1]
                                   : hypotheses.tokens[row * hypotheses.token_stride + length];
@@ -80,16 +78,12 @@ class Entry {
  public:
   Entry(float* logits, int count, const Rules& rules, int64_t step)
       : logits_(logits), count_(count), rules_(rules), forced_(step >= rules.max_len) {
-    if (rules.temperature != 1.0f)
-      for (int i = 0; i < count; i++) logits[i] /= rules.temperature;
+    rules.divide(count, logits);
     best_ = peak_of(logits, count);
     top_ = best_.top;
     log_sum_ = log_sum(logits, count, top_);
-    // The constraints change single logits and do not renormalise.
+    rules.constrain(step, logits);
     const bool early = step < rules.min_len;
-    logits[rules.pad] = kMinusInfinity;
-    if (early) logits[rules.eos] = kMinusInfinity;
-    logits[rules.unk] -= rules.unk_penalty;
     const int at = best_.at;
     if (at == rules.pad || (early && at == rules.eos) || rules.unk_penalty != 0)
       best_ = peak_of(logits, count);
@@ -122,98 +116,146 @@ class Entry {
   float top_, log_sum_;  // of the logits without constraints
 };
 
-}  // namespace
+// One iteration: its buffers, and its parts in their order.
+class Iteration {
+ public:
+  Iteration(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
+            const Hypotheses& hypotheses, const std::vector<int>& read, const Verdict& verdict)
+      : session_(session),
+        stack_(session.stack),
+        embedding_(embedding),
+        rules_(rules),
+        drafts_(drafts),
+        hypotheses_(hypotheses),
+        read_(read),
+        verdict_(verdict),
+        rows_(session.rows()),
+        words_(stack_.vocabulary_size()),
+        width_(stack_.shape.width) {}
 
-namespace {
-
-bool verify_once(Session& session, const Embedding& embedding, const Rules& rules,
-                 const Drafts& drafts, const Hypotheses& hypotheses, const std::vector<int>& read,
-                 const Verdict& verdict) {
-  const Stack& stack = session.stack;
-  const int rows = session.rows(), words = stack.vocabulary_size(), width = stack.shape.width;
-  if (drafts.rows != rows || !embedding.fits(stack))
-    throw std::invalid_argument("a batch or a table of another size than the session's");
-  for (int64_t symbol : {rules.pad, rules.unk, rules.eos})
-    if (symbol < 0 || symbol >= words) throw std::invalid_argument("a special symbol out of range");
-  int64_t longest = 0, total = 0;
-  for (int row = 0; row < rows; row++) {
-    const int length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
-    const int size = bounded(drafts.sizes[row], 0, "impossible lengths");
-    longest = std::max<int64_t>(longest, length + size);
-    total += size + 1;
+  // False where an entry that decides has two best tokens or none.
+  bool run() {
+    check();
+    score();
+    // Stored at the end: an iteration that is left to the caller spends nothing.
+    spent_.resize(hypotheses_.spent == nullptr ? 0 : rows_);
+    std::copy_n(hypotheses_.spent, spent_.size(), spent_.begin());
+    for (int row = 0; row < rows_; row++)
+      if (!judge(row)) return false;
+    store();
+    return true;
   }
-  bounded(longest, 0, "impossible lengths");
-  bounded(total, 1, "impossible lengths");
-  session.reserve(static_cast<int>(longest) + 1);
 
-  static thread_local Buffer<float> embedded, features, states, logits;
-  const size_t size = static_cast<size_t>(total) * width;
-  float* x = embedded.reserve(size);
-  const Entries entries = lay_out(session, embedding, drafts, hypotheses, session.capacity(), x);
-  Block block{static_cast<int>(total), entries.row.data(), entries.slot.data(),
-              Sight{entries.upto.data()}};
-  float* found = features.reserve(size);
-  float* kept = verdict.states == nullptr ? nullptr : states.reserve(size * read.size());
-  session.run(block, x, nullptr, nullptr, read, found, kept);
-
-  // The entries of a lone row are projected some at a time: those after a rejected token are not
-  // looked at.
-  constexpr int kSome = 12;
-  float* rated = logits.reserve(static_cast<size_t>(total) * words);
-  int64_t projected = 0;
-  // Stored at the end: an iteration that is left to the caller spends nothing.
-  std::vector<double> spent(hypotheses.spent == nullptr ? 0 : rows);
-  std::copy_n(hypotheses.spent, spent.size(), spent.begin());
-  for (int row = 0; row < rows; row++) {
-    const int64_t first = entries.first[row], length = hypotheses.lengths[row];
-    int64_t* tokens = hypotheses.tokens + row * hypotheses.token_stride + length + 1;
-    float* scores = hypotheses.scores + row * hypotheses.score_stride + length;
-    int64_t* facts = verdict.facts + 3 * row;
-    for (int64_t w = 0; w <= drafts.sizes[row]; w++) {
-      const int64_t at = first + w;
-      if (at >= projected) {
-        const int64_t count = rows == 1 ? std::min<int64_t>(kSome, total - at) : total - at;
-        stack.logits(static_cast<int>(count), found + at * width, rated + at * words);
-        projected = at + count;
-      }
-      const Entry entry(rated + at * words, words, rules, length + w);
-      if (!entry.decided()) return false;
-      const int64_t best = entry.best();
-      const bool drafted = w < drafts.sizes[row];
-      const int64_t draft = drafted ? drafts.tokens[row * drafts.token_stride + w] : -1;
-      bool accepted = drafted && (draft == best || entry.near(draft));
-      if (accepted && draft != best && !spent.empty()) {
-        const double total_regret = spent[row] + entry.regret(draft);
-        accepted = total_regret <= rules.regret_budget;
-        if (accepted) spent[row] = total_regret;
-      }
-      const int64_t token = accepted ? draft : best;
-      tokens[w] = token;
-      scores[w] = entry.score(token);
-      if (!(scores[w] > kMinusInfinity)) return false;
-      if (verdict.choices != nullptr) verdict.choices[row * (drafts.width + 1) + w] = best;
-      facts[0] = w + 1;
-      facts[1] = token == rules.eos;
-      facts[2] = w + (accepted ? 1 : 0);
-      if (!accepted || facts[1]) break;
+ private:
+  void check() {
+    require(drafts_.rows == rows_ && embedding_.fits(stack_),
+            "a batch or a table of another size than the session's");
+    for (int64_t symbol : {rules_.pad, rules_.unk, rules_.eos})
+      require(symbol >= 0 && symbol < words_, "a special symbol out of range");
+    int64_t longest = 0;
+    for (int row = 0; row < rows_; row++) {
+      const int length = bounded(hypotheses_.lengths[row], 0, "impossible lengths");
+      const int size = bounded(drafts_.sizes[row], 0, "impossible lengths");
+      longest = std::max<int64_t>(longest, length + size);
+      total_ += size + 1;
     }
+    bounded(longest, 0, "impossible lengths");
+    bounded(total_, 1, "impossible lengths");
+    session_.reserve(static_cast<int>(longest) + 1);
   }
+
+  // Features of all entries, and the hidden states that are read.
+  void score() {
+    static thread_local Buffer<float> embedded, features, states, logits;
+    const size_t size = static_cast<size_t>(total_) * width_;
+    float* x = embedded.reserve(size);
+    entries_ = lay_out(session_, embedding_, drafts_, hypotheses_, session_.capacity(), x);
+    const Block block{static_cast<int>(total_), entries_.row.data(), entries_.slot.data(),
+                      Visibility{entries_.upto.data()}};
+    features_ = features.reserve(size);
+    states_ = verdict_.states == nullptr ? nullptr : states.reserve(size * read_.size());
+    session_.run(block, x, nullptr, nullptr, read_, features_, states_);
+    logits_ = logits.reserve(static_cast<size_t>(total_) * words_);
+  }
+
+  // The logits of entry `at`, which come after those of the entries before it. Those of a lone row
+  // are projected some at a time: what follows a rejected token is not looked at.
+  float* logits(int64_t at) {
+    constexpr int kSome = 12;
+    if (at >= projected_) {
+      const int64_t count = rows_ == 1 ? std::min<int64_t>(kSome, total_ - at) : total_ - at;
+      stack_.logits(static_cast<int>(count), features_ + at * width_, logits_ + at * words_);
+      projected_ = at + count;
+    }
+    return logits_ + at * words_;
+  }
+
+  bool accepts(int row, const Entry& entry, int64_t draft) {
+    if (draft == entry.best()) return true;
+    if (!entry.near(draft)) return false;
+    if (spent_.empty()) return true;
+    const double regret = spent_[row] + entry.regret(draft);
+    if (!(regret <= rules_.regret_budget)) return false;
+    spent_[row] = regret;
+    return true;
+  }
+
+  // Adds accepted tokens and the bonus token to a row.
+  bool judge(int row) {
+    const int64_t first = entries_.first[row], length = hypotheses_.lengths[row];
+    const int64_t* drafted = drafts_.tokens + row * drafts_.token_stride;
+    int64_t* tokens = hypotheses_.tokens + row * hypotheses_.token_stride + length + 1;
+    float* scores = hypotheses_.scores + row * hypotheses_.score_stride + length;
+    int64_t* facts = verdict_.facts + 3 * row;
+    bool goes_on = true;
+    for (int64_t w = 0; goes_on; w++) {
+      const Entry entry(logits(first + w), words_, rules_, length + w);
+      if (!entry.decided()) return false;
+      const bool accepted = w < drafts_.sizes[row] && accepts(row, entry, drafted[w]);
+      tokens[w] = accepted ? drafted[w] : entry.best();
+      scores[w] = entry.score(tokens[w]);
+      if (!(scores[w] > kMinusInfinity)) return false;
+      if (verdict_.choices != nullptr)
+        verdict_.choices[row * (drafts_.width + 1) + w] = entry.best();
+      facts[0] = w + 1;
+      facts[1] = tokens[w] == rules_.eos;
+      facts[2] = w + (accepted ? 1 : 0);
+      goes_on = accepted && !facts[1];
+    }
+    return true;
+  }
+
   // Only now: those of the iteration before are still the caller's where this one is left to it.
-  std::copy(spent.begin(), spent.end(), hypotheses.spent);
-  const size_t wide = read.size() * width;
-  for (int row = 0; row < rows && verdict.states != nullptr; row++)
-    std::copy_n(kept + entries.first[row] * wide, (drafts.sizes[row] + 1) * wide,
-                verdict.states + row * (drafts.width + 1) * wide);
-  return true;
-}
+  void store() {
+    std::copy(spent_.begin(), spent_.end(), hypotheses_.spent);
+    const size_t wide = read_.size() * width_;
+    for (int row = 0; row < rows_ && verdict_.states != nullptr; row++)
+      std::copy_n(states_ + entries_.first[row] * wide, (drafts_.sizes[row] + 1) * wide,
+                  verdict_.states + row * (drafts_.width + 1) * wide);
+  }
+
+  Session& session_;
+  const Stack& stack_;
+  const Embedding& embedding_;
+  const Rules& rules_;
+  const Drafts& drafts_;
+  const Hypotheses& hypotheses_;
+  const std::vector<int>& read_;
+  const Verdict& verdict_;
+  const int rows_, words_, width_;
+  int64_t total_ = 0, projected_ = 0;  // entries; those with logits
+  Entries entries_;
+  float *features_ = nullptr, *states_ = nullptr, *logits_ = nullptr;
+  std::vector<double> spent_;
+};
 
 }  // namespace
 
 int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
            const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
            int most, const Verdict& verdict) {
-  if (most < 1 || (most > 1 && !propose && drafts.width > 0))
-    throw std::invalid_argument("several iterations with drafts");
+  require(most == 1 || (most > 1 && (propose || drafts.width == 0)),
+          "several iterations with drafts");
   bounded(drafts.width, 0, "drafts of an impossible width");
   bounded(drafts.token_stride, 0, "rows that are impossibly far apart");
   hypotheses.check();
@@ -228,7 +270,7 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
   for (int done = 0; done < most; done++) {
     if (propose && !propose(grown, &proposed)) return done;
     const auto started = std::chrono::steady_clock::now();
-    if (!verify_once(session, embedding, rules, proposed, grown, read, now)) return done;
+    if (!Iteration(session, embedding, rules, proposed, grown, read, now).run()) return done;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
     verdict.seconds[done] = passed.count();
     bool ended = false;
@@ -239,7 +281,8 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
     if (ended) return done + 1;
     now.facts += 3 * rows;
     if (now.choices != nullptr) now.choices += entries;
-    if (now.states != nullptr && now.each) now.states += entries * read.size() * embedding.width;
+    if (now.states != nullptr && now.states_per_iteration)
+      now.states += entries * read.size() * embedding.width;
   }
   return most;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transformer.h"
+#include "vocabulary.h"
 
 namespace specdec {
 
@@ -31,6 +32,18 @@ struct Rules {
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
   double regret_budget;  // of a sentence, where Hypotheses::spent is kept (RegretBudgetRule)
+
+  // By the temperature.
+  void divide(int count, float* logits) const {
+    if (temperature == 1.0f) return;
+    for (int i = 0; i < count; i++) logits[i] /= temperature;
+  }
+  // Of output token number `step`: single logits change, and are not normalised again.
+  void constrain(int64_t step, float* logits) const {
+    logits[pad] = kMinusInfinity;
+    if (step < min_len) logits[eos] = kMinusInfinity;
+    logits[unk] -= unk_penalty;
+  }
 };
 
 // Rows of int64 and float numbers; strides count numbers.
@@ -58,7 +71,7 @@ struct Verdict {
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
   double* seconds;   // [iterations]
   float* states;     // [iterations][B][N + 1][read layers x width]; or null
-  int64_t each;      // 1 if states has room for each iteration, 0 for one: of the last
+  int64_t states_per_iteration;  // 1 if states has room for each iteration, 0 for the last one
 };
 
 // Drafts for the next iteration; false where there is nothing more to draft.
