@@ -30,7 +30,7 @@ from .stats import DecodingStats
 
 
 class SpeculativeGenerator(SequenceGenerator):
-    """Decodes like stock ``SequenceGenerator`` with beam 1, in fewer verifier passes.
+    """Decodes as stock ``SequenceGenerator`` does, in fewer verifier passes.
 
     Threads may share one: what changes lives in a ``Batch``. Its settings stay as they were built;
     ``refresh`` makes it read the models' weights again.
