@@ -223,9 +223,6 @@ class ResumableJob:
             os.rename(building, self.destination)
         except (OSError, DistillError):
             shutil.rmtree(building, ignore_errors=True)
-            done = self.completed()  # of another process, where the file system has no locks
-            if done is None:
-                raise
-            return done
+            raise
         sync(os.path.dirname(self.destination))
         return written

@@ -57,19 +57,19 @@ def test_the_last_shard_publishes_and_removes_the_parts(job):
 
 def test_two_that_see_the_last_chunk_finished_publish_once(job):
     """The second waits for the first, finds its result, and keeps no parts."""
-    built, started = [], threading.Event()
+    built, found, working = [], [], threading.Event()
 
     def build(folder):
         built.append(folder)
-        other.start()
-        started.wait(60)
         return job.build(folder)
 
-    def late():
-        found.append(job.run(Shard(0, 2), started.set, build))
+    def first():
+        job.work(Shard(0, 1))
+        other.start()
+        assert working.wait(60)
 
-    found, other = [], threading.Thread(target=late)
-    report = job.run(Shard(1, 2), lambda: job.work(Shard(0, 1)), build)
+    other = threading.Thread(target=lambda: found.append(job.run(Shard(0, 2), working.set, build)))
+    report = job.run(Shard(1, 2), first, build)
     other.join(60)
     assert found == [report] and len(built) == 1 and not os.path.exists(job.home)
 
@@ -85,7 +85,20 @@ def test_a_late_shard_finds_the_result_and_its_parts_until_it_looked(job):
     assert not os.path.exists(job.home)
 
 
-def test_without_locks_the_first_rename_counts_and_the_parts_stay(job, monkeypatch):
+def test_a_shard_that_was_overtaken_before_it_began_makes_nothing(job):
+    class Overtaken(Lines):
+        def completed(self):
+            if not os.path.exists(self.destination):
+                assert job.do()["counts"] == CHUNKS
+                return None
+            return super().completed()
+
+    late = Overtaken(job.destination, job.report, job.settings)
+    assert late.run(Shard(0, 1), lambda: pytest.fail("made"), None)["counts"] == CHUNKS
+    assert not os.path.exists(job.home)
+
+
+def test_without_locks_all_publish_the_same_and_the_parts_stay(job, monkeypatch):
     def no_locks(*arguments):
         raise OSError(errno.ENOLCK, "No locks available")
 
