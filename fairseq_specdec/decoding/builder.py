@@ -368,7 +368,7 @@ def _options(
         len_penalty=getattr(args, "lenpen", 1),
         temperature=getattr(args, "temperature", 1.0),
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
-        spare_tokens=None if always else spare,
+        max_expected_rejections=None if always else spare,
         pause_drafting=not always,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),

@@ -63,7 +63,7 @@ class DraftBudget:
         self.paused = 0
 
     @property
-    def bar(self) -> float:
+    def min_accepted(self) -> float:
         """The running mean of accepted tokens at which drafting pays; it is never below -1."""
         return PAYS if self.pauses else -1.0
 
@@ -117,7 +117,7 @@ class DraftBudget:
             self.accepted, self.failed = accepted / drafted, failed / drafted
         self.accepted += FORGETS * (accepted / drafted - self.accepted)
         self.failed += FORGETS * (failed / drafted - self.failed)
-        if self.accepted >= self.bar:
+        if self.accepted >= self.min_accepted:
             self.pause = SHORTEST_PAUSE
             return
         self.paused = self.pause

@@ -219,7 +219,7 @@ class SpeculativeGenerator(SequenceGenerator):
         # No budget was given, nor whole drafts asked for.
         cost = pass_cost(verifier, drafter) if options.look_ahead is None else None
         if adaptive and cost is not None:
-            drafter = drafter.where_chances_pay_from(cost.least_chance)
+            drafter = drafter.with_min_confidence(cost.least_chance)
         ready = drafter.prepare(verifier.models[0], backend)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)

@@ -117,7 +117,7 @@ class NativeChains:
         drafting = time.perf_counter() - started
         if not draft.is_chain:
             return [], draft
-        if not general.drafts.silent:
+        if not general.drafts.never_drafts:
             most = min(most, 1 + general.budget.rests) if allowed == 0 else 1
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
@@ -162,7 +162,7 @@ class NativeChains:
         hypotheses, budget = self.general.hypotheses, self.general.budget
         started = time.perf_counter()
         most = min(most, _MOST_WITH_DRAFTS)
-        loop = drafts.begin_loop(hypotheses, most, budget.accepted, FORGETS, budget.bar)
+        loop = drafts.begin_loop(hypotheses, most, budget.accepted, FORGETS, budget.min_accepted)
         if loop is None:
             return []
         hypotheses.reserve(1)
@@ -170,7 +170,7 @@ class NativeChains:
         answer = self._call(empty, most, drafts, loop)
         drafts.end_loop(loop)
         done = self.call.done
-        self.undecided = loop.left_over(done)
+        self.undecided = loop.pending_draft(done)
         rounds = [self._round(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
         drafting = sum(one.seconds[1] for one in rounds)
         self.general.timer.add("drafter", drafting)

@@ -20,7 +20,7 @@ class DecodingOptions:
         len_penalty: ``--lenpen``.
         temperature: divides the verifier's logits, greater than 0.
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
-        spare_tokens: expected rejected tokens of a verification, of all rows together, at most;
+        max_expected_rejections: of a verification, all rows together;
             None for no limit. Used only where it changes nothing but the time, as the next.
         pause_drafting: draft seldom where drafts keep failing.
         look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
@@ -42,7 +42,7 @@ class DecodingOptions:
     len_penalty: float = 1.0
     temperature: float = 1.0
     keep_trace: bool = False
-    spare_tokens: Optional[int] = None
+    max_expected_rejections: Optional[int] = None
     pause_drafting: bool = False
     look_ahead: Optional[int] = None
     inference: bool = False

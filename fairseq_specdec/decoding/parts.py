@@ -43,5 +43,5 @@ class Parts(NamedTuple):
         """How much to draft, for one batch."""
         if self.adaptive:
             options = self.options
-            return DraftBudget(options.spare_tokens, options.pause_drafting, self.cost)
+            return DraftBudget(options.max_expected_rejections, options.pause_drafting, self.cost)
         return DraftBudget(None, False)

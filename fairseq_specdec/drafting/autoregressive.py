@@ -23,7 +23,7 @@ from .base import (
     ReadyDrafter,
     SilentSession,
     Source,
-    follow,
+    move_to_verifier,
 )
 
 
@@ -49,7 +49,7 @@ class AutoregressiveDrafter(Drafter):
         self.options = options
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        backend = follow(self.model, verifier, self.options, backend)
+        backend = move_to_verifier(self.model, verifier, self.options, backend)
         free_unpacked = self.options.free_unpacked
         weights = TransformerWeights(
             self.model, "--drafter-path", free_unpacked=free_unpacked, backend=backend

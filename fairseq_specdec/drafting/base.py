@@ -116,7 +116,7 @@ class NativeLoop(Protocol):
     def of(self, iteration: int) -> List[List[int]]:
         """Draft tokens of each row."""
 
-    def left_over(self, done: int) -> Optional[DraftTree]:
+    def pending_draft(self, done: int) -> Optional[DraftTree]:
         """The draft that was made after ``done`` iterations and not verified, if there is one."""
 
 
@@ -159,11 +159,11 @@ class DraftSession:
     """Drafts for the live rows of one batch.
 
     Class attributes:
-        silent: it never drafts anything, so that it need not be asked.
+        never_drafts: it never drafts anything, so that it need not be asked.
         forecasts: ``forecast`` can be asked.
     """
 
-    silent = False
+    never_drafts = False
     forecasts = False
 
     def native_form(self) -> Optional[NativeDrafts]:
@@ -250,7 +250,7 @@ class Drafter:
     read_layers: Sequence[int] = ()
     adaptive = True
 
-    def where_chances_pay_from(self, least: float) -> Drafter:
+    def with_min_confidence(self, least: float) -> Drafter:
         """This drafter where verifying a draft token pays if it is right, with all before it, with
         a probability of ``least`` or more: the drafter itself, unless its settings leave that open.
         """
@@ -278,7 +278,7 @@ class Drafter:
 class SilentSession(DraftSession):
     """Drafts nothing: for plain greedy decoding, and for a batch that a drafter cannot read."""
 
-    silent = True
+    never_drafts = True
 
     def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
         return DraftTree.empty(hypotheses.lengths)
@@ -294,7 +294,9 @@ class NoDrafter(Drafter):
         return SilentSession()
 
 
-def follow(model: Any, verifier: Any, options: DraftOptions, backend: Backend = TORCH) -> Backend:
+def move_to_verifier(
+    model: Any, verifier: Any, options: DraftOptions, backend: Backend = TORCH
+) -> Backend:
     """Move a drafter's model to the verifier's device, and to its own or the verifier's format.
 
     fairseq moves and halves the models of ``--path`` only.

@@ -29,7 +29,7 @@ from .base import (
     ReadyDrafter,
     SilentSession,
     Source,
-    follow,
+    move_to_verifier,
 )
 from .chain_search import CHAIN_CANDIDATES, ChainSearch
 from .hidden_state_queue import HiddenStateQueue
@@ -70,13 +70,13 @@ class NarBlockDrafter(Drafter):
         """k, most draft tokens of an iteration."""
         return self.options.block_size
 
-    def where_chances_pay_from(self, least: float) -> NarBlockDrafter:
+    def with_min_confidence(self, least: float) -> NarBlockDrafter:
         if not self.options.any_confidence:
             return self
         return NarBlockDrafter(self.model, replace(self.options, confidence=least))
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        backend = follow(self.model, verifier, self.options, backend)
+        backend = move_to_verifier(self.model, verifier, self.options, backend)
         decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
         reads = bool(self.read_layers)
         encoder = self.model.encoder

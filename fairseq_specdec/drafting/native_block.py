@@ -140,7 +140,7 @@ class LoopDrafts:
         rows = range(first, first + self.rows)
         return [self.tokens[row * block : row * block + self.sizes[row]] for row in rows]
 
-    def left_over(self, done: int) -> Optional[DraftTree]:
+    def pending_draft(self, done: int) -> Optional[DraftTree]:
         """The draft that was made after ``done`` iterations and not verified, if there is one."""
         if self.loop.drafts == done:
             return None

@@ -55,7 +55,7 @@ def decode(models, sample, kind, args, outputs=(), prefix=None, spare=None, back
             "iad" if kind == "iad" else "greedy", args, models, backend=backend,
             overrides=Overrides(drafter), **budget,
         )  # fmt: skip
-    assert generator.options.spare_tokens == spare
+    assert generator.options.max_expected_rejections == spare
     assert generator.options.pause_drafting == (spare is not None)
     return decode_with(generator, sample, prefix), generator
 

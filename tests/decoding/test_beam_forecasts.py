@@ -42,7 +42,7 @@ class Told:
     def __init__(self):
         self.told = []
 
-    def foresee(self, depth, log_probs, tokens):
+    def set_forecast(self, depth, log_probs, tokens):
         self.told.append((depth, log_probs.tolist(), tokens.tolist()))
 
 

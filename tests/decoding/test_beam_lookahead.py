@@ -170,7 +170,7 @@ def forecast(*steps):
 def test_a_forecast_is_asked_where_less_than_two_tokens_are_alike():
     sentence = begun(10, 11)
     look = Lookahead([10, 11, 50, 51], Reach(3, 9))
-    look.foresee(2, *forecast([(30, -0.1), (31, -9.5)], [(32, -0.1), (33, -9.5)]))
+    look.set_forecast(2, *forecast([(30, -0.1), (31, -9.5)], [(32, -0.1), (33, -9.5)]))
     # The third token is beyond the forecast: copied, by its place.
     assert max(told(look.draft(sentence)), key=len) == [10, 11, 30, 32, 51]
     like = give(sentence.tree.root.child(11), (40, -0.1))
@@ -180,7 +180,7 @@ def test_a_forecast_is_asked_where_less_than_two_tokens_are_alike():
     look.learn([like])
     assert max(told(look.draft(sentence)), key=len)[:3] == [10, 11, 41]
     # The next forecast takes the place of the last one.
-    look.foresee(3, *forecast([(34, -0.1), (35, -9.5)]))
+    look.set_forecast(3, *forecast([(34, -0.1), (35, -9.5)]))
     assert [10, 11, 41, 34] in told(look.draft(sentence))
 
 

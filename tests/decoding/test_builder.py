@@ -304,7 +304,7 @@ def test_settings_reach_the_options():
         free_unpacked=True,
     ).options  # fmt: skip
     assert found.max_positions == models[1].max_decoder_positions() == 9 and found.beam == 3
-    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (5, True, 5)
+    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (5, True, 5)
     assert found.keep_trace and found.inference and found.free_unpacked
     assert found.backend == "torch"
     assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
@@ -316,7 +316,11 @@ def test_settings_reach_the_options():
 )
 def test_whole_drafts_are_never_shortened(given, overrides):
     found = make(overrides=Overrides(**overrides), **given).options
-    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (None, False, 0)
+    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (
+        None,
+        False,
+        0,
+    )
 
 
 def test_on_a_gpu_drafts_are_as_long_as_they_are(monkeypatch):
@@ -327,8 +331,12 @@ def test_on_a_gpu_drafts_are_as_long_as_they_are(monkeypatch):
     monkeypatch.setattr(builder, "keep_freed_memory", lambda: pytest.fail("of a CPU alone"))
     monkeypatch.setattr(builder, "SpeculativeGenerator", lambda *given: given[5])
     found = make(models=[model], backend="torch")
-    assert (found.spare_tokens, found.pause_drafting, found.look_ahead) == (None, True, None)
-    assert make(models=[model], draft_budget=6).spare_tokens == 6
+    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (
+        None,
+        True,
+        None,
+    )
+    assert make(models=[model], draft_budget=6).max_expected_rejections == 6
 
 
 def test_freed_memory_is_kept_on_a_cpu(monkeypatch):

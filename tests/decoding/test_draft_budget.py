@@ -188,9 +188,9 @@ def test_a_mean_at_the_bar_pays():
     budget = DraftBudget(None, True)
     budget.accepted = PAYS
     budget.learn(1, PAYS, 0)
-    assert budget.accepted == budget.bar and budget.most(1) is None
+    assert budget.accepted == budget.min_accepted and budget.most(1) is None
     budget.learn(1, 0, 0)
-    assert budget.accepted < budget.bar and budget.most(1) == 0
+    assert budget.accepted < budget.min_accepted and budget.most(1) == 0
 
 
 def test_where_no_draft_pays_none_is_made_until_a_row_ends():
@@ -235,7 +235,10 @@ def test_any_budget_says_the_same(case, spare, monkeypatch):
         pytest.skip("never lossless")
     monkeypatch.setattr(builder, "CPU_SPARE", spare)
     generator = make_generator(case, draft_budget=None)
-    assert (generator.options.spare_tokens, generator.options.pause_drafting) == (spare, True)
+    assert (generator.options.max_expected_rejections, generator.options.pause_drafting) == (
+        spare,
+        True,
+    )
     sample = make_sample(SENTENCES)
     expected = stock(generator.models, sample, flags())
     assert tokens(decode(generator, sample)) == tokens(expected)
@@ -269,7 +272,7 @@ def test_where_the_draft_decides_the_output_nothing_changes(monkeypatch):
         runs = []
         for budget in ({}, {"draft_budget": None}):
             generator = make_generator(case, lossless=False, **budget)
-            assert generator.options.spare_tokens == (1 if budget else None)
+            assert generator.options.max_expected_rejections == (1 if budget else None)
             assert generator.options.pause_drafting == bool(budget)
             runs.append(
                 (tokens(decode(generator, make_sample(SENTENCES))), generator.stats.drafted)

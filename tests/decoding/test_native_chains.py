@@ -288,14 +288,14 @@ def test_a_tie_is_left_to_the_general_code(monkeypatch):
         pytest.skip("torch 1.13 may round the product with equal rows differently: no ties here")
     wanted = [h["tokens"].tolist() for h in stock([model], make_sample(SENTENCES), flags())]
     given_up = []
-    left_over = LoopDrafts.left_over
+    pending_draft = LoopDrafts.pending_draft
 
     def counted(self, done):
-        found = left_over(self, done)
+        found = pending_draft(self, done)
         given_up.append(found is not None)
         return found
 
-    monkeypatch.setattr(LoopDrafts, "left_over", counted)
+    monkeypatch.setattr(LoopDrafts, "pending_draft", counted)
     for kind in ("noisy", "empty", "gad", "gad-attached"):
         ours, _ = decode([model], make_sample(SENTENCES), kind, flags(), wanted, backend="native")
         assert [h["tokens"].tolist() for h in ours] == wanted

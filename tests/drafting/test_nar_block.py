@@ -274,7 +274,7 @@ def test_positions_end_with_a_learned_table():
     assert widths == [4, 3, 1, 0]  # of 8 + 4, one is the start symbol's
     assert isinstance(open_drafter(drafter, random_input(length=8), 50), SilentSession)
     copying = NarBlockDrafter(random_drafter(source_copy=True), DraftOptions(4, PAD, EOS))
-    assert not open_drafter(copying, random_input(length=80), 50).silent
+    assert not open_drafter(copying, random_input(length=80), 50).never_drafts
 
 
 @torch.no_grad()
@@ -310,10 +310,10 @@ def test_repeats_are_dropped_from_what_the_drafter_is_sure_of():
 def test_a_confidence_that_was_not_asked_for_is_the_one_that_pays():
     options = DraftOptions(3, PAD, EOS, collapse_repeats=True, any_confidence=True)
     model = random_drafter()
-    chosen = NarBlockDrafter(model, options).where_chances_pay_from(0.3)
+    chosen = NarBlockDrafter(model, options).with_min_confidence(0.3)
     assert chosen.model is model and chosen.options == replace(options, confidence=0.3)
     asked = NarBlockDrafter(model, replace(options, any_confidence=False))
-    assert asked.where_chances_pay_from(0.3) is asked
+    assert asked.with_min_confidence(0.3) is asked
 
 
 @torch.no_grad()

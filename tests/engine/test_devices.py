@@ -5,7 +5,7 @@ import torch
 from toy_strategies import make_generator
 from toy_translation import toy_drafter, toy_model
 
-from fairseq_specdec.drafting.base import DraftOptions, follow
+from fairseq_specdec.drafting.base import DraftOptions, move_to_verifier
 from fairseq_specdec.engine.devices import check_device, runs_on, supported, why_not
 
 OLD = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -100,6 +100,6 @@ def test_drafters_ask(monkeypatch):
 
     monkeypatch.setattr("fairseq_specdec.drafting.base.supported", fp16)
     drafter = copy.deepcopy(toy_drafter())
-    follow(drafter, toy_model(), DraftOptions(4, 1, 2, dtype=torch.bfloat16))
+    move_to_verifier(drafter, toy_model(), DraftOptions(4, 1, 2, dtype=torch.bfloat16))
     assert asked == [(torch.bfloat16, "cpu")]
     assert next(drafter.parameters()).dtype == torch.float16

@@ -67,7 +67,7 @@ class BeamBatch(OpenBatch):
 
     def _lookaheads(self, native: bool, rows: int) -> List[Lookahead]:
         drafts, options = self.drafts, self.parts.options
-        if drafts.silent:
+        if drafts.never_drafts:
             return []
         if options.look_ahead is not None:
             reach = reach_of_budget(options.look_ahead, rows, options.beam)

@@ -55,7 +55,7 @@ class Forecasts:
         self._paths = paths
         log_probs, tokens = read_back(*found)
         for row, (path, lookahead) in enumerate(zip(paths, lookaheads)):
-            lookahead.foresee(len(path), log_probs[row], tokens[row])
+            lookahead.set_forecast(len(path), log_probs[row], tokens[row])
 
     def _hypotheses(self, paths: Sequence[List[Node]]) -> Hypotheses:
         lengths = list(map(len, paths))

@@ -125,7 +125,7 @@ class Lookahead:
         before = right if self._right is None else self._right
         self._right = before + _NEWEST * (right - before)
 
-    def foresee(self, depth: int, log_probs: np.ndarray, tokens: np.ndarray) -> None:
+    def set_forecast(self, depth: int, log_probs: np.ndarray, tokens: np.ndarray) -> None:
         """A drafter's forecast; it replaces the one before.
 
         Args:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .allocator import give_back_freed_memory
-from .packed_module import PackedModule, home_of
+from .packed_module import PackedModule, packed_product_of
 from .packed_rows import PackedRows
 
 DIRECT = 2**19
@@ -97,7 +97,7 @@ class Linear:
             free_unpacked: free the modules' own weights where every product can use the packed one.
                 Reading a module's weight afterwards unpacks it (``PackedModule``).
         """
-        home = home_of(modules)
+        home = packed_product_of(modules)
         if isinstance(home, cls):
             return home
         weights: List[Tensor] = [m.weight.detach() for m in modules]  # type: ignore[misc,operator]

@@ -152,7 +152,7 @@ def not_finite(model: nn.Module) -> Optional[str]:
     return None
 
 
-def home_of(modules: Tuple[nn.Module, ...]) -> Optional[Product]:
+def packed_product_of(modules: Tuple[nn.Module, ...]) -> Optional[Product]:
     """The product that holds the weights of these modules, all of them and no others, or None."""
     first = modules[0]
     if not isinstance(first, PackedModule):

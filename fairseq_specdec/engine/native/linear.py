@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ..eager.packed_module import home_of
+from ..eager.packed_module import packed_product_of
 from .library import Library
 
 FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
@@ -60,7 +60,7 @@ class NativeLinear:
     def of(cls, library: Library, modules: Tuple[Any, ...], number_format: str) -> NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
-        home = home_of(modules)
+        home = packed_product_of(modules)
         if isinstance(home, cls) and home._serves(library, modules, number_format):
             return home
         return cls(library, *side_by_side(*modules), number_format)
