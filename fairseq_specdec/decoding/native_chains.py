@@ -20,6 +20,7 @@ from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafts,
     HypothesesView,
@@ -137,7 +138,10 @@ class NativeChains:
         self.general.hypotheses.reserve(width + most)
         tokens = draft.tokens if draft.tokens.stride(1) == 1 else draft.tokens.contiguous()
         sizes = draft.sizes.contiguous()
-        drafts = Drafts(rows, width, tokens.data_ptr(), tokens.stride(0), sizes.data_ptr())
+        drafts = Drafts(
+            rows, width, pointer(tokens, torch.long, rows_apart=True), tokens.stride(0),
+            pointer(sizes, torch.long),
+        )  # fmt: skip
         with self.general.timer("verifier"):
             answer = self._call(drafts, most)
             pairs = zip(tokens.tolist(), sizes.tolist())
@@ -202,7 +206,7 @@ class NativeChains:
             ctypes.addressof(answer.facts),
             ctypes.addressof(answer.choices) if traced else None,
             ctypes.addressof(answer.seconds),
-            None if states is None else states.data_ptr(),
+            pointer(states),
             loop is None,
         )
         call.most = most
@@ -217,13 +221,12 @@ class NativeChains:
 
     def _point_to_hypotheses(self, view: HypothesesView) -> None:
         tokens, scores = self.general.hypotheses.tokens, self.general.hypotheses.scores
-        view.tokens, view.token_stride = tokens.data_ptr(), tokens.stride(0)
-        view.scores, view.score_stride = scores.data_ptr(), scores.stride(0)
+        view.tokens, view.token_stride = pointer(tokens, torch.long), tokens.stride(0)
+        view.scores, view.score_stride = pointer(scores), scores.stride(0)
         view.columns = tokens.size(1)
-        view.lengths = self.general.hypotheses.lengths.data_ptr()
+        view.lengths = pointer(self.general.hypotheses.lengths, torch.long)
         rule = self.general.search.rule
-        spent = None if rule is None else rule.spent
-        view.spent = None if spent is None else spent.data_ptr()
+        view.spent = pointer(None if rule is None else rule.spent, torch.float64)
 
     def _room_for_states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
         """Room for the hidden states of so many iterations, which a drafter may keep."""

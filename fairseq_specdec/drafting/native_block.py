@@ -19,6 +19,7 @@ from fairseq_specdec.engine.layout import first_slots
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
+from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 
 from .base import DraftOptions, DraftSession, Source
@@ -51,7 +52,7 @@ class NativeBlockDrafter:
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
         self.pointer = ctypes.c_void_p()
         library.call(
-            "specdec_drafter_new", stack.pointer, mask.numel(), mask.data_ptr(), pad,
+            "specdec_drafter_new", stack.pointer, mask.numel(), pointer(mask), pad,
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_drafter_free", self.pointer)
@@ -80,7 +81,7 @@ class NativeBlockDrafter:
             of_token.contiguous(),
             for_token.contiguous(),
         ]
-        pointers = [tensor.data_ptr() for tensor in tensors]
+        pointers = [pointer(tensor) for tensor in tensors]
         self.layers.stack.library.call(
             "specdec_drafter_chain", self.pointer, chain.width, *pointers
         )
@@ -214,19 +215,19 @@ class NativeBlockSession(DraftSession):
         states = kept = None
         call = self.call
         call.request.masks = masks
-        call.request.cached = self.layers.cache.lengths.data_ptr()
+        call.request.cached = pointer(self.layers.cache.lengths, torch.long)
         call.request.token_stride = masks
         call.request.candidates = CHAIN_CANDIDATES[0 if rows == 1 else 1]
         if read is None:
             call.request.states = None
         else:
             states, kept = read[0].contiguous(), read[1].contiguous()
-            call.request.states, call.request.state_stride = states.data_ptr(), states.size(1)
-            call.request.sizes = kept.data_ptr()
+            call.request.states, call.request.state_stride = pointer(states), states.size(1)
+            call.request.sizes = pointer(kept, torch.long)
         written, view = hypotheses.tokens, call.hypotheses
-        view.tokens, view.token_stride = written.data_ptr(), written.stride(0)
-        view.columns, view.lengths = written.size(1), hypotheses.lengths.data_ptr()
-        call.tokens, call.sizes = tokens.data_ptr(), sizes.data_ptr()
+        view.tokens, view.token_stride = pointer(written, torch.long), written.stride(0)
+        view.columns, view.lengths = written.size(1), pointer(hypotheses.lengths, torch.long)
+        call.tokens, call.sizes = pointer(tokens, torch.long), pointer(sizes, torch.long)
         self.layers.weights.stack.library.call(
             "specdec_draft", self.drafter.pointer, self.layers.buffers.pointer, ctypes.byref(call)
         )
@@ -249,8 +250,8 @@ class NativeBlockSession(DraftSession):
         )
         kept = None if read is None else (read[0].contiguous(), read[1].contiguous())
         if kept is not None:
-            request.states, request.state_stride = kept[0].data_ptr(), kept[0].size(1)
-            request.sizes = kept[1].data_ptr()
+            request.states, request.state_stride = pointer(kept[0]), kept[0].size(1)
+            request.sizes = pointer(kept[1], torch.long)
         limits = self.limits
         loop = DraftLoop(
             self.call.embedding, request, limits.block_size, limits.max_len,

@@ -356,3 +356,15 @@ def test_regret_is_spent_as_on_torch(monkeypatch):
     monkeypatch.setattr(NativeChains, "verify", every_other)
     monkeypatch.setattr(NativeChains, "speculate", lambda *_: [])
     assert found("native") == wanted
+
+
+def test_sources_may_lie_in_any_order():
+    """Column by column, as a transposed tensor does: the padding is still where it is."""
+    model = toy_model("pre_norm")
+    sample = make_sample(SENTENCES)
+    wanted = [h["tokens"].tolist() for (h,) in generator_for(model).generate([model], sample)]
+    tokens = sample["net_input"]["src_tokens"]
+    assert (tokens == PAD).any()
+    sample["net_input"]["src_tokens"] = tokens.t().contiguous().t()
+    found = generator_for(model).generate([model], sample)
+    assert [h["tokens"].tolist() for (h,) in found] == wanted

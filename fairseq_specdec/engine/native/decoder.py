@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..eager.packed_heads import PackedHeads
 from ..layout import Layout
+from .pointers import pointer
 from .stack import NativeStack
 from .structures import RunCall
 
@@ -72,8 +73,8 @@ class NativeDecoder:
             buffers = NativeBuffers(self.stack)
         mask = None if padding_mask is None else padding_mask.contiguous()
         self.stack.library.call(
-            "specdec_session_open", buffers.pointer, rows, length, size, source.data_ptr(),
-            None if mask is None else mask.data_ptr(), capacity,
+            "specdec_session_open", buffers.pointer, rows, length, size, pointer(source),
+            pointer(mask, torch.bool), capacity,
         )  # fmt: skip
         return NativeDecoderSession(self, buffers, Committed(rows, capacity))
 
@@ -161,12 +162,9 @@ class NativeDecoderSession:
         states = torch.empty(rows, width, count * size) if count else None
         places = None if layout.seen is None else layout.positions.contiguous()
         call = RunCall(
-            rows, width, layout.upto, size, x.data_ptr(), slots.data_ptr(),
-            None if mask is None else mask.data_ptr(),
-            None if places is None else places.data_ptr(),
-            None if layer_bias is None else layer_bias.data_ptr(),
-            kept, count, weights.read, features.data_ptr(),
-            None if states is None else states.data_ptr(),
+            rows, width, layout.upto, size, pointer(x), pointer(slots, torch.long),
+            pointer(mask, torch.bool), pointer(places, torch.long), pointer(layer_bias),
+            kept, count, weights.read, pointer(features), pointer(states),
         )  # fmt: skip
         stack.library.call("specdec_session_run", self.buffers.pointer, ctypes.byref(call))
         self.hidden_states = states
@@ -184,7 +182,10 @@ class NativeDecoderSession:
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.weights.stack.library.call(
-            "specdec_session_select", self.buffers.pointer, len(rows_cpu), rows.data_ptr()
+            "specdec_session_select",
+            self.buffers.pointer,
+            len(rows_cpu),
+            pointer(rows, torch.long),
         )
         self.cache.lengths = self.cache.lengths.index_select(0, rows)
         self.cache.lengths_cpu = [self.cache.lengths_cpu[row] for row in rows_cpu]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..eager.packed_module import PackedModule
 from .linear import NativeLinear, floats
+from .pointers import pointer
 from .structures import Embedding
 
 
@@ -46,11 +47,11 @@ class EmbeddingTables:
         if isinstance(tokens, NativeLinear):
             table, packed, shape = None, tokens.pointer, (tokens.size, tokens.width)
         else:
-            table, packed, shape = tokens.data_ptr(), None, (tokens.size(0), tokens.size(1))
+            table, packed, shape = pointer(tokens), None, (tokens.size(0), tokens.size(1))
         return Embedding(
             table,
             packed,
-            None if positions is None else positions.data_ptr(),
+            pointer(positions),
             shape[0],
             0 if positions is None else positions.size(0),
             shape[1],

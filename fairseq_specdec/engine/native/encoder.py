@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
+import torch
 from torch import Tensor
 
+from .pointers import pointer
 from .stack import NativeStack
 
 
@@ -29,16 +31,16 @@ class NativeEncoder:
             padded: whether there is padding; None to look.
         """
         tokens: Tensor = net_input["src_tokens"]
-        padding = tokens.eq(self.encoder.padding_idx)
+        padding = tokens.eq(self.encoder.padding_idx).contiguous()
         x, _ = self.encoder.forward_embedding(tokens)
         hidden = None
         if bool(padding.any()) if padded is None else padded:
             x = x.masked_fill(padding.unsqueeze(2), 0.0)
-            hidden = padding.data_ptr()
+            hidden = pointer(padding, torch.bool)
         x = x.float().contiguous()
         rows, width = tokens.shape
         self.stack.library.call(
-            "specdec_encode", self.stack.pointer, rows, width, x.size(2), x.data_ptr(), hidden
+            "specdec_encode", self.stack.pointer, rows, width, x.size(2), pointer(x), hidden
         )
         masks = [] if hidden is None else [padding]
         return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}

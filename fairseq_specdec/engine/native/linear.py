@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..eager.packed_module import packed_product_of
 from .library import Library
+from .pointers import pointer
 
 FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
 """Number formats of packed weights, as ``specdec::Format`` (product.h)."""
@@ -50,8 +51,8 @@ class NativeLinear:
         weight = floats(weight)
         self.pointer = ctypes.c_void_p()
         library.call(
-            "specdec_matrix_new", self.size, self.width, weight.data_ptr(),
-            None if self.bias is None else self.bias.data_ptr(), FORMATS[number_format],
+            "specdec_matrix_new", self.size, self.width, pointer(weight),
+            pointer(self.bias), FORMATS[number_format],
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)
@@ -81,7 +82,11 @@ class NativeLinear:
         ids = ids.contiguous()
         found = torch.empty(*ids.shape, self.width)
         self.library.call(
-            "specdec_matrix_rows", self.pointer, ids.numel(), ids.data_ptr(), found.data_ptr()
+            "specdec_matrix_rows",
+            self.pointer,
+            ids.numel(),
+            pointer(ids, torch.long),
+            pointer(found),
         )
         return found.to(self.dtype)
 
@@ -109,8 +114,8 @@ class NativeLinear:
             raise ValueError(f"a product of {self.width} columns and rows of {x.size(-1)} numbers")
         y = torch.empty(*x.shape[:-1], self.size)
         self.library.call(
-            "specdec_matrix_multiply", self.pointer, x.numel() // self.width, x.data_ptr(),
-            self.width, y.data_ptr(), self.size, _STORE,
+            "specdec_matrix_multiply", self.pointer, x.numel() // self.width, pointer(x),
+            self.width, pointer(y), self.size, _STORE,
         )  # fmt: skip
         return y
 

@@ -16,6 +16,7 @@ from ..eager.allocator import give_back_freed_memory
 from ..eager.packed_module import PackedModule
 from .library import Library
 from .linear import NativeLinear, floats
+from .pointers import pointer
 from .structures import Shape
 
 _BYTES = {"fp32": 4, "bf16": 2, "int8": 1}  # of a packed weight
@@ -185,17 +186,17 @@ class NativeStack:
     def _norm(self, layer: int, part: int, norm: nn.LayerNorm) -> None:
         weight, bias = floats(norm.weight), floats(norm.bias)
         self.library.call(
-            "specdec_stack_norm", self.pointer, layer, part, weight.numel(), weight.data_ptr(),
-            bias.data_ptr(), norm.eps,
+            "specdec_stack_norm", self.pointer, layer, part, weight.numel(), pointer(weight),
+            pointer(bias), norm.eps,
         )  # fmt: skip
 
     def logits(self, features: Tensor) -> Tensor:
         """[.., V] of features [.., C'], float32."""
-        features = features.contiguous()
+        features = features.float().contiguous()
         shape = features.shape[:-1]
         found = torch.empty(*shape, self.words)
         self.library.call(
-            "specdec_logits", self.pointer, shape.numel(), features.size(-1), features.data_ptr(),
-            found.data_ptr(),
+            "specdec_logits", self.pointer, shape.numel(), features.size(-1), pointer(features),
+            pointer(found),
         )  # fmt: skip
         return found

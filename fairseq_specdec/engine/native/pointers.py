@@ -1,0 +1,32 @@
+"""Tensors as the native library's C interface takes them."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+
+def pointer(
+    tensor: Optional[Tensor], dtype: torch.dtype = torch.float32, rows_apart: bool = False
+) -> Optional[int]:
+    """Where the numbers of a tensor on the CPU lie; None for None. The caller keeps the tensor.
+
+    Args:
+        tensor: row by row, without gaps.
+        dtype: that the library reads.
+        rows_apart: rows (of the first dimension) may have gaps between them.
+
+    Raises:
+        TypeError: another format, device or order of the numbers.
+    """
+    if tensor is None:
+        return None
+    ordered = tensor.is_contiguous() or (rows_apart and tensor[:1].is_contiguous())
+    if tensor.dtype != dtype or not ordered or tensor.device.type != "cpu":
+        raise TypeError(
+            f"the native library reads {dtype} row by row on the CPU, not {tensor.dtype} with "
+            f"strides {tensor.stride()} on {tensor.device}"
+        )
+    return tensor.data_ptr()
