@@ -43,10 +43,10 @@ def expected(toy):
 
 
 def hub(toy, **task):
+    """A kept checkpoint names the folder of the run that trained it: ``task`` names this one."""
     folder, name = toy.v.rsplit("/", 1)
-    return TransformerModel.from_pretrained(
-        folder, name, str(toy.data), task=dict(task, _name="translation_specdec")
-    )
+    task.update(_name="translation_specdec", data=str(toy.data))
+    return TransformerModel.from_pretrained(folder, name, str(toy.data), task=task)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "iad", "gad"])
@@ -67,7 +67,10 @@ def test_a_task_named_by_a_string_is_warned_of(toy, caplog):
     form = re.search(r"pass task=(\{.*?\}) instead", said).group(1)
     caplog.clear()
     for task in (ast.literal_eval(form), None, "translation", "no_task"):
-        model = TransformerModel.from_pretrained(*place, **({} if task is None else {"task": task}))
+        given = dict(task, data=place[2]) if isinstance(task, dict) else task
+        model = TransformerModel.from_pretrained(
+            *place, **({} if task is None else {"task": given})
+        )
         assert isinstance(model.task, TranslationSpecDecTask) == isinstance(task, dict)
     assert not [r for r in caplog.records if r.name.startswith("fairseq_specdec")]
 
@@ -104,7 +107,7 @@ def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
 
 def test_a_bare_namespace(toy):
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [toy.v], arg_overrides={"data": str(toy.data), "task": {"_name": "translation_specdec"}}
+        [toy.v], arg_overrides={"task": {"_name": "translation_specdec", "data": str(toy.data)}}
     )
     generator = task.build_generator(models, Namespace())
     assert isinstance(generator, SpeculativeGenerator)
