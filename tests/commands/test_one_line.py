@@ -109,12 +109,11 @@ def test_a_full_disk_under_standard_output_is_one_line(monkeypatch):
 
 def test_long_jobs_name_the_command_that_goes_on():
     from fairseq_specdec.bench import cli as bench
-    from fairseq_specdec.data import distill
 
     assert "nothing is saved" in bench._kept(["d"])
     assert bench._kept(["d", "--json", "a b"]).endswith("specdec-bench d --json 'a b' --resume")
     assert bench._kept(["--json=x", "--resume"]).count("--resume") == 1
-    assert distill._kept(["d", "--dest", "o"]).endswith("specdec-distill d --dest o")
+    assert own.again("specdec-distill", ["d", "--dest", "o o"]) == "specdec-distill d --dest 'o o'"
 
 
 # ---- fairseq's commands --------------------------------------------------------------------------
