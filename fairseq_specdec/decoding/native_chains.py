@@ -146,10 +146,11 @@ class NativeChains:
             answer = self._call(drafts, most)
             pairs = zip(tokens.tolist(), sizes.tolist())
             proposed = [tokens[:size] for tokens, size in pairs]
-            rounds = []
-            for i in range(self.call.done):
-                rounds.append(self._round(answer, i, proposed, 0.0 if i else drafting))
-            self._take_in([done._replace(passes=draft.passes) for done in rounds])
+            rounds = [
+                self._round(answer, i, proposed, 0.0 if i else drafting, draft.passes)
+                for i in range(self.call.done)
+            ]
+            self._take_in(rounds)
         return rounds
 
     def speculate(self, drafts: NativeDrafts, most: int) -> List[Round]:
@@ -236,7 +237,14 @@ class NativeChains:
         wide = len(weights.read_layers) * weights.stack.width
         return torch.empty(most, rows, width + 1, wide)
 
-    def _round(self, answer: _Answer, i: int, drafts: List[List[int]], drafting: float) -> Round:
+    def _round(
+        self,
+        answer: _Answer,
+        i: int,
+        drafts: List[List[int]],
+        drafting: float,
+        passes: int = 0,
+    ) -> Round:
         """Iteration ``i``."""
         rows, width = answer.rows, answer.width + 1
         facts = answer.facts[3 * rows * i : 3 * rows * (i + 1)]
@@ -250,7 +258,7 @@ class NativeChains:
                 outcome = outcome._replace(draft=draft, choices=choices)
             outcomes.append(outcome)
         verifying = answer.seconds[i]
-        return Round(outcomes, 0, (drafting + verifying, drafting, verifying))
+        return Round(outcomes, passes, (drafting + verifying, drafting, verifying))
 
     def _take_in(self, rounds: List[Round]) -> None:
         """Take in what a call added to the hypotheses; the drafter is given hidden states."""

@@ -44,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch, on_torch):
     found = Clock()
-    for module in (stats, batch, loop, timing):
+    for module in (stats, batch, timing):
         monkeypatch.setattr(module, "time", found)
     found.takes(monkeypatch, Verifier, "encode", ENCODE)
     found.takes(monkeypatch, Verifier, "open", OPEN)

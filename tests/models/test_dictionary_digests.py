@@ -8,8 +8,8 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_dictionary, save_verifier
 
-from fairseq_specdec import conversion
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
+from fairseq_specdec.conversion.formats import to_project
 from fairseq_specdec.decoding.drafter_file import load_drafter
 from fairseq_specdec.models import AttachedDrafter, SpecDrafter
 from fairseq_specdec.models.dictionary_digests import kept_digests
@@ -82,7 +82,7 @@ def test_a_digest_that_is_none_is_refused(state, tmp_path):
 
 def test_a_conversion_keeps_the_digests(state, tmp_path):
     path = tmp_path / "d.pt"
-    converted = conversion.to_project(plain_settings(dict(state), str(path)), {})
+    converted = to_project(plain_settings(dict(state), str(path)), {})
     assert converted["cfg"]["model"][DIGEST] == getattr(state["args"], DIGEST)
     load(path, converted)
     with pytest.raises(ValueError, match="source dictionary whose symbols"):

@@ -312,7 +312,7 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
 // where the logits are no distribution.
 void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
           int32_t* tokens) {
-  rules.divide(words, logits);
+  divide(rules, words, logits);
   const float top = peak_of(logits, words).top;
   const float total = log_sum(logits, words, top);
   if (!std::isfinite(total) || !std::isfinite(top)) {
@@ -320,7 +320,7 @@ void rate(float* logits, int words, const Rules& rules, int step, int count, flo
     std::fill_n(tokens, count, 0);
     return;
   }
-  rules.constrain(step, logits);
+  constrain(rules, step, logits);
   if (step >= rules.max_len) {
     std::fill_n(scores, count, kMinusInfinity);
     std::fill_n(tokens, count, rules.eos);

@@ -78,11 +78,11 @@ class Entry {
  public:
   Entry(float* logits, int count, const Rules& rules, int64_t step)
       : logits_(logits), count_(count), rules_(rules), forced_(step >= rules.max_len) {
-    rules.divide(count, logits);
+    divide(rules, count, logits);
     best_ = peak_of(logits, count);
     top_ = best_.top;
     log_sum_ = log_sum(logits, count, top_);
-    rules.constrain(step, logits);
+    constrain(rules, step, logits);
     const bool early = step < rules.min_len;
     const int at = best_.at;
     if (at == rules.pad || (early && at == rules.eos) || rules.unk_penalty != 0)

@@ -32,19 +32,20 @@ struct Rules {
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
   double regret_budget;  // of a sentence, where Hypotheses::spent is kept (RegretBudgetRule)
-
-  // By the temperature.
-  void divide(int count, float* logits) const {
-    if (temperature == 1.0f) return;
-    for (int i = 0; i < count; i++) logits[i] /= temperature;
-  }
-  // Of output token number `step`: single logits change, and are not normalised again.
-  void constrain(int64_t step, float* logits) const {
-    logits[pad] = kMinusInfinity;
-    if (step < min_len) logits[eos] = kMinusInfinity;
-    logits[unk] -= unk_penalty;
-  }
 };
+
+// By the temperature.
+inline void divide(const Rules& rules, int count, float* logits) {
+  if (rules.temperature == 1.0f) return;
+  for (int i = 0; i < count; i++) logits[i] /= rules.temperature;
+}
+
+// Of output token number `step`: single logits change, and are not normalised again.
+inline void constrain(const Rules& rules, int64_t step, float* logits) {
+  logits[rules.pad] = kMinusInfinity;
+  if (step < rules.min_len) logits[rules.eos] = kMinusInfinity;
+  logits[rules.unk] -= rules.unk_penalty;
+}
 
 // Rows of int64 and float numbers; strides count numbers.
 struct Drafts {
