@@ -87,10 +87,10 @@ def coverage(text):
     found = set()
     for command in commands_in(text):
         program = unwrapped(command.words)[0]
-        if program in PARSERS or program in TOOLS:
-            found.add("run")
-        elif place_of(command.words):
+        if place_of(command.words):
             found.add("elsewhere")
+        elif program in PARSERS or program in TOOLS:
+            found.add("run")
         else:
             raise AssertionError(f"no test runs or parses {' '.join(command.words)!r}: see PARSERS")
     assert len(found) == 1, f"some commands of a block are run, others are not: {text}"
