@@ -86,7 +86,6 @@ def test_no_two_files_have_one_name():
 IMPORTING = {
     "compat/test_unpickling_files.py",
     "gpu/test_training.py",
-    "scoring/test_scoring_cli.py",
     "test_device_graphs.py",
 }
 

@@ -20,7 +20,7 @@ from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
 from .loop import Batch
-from .native_chains import native_form
+from .native_form import native_form
 from .options import DecodingOptions
 from .parts import Parts
 from .pass_cost import pass_cost

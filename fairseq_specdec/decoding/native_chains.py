@@ -16,58 +16,23 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
 from fairseq_specdec.engine.draft_tree import DraftTree
-from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafts,
     HypothesesView,
-    Rules,
     Verdict,
     VerifyCall,
 )
-from fairseq_specdec.engine.verifier import Verifier
 
 from .chains import Round, RowOutcome
 from .draft_budget import FORGETS
 from .general_step import GeneralStep
-from .native_tables import native_tables, tell_slower
-from .policy import LogitsPolicy
+from .native_form import NativeForm
 
 # Iterations of one call that drafts.
 _MOST_WITH_DRAFTS = 64
-
-
-class NativeForm(NamedTuple):
-    """What the library is told of a generator; threads share it.
-
-    Attributes:
-        tables: of the decoder's embeddings.
-        rules: the constraints and the acceptance rule.
-    """
-
-    tables: EmbeddingTables
-    rules: Rules
-
-
-def native_form(
-    verifier: Verifier, rule: AcceptanceRule, policy: LogitsPolicy
-) -> Optional[NativeForm]:
-    """For ``NativeChains``; None where the general step does everything."""
-    tables = native_tables(verifier, policy)
-    if tables is None:
-        return None
-    form = rule.native_form()
-    if form is None:
-        tell_slower(f"{type(rule).__name__} is not in the native library")
-        return None
-    rules = Rules(
-        policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
-        verifier.temperature, *form,
-    )  # fmt: skip
-    return NativeForm(tables, rules)
 
 
 class _Answer(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget
+from .native_form import NativeForm
 from .options import DecodingOptions
 from .pass_cost import PassCost
 from .policy import LogitsPolicy
@@ -25,7 +26,7 @@ class Parts(NamedTuple):
         policy: decoding constraints.
         options: all other settings.
         adaptive: drafts may be shortened and left out: the output does not depend on them.
-        native: a ``NativeForm``, where the native library decodes chains.
+        native: what the native library is told, where it decodes chains.
         cost: of passes, where it decides how much to draft.
     """
 
@@ -36,7 +37,7 @@ class Parts(NamedTuple):
     policy: LogitsPolicy
     options: DecodingOptions
     adaptive: bool
-    native: Optional[Any] = None
+    native: Optional[NativeForm] = None
     cost: Optional[PassCost] = None
 
     def budget(self) -> DraftBudget:

@@ -12,7 +12,7 @@ from fairseq_specdec.engine.transfer import to_device
 
 from ..batch import OpenBatch
 from ..failures import refuse_sentence
-from ..native_tables import native_tables
+from ..native_form import native_tables
 from ..parts import Parts
 from ..results import Iteration, hypothesis
 from .beams import Beams, EndedHypothesis, Progress

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Optional
+from typing import NamedTuple, Optional
 
+from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.engine.backend import tell_once
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.structures import Rules
 from fairseq_specdec.engine.verifier import Verifier
 
 from .policy import LogitsPolicy
@@ -27,6 +29,36 @@ def native_tables(verifier: Verifier, policy: LogitsPolicy) -> Optional[Embeddin
         tell_slower("--no-repeat-ngram-size")
         return None
     return tables
+
+
+class NativeForm(NamedTuple):
+    """What the library is told of a generator; threads share it.
+
+    Attributes:
+        tables: of the decoder's embeddings.
+        rules: the constraints and the acceptance rule.
+    """
+
+    tables: EmbeddingTables
+    rules: Rules
+
+
+def native_form(
+    verifier: Verifier, rule: AcceptanceRule, policy: LogitsPolicy
+) -> Optional[NativeForm]:
+    """For ``NativeChains``; None where the general step does everything."""
+    tables = native_tables(verifier, policy)
+    if tables is None:
+        return None
+    form = rule.native_form()
+    if form is None:
+        tell_slower(f"{type(rule).__name__} is not in the native library")
+        return None
+    rules = Rules(
+        policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
+        verifier.temperature, *form,
+    )  # fmt: skip
+    return NativeForm(tables, rules)
 
 
 def tell_slower(reason: str) -> None:
