@@ -136,7 +136,7 @@ setup(
         "fairseq_specdec": [
             "py.typed",
             "commands/help/*.txt",
-            "decoding/pass_costs.json",
+            "costs/*.json",
             "demo/page.*",
             "trace/page.*",
             "trace/shared.*",
@@ -187,6 +187,7 @@ setup(
             "specdec-accelerate = fairseq_specdec.commands.start:accelerate",
             "specdec-bench = fairseq_specdec.commands.start:bench",
             "specdec-convert = fairseq_specdec.commands.start:convert",
+            "specdec-costs = fairseq_specdec.commands.start:costs",
             "specdec-demo = fairseq_specdec.commands.start:demo",
             "specdec-distill = fairseq_specdec.commands.start:distill",
             "specdec-flags = fairseq_specdec.commands.start:flags",

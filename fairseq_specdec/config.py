@@ -89,8 +89,8 @@ class TranslationSpecDecConfig(TranslationConfig):
         metadata={
             "help": "gad, gad++: end a draft before the first token that, with all before it, is "
             "right with less probability than this by the drafter's own estimate, from 0 to 1; gad "
-            "stays exact (default: of gad 0.3 on the native backend for models that the cache "
-            "holds, where more costs time; else 0, always draft k)"
+            "stays exact (default: of gad where verifying more tokens would cost more time than it "
+            "saves; of gad++ 0, always draft k)"
         },
     )
     sampling_verification: str = field(
@@ -121,15 +121,20 @@ class TranslationSpecDecConfig(TranslationConfig):
         default=None,
         metadata={
             "help": "iad, gad, sps, and blockwise with exact acceptance, where it changes nothing "
-            "but the time: draft tokens of all sentences together, 0 or more, that one "
-            "verification may be expected to reject, by the acceptance so far; drafts "
-            "shorten to fit, the more sentences the shorter, and none is made for some "
-            "iterations where drafts keep failing (default: 24 on the CPU, for models that draft "
-            "on the native backend or on a GPU that make gpu measured what pays by the cost of "
-            "passes, without limit on another GPU and for a sentence alone; 0: always draft k, as "
-            "the papers do). In a beam "
+            "but the time: draft tokens of all sentences together that one verification may be "
+            "expected to reject, 0 or more (default: as many as pay by the cost of passes, see "
+            "--cost-table; 0: always draft k, as the papers do). In a beam "
             "search: prefixes that a pass may score though nothing waits for them; where it is "
             "given, gad and sps draft for beams on a CPU too (torch backend)"
+        },
+    )
+    cost_table: str = field(
+        default="auto",
+        metadata={
+            "help": "what passes take on this processor, which decides how much iad, gad, sps and "
+            "exact blockwise draft: a file that specdec-costs wrote, off (the figures of an "
+            "ordinary processor), or auto (measured once, in 0.3 s, and kept in the user's cache "
+            "folder; the default, also FAIRSEQ_SPECDEC_COST_TABLE)"
         },
     )
     top_beta: int = field(

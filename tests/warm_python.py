@@ -35,6 +35,7 @@ ENTRIES = {
     "specdec-accelerate": "fairseq_specdec.accelerate.cli",
     "specdec-bench": "fairseq_specdec.bench.cli",
     "specdec-convert": "fairseq_specdec.conversion.cli",
+    "specdec-costs": "fairseq_specdec.costs.cli",
     "specdec-demo": "fairseq_specdec.demo.cli",
     "specdec-distill": "fairseq_specdec.data.distill",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",

@@ -53,6 +53,7 @@ COMMANDS: Dict[str, Make] = {
     "specdec-accelerate": _parser("accelerate.flags"),
     "specdec-bench": _task_parser("bench.session"),
     "specdec-convert": _parser("conversion.cli"),
+    "specdec-costs": _parser("costs.cli"),
     "specdec-demo": _parser("demo.cli"),
     "specdec-distill": _task_parser("data.distill"),
     "specdec-flags": _parser("decoding.listed_flags"),

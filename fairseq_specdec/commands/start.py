@@ -21,6 +21,7 @@ MODULES: Dict[str, str] = {
     "specdec-accelerate": "accelerate.cli",
     "specdec-bench": "bench.cli",
     "specdec-convert": "conversion.cli",
+    "specdec-costs": "costs.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
     "specdec-flags": "decoding.listed_flags",
@@ -66,6 +67,7 @@ def _script(program: str) -> Callable[[], None]:
 accelerate = _script("specdec-accelerate")
 bench = _script("specdec-bench")
 convert = _script("specdec-convert")
+costs = _script("specdec-costs")
 demo = _script("specdec-demo")
 distill = _script("specdec-distill")
 flags = _script("specdec-flags")

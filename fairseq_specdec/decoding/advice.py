@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple
 
-from .pass_cost import TOO_FAST
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES
 
@@ -46,19 +45,17 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
         found.append(Advice("format", text + "; fp32 keeps it"))
     drafts = strategy not in ("greedy", "none") and strategy in STRATEGIES
     if drafts and options.beam == 1 and stats.iterations >= ENOUGH:
-        found += _about_drafts(stats, strategy, options.verifier_format)
+        found += _about_drafts(stats, strategy)
     return found
 
 
-def _about_drafts(stats: DecodingStats, strategy: str, number_format: str) -> List[Advice]:
+def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
     found = []
     share = stats.undrafted_share
     if strategy in PAUSING and share >= MANY_UNDRAFTED:
         remedy = "try --batch-size 1"
         if strategy == "iad":
             remedy += ", or the text copies little of its source"
-        elif number_format in TOO_FAST:
-            remedy = f"--strategy greedy does the same: a small {number_format} model needs none"
         text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
         found.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
     elif stats.greedy_is_faster:

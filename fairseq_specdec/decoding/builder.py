@@ -22,7 +22,7 @@ from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
 from .cuda_graphs import CUDA_GRAPHS, check_cuda_graphs
-from .draft_budget import CPU_SPARE
+from .draft_budget import Planning
 from .drafter_file import check_drafter_file
 from .extras import ending_of
 from .generator import SpeculativeGenerator
@@ -250,6 +250,7 @@ class Overrides(NamedTuple):
         rule: likewise.
         strategy: name for the log.
         always_draft: never shorten a draft nor leave one out.
+        planning: decides how much to draft, where the output does not depend on it.
         keep_trace: record every iteration.
     """
 
@@ -258,6 +259,7 @@ class Overrides(NamedTuple):
     strategy: Optional[str] = None
     always_draft: bool = False
     keep_trace: bool = False
+    planning: Optional[Planning] = None
 
 
 _NO_OVERRIDES = Overrides()
@@ -332,7 +334,9 @@ def build_generator(
         keep_freed_memory()
     if settings.threads is not None:
         set_threads(settings.threads)
-    return SpeculativeGenerator(models, tgt_dict, drafter, rule, policy, options, stats)
+    return SpeculativeGenerator(
+        models, tgt_dict, drafter, rule, policy, options, stats, overrides.planning
+    )
 
 
 def rule_of(settings: Any, sampler: Optional[Sampler]) -> AcceptanceRule:
@@ -353,10 +357,6 @@ def _options(
     beam: int,
 ) -> DecodingOptions:
     """What neither drafter, rule nor policy take from the flags."""
-    on_cpu = not next(models[0].parameters()).is_cuda
-    spare = settings.draft_budget
-    if spare is None and on_cpu:
-        spare = CPU_SPARE
     always = overrides.always_draft or settings.draft_budget == 0
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,
@@ -368,8 +368,9 @@ def _options(
         len_penalty=getattr(args, "lenpen", 1),
         temperature=getattr(args, "temperature", 1.0),
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
-        max_expected_rejections=None if always else spare,
-        pause_drafting=not always,
+        max_expected_rejections=None if always else settings.draft_budget,
+        whole_drafts=always,
+        cost_table=settings.cost_table,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),
         free_unpacked=free_unpacked,

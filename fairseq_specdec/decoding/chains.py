@@ -45,13 +45,8 @@ class Round(NamedTuple):
     seconds: Tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def count(stats: DecodingStats, rows: List[RowOutcome]) -> Tuple[int, int, int]:
-    """Add an iteration to the statistics.
-
-    Returns:
-        (rows that had a draft, draft tokens accepted, rows whose draft was not accepted to its
-        end).
-    """
+def count(stats: DecodingStats, rows: List[RowOutcome]) -> None:
+    """Add an iteration to the statistics."""
     # A row that emitted no more than it accepted ended inside its draft.
     cut = sum(row.accepted < min(row.proposed, row.size) for row in rows)
     accepted = sum(row.accepted for row in rows)
@@ -68,7 +63,6 @@ def count(stats: DecodingStats, rows: List[RowOutcome]) -> Tuple[int, int, int]:
     stats.drafted += proposed
     stats.rollbacks += cut
     stats.undrafted += len(rows) - drafted
-    return drafted, accepted, cut
 
 
 class Chains(Protocol):

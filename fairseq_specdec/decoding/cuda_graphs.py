@@ -7,10 +7,10 @@ from typing import Any, Optional, Sequence
 
 import torch
 
+from fairseq_specdec.costs.devices import rows_for_graphs
 from fairseq_specdec.engine.graphs import Graphs
 
 from .options import DecodingOptions
-from .pass_cost import rows_for_graphs
 
 logger = logging.getLogger(__name__)
 

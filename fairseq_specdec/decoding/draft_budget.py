@@ -2,123 +2,169 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
-from .pass_cost import LONGEST, PassCost
+from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
-# Expected rejected tokens that cost a CPU about the time that a shorter draft would save.
-CPU_SPARE = 24
+from .chains import RowOutcome
+from .draft_plan import LONGEST
 
-# Weight of the newest iteration in the running means of accepted and failed drafts.
-FORGETS = 0.2
+FORGETS = 0.05
+"""Weight of the newest iteration in the running means of accepted and rejected drafts."""
 
-# Before the first iteration: draft tokens accepted, and drafts cut short, in a row's iteration.
-FIRST_ACCEPTED, FIRST_FAILED = 1.0, 1 / 3
+# The same where little is drafted: a try weighs more.
+_TRIAL_FORGETS = 0.15
 
-# Where fewer draft tokens than this are accepted in a row's iteration, drafting costs time.
-PAYS = 0.3
+# Rows whose draft was rejected, a row, before anything was drafted.
+_FIRST_STOPPED = 0.5
 
-# Iterations without a draft until the next try: doubled after every try that failed.
-SHORTEST_PAUSE, LONGEST_PAUSE = 2, 16
 
-# A limit below this would not pay for the drafter: at 32 live sentences of the demo pair, drafts of
-# one or two tokens took 1.3 times as long as no drafts, at 8 sentences drafts of five as long.
-SHORTEST = 3
+class Acceptance(NamedTuple):
+    """Running means of an iteration's row.
 
-# Where nothing was drafted, the drafter has yet to read what was accepted since: drafts must make
-# an iteration so many times as fast to begin again.
-AGAIN = 1.5
+    Attributes:
+        accepted: draft tokens accepted.
+        stopped: how often fewer were accepted than were asked for.
+    """
 
-# The first draft of a batch is a try, which costs time where drafts do not pay: it must promise to
-# make an iteration so many times as fast. (The demo pair promises 1.01 in batches of two.)
-TRY = 1.1
+    accepted: float
+    stopped: float
 
-# The chance of a draft token by which the first draft is sized; after that its outcome counts.
-UNTRIED = 0.97
+    @classmethod
+    def of(cls, chance: float) -> Acceptance:
+        """As if drafts so far had been accepted with this chance, of each token."""
+        return cls(_FIRST_STOPPED * chance / (1 - chance), _FIRST_STOPPED)
+
+    @property
+    def chance(self) -> float:
+        """Of a draft token to be accepted after accepted ones."""
+        return self.accepted / max(self.accepted + self.stopped, 1e-9)
+
+    def with_(self, accepted: float, stopped: float, weight: float) -> Acceptance:
+        """After an iteration of these means."""
+        return Acceptance(
+            self.accepted + weight * (accepted - self.accepted),
+            self.stopped + weight * (stopped - self.stopped),
+        )
+
+
+class History:
+    """How the drafts of a generator's batches were accepted; batches of many threads share it: any
+    thread's figures are as good.
+
+    Args:
+        chance: of a draft token, before the first batch.
+    """
+
+    def __init__(self, chance: float) -> None:
+        self.acceptance = Acceptance.of(chance)
+
+
+class Planning(Protocol):
+    """Decides how much to draft."""
+
+    def plan(self, live: int, chance: float) -> Plan:
+        """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
+
+
+class FewRejections:
+    """Drafts of so many tokens that few of them are expected to be rejected (``--draft-budget``).
+
+    Args:
+        most: expected rejected tokens of a verification, of all sentences together.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def plan(self, live: int, chance: float) -> Plan:
+        """If each token is accepted with the chance after accepted ones, the j-th of a draft is
+        rejected with 1 - chance^j (the assumption of equation 1 of Leviathan et al. 2023, 3.1)."""
+        left, reached = self.most / live, 1.0
+        for size in range(LONGEST):
+            reached *= chance
+            left -= 1 - reached
+            if left < 0:
+                return Plan(size, rest=_LONGEST_REST, trial=1)
+        return WHOLE
+
+
+_LONGEST_REST = 16
 
 
 class DraftBudget:
     """How many tokens a row may draft in the next iteration of one batch.
 
-    On a CPU, verifying more tokens takes longer as soon as there are several rows. With many live
-    sentences, rejected tokens cost more time than accepted ones save. Where drafts keep failing, it
-    is faster to draft seldom. Only counts decide, never measured times, so that a run can be
-    repeated.
+    Where drafts do not pay, one is tried now and then: rarely enough to cost little time.
 
     Args:
-        spare: most expected rejected tokens of a verification, of all sentences together; None
-            for no limit.
-        pauses: pause where drafts keep failing.
-        cost: of several rows draft as much as pays by it, whatever ``spare`` says.
+        planning: decides; None for whole drafts.
+        history: how drafts were accepted so far.
+        judged: a drafter that drafts fewer tokens than it is asked for expects the rest to be
+            rejected; else it has no more.
     """
 
-    def __init__(self, spare: Optional[int], pauses: bool, cost: Optional[PassCost] = None) -> None:
-        self.cost = cost
-        self.resting = False  # nothing was drafted in the last iteration
-        self.tried = False  # something was drafted
-        self.spare = spare
-        self.pauses = pauses
-        self.accepted, self.failed = FIRST_ACCEPTED, FIRST_FAILED
-        self.pause = SHORTEST_PAUSE
-        self.paused = 0
+    def __init__(
+        self,
+        planning: Optional[Planning],
+        history: Optional[History] = None,
+        judged: bool = False,
+    ) -> None:
+        self.planning = planning
+        self.history = history or History(0.5)
+        self.judged = judged
+        self.acceptance = self.history.acceptance
+        self.asked: Optional[int] = None
+        self.kept: Optional[Plan] = None
+        self.live = 0
+        self.rested = 0
+        self.rest = 0
 
-    @property
-    def min_accepted(self) -> float:
-        """The running mean of accepted tokens at which drafting pays; it is never below -1."""
-        return PAYS if self.pauses else -1.0
-
-    def most(self, live: int) -> Optional[int]:
-        """Draft tokens that each of ``live`` rows may have now; None for any number.
-
-        If each token is accepted with probability a after accepted ones, the j-th of a draft is
-        rejected with probability 1 - a^j (the assumption of equation 1 of Leviathan et al. 2023,
-        3.1, where a is alpha).
-        """
-        if self.paused > 0:
-            return 0
-        if self.cost is not None and live == 1 and not self.cost.alone:
-            return 0
-        chance = self.accepted / max(self.accepted + self.failed, 1e-9)
-        if self.cost is not None and (live > 1 or self.resting):
-            gain = AGAIN if self.resting else 1.0 if self.tried else TRY
-            size = self.cost.best(live, chance if self.tried else UNTRIED, gain)
-            self.resting = size == 0
-            return size if live > 1 or self.resting else None
-        if self.spare is None or live == 1:  # alone, a row costs little
-            return None
-        left, reached = self.spare / live, 1.0
-        for size in range(LONGEST):
-            reached *= chance
-            left -= 1 - reached
-            if left < 0:
-                return size if size >= SHORTEST else 0
-        return None
+    def plan(self, live: int) -> Plan:
+        """What ``live`` rows draft now."""
+        if self.planning is None:
+            return WHOLE
+        chance = self.acceptance.chance
+        plan = self.kept
+        if live != self.live or plan is None or not plan.low <= chance < plan.high:
+            plan = self.planning.plan(live, chance)
+            self.kept, self.live = plan, live
+        self.rest = 0
+        if plan.size == 0:
+            self.rest = plan.rest - self.rested
+            plan = NOTHING if self.rest > 0 else Plan(plan.trial, low=2.0)
+        self.asked = plan.size
+        return plan
 
     @property
     def rests(self) -> int:
-        """Where ``most`` gave 0: how many iterations after that one have no draft, either, if no
+        """Where ``plan`` gave no draft: how many iterations after that one have none, either, if no
         row ends before."""
-        return self.paused - 1 if self.paused > 0 else LONGEST
+        return max(self.rest - 1, 0)
 
-    def learn(self, drafted: int, accepted: int, failed: int) -> None:
-        """An iteration is over.
+    def learn(self, rows: Sequence[RowOutcome]) -> None:
+        """An iteration is over."""
+        if self.asked == 0:
+            self.rested += 1
+            return
+        seen = [row for row in rows if self.judged or row.proposed > 0]
+        if not seen:
+            return
+        accepted, stopped = means(seen, self.asked if self.judged else None)
+        trial, self.rested = self.rested > 0, 0
+        weight = _TRIAL_FORGETS if trial else FORGETS
+        self.acceptance = self.acceptance.with_(accepted, stopped, weight)
 
-        Args:
-            drafted: rows that had a draft.
-            accepted: draft tokens accepted, of all rows.
-            failed: rows whose draft was not accepted to its end.
-        """
-        if drafted == 0:
-            self.paused = max(self.paused - 1, 0)
-            return
-        first = self.cost is not None and not self.tried
-        self.tried = True
-        if first:
-            self.accepted, self.failed = accepted / drafted, failed / drafted
-        self.accepted += FORGETS * (accepted / drafted - self.accepted)
-        self.failed += FORGETS * (failed / drafted - self.failed)
-        if self.accepted >= self.min_accepted:
-            self.pause = SHORTEST_PAUSE
-            return
-        self.paused = self.pause
-        self.pause = min(2 * self.pause, LONGEST_PAUSE)
+    def close(self) -> None:
+        """The batch is over; later ones begin with what was learnt."""
+        self.history.acceptance = self.acceptance
+
+
+def means(rows: List[RowOutcome], asked: Optional[int]) -> Tuple[float, float]:
+    """(draft tokens accepted of a row, share of rows with fewer than were drafted or ``asked``
+    for)."""
+    accepted = sum(row.accepted for row in rows) / len(rows)
+    stopped = sum(
+        not row.done and row.accepted < (row.proposed if asked is None else asked) for row in rows
+    )
+    return accepted, stopped / len(rows)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import DraftSession
+from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
@@ -67,7 +68,7 @@ class GeneralStep:
         """
         before = self.timer.lap() if self.parts.options.keep_trace else None
         if draft is None:
-            draft = self.propose(self.budget.most(len(self.hypotheses.lengths_cpu)))
+            draft = self.propose(self.budget.plan(len(self.hypotheses.lengths_cpu)))
         with self.timer("verifier"):
             tokens, layout = self.lay_out(draft)
             scores = self.session.score(tokens, layout)
@@ -78,15 +79,18 @@ class GeneralStep:
             rows = self.read_back(draft, scores, step)
         return Round(rows, draft.passes, self._seconds_since(before))
 
-    def propose(self, budget: Optional[int]) -> DraftTree:
-        """What the drafter proposes, within the budget and the length limit."""
+    def propose(self, plan: Plan) -> DraftTree:
+        """What the drafter proposes, within the plan and the length limit."""
         hypotheses = self.hypotheses
         with self.timer("drafter"):
-            draft = self.drafts.propose(hypotheses, budget)
+            if self.budget.judged:
+                draft = self.drafts.propose(hypotheses, plan.size, plan.costs)
+            else:
+                draft = self.drafts.propose(hypotheses, plan.size)
             # A draft may reach the length limit, not pass it: there only </s> can follow.
             most = self.max_len - hypotheses.shortest
-            if budget is not None:
-                most = min(most, budget)
+            if plan.size is not None:
+                most = min(most, plan.size)
             near = hypotheses.longest + draft.width > self.max_len
             return draft.limited(most, self.max_len - hypotheses.lengths if near else None)
 

@@ -19,11 +19,12 @@ from fairseq_specdec.engine.verifier import Verifier
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
+from .draft_budget import History, Planning
 from .loop import Batch
 from .native_form import native_form
 from .options import DecodingOptions
 from .parts import Parts
-from .pass_cost import pass_cost
+from .planning import planning_for
 from .policy import LogitsPolicy
 from .search import GreedySearch
 from .stats import DecodingStats
@@ -46,6 +47,8 @@ class SpeculativeGenerator(SequenceGenerator):
         policy: decoding constraints.
         options: all other settings.
         stats: counters to add to.
+        planning: decides how much to draft, where the output does not depend on it; None for what
+            the options say.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class SpeculativeGenerator(SequenceGenerator):
         policy: LogitsPolicy,
         options: DecodingOptions,
         stats: Optional[DecodingStats] = None,
+        planning: Optional[Planning] = None,
     ) -> None:
         super().__init__(
             list(models),
@@ -78,6 +82,7 @@ class SpeculativeGenerator(SequenceGenerator):
         self.policy = policy
         self.options = options
         self.stats = stats or DecodingStats()
+        self.planning = planning
         self._lock = threading.Lock()
         self._parts: Optional[Parts] = None
 
@@ -215,15 +220,18 @@ class SpeculativeGenerator(SequenceGenerator):
         verifier = Verifier(
             models, options.temperature, drafter.read_layers, options.free_unpacked, backend
         )
-        adaptive = self.rule.draft_independent and drafter.adaptive
-        # No budget was given, nor whole drafts asked for.
-        cost = pass_cost(verifier, drafter) if options.look_ahead is None else None
-        if adaptive and cost is not None:
-            drafter = drafter.with_min_confidence(cost.least_chance)
         ready = drafter.prepare(verifier.models[0], backend)
+        planning = None
+        adaptive = self.rule.draft_independent and drafter.adaptive
+        if options.beam == 1 and adaptive and not options.whole_drafts:
+            planning = self.planning or planning_for(verifier, drafter, ready, options)
+        history = History(drafter.first_chance)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
         native = None
         if options.beam == 1:
             native = native_form(verifier, self.rule, self.policy)
-        return Parts(verifier, ready, reads, search, self.policy, options, adaptive, native, cost)
+        return Parts(
+            verifier, ready, reads, search, self.policy, options, drafter.judged, native, planning,
+            history,
+        )  # fmt: skip

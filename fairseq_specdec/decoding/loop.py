@@ -77,6 +77,10 @@ class Batch(OpenBatch):
             self._book(done)
         self._commit(done.rows)
 
+    def close(self) -> None:
+        self.general.budget.close()
+        super().close()
+
     def _book(self, done: Round) -> None:
         """Take note of an iteration that was done."""
         for row, outcome in enumerate(done.rows):
@@ -86,8 +90,8 @@ class Batch(OpenBatch):
                 self._trace(row, done)
             self.rounds[row] += 1
             self.hypotheses.lengths_cpu[row] += outcome.size
-        proposed, accepted, cut = count(self.stats, done.rows)
-        self.general.budget.learn(proposed, accepted, cut)
+        count(self.stats, done.rows)
+        self.general.budget.learn(done.rows)
 
     def _commit(self, outcomes: List[RowOutcome]) -> None:
         """Roll back what was rejected in the last iteration, and let finished rows leave."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
+from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
@@ -71,20 +72,20 @@ class NativeChains:
         if draft is not None:
             return [], draft
         general, hypotheses = self.general, self.general.hypotheses
-        allowed = general.budget.most(len(hypotheses.lengths_cpu))
-        if allowed is None and self.drafts is not None:
-            rounds = self.speculate(self.drafts, most)
+        plan = general.budget.plan(len(hypotheses.lengths_cpu))
+        if plan.size != 0 and self.drafts is not None:
+            rounds = self.speculate(self.drafts, most, plan)
             if rounds:
                 return rounds, None
             if self.undecided is not None:
                 return self.run(most)
         started = time.perf_counter()
-        draft = general.propose(allowed)
+        draft = general.propose(plan)
         drafting = time.perf_counter() - started
         if not draft.is_chain:
             return [], draft
         if not general.drafts.never_drafts:
-            most = min(most, 1 + general.budget.rests) if allowed == 0 else 1
+            most = min(most, 1 + general.budget.rests) if plan.size == 0 else 1
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
 
@@ -118,25 +119,26 @@ class NativeChains:
             self._take_in(rounds)
         return rounds
 
-    def speculate(self, drafts: NativeDrafts, most: int) -> List[Round]:
-        """Draft and verify by turns in one call, until a row ends or drafting does not pay.
+    def speculate(self, drafts: NativeDrafts, most: int, plan: Plan) -> List[Round]:
+        """Draft and verify by turns in one call, until a row ends or the plan no longer holds.
 
         Args:
             drafts: of the batch's drafter.
             most: iterations, 1 or more.
+            plan: what an iteration drafts.
 
         Returns:
             The iterations done. ``undecided`` is then a draft that the general step must verify
             next, if there is one.
         """
-        hypotheses, budget = self.general.hypotheses, self.general.budget
+        hypotheses, acceptance = self.general.hypotheses, self.general.budget.acceptance
         started = time.perf_counter()
         most = min(most, _MOST_WITH_DRAFTS)
-        loop = drafts.begin_loop(hypotheses, most, budget.accepted, FORGETS, budget.min_accepted)
+        loop = drafts.begin_loop(hypotheses, most, plan, (*acceptance, FORGETS))
         if loop is None:
             return []
         hypotheses.reserve(1)
-        empty = Drafts(len(hypotheses.lengths_cpu), drafts.block_size)
+        empty = Drafts(len(hypotheses.lengths_cpu), loop.loop.block)
         answer = self._call(empty, most, drafts, loop)
         drafts.end_loop(loop)
         done = self.call.done

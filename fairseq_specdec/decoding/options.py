@@ -22,7 +22,8 @@ class DecodingOptions:
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
         max_expected_rejections: of a verification, all rows together;
             None for no limit. Used only where it changes nothing but the time, as the next.
-        pause_drafting: draft seldom where drafts keep failing.
+        whole_drafts: never shorten a draft nor leave one out.
+        cost_table: ``--cost-table``.
         look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
             pass may score though nothing waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
@@ -43,7 +44,8 @@ class DecodingOptions:
     temperature: float = 1.0
     keep_trace: bool = False
     max_expected_rejections: Optional[int] = None
-    pause_drafting: bool = False
+    whole_drafts: bool = False
+    cost_table: str = "auto"
     look_ahead: Optional[int] = None
     inference: bool = False
     free_unpacked: bool = False

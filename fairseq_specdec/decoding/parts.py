@@ -7,16 +7,16 @@ from typing import NamedTuple, Optional
 from fairseq_specdec.drafting import ReadyDrafter
 from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget
+from .draft_budget import DraftBudget, History, Planning
 from .native_form import NativeForm
 from .options import DecodingOptions
-from .pass_cost import PassCost
 from .policy import LogitsPolicy
 from .search import Search
 
 
 class Parts(NamedTuple):
-    """What decodes a batch. Batches of many threads share it: nothing of it changes.
+    """What decodes a batch. Batches of many threads share it: nothing of it changes but the
+    history.
 
     Attributes:
         verifier: scores blocks.
@@ -25,9 +25,11 @@ class Parts(NamedTuple):
         search: decides what enters the hypotheses.
         policy: decoding constraints.
         options: all other settings.
-        adaptive: drafts may be shortened and left out: the output does not depend on them.
+        judged: as of ``Drafter``.
         native: what the native library is told, where it decodes chains.
-        cost: of passes, where it decides how much to draft.
+        planning: decides how much to draft, where the output does not depend on it; None for whole
+            drafts.
+        history: how drafts were accepted so far; None where each batch begins anew.
     """
 
     verifier: Verifier
@@ -36,13 +38,11 @@ class Parts(NamedTuple):
     search: Search
     policy: LogitsPolicy
     options: DecodingOptions
-    adaptive: bool
+    judged: bool = False
     native: Optional[NativeForm] = None
-    cost: Optional[PassCost] = None
+    planning: Optional[Planning] = None
+    history: Optional[History] = None
 
     def budget(self) -> DraftBudget:
         """How much to draft, for one batch."""
-        if self.adaptive:
-            options = self.options
-            return DraftBudget(options.max_expected_rejections, options.pause_drafting, self.cost)
-        return DraftBudget(None, False)
+        return DraftBudget(self.planning, self.history, self.judged)

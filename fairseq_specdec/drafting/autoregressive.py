@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, first_slots
 from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.engine.transformer import TransformerSession, TransformerWeights
+from fairseq_specdec.engine.work import Pass
 
 from .base import (
     Drafter,
@@ -47,6 +48,7 @@ class AutoregressiveDrafter(Drafter):
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
         self.options = options
+        self.block_size = options.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
@@ -69,6 +71,10 @@ class ReadyAutoregressiveDrafter(NamedTuple):
     weights: TransformerWeights
     options: DraftOptions
     own_encoder: bool
+
+    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+        work = self.weights.work()
+        return None if work is None else [Pass(each, 1) for each in work] * size
 
     def open(self, source: Source) -> DraftSession:
         weights = self.weights
@@ -103,7 +109,12 @@ class AutoregressiveSession(DraftSession):
         self.options = options
         self.last = last
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
         most = self.options.block_size if budget is None else min(self.options.block_size, budget)

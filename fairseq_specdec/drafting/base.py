@@ -23,6 +23,9 @@ from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.devices import supported
 from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.work import Pass
+
+from .plan import Plan
 
 
 class Timer(Protocol):
@@ -73,7 +76,8 @@ class DraftOptions:
         sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
         free_unpacked: free the model's weights that were packed, as ``Linear.of``.
         any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
-        any_confidence: ``confidence`` was not asked for: the loop may choose one that pays.
+        any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
+            not pay.
     """
 
     block_size: int
@@ -124,28 +128,23 @@ class NativeDrafts(Protocol):
     """A session whose drafts the native library makes between its verifications.
 
     Attributes:
-        block_size: most draft tokens.
         pointers: the library's drafter and session.
     """
-
-    @property
-    def block_size(self) -> int: ...
 
     @property
     def pointers(self) -> Tuple[Any, Any]: ...
 
     def begin_loop(
-        self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
+        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
     ) -> Optional[NativeLoop]:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
         Args:
             hypotheses: what was accepted.
             most: iterations.
-            accepted: running mean of accepted tokens, with ``forgets`` and ``pays`` as in
-                ``DraftBudget``: the loop ends where it falls below what pays.
-            forgets: weight of the newest iteration in it.
-            pays: where to end.
+            plan: what they draft; the loop ends where it no longer holds.
+            means: running means of accepted tokens and of stops of a row, and the weight of the
+                newest iteration in them, as of ``DraftBudget``.
 
         Returns:
             None where drafts need more than the library does, or there is no room for one.
@@ -170,7 +169,12 @@ class DraftSession:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         """Draft the tokens that follow the accepted ones.
 
         Args:
@@ -178,6 +182,8 @@ class DraftSession:
             budget: draft tokens of a row that the loop can use; None for any number. A drafter may
                 draft more, which is cut off. At 0 it drafts nothing, and
                 reads what was accepted.
+            costs: of ``Plan``: a drafter that knows how likely its tokens are accepted drafts so
+                many that those expected to be accepted exceed the cost by most.
         """
         raise NotImplementedError
 
@@ -232,6 +238,9 @@ class ReadyDrafter(Protocol):
     def open(self, source: Source) -> DraftSession:
         """Begin a batch."""
 
+    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+        """What drafting ``size`` tokens of a row computes; None where it is not known."""
+
 
 class Drafter:
     """Proposes tokens. A drafter holds its settings, and its model if it has one; its attributes
@@ -243,18 +252,19 @@ class Drafter:
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
         for_beams: its sessions can draft for the hypotheses of a beam search.
         runs_model: a draft takes passes of a model.
+        block_size: most draft tokens of an iteration; None where there is no limit.
+        judged: it drafts fewer tokens than it is asked for where it expects the others to be
+            rejected.
+        first_chance: of a draft token to be accepted after accepted ones, before any was.
     """
 
     for_beams = False
     runs_model = True
+    judged = False
+    first_chance = 0.75
+    block_size: Optional[int] = None
     read_layers: Sequence[int] = ()
     adaptive = True
-
-    def with_min_confidence(self, least: float) -> Drafter:
-        """This drafter where verifying a draft token pays if it is right, with all before it, with
-        a probability of ``least`` or more: the drafter itself, unless its settings leave that open.
-        """
-        return self
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         """Read the weights: before the first batch, and when they have changed. Batches that were
@@ -274,13 +284,22 @@ class Drafter:
         """Begin a batch; for drafters that do not override ``prepare``."""
         raise NotImplementedError
 
+    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+        """As of ``ReadyDrafter``; nothing, for drafters that run no model."""
+        return None if self.runs_model else ()
+
 
 class SilentSession(DraftSession):
     """Drafts nothing: for plain greedy decoding, and for a batch that a drafter cannot read."""
 
     never_drafts = True
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         return DraftTree.empty(hypotheses.lengths)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.eager.packed_heads import PackedHeads
 from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.work import Pass
 
 from .base import Drafter, DraftSession, ReadyDrafter, Source
 
@@ -40,21 +41,21 @@ class BlockwiseHeadsDrafter(Drafter):
 
     def __init__(self, model: Any, block_size: int, pad: int) -> None:
         self.model = model
-        self.block_size = block_size
+        self.size = self.block_size = block_size
         self.pad = pad
         self.read_layers = (len(model.decoder.layers),)
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         weights = None
-        if self.block_size > 1:
+        if self.size > 1:
             decoder = verifier.decoder
             narrow = decoder.project_out_dim
             weights = _Weights(
-                PackedHeads(decoder.block_heads, 2, self.block_size),
+                PackedHeads(decoder.block_heads, 2, self.size),
                 None if narrow is None else Linear.of(narrow),
                 vocabulary_product(decoder),
             )
-        return ReadyBlockwiseHeadsDrafter(weights, self.block_size, self.pad)
+        return ReadyBlockwiseHeadsDrafter(weights, self.size, self.pad)
 
 
 class ReadyBlockwiseHeadsDrafter(NamedTuple):
@@ -69,6 +70,9 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
     weights: Optional[_Weights]
     block_size: int
     pad: int
+
+    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+        return None  # they run in torch
 
     def open(self, source: Source) -> DraftSession:
         return BlockwiseHeadsSession(self.weights, self.block_size, self.pad, source.max_len)
@@ -93,7 +97,12 @@ class BlockwiseHeadsSession(DraftSession):
         self.max_len = max_len
         self.state: Optional[Tensor] = None
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         room = min(self.block_size - 1, self.max_len - hypotheses.shortest)
         if budget == 0 or self.state is None or self.weights is None or room < 1:
             return DraftTree.empty(hypotheses.lengths)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_specdec.engine.eager.linear import Linear
+
+from .token_choice import worth
 
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
@@ -41,7 +43,12 @@ class ChainSearch:
         self.candidates = candidates
 
     def __call__(
-        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float = 0.0
+        self,
+        features: Tensor,
+        logits: Tensor,
+        previous: Tensor,
+        confidence: float = 0.0,
+        costs: Optional[Sequence[float]] = None,
     ) -> Tuple[Tensor, Tensor]:
         """Choose the tokens of a block.
 
@@ -51,35 +58,32 @@ class ChainSearch:
             previous: long [B], the token before the block.
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
+            costs: as of ``token_choice.worth``.
 
         Returns:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
             have ended.
         """
         if features.is_cuda:
-            return self.whole(features, logits, previous, confidence)
+            return self.whole(features, logits, previous, confidence, costs)
         given = self._candidates(features, logits)
         chosen: List[Tensor] = []
-        sure: List[Tensor] = []
+        chances: List[Tensor] = []
         run = _Run(self, given, previous)
+        judges = confidence > 0 or costs is not None
         for step in range(features.size(1)):
             total = run.totals(step)
-            if confidence > 0:
+            if judges:
                 chance, best = torch.softmax(total, 1).max(1, keepdim=True)
-                reached = sure[-1] * chance if sure else chance
-                if not reached.is_cuda and float(reached.max()) < confidence:
-                    break
-                sure.append(reached)
+                chances.append(chance)
             else:
                 best = total.argmax(1, keepdim=True)
             chosen.append(run.take(step, best))
-        if not chosen:
-            return previous.new_zeros(features.size(0), 0), torch.zeros_like(previous)
         tokens = torch.stack(chosen, 1)
-        if confidence > 0:
-            # The products fall from token to token.
-            return tokens, (torch.cat(sure, 1) >= confidence).sum(1)
-        return tokens, torch.full_like(previous, tokens.size(1))
+        if not judges:
+            return tokens, torch.full_like(previous, tokens.size(1))
+        sizes = worth(torch.cat(chances, 1), confidence, costs)
+        return tokens[:, : int(sizes.max())], sizes
 
     def _candidates(self, features: Tensor, logits: Tensor) -> _Candidates:
         most = self.candidates[0 if features.size(0) == 1 else 1]
@@ -110,13 +114,18 @@ class ChainSearch:
         return torch.stack(log_probs, 1), torch.stack(tokens, 1)
 
     def whole(
-        self, features: Tensor, logits: Tensor, previous: Tensor, confidence: float
+        self,
+        features: Tensor,
+        logits: Tensor,
+        previous: Tensor,
+        confidence: float,
+        costs: Optional[Sequence[float]] = None,
     ) -> Tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
         state is looked up at once, and a chosen one is known by its rank until the end.
 
         Args:
-            features, logits, previous, confidence: as for ``__call__``.
+            features, logits, previous, confidence, costs: as for ``__call__``.
         """
         scores, candidates, rows, of_mask = self._candidates(features, logits)
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
@@ -125,10 +134,11 @@ class ChainSearch:
         bonus = scores.unsqueeze(3)
         ranks: List[Tensor] = []
         chances: List[Tensor] = []
+        judges = confidence > 0 or costs is not None
         for place in range(candidates.size(1)):
             state = torch.tanh(known)
             total = torch.baddbmm(bonus[:, place], rows[:, place], state.unsqueeze(2)).squeeze(2)
-            if confidence > 0:
+            if judges:
                 chance, rank = torch.softmax(total, 1).max(1, keepdim=True)
                 chances.append(chance)
             else:
@@ -139,9 +149,9 @@ class ChainSearch:
                 chosen = following[:, place].gather(1, at).squeeze(1)
                 known = torch.addmm(chosen, state, self.of_state)
         tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
-        if confidence == 0:
+        if not judges:
             return tokens, torch.full_like(previous, tokens.size(1))
-        return tokens, (torch.cat(chances, 1).cumprod(1) >= confidence).sum(1)
+        return tokens, worth(torch.cat(chances, 1), confidence, costs)
 
 
 class _Candidates(NamedTuple):

@@ -47,6 +47,7 @@ class EarlyExitDrafter(Drafter):
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = _first_layers(model)
         self.options = options
+        self.block_size = options.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         free_unpacked = self.options.free_unpacked

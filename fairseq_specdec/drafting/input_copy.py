@@ -111,6 +111,7 @@ class InputCopyDrafter(Drafter):
 
     for_beams = True
     runs_model = False
+    first_chance = 0.9
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class InputCopyDrafter(Drafter):
     ) -> None:
         self.pad = pad
         self.start_symbol = start_symbol
-        self.longest = longest
+        self.block_size = longest
         self.realign = realign
         self.max_suffix = max_suffix
 
@@ -148,7 +149,12 @@ class InputCopySession(DraftSession):
         self.begin = [0] * len(self.sources)
         self.seen = [0] * len(self.sources)
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         if budget == 0:
             return DraftTree.empty(hypotheses.lengths)
         drafts = [self.draft(row, output) for row, output in enumerate(hypotheses.outputs())]
@@ -174,7 +180,7 @@ class InputCopySession(DraftSession):
             self.begin[row], self.seen[row] = begin, len(output) - 1
         if begin is None:
             return []
-        end = None if settings.longest is None else begin + settings.longest
+        end = None if settings.block_size is None else begin + settings.block_size
         return source[begin:end]
 
     def likely_copied(self, row: int) -> Sequence[int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,9 @@ from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, first_slots, horizon_mask
+from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.transfer import to_device
+from fairseq_specdec.engine.work import Pass
 
 from .base import (
     Drafter,
@@ -62,18 +63,10 @@ class NarBlockDrafter(Drafter):
     def __init__(self, model: Any, options: DraftOptions) -> None:
         self.model = model
         self.options = options
+        self.block_size = options.block_size
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.adaptive = not model.decoder.whole_blocks
-
-    @property
-    def block_size(self) -> int:
-        """k, most draft tokens of an iteration."""
-        return self.options.block_size
-
-    def with_min_confidence(self, least: float) -> NarBlockDrafter:
-        if not self.options.any_confidence:
-            return self
-        return NarBlockDrafter(self.model, replace(self.options, confidence=least))
+        self.judged = options.any_confidence or options.confidence > 0
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
@@ -115,6 +108,16 @@ class ReadyNarBlockDrafter(NamedTuple):
     states: Optional[StateProducts]
     chain: Optional[ChainSearch]
     native: Optional[NativeBlockDrafter]
+
+    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+        if not isinstance(self.layers, NativeDecoder):
+            return None
+        # About half of a draft is accepted, which the next one reads with the token after it.
+        fresh, stack = 1 + size / 2, self.layers.stack
+        found = [Pass(stack.layer_work, fresh + size), Pass(stack.vocabulary_work, size)]
+        if self.native is not None:
+            found += [Pass(self.native.states_work, fresh), Pass(self.native.chain_work, size)]
+        return found
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -190,7 +193,12 @@ class NarBlockSession(DraftSession):
         if self.replayed is not None:
             self.source = self.replayed.source(len(source.net_input["src_tokens"]))
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
@@ -198,7 +206,8 @@ class NarBlockSession(DraftSession):
             tree = self.replayed.draft(hypotheses, masks, self.states)
             if tree is not None:
                 return tree
-        return self._choose(hypotheses, self._features(hypotheses, masks))
+        costs = costs if self.options.any_confidence else None
+        return self._choose(hypotheses, self._features(hypotheses, masks), costs)
 
     def forecast(
         self,
@@ -284,7 +293,9 @@ class NarBlockSession(DraftSession):
         )
         return embedded
 
-    def _choose(self, hypotheses: Hypotheses, features: Tensor) -> DraftTree:
+    def _choose(
+        self, hypotheses: Hypotheses, features: Tensor, costs: Optional[Sequence[float]]
+    ) -> DraftTree:
         """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
         logits = self.layers.logits(features)
@@ -295,10 +306,11 @@ class NarBlockSession(DraftSession):
             drafted = options.sampler.draw(chances)
             return DraftTree(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
         if self.weights.chain is None:
-            drafted, counts = likeliest(logits, options.confidence)
+            drafted, counts = likeliest(logits, options.confidence, costs=costs)
         else:
             before = hypotheses.last().squeeze(1)
-            drafted, counts = self.weights.chain(features, logits, before, options.confidence)
+            confidence = options.confidence
+            drafted, counts = self.weights.chain(features, logits, before, confidence, costs)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return DraftTree(drafted, counts)

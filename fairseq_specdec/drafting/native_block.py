@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -21,11 +21,13 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
+from fairseq_specdec.engine.work import Work
 
 from .base import DraftOptions, DraftSession, Source
 from .chain_search import CHAIN_CANDIDATES
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
+from .plan import Plan
 from .token_choice import without_repeats
 
 
@@ -48,6 +50,7 @@ class NativeBlockDrafter:
         self.limit = learned_limit(decoder.embed_positions, decoder.padding_idx)
         self.whole_blocks = bool(decoder.whole_blocks)
         self.reads = decoder.prefix_states is not None
+        self.states_work, self.chain_work = Work(), Work()
         stack, library = layers.stack, layers.stack.library
         mask = float(decoder.embed_scale) * floats(decoder.mask_embedding)
         self.pointer = ctypes.c_void_p()
@@ -62,6 +65,8 @@ class NativeBlockDrafter:
             states = NativeLinear.of(library, modules, stack.number_format)
             if stack.frees:
                 PackedModule.replace(modules, states)
+            self.states_work.add(states.stored, states.size * states.width, states.nbytes)
+            self.states_work.breadth = states.width
             library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
         if decoder.chain is not None:
             self._read_chain(decoder)
@@ -81,6 +86,8 @@ class NativeBlockDrafter:
             of_token.contiguous(),
             for_token.contiguous(),
         ]
+        self.chain_work.add("fp32", 2 * chain.width**2, 8 * chain.width**2)
+        self.chain_work.breadth = 2 * chain.width
         pointers = [pointer(tensor) for tensor in tensors]
         self.layers.stack.library.call(
             "specdec_drafter_chain", self.pointer, chain.width, *pointers
@@ -196,15 +203,22 @@ class NativeBlockSession(DraftSession):
     def native_form(self) -> NativeBlockSession:
         return self
 
-    @property
-    def block_size(self) -> int:
-        return self.options.block_size
+    def _costs(self, costs: Optional[Sequence[float]]) -> Any:
+        """As an array, where the drafter may judge by them; the call only points to it."""
+        if costs is None or not self.options.any_confidence:
+            return None
+        return (ctypes.c_float * len(costs))(*costs)
 
     @property
     def pointers(self) -> Tuple[Any, Any]:
         return self.drafter.pointer, self.layers.buffers.pointer
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> DraftTree:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
@@ -215,6 +229,8 @@ class NativeBlockSession(DraftSession):
         states = kept = None
         call = self.call
         call.request.masks = masks
+        kept_costs = self._costs(costs)
+        call.request.costs = None if kept_costs is None else ctypes.addressof(kept_costs)
         call.request.cached = pointer(self.layers.cache.lengths, torch.long)
         call.request.token_stride = masks
         call.request.candidates = CHAIN_CANDIDATES[0 if rows == 1 else 1]
@@ -238,9 +254,9 @@ class NativeBlockSession(DraftSession):
         return DraftTree(tokens[:, : int(sizes.max())], sizes)
 
     def begin_loop(
-        self, hypotheses: Hypotheses, most: int, accepted: float, forgets: float, pays: float
+        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
     ) -> Optional[LoopDrafts]:
-        if self.options.collapse_repeats or self.limits.of_iteration(hypotheses) == 0:
+        if self.options.collapse_repeats or self.limits.of_iteration(hypotheses, plan.size) == 0:
             return None
         read, own = self.states.take(), self.call.request
         request = DraftRequest(
@@ -248,17 +264,22 @@ class NativeBlockSession(DraftSession):
             confidence=own.confidence,
             candidates=CHAIN_CANDIDATES[0 if len(hypotheses.lengths_cpu) == 1 else 1],
         )
+        costs = self._costs(plan.costs)
+        request.costs = None if costs is None else ctypes.addressof(costs)
         kept = None if read is None else (read[0].contiguous(), read[1].contiguous())
         if kept is not None:
             request.states, request.state_stride = pointer(kept[0]), kept[0].size(1)
             request.sizes = pointer(kept[1], torch.long)
         limits = self.limits
+        block = limits.block_size
+        if plan.size is not None and not limits.whole_blocks:
+            block = min(block, plan.size)
         loop = DraftLoop(
-            self.call.embedding, request, limits.block_size, limits.max_len,
+            self.call.embedding, request, block, limits.max_len,
             -1 if limits.positions is None else limits.positions, limits.whole_blocks,
-            accepted, forgets, pays,
+            *means, plan.low, plan.high,
         )  # fmt: skip
-        return LoopDrafts(loop, self.layers.cache.lengths_cpu, most, kept)
+        return LoopDrafts(loop, self.layers.cache.lengths_cpu, most, (kept, costs))
 
     def end_loop(self, drafts: LoopDrafts) -> None:
         cached = list(drafts.cached)

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 
-def likeliest(logits: Tensor, confidence: float, whole: bool = False) -> Tuple[Tensor, Tensor]:
+def likeliest(
+    logits: Tensor,
+    confidence: float,
+    whole: bool = False,
+    costs: Optional[Sequence[float]] = None,
+) -> Tuple[Tensor, Tensor]:
     """The best token of each mask, and how many of a row the drafter is confident of.
 
     Args:
         logits: [B, K, V].
         confidence: least product of probabilities up to a token; 0 for all tokens.
         whole: give all K tokens, as on a GPU.
+        costs: as of ``worth``.
 
     Returns:
         (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
     """
     drafted = logits.argmax(-1)
-    if confidence == 0:
+    if confidence == 0 and costs is None:
         return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
     chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
-    counts = (chances.cumprod(1) >= confidence).sum(1)
+    counts = worth(chances, confidence, costs)
     if not whole and not drafted.is_cuda:  # there it would cost a synchronisation
         drafted = drafted[:, : int(counts.max())]
     return drafted, counts
+
+
+def worth(chances: Tensor, confidence: float, costs: Optional[Sequence[float]]) -> Tensor:
+    """How many tokens of each row's draft to keep, long [B].
+
+    Args:
+        chances: [B, K], of each token to be right if those before it are.
+        confidence: keep tokens that are right, with all before them, with at least this.
+        costs: ``Plan.costs``: of those keep as many as are expected to be accepted most above the
+            cost; None for all.
+    """
+    reached = chances.cumprod(1)
+    sure = reached >= confidence
+    if costs is None:
+        return sure.sum(1)
+    cost = reached.new_tensor(costs[1 : reached.size(1) + 1])
+    gains = (reached.cumsum(1) - cost).masked_fill(~sure, float("-inf"))
+    gains = torch.cat([torch.zeros_like(gains[:, :1]), gains], 1)
+    return gains.argmax(1)
 
 
 def without_repeats(tokens: Tensor, lengths: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:

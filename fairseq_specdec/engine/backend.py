@@ -200,8 +200,8 @@ def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
         return None
     library = load()
     assert library is not None
-    # Other processors have no products of 8-bit integers.
-    return torch.int8 if "vnni" in library.variant else None
+    # The other variant has no products of 8-bit integers.
+    return None if library.variant == "aarch64" else torch.int8
 
 
 def _why_not_native(models: Sequence[Any]) -> Optional[str]:

@@ -15,6 +15,8 @@ from .eager.positions import position_rows
 from .eager.static_decoder import StaticSession
 from .graphs import Fixed, Outputs, bucket, row_bucket
 from .layout import Layout, causal_horizon
+from .native.decoder import NativeDecoder
+from .work import Work
 
 
 class TransformerWeights:
@@ -54,6 +56,12 @@ class TransformerWeights:
         products = (model.decoder.quant_noise, model.decoder.project_in_dim)
         self.products = [backend.linear(x.weight, x.bias) for x in products if x is not None]
         self._positions: Optional[Tensor] = None
+
+    def work(self) -> Optional[List[Work]]:
+        """What a pass over one token computes; None where it is not known."""
+        if not isinstance(self.layers, NativeDecoder):
+            return None
+        return [self.layers.stack.layer_work, self.layers.stack.vocabulary_work]
 
     def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
         """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.

@@ -15,6 +15,7 @@ from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.embedding import EmbeddingTables
 from .scores import Scores
 from .transformer import TransformerSession, TransformerWeights
+from .work import Work
 
 
 class Verifier:
@@ -57,6 +58,12 @@ class Verifier:
     def is_native(self) -> bool:
         """Whether the native library runs the layers of the (first) model."""
         return isinstance(self.weights[0].layers, NativeDecoder)
+
+    def work(self) -> Optional[List[Work]]:
+        """What a pass over one token computes; None where it is not known."""
+        found = [weights.work() for weights in self.weights]
+        known = [work for work in found if work is not None]
+        return [each for work in known for each in work] if len(known) == len(found) else None
 
     def native_form(self) -> Optional[EmbeddingTables]:
         """The embeddings of one model that the native library runs as a whole; None for others."""

@@ -1,7 +1,6 @@
 """Any drafter, scripted ones too, before any verifier; what comes out is compared with fairseq."""
 
 import copy
-from unittest import mock
 
 import torch
 from scripted_drafter import KINDS, ScriptedDrafter
@@ -19,8 +18,8 @@ from toy_translation import (
     toy_model,
 )
 
-from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.draft_budget import FewRejections
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 
 SENTENCES = sentences(24, seed=7)
@@ -49,14 +48,13 @@ def decode(models, sample, kind, args, outputs=(), prefix=None, spare=None, back
         drafter = ScriptedDrafter(outputs, kind, WORDS)
     elif kind.startswith("gad"):
         drafter = block_drafter(models[0], kind)
+    planning = None if spare is None else FewRejections(spare)
     budget = {} if spare is None else {"draft_budget": None}
-    with mock.patch.object(builder, "CPU_SPARE", spare):
-        generator = make_generator(
-            "iad" if kind == "iad" else "greedy", args, models, backend=backend,
-            overrides=Overrides(drafter), **budget,
-        )  # fmt: skip
-    assert generator.options.max_expected_rejections == spare
-    assert generator.options.pause_drafting == (spare is not None)
+    generator = make_generator(
+        "iad" if kind == "iad" else "greedy", args, models, backend=backend,
+        overrides=Overrides(drafter, planning=planning), **budget,
+    )  # fmt: skip
+    assert generator.options.whole_drafts == (spare is None)
     return decode_with(generator, sample, prefix), generator
 
 

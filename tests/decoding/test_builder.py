@@ -90,7 +90,7 @@ CHANGED = {
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
 OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
-OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads"}
+OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads", "cost_table"}
 
 
 def test_every_flag_has_its_readers_named():
@@ -279,7 +279,7 @@ def test_without_flags_all_is_as_stock_has_it():
     for args in (Namespace(), Namespace(**dict(vars(GenerationConfig()), beam=1))):
         found = make(args)
         assert found.options == DecodingOptions(
-            "iad", 1, 0, 200, 64, True, 1, 1.0, False, builder.CPU_SPARE, True, None, False, False,
+            "iad", 1, 0, 200, 64, True, 1, 1.0, False, None, False, "auto", None, False, False,
             frozenset({words.eos()}), "auto", "fp32",
         )  # fmt: skip
         pad, unk, eos = words.pad(), words.unk(), words.eos()
@@ -304,7 +304,7 @@ def test_settings_reach_the_options():
         free_unpacked=True,
     ).options  # fmt: skip
     assert found.max_positions == models[1].max_decoder_positions() == 9 and found.beam == 3
-    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (5, True, 5)
+    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (5, False, 5)
     assert found.keep_trace and found.inference and found.free_unpacked
     assert found.backend == "torch"
     assert make(verifier_dtype="bf16").options.verifier_format == "bf16"
@@ -316,26 +316,19 @@ def test_settings_reach_the_options():
 )
 def test_whole_drafts_are_never_shortened(given, overrides):
     found = make(overrides=Overrides(**overrides), **given).options
-    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (
+    assert (found.max_expected_rejections, found.whole_drafts, found.look_ahead) == (
         None,
-        False,
+        True,
         0,
     )
 
 
-def test_on_a_gpu_drafts_are_as_long_as_they_are(monkeypatch):
-    """There a longer block takes no longer; a pause is worth its time all the same."""
+def test_a_gpu_keeps_no_freed_memory(monkeypatch):
     model = toy_model(updates=1)
     parameters = [on_gpu(p.data) for p in model.parameters()]
     monkeypatch.setattr(type(model), "parameters", lambda self: iter(parameters))
     monkeypatch.setattr(builder, "keep_freed_memory", lambda: pytest.fail("of a CPU alone"))
     monkeypatch.setattr(builder, "SpeculativeGenerator", lambda *given: given[5])
-    found = make(models=[model], backend="torch")
-    assert (found.max_expected_rejections, found.pause_drafting, found.look_ahead) == (
-        None,
-        True,
-        None,
-    )
     assert make(models=[model], draft_budget=6).max_expected_rejections == 6
 
 

@@ -16,6 +16,7 @@ from fairseq_specdec.decoding import cuda_graphs, pass_cost
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.draft_budget import DraftBudget
 from fairseq_specdec.decoding.pass_cost import Measured
+from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine import graphs as engine_graphs
 from fairseq_specdec.engine.graphs import Graphs
 
@@ -202,9 +203,9 @@ def test_drafts_that_pause_and_shorten(case, budgets, record, monkeypatch):
 
     def alternating(self, live):
         self.turn = getattr(self, "turn", -1) + 1
-        return budgets[self.turn % len(budgets)]
+        return Plan(budgets[self.turn % len(budgets)])
 
-    monkeypatch.setattr(DraftBudget, "most", alternating)
+    monkeypatch.setattr(DraftBudget, "plan", alternating)
     lossless = case == "gad-attached"  # of the other drafts shape the output
     other = torch_generator(case, lossless=lossless)
     want = decode(other, BATCHES[8])

@@ -29,9 +29,11 @@ from fairseq_specdec.acceptance import (
     TopBetaRule,
 )
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding import builder
+from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides, build_generator
-from fairseq_specdec.decoding.draft_budget import DraftBudget
+from fairseq_specdec.decoding.chains import RowOutcome
+from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, History
+from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.decoding.search import GreedySearch
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
@@ -49,13 +51,15 @@ def expected():
 
 def make(
     drafter=None, args=None, always_draft=True, keep_trace=True, backend="torch", rule=None,
-    model=None,
+    model=None, planning=None,
 ):  # fmt: skip
     words = make_task().tgt_dict
     return build_generator(
         [model or toy_model()], words, words, args or flags(),
         decoding_settings(strategy="greedy", backend=backend),
-        overrides=Overrides(drafter, rule, always_draft=always_draft, keep_trace=keep_trace),
+        overrides=Overrides(
+            drafter, rule, always_draft=always_draft, keep_trace=keep_trace, planning=planning
+        ),
     )  # fmt: skip
 
 
@@ -188,7 +192,10 @@ def test_both_turns_in_one_call_are_told_one_by_one(drafter, pauses, always_draf
     chosen = max(range(len(SENTENCES)), key=lambda i: len(expected[i])) if pauses else 1
 
     def run(backend, keep_trace=True):
-        generator = make(block_drafter(drafter()), None, always_draft, keep_trace, backend)
+        generator = make(
+            block_drafter(drafter()), None, always_draft, keep_trace, backend,
+            planning=Planner(linear(0.3, 0.3), 4),
+        )  # fmt: skip
         return decode(generator, chosen=[SENTENCES[chosen]]), generator.stats
 
     (found,), stats = run("native")
@@ -269,25 +276,26 @@ class Noted(ScriptedDrafter):
 
 
 @pytest.mark.parametrize("kind, size", [("noisy", 4), ("wrong", 4), ("wrong", 1)])
-def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected, monkeypatch):
-    """On torch: natively the cost of passes decides (test_draft_budget.py)."""
-    monkeypatch.setattr(builder, "CPU_SPARE", 18)
+def test_drafts_keep_to_the_budget_which_learns_from_them(kind, size, expected):
     drafter = Noted(expected, kind, WORDS, size)
-    found = decode(make(drafter, always_draft=False, backend="torch"))
+    planning = FewRejections(18)
+    found = decode(make(drafter, always_draft=False, backend="torch", planning=planning))
     assert tokens(found) == expected
     rounds = [one["iterations"] for one in found]
-    budget, told = DraftBudget(18, True), []
+    budget, sizes = DraftBudget(planning, History(drafter.first_chance)), []
     for number in range(max(map(len, rounds))):
         parts = [some[number] for some in rounds if len(some) > number]
-        told.append(budget.most(len(parts)))
-        if told[-1] is not None:
-            assert all(len(part.draft) <= told[-1] for part in parts)
-        budget.learn(
-            sum(len(part.draft) > 0 for part in parts),
-            sum(part.accepted for part in parts),
-            sum(part.accepted < min(len(part.draft), len(part.emitted)) for part in parts),
-        )
-    assert drafter.budgets == told and len(set(told)) > 1
+        sizes.append(budget.plan(len(parts)).size)
+        if sizes[-1] is not None:
+            assert all(len(part.draft) <= sizes[-1] for part in parts)
+        outcomes = []
+        for part in parts:
+            done = part.emitted[-1] == EOS
+            outcomes.append(
+                RowOutcome(len(part.emitted), done, part.accepted, 0, len(part.draft))
+            )
+        budget.learn(outcomes)
+    assert drafter.budgets == sizes and len(set(sizes)) > 1
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")

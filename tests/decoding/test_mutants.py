@@ -17,8 +17,8 @@ from scripted_drafter import ScriptedDrafter
 from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import WORDS, make_sample, sentences, toy_model
 
-from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.draft_budget import FewRejections
 from fairseq_specdec.engine.eager import linear, vocabulary
 from fairseq_specdec.engine.eager.kv_cache import KVCache
 from fairseq_specdec.engine.verifier import Verifier
@@ -88,13 +88,11 @@ def test_packed_products_and_short_drafts_hide_no_fault(case, free_unpacked, mut
     if mutant is not None:
         mutant(monkeypatch)
     models = [copy.deepcopy(toys(case).verifier())]
-    monkeypatch.setattr(builder, "CPU_SPARE", 40)
-    generator = make_generator(case, models=models, free_unpacked=free_unpacked, draft_budget=None)
+    generator = make_generator(
+        case, models=models, free_unpacked=free_unpacked, draft_budget=None,
+        overrides=Overrides(planning=FewRejections(40)),
+    )  # fmt: skip
     assert generator.options.inference == generator.options.free_unpacked == free_unpacked
-    assert (generator.options.max_expected_rejections, generator.options.pause_drafting) == (
-        40,
-        True,
-    )
     found = tokens(decode(generator, make_sample(SENTENCES)))
     assert (found == reference) == (mutant is None or (case, mutant) in UNHARMED)
 

@@ -12,11 +12,14 @@ from toy_strategies import flags, make_generator, stock
 from toy_translation import EOS, PAD, WORDS, make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding import builder, draft_budget
+from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.draft_budget import FewRejections
+from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
+from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.native import library
 
 FORMATS = ["fp32", "bf16", "int8"]
@@ -160,6 +163,7 @@ def decoded_three_ways(generator, sources, monkeypatch):
     answers = []
     for decode_batch, joined in ((at_once, 1), (iteration_by_iteration, 1), (at_once, 0)):
         generator.stats = DecodingStats()
+        generator.refresh()  # nothing was learnt yet
         with monkeypatch.context() as patched:
             if not joined:
                 patched.setattr(NativeBlockSession, "begin_loop", lambda *_: None)
@@ -188,19 +192,21 @@ def test_an_int8_drafter_is_packed_in_int8_beside_a_verifier_that_is_not():
 
 
 @pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])
-@pytest.mark.parametrize("pays", [-1.0, 1.5], ids=["drafting pays", "drafting pauses"])
+@pytest.mark.parametrize("column", [0.01, 0.25], ids=["drafting pays", "drafting pauses"])
 @pytest.mark.parametrize("limit", [200, 4])
-def test_drafts_in_a_loop_are_those_made_one_by_one(kind, pays, limit, monkeypatch):
+def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeypatch):
     """The same drafts, verdicts, hidden states and pauses, for one sentence and for several."""
-    monkeypatch.setattr(draft_budget, "PAYS", pays)
     model, words = toy_model("pre_norm"), make_task().tgt_dict
     for always, batches in ((False, [[one] for one in SENTENCES[:8]]), (True, [SENTENCES])):
         settings = decoding_settings(strategy="greedy", backend="native")
-        overrides = Overrides(block_drafter(model, kind), always_draft=always, keep_trace=True)
+        overrides = Overrides(
+            block_drafter(model, kind), always_draft=always, keep_trace=True,
+            planning=None if always else Planner(linear(column, 0.1), 4),
+        )  # fmt: skip
         generator = build_generator(
             [model], words, words, flags(max_len_b=limit), settings, overrides=overrides
         )
-        assert generator.options.pause_drafting is not always
+        assert generator.options.whole_drafts is always
         drafted = 0
         for sources in batches:
             at_once, stepwise, apart = decoded_three_ways(generator, sources, monkeypatch)
@@ -209,20 +215,25 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, pays, limit, monkeypat
         assert drafted > 0
 
 
+class Seldom:
+    """Drafts once in six iterations."""
+
+    def plan(self, live, chance):
+        return Plan(0, rest=5, trial=4)
+
+
 @pytest.mark.parametrize("why", ["no room", "pauses"])
 @pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])
 def test_what_is_not_drafted_for_a_while_is_one_call(kind, why, monkeypatch):
     """Then the drafter reads the hidden states of all of it: its drafts are those made after single
     calls."""
-    sources, limits = SENTENCES, {}
-    if why == "no room":
-        monkeypatch.setattr(builder, "CPU_SPARE", 1)
-    else:  # in long sentences, so that pauses end before rows do
-        monkeypatch.setattr(draft_budget, "PAYS", 99)
+    sources, limits, planning = SENTENCES, {}, FewRejections(1)
+    if why != "no room":  # in long sentences, so that pauses end before rows do
+        planning = Seldom()
         sources, limits = SENTENCES[:2], {"min_len": 30, "max_len_b": 40}
     model, words = toy_model("pre_norm"), make_task().tgt_dict
     settings = decoding_settings(strategy="greedy", backend="native")
-    overrides = Overrides(block_drafter(model, kind), keep_trace=True)
+    overrides = Overrides(block_drafter(model, kind), keep_trace=True, planning=planning)
     found = build_generator([model], words, words, flags(**limits), settings, overrides=overrides)
     at_once, stepwise, apart = decoded_three_ways(found, sources, monkeypatch)
     assert at_once == stepwise == apart

@@ -11,6 +11,7 @@ from fairseq import options
 from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import quickstart, replay_flags, session
 from fairseq_specdec.conversion import cli as convert
+from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.noise import cli as noise_cli
@@ -23,6 +24,7 @@ PARSERS = {
     "fairseq-interactive": options.get_interactive_generation_parser,
     "specdec-accelerate": accelerate_flags.get_parser,
     "specdec-convert": convert.get_parser,
+    "specdec-costs": costs_cli.get_parser,
     "specdec-demo": demo_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
@@ -31,8 +33,8 @@ PARSERS = {
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
-    "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-demo", "specdec-noise",
-    "specdec-trace",
+    "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
+    "specdec-noise", "specdec-trace",
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.

@@ -1,7 +1,6 @@
 """The block drafter behind its cache: it drafts what the model's own training pass predicts."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
@@ -305,15 +304,6 @@ def test_repeats_are_dropped_from_what_the_drafter_is_sure_of():
     assert cut.sizes.tolist() == sizes.tolist() != without_repeats(whole.tokens)[1].tolist()
     for row, size in enumerate(sizes.tolist()):
         assert cut.tokens[row, :size].tolist() == tokens[row, :size].tolist()
-
-
-def test_a_confidence_that_was_not_asked_for_is_the_one_that_pays():
-    options = DraftOptions(3, PAD, EOS, collapse_repeats=True, any_confidence=True)
-    model = random_drafter()
-    chosen = NarBlockDrafter(model, options).with_min_confidence(0.3)
-    assert chosen.model is model and chosen.options == replace(options, confidence=0.3)
-    asked = NarBlockDrafter(model, replace(options, any_confidence=False))
-    assert asked.with_min_confidence(0.3) is asked
 
 
 @torch.no_grad()

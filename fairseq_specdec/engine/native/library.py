@@ -33,6 +33,8 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_matrix_new": [_INT, _INT, _POINTER, _POINTER, _INT, _POINTER],
     "specdec_matrix_free": [_POINTER],
     "specdec_matrix_rows": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
+    "specdec_matrix_format": [_POINTER, _POINTER],
+    "specdec_matrix_seconds": [_POINTER, _INT, _INT, _POINTER],
     "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
     "specdec_stack_new": [_POINTER, _POINTER],
     "specdec_stack_free": [_POINTER],

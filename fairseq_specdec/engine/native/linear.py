@@ -15,6 +15,8 @@ from .pointers import pointer
 
 FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
 """Number formats of packed weights, as ``specdec::Format`` (product.h)."""
+_STORED = (*FORMATS, "halves")
+_BYTES = {"fp32": 4, "halves": 2, "bf16": 2, "int8": 1}
 _STORE = 0  # specdec::After::kStore
 
 
@@ -72,6 +74,24 @@ class NativeLinear:
             bias is not None and self.bias is not None and torch.equal(floats(bias), self.bias)
         )
         return same and self.library is library and self.number_format == number_format
+
+    @property
+    def stored(self) -> str:
+        """How the weight is stored: its ``number_format``, or "halves" where those hold fp32."""
+        number = ctypes.c_int()
+        self.library.call("specdec_matrix_format", self.pointer, ctypes.byref(number))
+        return _STORED[number.value]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the packed weight."""
+        return self.size * self.width * _BYTES[self.stored]
+
+    def seconds(self, rows: int, tries: int) -> float:
+        """The least time of so many products with so many rows."""
+        found = ctypes.c_double()
+        self.library.call("specdec_matrix_seconds", self.pointer, rows, tries, ctypes.byref(found))
+        return found.value
 
     @property
     def rows(self) -> Optional[Callable[[Tensor], Tensor]]:

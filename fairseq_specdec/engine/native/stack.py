@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from ..eager.allocator import give_back_freed_memory
 from ..eager.packed_module import PackedModule
+from ..work import Work
 from .library import Library
 from .linear import NativeLinear, floats
 from .pointers import pointer
 from .structures import Shape
-
-_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}  # of a packed weight
 
 # specdec::Part and specdec::NormPart (transformer.h).
 _QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABULARY = range(8)
@@ -87,7 +86,8 @@ class NativeStack:
         pointer: of the library's ``Stack``.
         width: C.
         words: V, 0 without a vocabulary.
-        nbytes: of the packed weights, at most.
+        nbytes: of the packed weights.
+        layer_work, vocabulary_work: of a pass, a row.
 
     Args:
         library: the loaded library.
@@ -111,6 +111,7 @@ class NativeStack:
         self.number_format = number_format
         self.nbytes = 0
         first = stack.layers[0]
+        self.layer_work, self.vocabulary_work = Work(), Work()
         decoder = hasattr(first, "encoder_attn")
         cross = decoder and first.encoder_attn is not None
         self.width = int(first.self_attn.embed_dim)
@@ -138,6 +139,8 @@ class NativeStack:
         self.words = 0
         if projection is not None:
             self.words = self._vocabulary(stack, encoder)
+        self.layer_work.breadth = shape.layers * shape.width
+        self.vocabulary_work.breadth = self.words / 10
         library.call("specdec_stack_finish", self.pointer)
         if self.frees:
             give_back_freed_memory()
@@ -164,7 +167,10 @@ class NativeStack:
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
-        self.nbytes += product.size * product.width * _BYTES[self.number_format]
+        self.nbytes += product.nbytes
+        if part != _CROSS_KEY_VALUE:  # once a source, not in a pass
+            work = self.vocabulary_work if part == _VOCABULARY else self.layer_work
+            work.add(product.stored, product.size * product.width, product.nbytes)
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
 

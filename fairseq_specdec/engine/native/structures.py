@@ -129,6 +129,7 @@ class DraftRequest(Structure):
         ("sizes", c_void_p),
         ("candidates", c_int32),
         ("confidence", c_float),
+        ("costs", c_void_p),
         ("token_stride", c_int64),
     ]
 
@@ -156,8 +157,10 @@ class DraftLoop(Structure):
         ("positions", c_int64),
         ("whole", c_int64),
         ("accepted", c_double),
+        ("stopped", c_double),
         ("forgets", c_double),
-        ("pays", c_double),
+        ("low", c_double),
+        ("high", c_double),
         ("cached", c_void_p),
         ("tokens", c_void_p),
         ("sizes", c_void_p),

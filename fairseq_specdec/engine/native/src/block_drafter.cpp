@@ -61,6 +61,44 @@ float dot_bf16(const uint16_t* row, const float* state, int width) {
   return total;
 }
 
+// How many tokens of a draft to keep, by how likely they are accepted.
+class Ending {
+ public:
+  Ending(int masks, const DraftRequest& request)
+      : masks_(masks), confidence_(request.confidence), costs_(request.costs) {}
+
+  bool judges() const { return confidence_ > 0 || costs_ != nullptr; }
+
+  // Takes in the next token, which is right with this chance if those before it are; false where
+  // neither it nor any after it is kept.
+  bool take(float chance) {
+    sure_ *= chance;
+    taken_++;
+    if (!(sure_ >= confidence_) || std::isnan(sure_)) return false;
+    if (costs_ == nullptr) {
+      kept_ = taken_;
+      return true;
+    }
+    expected_ += sure_;
+    const float gain = expected_ - costs_[taken_];
+    if (gain > best_) {
+      best_ = gain;
+      kept_ = taken_;
+    }
+    // All that follow together can add no more than this.
+    return expected_ + sure_ * static_cast<float>(masks_ - taken_) - costs_[taken_] > best_;
+  }
+
+  int kept() const { return kept_; }
+
+ private:
+  const int masks_;
+  const float confidence_;
+  const float* costs_;
+  float sure_ = 1, expected_ = 0, best_ = 0;
+  int taken_ = 0, kept_ = 0;
+};
+
 // A row's block with a chain, from the left. Returns how many tokens were chosen.
 int follow_chain(const Chain& chain, int masks, const float* of_mask, float* logits, int words,
                  int64_t previous, const DraftRequest& request, int64_t* tokens) {
@@ -70,7 +108,7 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, float* log
   const int width = chain.width;
   float* state = states.reserve(2 * static_cast<size_t>(width));
   float* next = state + width;
-  float sure = 1.0f;
+  Ending ending(masks, request);
   for (int j = 0; j < masks; j++, logits += words, of_mask += width) {
     best_few(logits, words, std::min<int>(request.candidates, words), few);
     for (int word : few) {
@@ -88,32 +126,29 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, float* log
       totals.push_back(
           logits[word] +
           dot_bf16(chain.for_token.data() + static_cast<size_t>(word) * width, state, width));
-    if (few.empty()) return j;
+    if (few.empty()) return ending.judges() ? ending.kept() : j;
     const auto top = std::max_element(totals.begin(), totals.end());
-    if (request.confidence > 0) {
-      float total = 0;
-      for (float one : totals) total += std::exp(one - *top);
-      sure /= total;
-      if (!(sure >= request.confidence)) return j;
-    }
     previous = tokens[j] = few[top - totals.begin()];
+    if (!ending.judges()) continue;
+    float total = 0;
+    for (float one : totals) total += std::exp(one - *top);
+    if (!ending.take(1 / total)) return ending.kept();
   }
-  return masks;
+  return ending.judges() ? ending.kept() : masks;
 }
 
 // A row's block without one: the likeliest token of each mask.
-int likeliest(int masks, const float* logits, int words, float confidence, int64_t* tokens) {
-  float sure = 1.0f;
+int likeliest(int masks, const float* logits, int words, const DraftRequest& request,
+              int64_t* tokens) {
+  Ending ending(masks, request);
   for (int j = 0; j < masks; j++, logits += words) {
     const Peak peak = peak_of(logits, words);
-    if (peak.at < 0) return j;
-    if (confidence > 0) {
-      sure *= std::exp(-log_sum(logits, words, peak.top));
-      if (!(sure >= confidence)) return j;
-    }
+    if (peak.at < 0) return ending.judges() ? ending.kept() : j;
     tokens[j] = peak.at;
+    if (ending.judges() && !ending.take(std::exp(-log_sum(logits, words, peak.top))))
+      return ending.kept();
   }
-  return masks;
+  return ending.judges() ? ending.kept() : masks;
 }
 
 }  // namespace
@@ -251,7 +286,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
     sizes[row] = chain.width > 0
                      ? follow_chain(chain, masks, says + at * chain.width, rated + at * words,
                                     words, previous, request, tokens)
-                     : likeliest(masks, rated + at * words, words, request.confidence, tokens);
+                     : likeliest(masks, rated + at * words, words, request, tokens);
     tokens += request.token_stride;
   }
 }
@@ -266,25 +301,26 @@ int64_t Proposer::masks(const Hypotheses& hypotheses) const {
   return masks > 0 && loop_.whole ? loop_.block : masks;
 }
 
-// Take note of the verdict on the last drafts; false where drafting does not pay (DraftBudget).
+// Take note of the verdict on the last drafts; false where the plan holds no longer (DraftBudget).
 bool Proposer::learn() {
   const int rows = session_.rows();
   const int64_t last = loop_.drafts - 1;
   const int64_t* facts = verdict_.facts + 3 * rows * last;
-  int64_t drafted = 0, accepted = 0;
+  int64_t accepted = 0, stopped = 0;
   fresh_.resize(rows);
   for (int row = 0; row < rows; row++) {
-    drafted += loop_.sizes[rows * last + row] > 0;
-    accepted += facts[3 * row + 2];
-    fresh_[row] = facts[3 * row];
+    const int64_t *fact = facts + 3 * row, done = fact[1], kept = fact[2];
+    accepted += kept;
+    stopped += !done && kept < loop_.block;
+    fresh_[row] = fact[0];
   }
   loop_.request.states = verdict_.states;
   loop_.request.state_stride = loop_.block + 1;
   loop_.request.sizes = fresh_.data();
-  if (drafted == 0) return true;
-  const double mean = static_cast<double>(accepted) / static_cast<double>(drafted);
-  loop_.accepted += loop_.forgets * (mean - loop_.accepted);
-  return loop_.accepted >= loop_.pays;
+  loop_.accepted += loop_.forgets * (static_cast<double>(accepted) / rows - loop_.accepted);
+  loop_.stopped += loop_.forgets * (static_cast<double>(stopped) / rows - loop_.stopped);
+  const double chance = loop_.accepted / std::max(loop_.accepted + loop_.stopped, 1e-9);
+  return chance >= loop_.low && chance < loop_.high;
 }
 
 bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {

@@ -41,6 +41,9 @@ struct DraftRequest {
   const int64_t* sizes;
   int32_t candidates;    // of each mask that the chain chooses among
   float confidence;      // end a draft before the first token that is less sure than this; 0: never
+  // [masks + 1], what verifying 0, 1, ... tokens costs, in tokens: a draft ends where those expected
+  // to be accepted exceed the cost by most; null for nothing.
+  const float* costs;
   int64_t token_stride;  // of the answer, K or more
 
   void check() const;  // throws std::invalid_argument for what no draft begins with
@@ -56,7 +59,9 @@ struct DraftLoop {
   Embedding embedding;
   DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
   int64_t block, max_len, positions, whole;  // MaskLimits, where positions may be -1
-  double accepted, forgets, pays;  // DraftBudget: end where the mean falls below what pays
+  // DraftBudget: running means of a row, the newest's weight, and the chances from low to below high
+  // for which the plan holds; the loop ends where it does not.
+  double accepted, stopped, forgets, low, high;
   int64_t* cached;                 // [B], before and after
   int64_t* tokens;                 // [iterations][B][block]
   int64_t* sizes;                  // [iterations][B]

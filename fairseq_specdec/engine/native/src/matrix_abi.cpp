@@ -1,4 +1,9 @@
 // Entry points for products of a single matrix. A handle of Python's is a SharedMatrix of its own.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <vector>
+
 #include "abi.h"
 #include "errors.h"
 #include "product.h"
@@ -43,6 +48,30 @@ SPECDEC_API int specdec_matrix_multiply(const void* matrix, int rows, const floa
                      "rows that are shorter than the matrix");
     specdec::multiply(**static_cast<const SharedMatrix*>(matrix), rows, x, x_stride, y, y_stride,
                       static_cast<After>(after));
+  });
+}
+
+// How the weights are stored: a specdec::Format.
+SPECDEC_API int specdec_matrix_format(const void* matrix, int* format) {
+  return specdec::guarded([&] {
+    *format = static_cast<int>((*static_cast<const SharedMatrix*>(matrix))->format());
+  });
+}
+
+// The least seconds that `tries` products with so many rows took.
+SPECDEC_API int specdec_matrix_seconds(const void* matrix, int rows, int tries, double* seconds) {
+  return specdec::guarded([&] {
+    const Matrix& self = **static_cast<const SharedMatrix*>(matrix);
+    specdec::require(rows >= 1 && rows <= 1024 && tries >= 1, "a product of no rows, or too many");
+    const std::vector<float> x(static_cast<size_t>(rows) * self.in(), 1.0f);
+    std::vector<float> y(static_cast<size_t>(rows) * self.out());
+    *seconds = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < tries; i++) {
+      const auto started = std::chrono::steady_clock::now();
+      specdec::multiply(self, rows, x.data(), self.in(), y.data(), self.out(), After::kStore);
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
+      *seconds = std::min(*seconds, passed.count());
+    }
   });
 }
 

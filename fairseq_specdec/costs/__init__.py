@@ -1,0 +1,1 @@
+"""How long passes take on this machine: what decides how much is drafted."""

@@ -1,0 +1,69 @@
+"""``specdec-costs``: measures what passes take on this processor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Optional, Sequence
+
+import fairseq_specdec
+from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.engine.native.library import load, why_not
+
+from .figures import FORMATS, Figures, save
+from .measure import measure
+from .tables import kept_at
+
+_SHOWN = (1, 2, 4, 8, 16, 32)
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-costs",
+        description="Measure what products, reads and layers take on this processor, in 0.3 s on "
+        "an idle one. By these figures decoding chooses how much to draft (--cost-table).",
+    )
+    parser.add_argument(
+        "output",
+        nargs="?",
+        metavar="FILE",
+        help="file to write, for --cost-table (default: the one in the user's cache folder that is "
+        "used without --cost-table)",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
+    )
+    return parser
+
+
+def _shown(figures: Figures) -> str:
+    lines = [
+        f"{figures.processor}: thousand million multiply-adds a second by rows of a product",
+        "rows    " + "".join(f"{rows:>8}" for rows in _SHOWN),
+    ]
+    for name in FORMATS:
+        speeds = [1e-9 * rows / figures.multiply(name, rows, 1.0) for rows in _SHOWN]
+        lines.append(f"{name:<8}" + "".join(f"{speed:>8.0f}" for speed in speeds))
+    pairs = zip(figures.sizes, figures.reads)
+    reads = [f"{1e-9 / each:.0f} of {size / 2**20:g} MiB" for size, each in pairs]
+    lines.append(f"GB read a second: {', '.join(reads)}")
+    return "\n".join(lines)
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-costs``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("specdec-costs", words):
+        args = brief(get_parser()).parse_args(words)
+        library = load()
+        if library is None:
+            raise ValueError(f"needs the native engine: {why_not()}")
+        figures = measure(library)
+        path = args.output or str(kept_at(library.variant))
+        save(figures, path)
+        sys.stdout.write(f"{_shown(figures)}\nwritten to {path}\n")
+
+
+if __name__ == "__main__":
+    cli_main()

@@ -1,0 +1,143 @@
+"""What a processor takes for the parts of a pass, as numbers that can be kept in a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Dict, NamedTuple, Tuple
+
+from fairseq_specdec.io.atomic import PathLike, replacing
+
+FORMATS = ("fp32", "halves", "bf16", "int8")
+"""Formats of packed weights: those of ``--verifier-dtype``, and float32 stored in halves."""
+
+# A pass reads its weights while it computes: it takes a little longer than the longer of the two.
+# With this exponent the predicted times of passes over 1 to 11 rows are within 10% on two sets of
+# instructions (benchmarks/costs.md).
+_OVERLAP = 4.0
+
+
+class Figures(NamedTuple):
+    """Of one processor with one set of instructions.
+
+    Attributes:
+        processor: its name, for the reader of the file.
+        rows: n, ascending from 1, for which products were timed.
+        products: for each of ``FORMATS``, seconds of a multiply-add of a product with n rows whose
+            weights are in the second-level cache, for each n of ``rows``.
+        sizes: bytes, ascending.
+        reads: seconds to read a byte of a buffer of each of these sizes.
+        between: for each of ``FORMATS``, seconds of what lies between the products of a layer
+            (attention, norms, conversions), for a row and a dimension of the model.
+        start: seconds of a pass that do not depend on its rows.
+    """
+
+    processor: str
+    rows: Tuple[int, ...]
+    products: Dict[str, Tuple[float, ...]]
+    sizes: Tuple[float, ...]
+    reads: Tuple[float, ...]
+    between: Dict[str, float]
+    start: float
+
+    def multiply(self, number_format: str, rows: float, multiply_adds: float) -> float:
+        """Seconds of products of so many multiply-adds a row, without reading their weights."""
+        times = [n * each for n, each in zip(self.rows, self.products[number_format])]
+        return multiply_adds * _between_points(self.rows, times, rows)
+
+    def read(self, size: float, resident: float) -> float:
+        """Seconds to read ``size`` bytes, where a cache has to hold ``resident`` in all."""
+        return size * _between_points(self.sizes, self.reads, max(resident, self.sizes[0]), False)
+
+    def overlapped(self, computing: float, reading: float) -> float:
+        """Seconds of computing with what is read at the same time."""
+        longer = max(computing, reading)
+        if longer == 0:
+            return 0.0
+        shares = (computing / longer) ** _OVERLAP + (reading / longer) ** _OVERLAP
+        return float(longer * shares ** (1 / _OVERLAP))
+
+
+def _between_points(points: Tuple[float, ...], values: Any, at: float, grows: bool = True) -> float:
+    """The value at a point, on the line through the two points around it; beyond the last one on
+    the line from 0 through that (``grows``), or as there."""
+    if at >= points[-1]:
+        return float(values[-1] * (at / points[-1] if grows else 1.0))
+    after = next(i for i, point in enumerate(points) if point > at)
+    if after == 0:
+        return float(values[0] * at / points[0])
+    share = (at - points[after - 1]) / (points[after] - points[after - 1])
+    return float(values[after - 1] + share * (values[after] - values[after - 1]))
+
+
+def save(figures: Figures, path: PathLike) -> None:
+    """Write a file that ``load`` reads, whole or not at all.
+
+    Raises:
+        OSError: it names the file.
+    """
+    with replacing(path, make_folder=True) as stream:
+        json.dump(figures._asdict(), stream, indent=1)
+        stream.write("\n")
+
+
+def load(path: PathLike) -> Figures:
+    """The figures of a file.
+
+    Raises:
+        ValueError: it cannot be read, or is no such file.
+    """
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return checked(json.load(stream))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(
+            f"{path}: no figures of a processor as specdec-costs writes them ({reason})"
+        ) from None
+
+
+def checked(given: Any) -> Figures:
+    """Figures of parsed JSON.
+
+    Raises:
+        ValueError: in words, what is wrong with them.
+    """
+    if not isinstance(given, dict) or set(given) != set(Figures._fields):
+        raise ValueError(f"its keys are not {', '.join(Figures._fields)}")
+    if not isinstance(given["processor"], str):
+        raise ValueError("processor is no text")
+    rows, sizes = _numbers(given, "rows"), _numbers(given, "sizes")
+    if rows[0] != 1 or any(int(n) != n for n in rows):
+        raise ValueError("rows are not whole numbers from 1")
+    for name, points in (("rows", rows), ("sizes", sizes)):
+        if list(points) != sorted(set(points)):
+            raise ValueError(f"{name} do not ascend")
+    reads = _numbers(given, "reads", len(sizes))
+    if not isinstance(given["products"], dict) or set(given["products"]) != set(FORMATS):
+        raise ValueError(f"products are not of {', '.join(FORMATS)}")
+    if not isinstance(given["between"], dict) or set(given["between"]) != set(FORMATS):
+        raise ValueError(f"between is not of {', '.join(FORMATS)}")
+    return Figures(
+        given["processor"],
+        tuple(int(n) for n in rows),
+        {name: _numbers(given["products"], name, len(rows)) for name in FORMATS},
+        sizes,
+        reads,
+        {name: _number(given["between"][name], name) for name in FORMATS},
+        _number(given["start"], "start"),
+    )
+
+
+def _numbers(given: Any, name: str, count: int = 0) -> Tuple[float, ...]:
+    values = given[name]
+    if not isinstance(values, list) or not values or (count and len(values) != count):
+        raise ValueError(f"{name} is no list of {count or 'some'} numbers")
+    return tuple(_number(value, name) for value in values)
+
+
+def _number(value: Any, name: str) -> float:
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not 0 < value < math.inf:
+        raise ValueError(f"{name} holds {str(value)[:20]!r}, which is no positive number")
+    return float(value)

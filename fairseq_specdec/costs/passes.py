@@ -1,0 +1,58 @@
+"""Seconds of passes and drafts, by how many tokens they are over."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Sequence
+
+from fairseq_specdec.engine.work import Pass
+
+from .figures import Figures
+
+
+class PassTimes(NamedTuple):
+    """How long a verifier and its drafter take.
+
+    Attributes:
+        verifying: seconds of a pass of the verifier over so many tokens, of all rows together.
+        drafting: ``drafting(rows, size)``, seconds of drafting so many tokens for each of the rows.
+    """
+
+    verifying: Callable[[float], float]
+    drafting: Callable[[int, int], float]
+
+
+def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) -> float:
+    """Seconds of some passes one after the other.
+
+    Args:
+        figures: of the processor.
+        passes: what they do for a sentence.
+        live: sentences.
+        resident: bytes of all weights that take turns in the caches.
+    """
+    total = 0.0
+    for work, rows in passes:
+        count = rows * live
+        if count <= 0:
+            continue
+        computing = sum(
+            figures.multiply(number_format, count, multiply_adds)
+            for number_format, multiply_adds in work.multiply_adds.items()
+        )
+        slowest = max(map(figures.between.__getitem__, work.multiply_adds), default=0.0)
+        total += figures.overlapped(computing, figures.read(work.nbytes, resident))
+        total += count * work.breadth * slowest
+    return total + figures.start
+
+
+def linear(column: float, drafter: float) -> PassTimes:
+    """Times, in passes of the verifier over one token, that grow along a line.
+
+    Args:
+        column: each further token of a pass.
+        drafter: a pass of the drafter over one token; its further tokens likewise.
+    """
+    return PassTimes(
+        lambda tokens: 1 + column * (tokens - 1),
+        lambda rows, size: drafter * (1 + column * (rows * size - 1)),
+    )

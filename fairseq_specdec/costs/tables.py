@@ -1,0 +1,71 @@
+"""Which figures of a processor hold: those of a file, of this machine, or the shipped ones."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import pathlib
+
+from fairseq_specdec.engine.native.library import Library
+from fairseq_specdec.version import __version__
+
+from .figures import Figures, load, save
+from .measure import measure, processor
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT = "FAIRSEQ_SPECDEC_COST_TABLE"
+SHIPPED = pathlib.Path(__file__).with_name("shipped.json")
+AUTO, OFF = "auto", "off"
+
+
+def figures(asked: str, library: Library) -> Figures:
+    """The figures for the variant of a library.
+
+    Args:
+        asked: "auto" for those of this machine, which are measured where they were not and kept in
+            the user's cache folder; "off" for those that are shipped; else a file. The environment
+            variable FAIRSEQ_SPECDEC_COST_TABLE replaces "auto".
+        library: the loaded library.
+
+    Raises:
+        ValueError: a file that cannot be read or holds no figures.
+    """
+    if asked == AUTO:
+        asked = os.environ.get(ENVIRONMENT) or AUTO
+    if asked == AUTO:
+        return of_machine(library)
+    return shipped() if asked == OFF else load(asked)
+
+
+@functools.lru_cache(maxsize=None)
+def shipped() -> Figures:
+    """Figures of an ordinary processor with AVX2, the same on every machine."""
+    return load(SHIPPED)
+
+
+@functools.lru_cache(maxsize=None)
+def of_machine(library: Library) -> Figures:
+    """The figures of this machine, measured where they are not kept."""
+    path = kept_at(library.variant)
+    try:
+        if path.exists():
+            return load(path)
+    except ValueError as error:
+        logger.debug("%s", error)
+    found = measure(library)
+    try:
+        save(found, path)
+    except OSError as error:
+        logger.debug("figures of this processor are not kept: %s", error)
+    return found
+
+
+def kept_at(variant: str) -> pathlib.Path:
+    """The file of this machine's figures for a variant of the library."""
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = f"{__version__} {processor()}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return pathlib.Path(folder) / "fairseq_specdec" / f"costs-{variant}-{digest}.json"

@@ -1,0 +1,66 @@
+"""What decides how much a generator's batches draft."""
+
+from __future__ import annotations
+
+from fairseq_specdec.costs import devices
+from fairseq_specdec.costs.passes import PassTimes, linear, seconds
+from fairseq_specdec.costs.tables import figures
+from fairseq_specdec.drafting import Drafter, ReadyDrafter
+from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.engine.work import Pass
+
+from .draft_budget import FewRejections, Planning
+from .draft_plan import LONGEST, Planner
+from .options import DecodingOptions
+
+# A draft of a model whose work is not known, as a share of a pass over as many tokens.
+_UNKNOWN_DRAFT = 0.5
+
+
+def planning_for(
+    verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, options: DecodingOptions
+) -> Planning:
+    """For a generator whose output does not depend on its drafts.
+
+    Args:
+        verifier: with its weights.
+        drafter, ready: before and with its weights.
+        options: all other settings.
+
+    Raises:
+        ValueError: ``--cost-table`` that cannot be used.
+    """
+    if options.max_expected_rejections is not None:
+        return FewRejections(options.max_expected_rejections)
+    longest = LONGEST if drafter.block_size is None else drafter.block_size
+    return Planner(times(verifier, drafter, ready, options.cost_table), longest, drafter.judged)
+
+
+def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:
+    """How long passes and drafts take, as far as it is known.
+
+    Args:
+        verifier, drafter, ready: as for ``planning_for``.
+        asked: ``--cost-table``.
+    """
+    work, library = verifier.work(), load()
+    if work is None or library is None:
+        device = devices.of_models(verifier.models)
+        return linear(device.column, device.drafter if drafter.runs_model else 0.0)
+    found = figures(asked, library)
+    passes = [Pass(each, 1.0) for each in work]
+    of_draft = ready.passes(1)
+    weights = sum(each.work.nbytes for each in passes)
+    weights += sum({id(each.work): each.work.nbytes for each in of_draft or ()}.values())
+
+    def verifying(tokens: float) -> float:
+        return seconds(found, [Pass(each, tokens) for each in work], 1, weights)
+
+    def drafting(rows: int, size: int) -> float:
+        passes = ready.passes(size)
+        if passes is None:
+            return _UNKNOWN_DRAFT * verifying(rows * size)
+        return seconds(found, passes, rows, weights) if passes else 0.0
+
+    return PassTimes(verifying, drafting)

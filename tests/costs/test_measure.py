@@ -1,0 +1,35 @@
+"""The figures of this processor, as far as they must be so on any."""
+
+import math
+
+import pytest
+
+from fairseq_specdec.costs.figures import FORMATS, checked
+from fairseq_specdec.costs.measure import ROWS, SIZES, measure
+from fairseq_specdec.engine.native import library
+
+
+@pytest.fixture(scope="module")
+def figures():
+    loaded = library.load()
+    if loaded is None:
+        pytest.skip(library.why_not())
+    return measure(loaded)
+
+
+def test_they_are_whole(figures):
+    parts = {name: list(values) for name, values in figures.products.items()}
+    lists = {name: list(getattr(figures, name)) for name in ("rows", "sizes", "reads")}
+    assert checked({**figures._asdict(), **lists, "products": parts}) == figures
+    assert figures.rows == ROWS and figures.sizes == SIZES
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_they_are_of_a_processor(name, figures):
+    """A multiply-add takes between a hundredth and a thousand nanoseconds... of a thousandth."""
+    for each in figures.products[name]:
+        assert 1e-13 < each < 1e-7
+    assert 0 < figures.between[name] < 1e-5
+    assert all(1e-13 < each < 1e-7 for each in figures.reads)
+    assert 0 < figures.start < 1e-2
+    assert math.isfinite(figures.multiply(name, 7, 1.0))

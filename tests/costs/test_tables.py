@@ -1,0 +1,79 @@
+"""Which figures hold: a file's, this machine's, or those that are shipped."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fairseq_specdec.costs import tables
+from fairseq_specdec.costs.figures import load, save
+from fairseq_specdec.engine.native import library
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    """The library, and an empty cache folder."""
+    found = library.load()
+    if found is None:
+        pytest.skip(library.why_not())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(tables.ENVIRONMENT)
+    tables.of_machine.cache_clear()
+    yield found
+    tables.of_machine.cache_clear()
+
+
+def other(start):
+    return tables.shipped()._replace(start=start)
+
+
+def test_a_machine_is_measured_once(loaded, monkeypatch):
+    path = tables.kept_at(loaded.variant)
+    assert not path.exists()
+    found = tables.figures("auto", loaded)
+    assert load(path) == found
+    monkeypatch.setattr(tables, "measure", None)  # not again
+    tables.of_machine.cache_clear()
+    assert tables.figures("auto", loaded) == found
+
+
+def test_kept_figures_are_used_and_damaged_ones_replaced(loaded, monkeypatch):
+    path = tables.kept_at(loaded.variant)
+    save(other(0.5), path)
+    assert tables.figures("auto", loaded) == other(0.5)
+    tables.of_machine.cache_clear()
+    path.write_text("{")
+    monkeypatch.setattr(tables, "measure", lambda library: other(0.25))
+    assert tables.figures("auto", loaded) == other(0.25) == load(path)
+
+
+def test_without_a_folder_to_write_to_they_are_measured(loaded, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(tables, "measure", lambda library: other(0.25))
+    assert tables.figures("auto", loaded) == other(0.25)
+
+
+def test_a_file_or_the_shipped_ones_where_these_are_asked_for(loaded, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "measure", None)
+    path = str(tmp_path / "x.json")
+    save(other(0.5), path)
+    assert tables.figures("off", loaded) == tables.shipped()
+    assert tables.figures(path, loaded) == other(0.5)
+    monkeypatch.setenv(tables.ENVIRONMENT, path)
+    assert tables.figures("auto", loaded) == other(0.5)
+    assert tables.figures("off", loaded) == tables.shipped()
+    with pytest.raises(ValueError, match=r"y.json: no figures of a processor"):
+        tables.figures(str(tmp_path / "y.json"), loaded)
+
+
+def test_each_variant_has_a_file_of_its_own():
+    assert tables.kept_at("avx512") != tables.kept_at("x86_64_v3")
+
+
+def test_other_variants_are_measured_on_their_own(loaded, monkeypatch):
+    monkeypatch.setattr(tables, "measure", lambda each: other(len(each.variant)))
+
+    class Other(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    for name in ("one", "three"):
+        assert tables.figures("auto", Other(variant=name)) == other(len(name))
