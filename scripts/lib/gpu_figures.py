@@ -14,7 +14,7 @@ import torch
 from fairseq_specdec.bench import random_pair
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
-from fairseq_specdec.decoding import pass_cost
+from fairseq_specdec.costs import devices
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.decoder import layer_bytes
@@ -61,7 +61,7 @@ def check(given: argparse.Namespace) -> int:
     return int(total != 64.0**3)
 
 
-def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> pass_cost.PassCost:
+def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> Tuple[float, float]:
     """The costs by which passes took these times: the line of least squares of relative errors
     through the verifier's, and the median of what the drafter's take by it.
 
@@ -76,11 +76,11 @@ def fitted(verifying: Sequence[Timed], drafting: Sequence[Timed]) -> pass_cost.P
     column = max(0.0, token / (start + token))
     one = statistics.median(time / (1 + column * (tokens - 1)) for tokens, time in verifying)
     passes = [time / one / (1 + column * (tokens - 1)) for tokens, time in drafting]
-    return pass_cost.PassCost(column, statistics.median(passes))
+    return column, statistics.median(passes)
 
 
-def write_costs(path: pathlib.Path, costs: Sequence[pass_cost.Measured]) -> None:
-    """A table that ``pass_cost.read`` reads."""
+def write_costs(path: pathlib.Path, costs: Sequence[devices.Device]) -> None:
+    """A table that ``devices.read`` reads."""
     path.write_text(json.dumps([row._asdict() for row in costs], indent=1) + "\n")
 
 
@@ -124,13 +124,13 @@ class Pair:
 
     def cost(
         self, verifying: Sequence[Timed], drafting: Sequence[Timed], graphs: int
-    ) -> pass_cost.Measured:
+    ) -> devices.Device:
         """The table's row for this device, and for decoders not much smaller or larger."""
         weight = next(self.verifier.parameters())
-        size, cost = layer_bytes(self.verifier.decoder), fitted(verifying, drafting)
-        place = pass_cost.device_name(weight.device), "torch", str(weight.dtype).split(".")[1]
+        size = layer_bytes(self.verifier.decoder)
+        place = devices.device_name(weight.device), str(weight.dtype).split(".")[1]
         bounds = size // ALIKE, size * ALIKE
-        return pass_cost.Measured(*place, *bounds, cost.column, cost.drafter, graphs)
+        return devices.Device(*place, *bounds, *fitted(verifying, drafting), graphs)
 
     def wait(self) -> None:
         if self.device == "cuda":
@@ -176,7 +176,7 @@ def rows_that_gain(table: Sequence[Dict[str, Any]]) -> int:
 
 def measured(
     pair: Pair, precision: str, small: bool
-) -> Tuple[List[Dict[str, Any]], pass_cost.Measured]:
+) -> Tuple[List[Dict[str, Any]], devices.Device]:
     """The rows of one precision, and what passes cost: with CUDA graphs where these are faster."""
     table: List[Dict[str, Any]] = []
     times: Dict[Tuple[int, str, str], Dict[str, float]] = {}
@@ -209,15 +209,15 @@ def iterations(given: argparse.Namespace) -> int:
     this device."""
     small = given.device == "cpu"
     table: List[Dict[str, Any]] = []
-    costs: List[pass_cost.Measured] = []
+    costs: List[devices.Device] = []
     for precision in ("fp32",) if small else ("fp32", "fp16"):
         pair = Pair(given.device, 1000 if small else 32000, half=precision == "fp16")
         rows, cost = measured(pair, precision, small)
         table += rows
         costs.append(cost)
-    write_costs(given.folder / "pass_costs.json", costs)
+    write_costs(given.folder / "devices.json", costs)
     if not small:
-        write_costs(pass_cost.TABLE, pass_cost.merged(pass_cost.read(pass_cost.TABLE), costs))
+        write_costs(devices.TABLE, devices.merged(devices.read(devices.TABLE), costs))
     (given.folder / "iterations.json").write_text(json.dumps(table, indent=1) + "\n")
     lines = ["Transformer-base, 6+6 layers; drafter 12+2, k = 25; milliseconds of an iteration", ""]
     columns = ("greedy", "greedy_graphs", "gad", "gad_graphs", "gad_in_greedy")

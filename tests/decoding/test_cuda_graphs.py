@@ -12,10 +12,11 @@ from plain_graphs import PlainRecorder, plain_graphs
 from toy_strategies import RELAXED, TOYS, Toys, decode, flags, make_generator, stock, tokens
 from toy_translation import assert_diverse, make_sample, sentences, toy_drafter, toy_model
 
-from fairseq_specdec.decoding import cuda_graphs, pass_cost
+from fairseq_specdec.costs import devices
+from fairseq_specdec.costs.devices import Device
+from fairseq_specdec.decoding import cuda_graphs
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.draft_budget import DraftBudget
-from fairseq_specdec.decoding.pass_cost import Measured
 from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine import graphs as engine_graphs
 from fairseq_specdec.engine.graphs import Graphs
@@ -336,11 +337,11 @@ class Elsewhere:
     [("on", 0, True), ("on", 8, True), ("off", 8, False), ("auto", 8, True), ("auto", 0, False)],
 )
 def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, monkeypatch):
-    row = Measured("card", "torch", "float32", 1, 1 << 30, 0.1, 0.5, measured)
+    row = Device("card", "float32", 1, 1 << 30, 0.1, 0.5, measured)
     path = tmp_path / "costs.json"
     path.write_text(json.dumps([row._asdict()]))
-    monkeypatch.setattr(pass_cost, "TABLE", path)
-    monkeypatch.setattr(pass_cost, "device_name", lambda device: "card")
+    monkeypatch.setattr(devices, "TABLE", path)
+    monkeypatch.setattr(devices, "device_name", lambda device: "card")
     given = dataclasses.replace(make_generator("greedy").options, cuda_graphs=asked)
     drafter = make_generator("gad").drafter
     found = cuda_graphs.graphs_for(given, [OnCard()], drafter)
@@ -351,13 +352,13 @@ def test_what_is_asked_and_measured_decides(asked, measured, graphs, tmp_path, m
     wide = dataclasses.replace(given, beam=5)
     assert cuda_graphs.graphs_for(wide, [OnCard()], drafter) is None
     assert cuda_graphs.graphs_for(given, [toy_model()], drafter) is None
-    monkeypatch.setattr(pass_cost, "device_name", lambda device: "another card")
+    monkeypatch.setattr(devices, "device_name", lambda device: "another card")
     assert (cuda_graphs.graphs_for(given, [OnCard()], drafter) is not None) == (asked == "on")
 
 
 def test_a_table_of_before_knows_nothing_of_graphs():
-    row = {"device": "card", "backend": "torch", "dtype": "float32", "least": 1, "most": 2}
-    assert Measured(**row, column=0.1, drafter=0.5).graphs == 0
+    row = {"device": "card", "dtype": "float32", "least": 1, "most": 2}
+    assert Device(**row, column=0.1, drafter=0.5).graphs == 0
 
 
 def test_on_is_refused_on_a_cpu():
