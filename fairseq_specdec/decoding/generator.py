@@ -129,9 +129,8 @@ class SpeculativeGenerator(SequenceGenerator):
         if constraints is not None:
             raise ValueError("--constraints: not supported by --task translation_specdec")
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
-            while batch.live:
-                batch.iterate(batch.max_len + 1)
-        return batch.finished
+            ended = dict(batch.results())
+        return [ended[sentence] for sentence in range(len(ended))]
 
     @contextlib.contextmanager
     def batch(

@@ -10,8 +10,10 @@ import json
 import pkgutil
 from typing import Any, Dict, List, Sequence, Tuple
 
+from fairseq_specdec.decoding.iteration import VERDICTS
+
 from .compare import System, settings_text
-from .record import VERDICTS, Trace
+from .record import Trace
 
 HERE = "fairseq_specdec.trace"
 
@@ -74,14 +76,13 @@ def _sentence(number: int, systems: Sequence[System]) -> Dict[str, Any]:
     runs: List[Dict[str, Any]] = []
     for i, trace in traces.items():
         run = trace.to_dict()
-        rounds = [{k: v for k, v in part.items()} for part in run["iterations"]]
         runs.append(
             {
                 "system": i,
                 "score": run["score"],
                 "output": run["output"],
                 "text": run["output_text"],
-                "iterations": rounds,
+                "iterations": run["iterations"],
             }
         )
     return {"id": number, "source": first.source, "text": first.source_text, "runs": runs}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any, Callable, Dict, List, Optional
 
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.decoding.iteration import TracedIteration
 
-from .beam import TracedBeam
 from .files import TraceFile
-from .record import Trace, TracedIteration, verdicts
+from .record import Trace
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +63,12 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
 
 
 class TraceBuilder:
-    """Tells hypotheses as traces.
+    """Makes traces of hypotheses.
 
     Args:
         strategy: ``--strategy``.
-        settings: see ``settings_of``; with ``beam`` in them, iterations are those of beam search.
+        settings: see ``settings_of``.
         src_dict, tgt_dict: fairseq dictionaries.
-        sampled: draft tokens are kept by speculative sampling.
     """
 
     def __init__(
@@ -77,39 +77,26 @@ class TraceBuilder:
         settings: Dict[str, Any],
         src_dict: Any,
         tgt_dict: Any,
-        sampled: bool,
     ) -> None:
         self.strategy = strategy
         self.settings = settings
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
-        self.sampled = sampled
 
-    def iteration(self, part: Any) -> TracedIteration:
-        """One ``decoding.results.Iteration`` in words."""
-        words = self.tgt_dict.symbols
-        shared = dict(
-            position=part.position,
-            steps=part.steps,
-            rows=part.rows,
-            ms=round(1000 * part.seconds[0], 4),
-            drafter_ms=round(1000 * part.seconds[1], 4),
-            verifier_ms=round(1000 * part.seconds[2], 4),
-        )
-        if "beam" in self.settings:
-            agreed = [words[token] for token in part.emitted]
-            beam = part.beam and TracedBeam.told(part.beam, part.position, words)
-            return TracedIteration(
-                draft=[], verdicts=[], choices=[], own=None, agreed=agreed, live=part.live,
-                beam=beam, **shared,
-            )  # fmt: skip
-        own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
-        return TracedIteration(
-            draft=[words[token] for token in part.draft],
-            verdicts=verdicts(part.draft, part.accepted, part.emitted, part.choices, self.sampled),
-            choices=[words[token] for token in part.choices],
-            own=None if own is None else words[own],
-            **shared,
+    def iteration(self, part: TracedIteration) -> TracedIteration:
+        """An iteration in words."""
+        symbols = self.tgt_dict.symbols
+
+        def words(tokens: Optional[List[int]]) -> Any:
+            return None if tokens is None else [symbols[token] for token in tokens]
+
+        return dataclasses.replace(
+            part,
+            draft=words(part.draft),
+            choices=words(part.choices),
+            own=None if part.own is None else symbols[part.own],
+            agreed=words(part.agreed),
+            beam=part.beam and part.beam.in_words(part.position, symbols),
         )
 
     def sentence(

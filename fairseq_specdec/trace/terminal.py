@@ -5,8 +5,18 @@ from __future__ import annotations
 import unicodedata
 from typing import Dict, List, NamedTuple, Sequence
 
+from fairseq_specdec.decoding.iteration import (
+    DRAWN,
+    OWN,
+    REJECTED,
+    RELAXED,
+    UNSEEN,
+    VERDICTS,
+    TracedIteration,
+)
+
 from .compare import System, settings_text
-from .record import DRAWN, OWN, REJECTED, RELAXED, UNSEEN, VERDICTS, Trace, TracedIteration
+from .record import Trace
 
 
 class Style(NamedTuple):

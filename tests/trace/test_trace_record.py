@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, verdicts
-from fairseq_specdec.trace.beam import DraftedPrefix, LiveHypothesis, TracedBeam
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_round_of_beam_search_emits_what_all_hypotheses_have(agreed, live):
 def traced_beam(hypotheses, known, kept, more=0):
     tokens = ["t"] * (known + kept + more)
     drafts = [DraftedPrefix(tokens, known, kept)]
-    return TracedBeam(2, 9, 4, 3, [LiveHypothesis(one, True) for one in hypotheses], drafts)
+    return BeamPass(2, 9, 4, 3, [LiveHypothesis(one, True) for one in hypotheses], drafts)
 
 
 @given(st.lists(st.lists(words, max_size=3), max_size=3), *[st.integers(0, 3)] * 3)

@@ -58,11 +58,11 @@ class ReplayedBeams:
         self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
         self._rows = list(range(like.size(0)))  # that the session has
 
-    def run(self, rows: Sequence[int], most: int) -> None:
+    def run(self, rows: Sequence[int], most: int) -> List[Progress]:
         for _ in range(most):
             live = [self.sentences[row] for row in rows if not self.sentences[row].done]
             if not live:
-                return
+                break
             self._select(live)
             if self.forecasts is not None:
                 self.forecasts.tell(live, [self.lookaheads[sentence.row] for sentence in live])
@@ -76,15 +76,13 @@ class ReplayedBeams:
                 if self.lookaheads:
                     self.lookaheads[sentence.row].learn(nodes)
                 sentence.advance()
+        return [self.sentences[row].progress() for row in rows]
 
     def _drafted(self, sentence: Sentence) -> List[Node]:
         """The nodes that a sentence waits for, and those that are likely to come next."""
         if self.lookaheads:
             return self.lookaheads[sentence.row].draft(sentence)
         return sentence.waiting()
-
-    def progress(self, row: int) -> Progress:
-        return self.sentences[row].progress()
 
     def agreed(self, row: int) -> List[int]:
         return self.sentences[row].agreed()
