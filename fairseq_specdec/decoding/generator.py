@@ -129,8 +129,8 @@ class SpeculativeGenerator(SequenceGenerator):
         if constraints is not None:
             raise ValueError("--constraints: not supported by --task translation_specdec")
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
-            ended = dict(batch.results())
-        return [ended[sentence] for sentence in range(len(ended))]
+            list(batch.results())
+        return batch.finished
 
     @contextlib.contextmanager
     def batch(

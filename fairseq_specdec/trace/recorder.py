@@ -8,21 +8,13 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.iteration import TracedIteration
+from fairseq_specdec.decoding.strategies import STRATEGIES
 
 from .files import TraceFile
 from .record import Trace
 
 logger = logging.getLogger(__name__)
 
-# Flags that only these strategies use, at any value; others are told where they differ from their
-# default.
-USED_BY = {
-    "top_beta": ("gad++", "specdec"),
-    "tau": ("gad++", "specdec"),
-    "regret_budget": ("gad++", "specdec"),
-    "alpha_fb": ("bild", "bild-early-exit"),
-    "alpha_rb": ("bild", "bild-early-exit"),
-}
 # Generation flags that change what is accepted or drafted, with the value that changes nothing.
 GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "temperature": 1.0}
 
@@ -36,15 +28,13 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
         generator: the ``SpeculativeGenerator`` made from both.
     """
     inherited = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
+    stated = STRATEGIES[settings.strategy].stated
     found: Dict[str, Any] = {}
     for name, field in TranslationSpecDecConfig.__dataclass_fields__.items():
         if name in inherited or name in ("strategy", "trace_path"):
             continue
         value = getattr(settings, name, field.default)
-        if name in USED_BY:
-            if settings.strategy in USED_BY[name] and value is not None:
-                found[name] = value
-        elif value != field.default:
+        if value != field.default or (name in stated and value is not None):
             found[name] = value
     drafter = generator.drafter
     options = getattr(drafter, "options", drafter)
