@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from fairseq_specdec.drafting import Source
 
 from .iteration import Iteration
-from .parts import Parts
+from .parts import DecodingParts
 from .results import SentenceTrace
 from .stats import DecodingStats
 
@@ -32,7 +32,7 @@ class OpenBatch:
         widest: the cache is prepared for blocks of so many tokens.
     """
 
-    def __init__(self, parts: Parts, net_input: Dict[str, Any], widest: int) -> None:
+    def __init__(self, parts: DecodingParts, net_input: Dict[str, Any], widest: int) -> None:
         self.parts = parts
         self.started = time.perf_counter()
         self.stats = DecodingStats()
@@ -56,21 +56,23 @@ class OpenBatch:
         """Whether a sentence is left."""
         return len(self.ended) < len(self.finished)
 
-    def iterate(self, most: int = 1) -> None:
+    def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live sentence, or several, at most so many."""
         raise NotImplementedError
 
-    def results(self, most: Optional[int] = None) -> Iterator[Tuple[int, List[Dict[str, Any]]]]:
+    def results(
+        self, max_iterations: Optional[int] = None
+    ) -> Iterator[Tuple[int, List[Dict[str, Any]]]]:
         """Decode to the end, and hand out each sentence when it has ended: its number in the batch
         and its hypotheses, best first.
 
         Args:
-            most: iterations between two looks at what has ended; None for as many as a call can do,
-                which stops where a row of greedy decoding ends, and not in beam search.
+            max_iterations: done between two looks at what has ended; None for as many as a call can
+                do, which stops where a row of greedy decoding ends, and not in beam search.
         """
         while self.live:
             before = len(self.ended)
-            self.iterate(self.max_len + 1 if most is None else most)
+            self.iterate(self.max_len + 1 if max_iterations is None else max_iterations)
             for sentence in self.ended[before:]:
                 yield sentence, self.finished[sentence]
 

@@ -15,7 +15,7 @@ from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.verifier import VerifierSession
 
 from .iteration import Iteration
-from .parts import Parts
+from .parts import DecodingParts
 from .search import Step
 from .stats import Stopwatch
 
@@ -41,7 +41,7 @@ class GeneralStep:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DecodingParts,
         session: VerifierSession,
         drafts: DraftSession,
         hypotheses: Hypotheses,

@@ -16,7 +16,7 @@ from .failures import refuse_sentence
 from .general_step import GeneralStep
 from .iteration import Iteration
 from .native_chains import NativeChains
-from .parts import Parts
+from .parts import DecodingParts
 from .results import hypothesis
 
 # Widest block that the verifier's cache is prepared for; it grows where a draft is longer.
@@ -38,7 +38,7 @@ class Batch(OpenBatch):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DecodingParts,
         net_input: Dict[str, Any],
         prefix: Optional[Tensor],
         bos_token: Optional[int],
@@ -58,17 +58,17 @@ class Batch(OpenBatch):
         self.origin = list(range(rows))
         self.rounds = 0
 
-    def iterate(self, most: int = 1) -> None:
+    def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live row, or several; then what they added is booked.
 
         Args:
-            most: the native library may do up to so many iterations, until a row ends.
+            max_iterations: the native library may do up to so many iterations, until a row ends.
         """
         rounds: List[Iteration] = []
         draft = None
         if self.native is not None:
-            most = min(most, self.max_len + 1 - self.hypotheses.longest)
-            rounds, draft = self.native.run(most)
+            max_iterations = min(max_iterations, self.max_len + 1 - self.hypotheses.longest)
+            rounds, draft = self.native.run(max_iterations)
         for done in rounds or [self.general.step(draft)]:
             self._book(done)
         self._commit(done.done)

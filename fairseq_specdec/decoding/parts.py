@@ -11,11 +11,11 @@ from .draft_budget import DraftBudget
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .pass_cost import PassCost
-from .policy import LogitsPolicy
+from .policy import DecodingConstraints
 from .search import Search
 
 
-class Parts(NamedTuple):
+class DecodingParts(NamedTuple):
     """What decodes a batch. Batches of many threads share it: nothing of it changes.
 
     Attributes:
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
         policy: decoding constraints.
         options: all other settings.
         adaptive: drafts may be shortened and left out: the output does not depend on them.
-        native: what the native library is told, where it decodes chains.
+        native: the native library's description of it, where it decodes chains.
         cost: of passes, where it decides how much to draft.
     """
 
@@ -34,7 +34,7 @@ class Parts(NamedTuple):
     drafter: ReadyDrafter
     read_hidden_states: bool
     search: Search
-    policy: LogitsPolicy
+    policy: DecodingConstraints
     options: DecodingOptions
     adaptive: bool
     native: Optional[NativeForm] = None

@@ -14,7 +14,7 @@ from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..iteration import Iteration
 from ..native_form import native_tables
-from ..parts import Parts
+from ..parts import DecodingParts
 from ..results import SentenceTrace, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
 from .forecasts import Forecasts
@@ -40,7 +40,7 @@ class BeamBatch(OpenBatch):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DecodingParts,
         net_input: Dict[str, Any],
         prefix: Optional[Tensor],
         bos_token: Optional[int],
@@ -81,12 +81,12 @@ class BeamBatch(OpenBatch):
             return []
         return [Lookahead(drafts.likely_copied(row), reach) for row in range(rows)]
 
-    def iterate(self, most: int = 1) -> None:
+    def iterate(self, max_iterations: int = 1) -> None:
         """One pass of the verifier for every live sentence, and the steps of the search that follow
         from it; one host-device synchronisation.
 
         Args:
-            most: where nothing is drafted or traced, do up to so many passes.
+            max_iterations: where nothing is drafted or traced, do up to so many passes.
 
         Raises:
             ValueError: no token can follow a sentence.
@@ -94,7 +94,7 @@ class BeamBatch(OpenBatch):
         began, rows = time.perf_counter(), self._live
         with self.stats.stopwatch("verifier"):
             try:
-                after = self.beams.run(rows, 1 if self.parts.options.keep_trace else most)
+                after = self.beams.run(rows, 1 if self.parts.options.keep_trace else max_iterations)
             except NoTokenError as error:
                 models = self.parts.verifier.models
                 refuse_sentence(models, error.broken, error.step, error.row)

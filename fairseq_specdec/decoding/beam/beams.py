@@ -56,12 +56,12 @@ class Prefix(NamedTuple):
 class Beams(Protocol):
     """Searches of the sentences of one batch, which are named by their rows in it."""
 
-    def run(self, rows: Sequence[int], most: int) -> List[Progress]:
+    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
         """Do passes of the verifier, at most so many, until every sentence is done.
 
         Args:
             rows: the sentences that are not done.
-            most: 1 or more.
+            max_passes: 1 or more.
 
         Returns:
             How far each of them is.

@@ -11,7 +11,7 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.verifier import VerifierSession
 
-from ..policy import LogitsPolicy
+from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
 from .replay import BeamRules, NoTokenError
@@ -46,7 +46,7 @@ class NativeBeams:
         self,
         session: VerifierSession,
         tables: EmbeddingTables,
-        policy: LogitsPolicy,
+        policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
         lookaheads: Sequence[Lookahead] = (),
@@ -79,9 +79,9 @@ class NativeBeams:
                 looking.reach.steps, looking.reach.beams,
             )  # fmt: skip
 
-    def run(self, rows: Sequence[int], most: int) -> List[Progress]:
+    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
         done = ctypes.c_int64()
-        self._library.call("specdec_beams_run", self._pointer, most, ctypes.byref(done))
+        self._library.call("specdec_beams_run", self._pointer, max_passes, ctypes.byref(done))
         for row in rows:
             facts = self._facts[row]
             self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
@@ -110,7 +110,7 @@ class NativeBeams:
         return self._prefixes(row, True, self._facts[row].draft)
 
     def _prefixes(self, row: int, draft: bool, count: int) -> List[Prefix]:
-        found, facts = [], PrefixFacts()
+        prefixes, facts = [], PrefixFacts()
         tokens = (ctypes.c_int64 * self._longest)()
         for number in range(count):
             self._library.call(
@@ -118,11 +118,11 @@ class NativeBeams:
                 ctypes.byref(facts),
             )  # fmt: skip
             prefix = tokens[: facts.length]
-            found.append(Prefix(prefix, bool(facts.scored), bool(facts.kept)))
-        return found
+            prefixes.append(Prefix(prefix, bool(facts.scored), bool(facts.kept)))
+        return prefixes
 
     def ended(self, row: int) -> List[EndedHypothesis]:
-        found = []
+        hypotheses = []
         length = ctypes.c_int64()
         for number in range(self._facts[row].ended):
             self._library.call(
@@ -133,5 +133,5 @@ class NativeBeams:
             self._library.call(
                 "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals
             )
-            found.append(EndedHypothesis(list(tokens), list(totals)))
-        return found
+            hypotheses.append(EndedHypothesis(list(tokens), list(totals)))
+        return hypotheses
