@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_specdec.decoding.iteration import VERDICTS
 
-from .compare import System, settings_text
+from .compare import TracedSystem, settings_text
 from .record import Trace
 
 HERE = "fairseq_specdec.trace"
@@ -70,7 +70,7 @@ def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
 
-def _sentence(number: int, systems: Sequence[System]) -> Dict[str, Any]:
+def _sentence(number: int, systems: Sequence[TracedSystem]) -> Dict[str, Any]:
     traces = {i: s.traces[number] for i, s in enumerate(systems) if number in s.traces}
     first: Trace = next(iter(traces.values()))
     runs: List[Dict[str, Any]] = []
@@ -88,7 +88,7 @@ def _sentence(number: int, systems: Sequence[System]) -> Dict[str, Any]:
     return {"id": number, "source": first.source, "text": first.source_text, "runs": runs}
 
 
-def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) -> str:
+def page(systems: Sequence[TracedSystem], ids: Sequence[int], total: int, title: str) -> str:
     """The page.
 
     Args:

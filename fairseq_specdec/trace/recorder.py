@@ -124,7 +124,7 @@ class Recorder:
 
     Args:
         file: takes the traces.
-        trace_builder: tells them.
+        trace_builder: makes them.
         ended: whether every batch was asked for; None where that is not known.
     """
 
@@ -144,7 +144,7 @@ class Recorder:
         """It cannot be: there will be no whole trace any more."""
         if self.file.open:
             self.file.discard()
-            self._say_discarded()
+            self._log_discarded()
 
     def add(self, sample: Dict[str, Any], hypotheses: List[List[Dict[str, Any]]]) -> None:
         """It was: append its sentences.
@@ -179,9 +179,9 @@ class Recorder:
         else:
             self.file.discard()
             if may_log():
-                self._say_discarded()
+                self._log_discarded()
 
-    def _say_discarded(self) -> None:
+    def _log_discarded(self) -> None:
         logger.warning(
             "--trace-path %s: decoding did not end (%d sentences were done); nothing is written "
             "there",

@@ -15,7 +15,7 @@ from fairseq_specdec.decoding.iteration import (
     TracedIteration,
 )
 
-from .compare import System, settings_text
+from .compare import TracedSystem, settings_text
 from .record import Trace
 
 
@@ -133,7 +133,7 @@ class Painter:
         return "\n".join(lines)
 
 
-def show(systems: Sequence[System], ids: Sequence[int], colour: bool) -> List[str]:
+def show(systems: Sequence[TracedSystem], ids: Sequence[int], colour: bool) -> List[str]:
     """Paragraphs: a legend, then each sentence as every system decoded it."""
     paint = Painter(colour)
     beams = any("beam" in system.settings for system in systems)

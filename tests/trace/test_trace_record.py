@@ -101,6 +101,30 @@ def test_what_is_no_pass_is_refused(change):
         Trace.from_json(json.dumps(plain))
 
 
+# As version 1 was written from the first release on: a chain, and a pass of a beam search.
+CHAIN = (
+    '{"position": 0, "draft": ["a", "b"], "verdicts": ["own", "rejected"], "choices": ["a", "c"], '
+    '"own": "c", "steps": 0, "rows": 2, "ms": 1.5, "drafter_ms": 0.5, "verifier_ms": 1.0}'
+)
+BEAM = (
+    '{"position": 0, "draft": [], "verdicts": [], "choices": [], "own": null, "steps": 0, "rows": 1, '
+    '"ms": 1.5, "drafter_ms": 0.0, "verifier_ms": 1.5, "agreed": ["a"], "live": 2, "beam": {'
+    '"steps": 2, "scored": 9, "drafted": 4, "used": 3, '
+    '"hypotheses": [{"tokens": ["a", "b"], "waits": true}], '
+    '"draft": [{"tokens": ["a", "b", "c"], "known": 1, "kept": 2}]}}'
+)
+
+
+@pytest.mark.parametrize("part", [CHAIN, BEAM])
+def test_a_file_of_version_1_is_read_and_written_the_same(part):
+    line = (
+        '{"id": 3, "strategy": "gad", "settings": {"tau": 1.0}, "source": ["s"], "output": ["a"], '
+        f'"score": -0.5, "iterations": [{part}], "source_text": null, "output_text": "a", '
+        '"version": 1}'
+    )
+    assert Trace.from_json(line).to_json() == line
+
+
 def test_other_rounds_do_not_mention_it():
     trace = Trace(3, "gad", {}, ["s"], ["x"], -0.5, [iteration(["a"], 0, "x")])
     assert not {"agreed", "live", "beam"} & set(trace.to_dict()["iterations"][0])
