@@ -107,7 +107,8 @@ CHAIN = (
     '"own": "c", "steps": 0, "rows": 2, "ms": 1.5, "drafter_ms": 0.5, "verifier_ms": 1.0}'
 )
 BEAM = (
-    '{"position": 0, "draft": [], "verdicts": [], "choices": [], "own": null, "steps": 0, "rows": 1, '
+    '{"position": 0, "draft": [], "verdicts": [], "choices": [], "own": null, "steps": 0, '
+    '"rows": 1, '
     '"ms": 1.5, "drafter_ms": 0.0, "verifier_ms": 1.5, "agreed": ["a"], "live": 2, "beam": {'
     '"steps": 2, "scored": 9, "drafted": 4, "used": 3, '
     '"hypotheses": [{"tokens": ["a", "b"], "waits": true}], '
