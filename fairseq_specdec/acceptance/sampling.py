@@ -139,7 +139,7 @@ class SamplingRule(AcceptanceRule):
         self.sampler = sampler
 
     def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
-        """As the base class says.
+        """As of the base class.
 
         Raises:
             ValueError: there is a draft, and not the distributions that it was drawn from.

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy
 
 from fairseq_specdec.decoding.stats import SECTIONS
+from fairseq_specdec.decoding.strategies import STRATEGIES
 
 from .identity import Verdict, compare
 from .systems import Plan
@@ -18,8 +19,6 @@ ITERATION_FIGURES = (
     "acceptance_by_position", "steps_a_pass", "nodes_a_pass", "fallback_percent",
     "rollback_percent",
 )  # fmt: skip
-# Strategies whose steps are those of Kim et al. 2023, Algorithm 1.
-BIG_LITTLE = ("bild", "bild-early-exit")
 
 
 class Context(NamedTuple):
@@ -80,7 +79,7 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
         if plan.generation["beam"] > 1:
             found.update(steps_a_pass=stats.mean_accepted_tokens)
             found.update(nodes_a_pass=stats.scored / stats.iterations)
-        if plan.settings["strategy"] in BIG_LITTLE:
+        if STRATEGIES[plan.settings["strategy"]].falls_back:
             found.update(fallback_percent=100 * stats.fallback_share)
             found.update(rollback_percent=100 * stats.rollback_share)
     return found

@@ -22,7 +22,7 @@ from .stats import DecodingStats
 class AcceptedTokens:
     """Decodes validation batches with the drafter in training and a fixed verifier.
 
-    The drafter's loss says little about speed: a position counts only if all before it were
+    The drafter's loss predicts little of the speed: a position counts only if all before it were
     right, and the verifier, not the reference, judges. This is the figure that the papers call
     Tok. (Ge et al. 2022, section 4.1), under exact verification.
 

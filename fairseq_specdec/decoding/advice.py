@@ -1,4 +1,4 @@
-"""What the figures of a run say that its user should change, for the log and for programs."""
+"""Advice from the figures of a run, for the log and for programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, List, NamedTuple
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES
 
-# Fewer iterations than this say nothing.
+# Fewer iterations than this are too few for advice.
 ENOUGH = 50
-# Share of the iterations without a draft from which on it is said.
+# Share of the iterations without a draft from which on there is advice.
 MANY_UNDRAFTED = 0.2
 # Strategies that leave drafts out where these would cost time.
 PAUSING = OWN_FLAGS["draft_budget"]
@@ -28,7 +28,7 @@ class Advice(NamedTuple):
 
 
 def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> List[Advice]:
-    """What to tell the user at the end of a run.
+    """Advice for the user at the end of a run.
 
     Args:
         stats: its figures.
@@ -36,28 +36,30 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
         options: ``DecodingOptions`` of the generator.
         lossless: whether the acceptance rule is.
     """
-    found = []
+    advices = []
     if not lossless:
         text = f"--strategy {strategy} with these flags is relaxed: the output may differ from "
-        found.append(Advice("relaxed", text + "fairseq's; a lossless strategy (gad, iad) keeps it"))
+        advices.append(
+            Advice("relaxed", text + "fairseq's; a lossless strategy (gad, iad) keeps it")
+        )
     if options.verifier_format != "fp32":
         text = f"--verifier-dtype {options.verifier_format}: the output may differ from fairseq's"
-        found.append(Advice("format", text + "; fp32 keeps it"))
+        advices.append(Advice("format", text + "; fp32 keeps it"))
     drafts = strategy not in ("greedy", "none") and strategy in STRATEGIES
     if drafts and options.beam == 1 and stats.iterations >= ENOUGH:
-        found += _about_drafts(stats, strategy)
-    return found
+        advices += _about_drafts(stats, strategy)
+    return advices
 
 
 def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
-    found = []
+    advices = []
     share = stats.undrafted_share
     if strategy in PAUSING and share >= MANY_UNDRAFTED:
         remedy = "try --batch-size 1"
         if strategy == "iad":
             remedy += ", or the text copies little of its source"
         text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
-        found.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
+        advices.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))
     elif stats.greedy_is_faster:
         text = (
             f"an iteration added {stats.mean_accepted_tokens:.2f} tokens and took at least "
@@ -65,5 +67,5 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
             "would be faster; train the drafter longer, or draft less (--block-size, "
             "--draft-confidence)"
         )
-        found.append(Advice("slower_than_greedy", text))
-    return found
+        advices.append(Advice("slower_than_greedy", text))
+    return advices

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_specdec.drafting import Source
 
-from .parts import Parts
-from .results import Iteration
+from .iteration import Iteration
+from .parts import DecodingParts
+from .results import SentenceTrace
 from .stats import DecodingStats
 
 
@@ -18,7 +19,8 @@ class OpenBatch:
     Attributes:
         device: of the source.
         finished: the hypotheses of each sentence, best first; None while it is live.
-        traces: iterations of each live sentence so far, if the options ask for them.
+        ended: the sentences that are not live any more, in the order in which they ended.
+        iterations: those done so far, if the options ask for a trace.
         stats: what was done so far.
         max_len: most tokens before </s>.
         session: of the verifier.
@@ -30,7 +32,7 @@ class OpenBatch:
         widest: the cache is prepared for blocks of so many tokens.
     """
 
-    def __init__(self, parts: Parts, net_input: Dict[str, Any], widest: int) -> None:
+    def __init__(self, parts: DecodingParts, net_input: Dict[str, Any], widest: int) -> None:
         self.parts = parts
         self.started = time.perf_counter()
         self.stats = DecodingStats()
@@ -45,8 +47,49 @@ class OpenBatch:
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, widest)
         self.drafts = parts.drafter.open(Source(net_input, encoder_outs[0], self.max_len, timer))
-        self.traces: List[List[Iteration]] = [[] for _ in range(rows)]
+        self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
+        self.ended: List[int] = []
+
+    @property
+    def live(self) -> bool:
+        """Whether a sentence is left."""
+        return len(self.ended) < len(self.finished)
+
+    def iterate(self, max_iterations: int = 1) -> None:
+        """One iteration for every live sentence, or several, at most so many."""
+        raise NotImplementedError
+
+    def results(
+        self, max_iterations: Optional[int] = None
+    ) -> Iterator[Tuple[int, List[Dict[str, Any]]]]:
+        """Decode to the end, and hand out each sentence when it has ended: its number in the batch
+        and its hypotheses, best first.
+
+        Args:
+            max_iterations: done between two looks at what has ended; None for as many as a call can
+                do, which stops where a row of greedy decoding ends, and not in beam search.
+        """
+        while self.live:
+            before = len(self.ended)
+            self.iterate(self.max_len + 1 if max_iterations is None else max_iterations)
+            for sentence in self.ended[before:]:
+                yield sentence, self.finished[sentence]
+
+    def store(self, sentence: int, hypotheses: List[Dict[str, Any]]) -> None:
+        """Keep the hypotheses of a sentence that has ended."""
+        self.finished[sentence] = hypotheses
+        self.ended.append(sentence)
+        self.stats.sentences += 1
+
+    def trace(self, sentence: int) -> SentenceTrace:
+        """The iterations of a sentence so far, if the options ask for them."""
+        if self.finished[sentence] is not None:
+            ended: SentenceTrace = self.finished[sentence][0]["iterations"]
+            return ended
+        rule = self.parts.search.rule
+        sampled = rule is not None and rule.needs_draft_probabilities
+        return SentenceTrace(self.iterations, sentence, sampled)
 
     def close(self) -> None:
         """Return the caches, and stop the clock."""

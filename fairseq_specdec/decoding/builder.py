@@ -24,10 +24,10 @@ from fairseq_specdec.trace.files import check_path
 from .cuda_graphs import CUDA_GRAPHS, check_cuda_graphs
 from .draft_budget import Planning
 from .drafter_file import check_drafter_file
-from .extras import ending_of
+from .extras import stop_symbols
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
-from .policy import LogitsPolicy
+from .policy import DecodingConstraints
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES, Setup
 
@@ -288,7 +288,7 @@ def build_generator(
         src_dict, tgt_dict: dictionaries.
         args: fairseq's generation config, or a bare namespace with the same fields.
         settings: object with the fields of ``TranslationSpecDecConfig``.
-        extra: fairseq's ``extra_gen_cls_kwargs``; see ``ending_of``.
+        extra: fairseq's ``extra_gen_cls_kwargs``; see ``stop_symbols``.
         stats: counters to add to.
         load: reads drafters, as ``Setup.load``.
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
@@ -302,13 +302,13 @@ def build_generator(
     check_generation_flags(args, settings.strategy)
     sampler = sampler_of(args)
     check_dictionaries(settings.strategy, src_dict, tgt_dict)
-    ending = ending_of(extra, tgt_dict)
+    ending = stop_symbols(extra, tgt_dict)
     for i, model in enumerate(models):
         check_verifier(model, f"--path (model {i + 1} of {len(models)})")
     device = next(models[0].parameters()).device
     check_device(device)
     check_cuda_graphs(settings.cuda_graphs, device)
-    policy = LogitsPolicy(
+    policy = DecodingConstraints(
         tgt_dict.pad(),
         tgt_dict.unk(),
         ending.eos,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import NamedTuple, Optional, Protocol, Tuple
 
 from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
-from .chains import RowOutcome
 from .draft_plan import LONGEST
+from .iteration import Iteration
 
 FORGETS = 0.05
 """Weight of the newest iteration in the running means of accepted and rejected drafts."""
@@ -142,29 +142,32 @@ class DraftBudget:
         row ends before."""
         return max(self.rest - 1, 0)
 
-    def learn(self, rows: Sequence[RowOutcome]) -> None:
+    def learn(self, iteration: Iteration) -> None:
         """An iteration is over."""
         if self.asked == 0:
             self.rested += 1
             return
-        seen = [row for row in rows if self.judged or row.proposed > 0]
-        if not seen:
+        accepted, stopped, rows = self.outcomes(iteration)
+        if rows == 0:
             return
-        accepted, stopped = means(seen, self.asked if self.judged else None)
         trial, self.rested = self.rested > 0, 0
         weight = _TRIAL_FORGETS if trial else FORGETS
-        self.acceptance = self.acceptance.with_(accepted, stopped, weight)
+        self.acceptance = self.acceptance.with_(accepted / rows, stopped / rows, weight)
+
+    def outcomes(self, iteration: Iteration) -> Tuple[int, int, int]:
+        """(draft tokens accepted, rows with fewer than were expected, all rows) of those rows for
+        which something was drafted, or might have been."""
+        accepted = stopped = rows = 0
+        columns = zip(iteration.accepted, iteration.proposed, iteration.done)
+        for kept, proposed, done in columns:
+            if not self.judged and proposed == 0:
+                continue
+            wanted = self.asked if self.judged and self.asked is not None else proposed
+            accepted += kept
+            stopped += not done and kept < wanted
+            rows += 1
+        return accepted, stopped, rows
 
     def close(self) -> None:
         """The batch is over; later ones begin with what was learnt."""
         self.history.acceptance = self.acceptance
-
-
-def means(rows: List[RowOutcome], asked: Optional[int]) -> Tuple[float, float]:
-    """(draft tokens accepted of a row, share of rows with fewer than were drafted or ``asked``
-    for)."""
-    accepted = sum(row.accepted for row in rows) / len(rows)
-    stopped = sum(
-        not row.done and row.accepted < (row.proposed if asked is None else asked) for row in rows
-    )
-    return accepted, stopped / len(rows)

@@ -45,10 +45,10 @@ def _named(path: Optional[str]) -> Iterator[None]:
             raise
         if isinstance(error, RefusedCheckpointError):
             raise ValueError(f"--drafter-path: {error}") from error
-        said = " ".join(str(error).split())  # torch's second line names what is missing
+        reason = " ".join(str(error).split())  # torch's second line names what is missing
         raise ValueError(
             f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
-            f"{said[:300]}); is the file sound?"
+            f"{reason[:300]}); is the file sound?"
         ) from error
 
 

@@ -21,7 +21,7 @@ class Ending(NamedTuple):
     hidden: Set[int]
 
 
-def ending_of(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
+def stop_symbols(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
     """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does.
 
     Args:

@@ -15,8 +15,8 @@ from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.verifier import VerifierSession
 
-from .chains import Round, RowOutcome
-from .parts import Parts
+from .iteration import Iteration
+from .parts import DecodingParts
 from .search import Step
 from .stats import Stopwatch
 
@@ -42,7 +42,7 @@ class GeneralStep:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DecodingParts,
         session: VerifierSession,
         drafts: DraftSession,
         hypotheses: Hypotheses,
@@ -60,7 +60,7 @@ class GeneralStep:
         self.budget = parts.budget()
         self.search = parts.search.open(hypotheses.tokens.size(0), hypotheses.tokens.device)
 
-    def step(self, draft: Optional[DraftTree] = None) -> Round:
+    def step(self, draft: Optional[DraftTree] = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation.
 
         Args:
@@ -76,8 +76,8 @@ class GeneralStep:
             step = self.search.advance(self.hypotheses, draft, scores, self.parts.policy.eos)
             if self.parts.read_hidden_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
-            rows = self.read_back(draft, scores, step)
-        return Round(rows, draft.passes, self._seconds_since(before))
+            done = self.read_back(draft, scores, step)
+        return done._replace(passes=draft.passes, seconds=self._seconds_since(before))
 
     def propose(self, plan: Plan) -> DraftTree:
         """What the drafter proposes, within the plan and the length limit."""
@@ -114,26 +114,31 @@ class GeneralStep:
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
         scores.edit(policy.edits(hypotheses, draft.width + 1, self.max_len, self.prefix))
 
-    def read_back(self, draft: DraftTree, scores: Scores, step: Step) -> List[RowOutcome]:
+    def read_back(self, draft: DraftTree, scores: Scores, step: Step) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
-        table, trace = [each.unsqueeze(1) for each in columns], self.parts.options.keep_trace
-        if trace:
-            table += [draft.tokens, scores.best()]
-        if step.emitted.is_cuda:
+        table = [each.unsqueeze(1) for each in columns]
+        trace, count, width = self.parts.options.keep_trace, len(columns), draft.width
+        if trace or step.emitted.is_cuda:
             table.append(step.emitted)
-        rows = []
-        for number, row in enumerate(torch.cat(table, 1).tolist()):
-            outcome = RowOutcome(*row[: len(columns)])
-            if trace:
-                tokens, choices = row[len(columns) :], row[len(columns) + draft.width :]
-                outcome = outcome._replace(
-                    draft=tokens[: outcome.proposed], choices=choices[: outcome.size]
-                )
-            if step.emitted.is_cuda:
-                self.hypotheses.emit(number, row[-1 - draft.width :][: outcome.size])
-            rows.append(outcome)
-        return rows
+        if trace:
+            table += [scores.best(), draft.tokens]
+        rows = torch.cat(table, 1).tolist()
+        sizes, ended, accepted, broken, proposed = list(zip(*rows))[:count]
+        done = Iteration(sizes, ended, accepted, broken, proposed)
+        if not (trace or step.emitted.is_cuda):
+            return done
+        emitted = [row[count : count + size] for row, size in zip(rows, done.sizes)]
+        for number, tokens in enumerate(emitted):
+            self.hypotheses.emit(number, tokens)
+        if not trace:
+            return done
+        best, drafted = count + width + 1, count + 2 * (width + 1)
+        return done._replace(
+            emitted=emitted,
+            choices=[row[best : best + size] for row, size in zip(rows, done.sizes)],
+            drafts=[row[drafted : drafted + size] for row, size in zip(rows, done.proposed)],
+        )
 
     def select(self, rows: Tensor, keep: List[int]) -> None:
         """Keep only these rows (ascending row numbers; on the device and as Python ints)."""

@@ -23,9 +23,9 @@ from .draft_budget import History, Planning
 from .loop import Batch
 from .native_form import native_form
 from .options import DecodingOptions
-from .parts import Parts
+from .parts import DecodingParts
 from .planning import planning_for
-from .policy import LogitsPolicy
+from .policy import DecodingConstraints
 from .search import GreedySearch
 from .stats import DecodingStats
 
@@ -57,7 +57,7 @@ class SpeculativeGenerator(SequenceGenerator):
         tgt_dict: Any,
         drafter: Drafter,
         rule: AcceptanceRule,
-        policy: LogitsPolicy,
+        policy: DecodingConstraints,
         options: DecodingOptions,
         stats: Optional[DecodingStats] = None,
         planning: Optional[Planning] = None,
@@ -84,7 +84,7 @@ class SpeculativeGenerator(SequenceGenerator):
         self.stats = stats or DecodingStats()
         self.planning = planning
         self._lock = threading.Lock()
-        self._parts: Optional[Parts] = None
+        self._parts: Optional[DecodingParts] = None
 
     @property
     def models(self) -> List[Any]:
@@ -134,8 +134,7 @@ class SpeculativeGenerator(SequenceGenerator):
         if constraints is not None:
             raise ValueError("--constraints: not supported by --task translation_specdec")
         with self.batch(models, sample, prefix_tokens, bos_token) as batch:
-            while batch.live:
-                batch.iterate(batch.max_len + 1)
+            list(batch.results())
         return batch.finished
 
     @contextlib.contextmanager
@@ -179,14 +178,14 @@ class SpeculativeGenerator(SequenceGenerator):
             sample = utils.move_to_cuda(sample) if cuda else sample
             if timer is not None:
                 timer.start()
-            found = self.generate(self.models, sample)
+            results = self.generate(self.models, sample)
             if timer is not None:
-                timer.stop(sum(len(hypotheses[0]["tokens"]) for hypotheses in found))
+                timer.stop(sum(len(hypotheses[0]["tokens"]) for hypotheses in results))
             target = sample.get("target")
             for i, number in enumerate(sample["id"].tolist()):
                 source = utils.strip_pad(sample["net_input"]["src_tokens"][i], self.pad)
                 reference = None if target is None else utils.strip_pad(target[i], self.pad)
-                yield number, source, reference, found[i]
+                yield number, source, reference, results[i]
 
     def forward(
         self,
@@ -201,7 +200,7 @@ class SpeculativeGenerator(SequenceGenerator):
         """The mode to compute in: inference mode where no training follows."""
         return torch.inference_mode() if self.options.inference else torch.no_grad()
 
-    def _parts_for(self, models: Sequence[Any]) -> Parts:
+    def _parts_for(self, models: Sequence[Any]) -> DecodingParts:
         """The weights of these models, read if they were not."""
         with self._lock:
             parts = self._parts
@@ -211,7 +210,7 @@ class SpeculativeGenerator(SequenceGenerator):
             assert parts is not None
             return parts
 
-    def _read(self, models: Sequence[Any]) -> Parts:
+    def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
         graphs = graphs_for(options, models, drafter)
         backend = choose_backend(options.backend, models, options.verifier_format, graphs)
@@ -231,7 +230,7 @@ class SpeculativeGenerator(SequenceGenerator):
         native = None
         if options.beam == 1:
             native = native_form(verifier, self.rule, self.policy)
-        return Parts(
+        return DecodingParts(
             verifier, ready, reads, search, self.policy, options, drafter.judged, native, planning,
             history,
         )  # fmt: skip

@@ -27,9 +27,9 @@ from fairseq_specdec.engine.native.structures import (
     VerifyCall,
 )
 
-from .chains import Round, RowOutcome
 from .draft_budget import FORGETS
 from .general_step import GeneralStep
+from .iteration import Iteration
 from .native_form import NativeForm
 
 # Iterations of one call that drafts.
@@ -47,7 +47,7 @@ class _Answer(NamedTuple):
 
 
 class NativeChains:
-    """One batch; see ``Chains``.
+    """Decodes the chains of one batch several iterations at a time, as far as it can.
 
     Args:
         form: of the generator.
@@ -67,7 +67,13 @@ class NativeChains:
         self.states: List[Tensor] = []
         self.undecided: Optional[DraftTree] = None
 
-    def run(self, most: int) -> Tuple[List[Round], Optional[DraftTree]]:
+    def run(self, most: int) -> Tuple[List[Iteration], Optional[DraftTree]]:
+        """Do iterations: at most ``most``, until a row ends or the general step must decide.
+
+        Returns:
+            (the iterations, whose tokens are in the hypotheses; where there are none, the draft
+            that the general step is to verify, or None for it to draft too).
+        """
         draft, self.undecided = self.undecided, None
         if draft is not None:
             return [], draft
@@ -89,7 +95,7 @@ class NativeChains:
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
 
-    def verify(self, draft: DraftTree, most: int, drafting: float = 0.0) -> List[Round]:
+    def verify(self, draft: DraftTree, most: int, drafting: float = 0.0) -> List[Iteration]:
         """Score a chain, accept, and add what follows to the hypotheses.
 
         Args:
@@ -113,13 +119,13 @@ class NativeChains:
             pairs = zip(tokens.tolist(), sizes.tolist())
             proposed = [tokens[:size] for tokens, size in pairs]
             rounds = [
-                self._round(answer, i, proposed, 0.0 if i else drafting, draft.passes)
+                self._iteration(answer, i, proposed, 0.0 if i else drafting, draft.passes)
                 for i in range(self.call.done)
             ]
             self._take_in(rounds)
         return rounds
 
-    def speculate(self, drafts: NativeDrafts, most: int, plan: Plan) -> List[Round]:
+    def speculate(self, drafts: NativeDrafts, most: int, plan: Plan) -> List[Iteration]:
         """Draft and verify by turns in one call, until a row ends or the plan no longer holds.
 
         Args:
@@ -143,7 +149,7 @@ class NativeChains:
         drafts.end_loop(loop)
         done = self.call.done
         self.undecided = loop.pending_draft(done)
-        rounds = [self._round(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
+        rounds = [self._iteration(answer, i, loop.of(i), loop.seconds[i]) for i in range(done)]
         drafting = sum(one.seconds[1] for one in rounds)
         self.general.timer.add("drafter", drafting)
         self.general.timer.add("verifier", time.perf_counter() - started - drafting)
@@ -204,34 +210,37 @@ class NativeChains:
         wide = len(weights.read_layers) * weights.stack.width
         return torch.empty(most, rows, width + 1, wide)
 
-    def _round(
+    def _iteration(
         self,
         answer: _Answer,
         i: int,
         drafts: List[List[int]],
         drafting: float,
         passes: int = 0,
-    ) -> Round:
+    ) -> Iteration:
         """Iteration ``i``."""
         rows, width = answer.rows, answer.width + 1
-        facts = answer.facts[3 * rows * i : 3 * rows * (i + 1)]
-        outcomes = []
-        for row, draft in enumerate(drafts):
-            size, done, accepted = facts[3 * row : 3 * row + 3]
-            outcome = RowOutcome(size, done, accepted, 0, len(draft))
-            if len(answer.choices) > 0:
-                best = (rows * i + row) * width
-                choices = answer.choices[best : best + size]
-                outcome = outcome._replace(draft=draft, choices=choices)
-            outcomes.append(outcome)
+        first, end = 3 * rows * i, 3 * rows * (i + 1)
+        sizes, ended = answer.facts[first:end:3], answer.facts[first + 1 : end : 3]
+        accepted = answer.facts[first + 2 : end : 3]
         verifying = answer.seconds[i]
-        return Round(outcomes, passes, (drafting + verifying, drafting, verifying))
+        seconds = (drafting + verifying, drafting, verifying)
+        proposed = list(map(len, drafts))
+        done = Iteration(sizes, ended, accepted, [0] * rows, proposed, passes, seconds)
+        if len(answer.choices) == 0:
+            return done
+        starts = range(rows * width * i, rows * width * (i + 1), width)
+        choices = [answer.choices[at : at + size] for at, size in zip(starts, sizes)]
+        emitted = [
+            draft[:count] + best[count:] for draft, best, count in zip(drafts, choices, accepted)
+        ]
+        return done._replace(drafts=drafts, choices=choices, emitted=emitted)
 
-    def _take_in(self, rounds: List[Round]) -> None:
+    def _take_in(self, rounds: List[Iteration]) -> None:
         """Take in what a call added to the hypotheses; the drafter is given hidden states."""
         if not rounds:
             return
-        sizes = torch.tensor([[outcome.size for outcome in done.rows] for done in rounds])
+        sizes = torch.tensor([done.sizes for done in rounds])
         hypotheses = self.general.hypotheses
         hypotheses.lengths = hypotheses.lengths + sizes.sum(0)
         for size, states in zip(sizes[-len(self.states) :], self.states):

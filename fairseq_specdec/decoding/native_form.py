@@ -11,10 +11,10 @@ from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import Rules
 from fairseq_specdec.engine.verifier import Verifier
 
-from .policy import LogitsPolicy
+from .policy import DecodingConstraints
 
 
-def native_tables(verifier: Verifier, policy: LogitsPolicy) -> Optional[EmbeddingTables]:
+def native_tables(verifier: Verifier, policy: DecodingConstraints) -> Optional[EmbeddingTables]:
     """The embeddings of a verifier whose steps the library does as a whole; None for others, where
     it runs the layers at most.
 
@@ -24,15 +24,15 @@ def native_tables(verifier: Verifier, policy: LogitsPolicy) -> Optional[Embeddin
         return None
     tables = verifier.native_form()
     if tables is None:
-        tell_slower("an ensemble" if len(verifier.weights) > 1 else "its embeddings are not plain")
+        log_slower("an ensemble" if len(verifier.weights) > 1 else "its embeddings are not plain")
     elif policy.reads_hypotheses:
-        tell_slower("--no-repeat-ngram-size")
+        log_slower("--no-repeat-ngram-size")
         return None
     return tables
 
 
 class NativeForm(NamedTuple):
-    """What the library is told of a generator; threads share it.
+    """The library's description of a generator; threads share it.
 
     Attributes:
         tables: of the decoder's embeddings.
@@ -44,7 +44,7 @@ class NativeForm(NamedTuple):
 
 
 def native_form(
-    verifier: Verifier, rule: AcceptanceRule, policy: LogitsPolicy
+    verifier: Verifier, rule: AcceptanceRule, policy: DecodingConstraints
 ) -> Optional[NativeForm]:
     """For ``NativeChains``; None where the general step does everything."""
     tables = native_tables(verifier, policy)
@@ -52,7 +52,7 @@ def native_form(
         return None
     form = rule.native_form()
     if form is None:
-        tell_slower(f"{type(rule).__name__} is not in the native library")
+        log_slower(f"{type(rule).__name__} is not in the native library")
         return None
     rules = Rules(
         policy.pad, policy.unk, policy.eos, policy.min_len, 0, policy.unk_penalty,
@@ -61,6 +61,6 @@ def native_form(
     return NativeForm(tables, rules)
 
 
-def tell_slower(reason: str) -> None:
-    """Say, once, why steps take several calls of the library."""
+def log_slower(reason: str) -> None:
+    """Log, once, why steps take several calls of the library."""
     tell_once(f"several calls of the native engine a step, which is slower: {reason}", logging.INFO)

@@ -10,11 +10,11 @@ from fairseq_specdec.engine.verifier import Verifier
 from .draft_budget import DraftBudget, History, Planning
 from .native_form import NativeForm
 from .options import DecodingOptions
-from .policy import LogitsPolicy
+from .policy import DecodingConstraints
 from .search import Search
 
 
-class Parts(NamedTuple):
+class DecodingParts(NamedTuple):
     """What decodes a batch. Batches of many threads share it: nothing of it changes but the
     history.
 
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
         policy: decoding constraints.
         options: all other settings.
         judged: as of ``Drafter``.
-        native: what the native library is told, where it decodes chains.
+        native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft, where the output does not depend on it; None for whole
             drafts.
         history: how drafts were accepted so far; None where each batch begins anew.
@@ -36,7 +36,7 @@ class Parts(NamedTuple):
     drafter: ReadyDrafter
     read_hidden_states: bool
     search: Search
-    policy: LogitsPolicy
+    policy: DecodingConstraints
     options: DecodingOptions
     judged: bool = False
     native: Optional[NativeForm] = None

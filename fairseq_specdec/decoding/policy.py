@@ -14,7 +14,7 @@ from fairseq_specdec.engine.scores import Edits
 MINUS_INFINITY = float("-inf")
 
 
-class LogitsPolicy(NamedTuple):
+class DecodingConstraints(NamedTuple):
     """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
     tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) NaN stays
     NaN: stock treats such tokens as impossible, here the generator stops.

@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict
 
 import torch
 from torch import Tensor
 
+from .iteration import Iteration, TracedIteration, verdicts
 
-class Iteration(NamedTuple):
-    """One draft-then-verify round of one sentence.
+
+class SentenceTrace(Sequence):  # type: ignore[type-arg]
+    """The iterations of one sentence, each a ``TracedIteration`` that is made when it is read.
 
     Attributes:
-        draft: token ids given to the verifier.
-        accepted: how many of them entered the output.
-        emitted: token ids that the round added to the output.
-        choices: the verifier's likeliest token at the position of each emitted one.
-        position: tokens that the output had before.
-        steps: passes of a small model that drafts token by token; 0 for other drafters.
-        rows: sentences that shared the round.
-        seconds: wall time of the round, for all its rows together: all of it, drafting,
-            verification.
-        live: beam search: hypotheses that go on after the round; None where it is not told.
-        beam: beam search: what the pass did; a ``beam.observed.BeamPass``.
+        accepted: of each iteration, how many draft tokens entered the output.
+        drafts: the token ids given to the verifier.
+        emitted: the token ids added to the output.
+
+    Args:
+        iterations: of the batch, from its first one to the sentence's last one; none without a
+            trace.
+        sentence: its number in the batch.
+        sampled: draft tokens are kept by speculative sampling.
     """
 
-    draft: List[int]
-    accepted: int
-    emitted: List[int]
-    choices: List[int]
-    position: int
-    steps: int
-    rows: int
-    seconds: Tuple[float, float, float]
-    live: Optional[int] = None
-    beam: Any = None
+    def __init__(
+        self, iterations: Sequence[Iteration] = (), sentence: int = 0, sampled: bool = False
+    ) -> None:
+        at = [(one, one.rows.index(sentence)) for one in iterations]
+        self.sampled = sampled
+        self.accepted = [one.accepted[row] for one, row in at]
+        self.drafts = [one.drafts[row] for one, row in at]
+        self.emitted = [one.emitted[row] for one, row in at]
+        self._choices = [one.choices[row] for one, row in at]
+        self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
+        self._beams = [(one.live[row], one.beam[row]) for one, row in at if one.live and one.beam]
+
+    def __len__(self) -> int:
+        return len(self.emitted)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        draft, accepted, emitted = self.drafts[number], self.accepted[number], self.emitted[number]
+        choices, (steps, rows, seconds) = self._choices[number], self._shared[number]
+        whole, drafting, verifying = [round(1000 * each, 4) for each in seconds]
+        times = (whole, drafting, verifying)
+        position = sum(map(len, self.emitted[:number]))
+        if self._beams:
+            live, beam = self._beams[number]
+            return TracedIteration(
+                position, [], [], [], None, 0, rows, *times, agreed=emitted, live=live, beam=beam
+            )
+        own = emitted[accepted] if len(emitted) > accepted else None
+        marks = verdicts(draft, accepted, emitted, choices, self.sampled)
+        return TracedIteration(position, draft, marks, choices, own, steps, rows, *times)
 
 
 class History(Sequence):  # type: ignore[type-arg]
@@ -45,7 +67,7 @@ class History(Sequence):  # type: ignore[type-arg]
         trace: its iterations.
     """
 
-    def __init__(self, trace: List[Iteration]) -> None:
+    def __init__(self, trace: SentenceTrace) -> None:
         self._trace = trace
 
     def __len__(self) -> int:
@@ -55,13 +77,13 @@ class History(Sequence):  # type: ignore[type-arg]
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         number, second = divmod(range(len(self))[index], 2)
-        part = self._trace[number]
+        tokens = (self._trace.emitted if second else self._trace.drafts)[number]
         with torch.inference_mode(False):  # callers may write to the tensors
             return {
                 "iteration": number,
-                "accepted": part.accepted,
+                "accepted": self._trace.accepted[number],
                 "kind": "emitted" if second else "draft",
-                "tokens": torch.tensor(part.emitted if second else part.draft, dtype=torch.long),
+                "tokens": torch.tensor(tokens, dtype=torch.long),
             }
 
 
@@ -71,7 +93,7 @@ def hypothesis(
     iterations: int,
     normalize: bool,
     len_penalty: float,
-    trace: List[Iteration],
+    trace: SentenceTrace,
 ) -> Dict[str, Any]:
     """What stock ``finalize_hypos`` would return for this sentence, and the iterations.
 
@@ -82,9 +104,9 @@ def hypothesis(
         iterations: verification passes.
         normalize: divide the score by length ** ``len_penalty``.
         len_penalty: ``--lenpen``.
-        trace: rounds, where they were recorded. ``iterations`` holds them as they are, and
-            ``history`` as ``--retain-iter-history`` prints them, two E-lines each: the draft
-            and what was emitted.
+        trace: of the sentence; empty where nothing was recorded. ``iterations`` holds it, and
+            ``history`` as ``--retain-iter-history`` prints it, two E-lines for each iteration: the
+            draft and what was emitted.
     """
     score = positional_scores.sum()
     if normalize:

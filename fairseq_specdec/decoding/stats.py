@@ -9,6 +9,8 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from .iteration import Iteration
+
 # The verifier's encoder; the drafter's own, if it has one; the rest of the drafter; the verifier's
 # decoder with acceptance; all else. Keys and values of cross-attention belong to their decoder.
 SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
@@ -101,6 +103,25 @@ class DecodingStats:
         self.judged: Counter[Tuple[int, int]] = Counter()
         self.total_seconds = 0.0
         self.stopwatch = Stopwatch()
+
+    def count(self, done: Iteration) -> None:
+        """Add an iteration of chains."""
+        # A sentence that ended inside its draft has no bonus token, and judged no more.
+        judged = [
+            (accepted + (size > accepted < proposed), accepted)
+            for size, accepted, proposed in zip(done.sizes, done.accepted, done.proposed)
+        ]
+        rows, accepted, proposed = len(judged), sum(done.accepted), sum(done.proposed)
+        undrafted = done.proposed.count(0)
+        rejected = sum([size for size, _ in judged]) - accepted
+        self.judged.update(judged)
+        self.iterations += rows
+        self.emitted += sum(done.sizes)
+        self.accepted += accepted
+        self.scored += rows + proposed
+        self.drafted += proposed
+        self.rollbacks += rejected
+        self.undrafted += undrafted
 
     def add(self, other: DecodingStats) -> None:
         """Add the figures of another run."""

@@ -7,9 +7,9 @@ import html
 import re
 from typing import NamedTuple
 
+from fairseq_specdec.decoding.iteration import VERDICTS
 from fairseq_specdec.trace.compare import settings_text
 from fairseq_specdec.trace.page import digest, embedded, part, style_and_script
-from fairseq_specdec.trace.record import VERDICTS
 
 from .race import CHARACTERS, WIDEST
 from .racers import Racers

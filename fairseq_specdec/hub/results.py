@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from fairseq_specdec.trace.record import Trace, TracedIteration
+from fairseq_specdec.decoding.iteration import TracedIteration
+from fairseq_specdec.trace.record import Trace
 from fairseq_specdec.trace.recorder import TraceBuilder
 
 from .text import TextCodec
@@ -81,12 +82,12 @@ def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) ->
     for hypothesis in ranked:
         tokens = codec.words(hypothesis["tokens"].tolist())
         told.append(Alternative(codec.join(tokens), tokens, float(hypothesis["score"])))
-    best, parts = ranked[0], ranked[0]["iterations"]
+    best, trace = ranked[0], ranked[0]["iterations"]
     return Translation(
         *told[0],
         best["steps"],
-        [part.accepted for part in parts],
-        [len(part.draft) for part in parts],
+        trace.accepted,
+        list(map(len, trace.drafts)),
         unknown,
         alternatives=tuple(told[1:]),
     )

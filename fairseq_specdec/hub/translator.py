@@ -70,8 +70,7 @@ class SpeculativeTranslator:
         self._task = loaded.task
         self._models = loaded.models
         self._generator = generator
-        sampled = generator.rule.needs_draft_probabilities
-        self._trace_builder = TraceBuilder(self.strategy, settings, *loaded.dictionaries, sampled)
+        self._trace_builder = TraceBuilder(self.strategy, settings, *loaded.dictionaries)
         # A seed is set for the whole process: no other batch may draw in between.
         self._turn: ContextManager[Any] = contextlib.nullcontext()
         if seed is not None:
@@ -263,11 +262,11 @@ class SpeculativeTranslator:
         with self._turn, torch.no_grad(), self._seeded():
             tokens: List[int] = []
             with self._generator.batch(self._models, self._collated([row])) as batch:
-                trace = batch.traces[0]
                 while batch.live and not ended.is_set():
                     batch.iterate()
-                    tokens += trace[-1].emitted
-                    put(trace[-1], self.codec.words(tokens))
+                    iteration = batch.trace(0)[-1]
+                    tokens += iteration.emitted
+                    put(iteration, self.codec.words(tokens))
         put(None, self.codec.words(tokens))
 
     def _encoded(self, texts: List[str]) -> List[List[int]]:

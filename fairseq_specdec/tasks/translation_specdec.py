@@ -184,9 +184,8 @@ class TranslationSpecDecTask(TranslationTask):
     def _recorder(self, generator: Any, settings: Any, args: Any) -> Recorder:
         """Traces what a generator decodes to ``--trace-path``."""
         facts = settings_of(settings, args, generator)
-        sampled = generator.rule.needs_draft_probabilities
         words = (self.src_dict, self.tgt_dict)
-        trace_builder = TraceBuilder(settings.strategy, facts, *words, sampled)
+        trace_builder = TraceBuilder(settings.strategy, facts, *words)
         batches = self._batches  # not the task itself: the recorder may outlive it
         recorder = Recorder(TraceFile(settings.trace_path), trace_builder, lambda: _ended(batches))
         weakref.finalize(generator, recorder.close, _log_is_open)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from .record import Trace, TraceError
 
 
-class System(NamedTuple):
+class TracedSystem(NamedTuple):
     """Traces made by one strategy with one choice of settings, from one file.
 
     Attributes:
@@ -22,7 +22,7 @@ class System(NamedTuple):
     traces: Dict[int, Trace]
 
 
-def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[System]:
+def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSystem]:
     """Sort traces by the system that made them.
 
     Args:
@@ -43,7 +43,7 @@ def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[System]:
             if trace.id in by_id:
                 raise TraceError(f"{file}: sentence {trace.id} is there twice for {name}")
             by_id[trace.id] = trace
-        systems.append(System(name, traces[0].settings, by_id))
+        systems.append(TracedSystem(name, traces[0].settings, by_id))
     _check_sources(systems)
     return systems
 
@@ -69,8 +69,8 @@ def _differing(mine: Dict[str, Any], all_settings: List[Dict[str, Any]]) -> str:
     """Those of a system's settings that are not the same in all of them, in one line."""
     keys = sorted({key for settings in all_settings for key in settings})
     differing = [k for k in keys if len({repr(s.get(k)) for s in all_settings}) > 1]
-    told = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
-    return ", ".join(told) or "defaults"
+    texts = [f"{key} {setting_text(mine[key])}" for key in differing if key in mine]
+    return ", ".join(texts) or "defaults"
 
 
 def setting_text(value: Any) -> str:
@@ -83,7 +83,7 @@ def settings_text(settings: Dict[str, Any]) -> str:
     return ", ".join(f"{key} {setting_text(value)}" for key, value in settings.items())
 
 
-def _check_sources(systems: List[System]) -> None:
+def _check_sources(systems: List[TracedSystem]) -> None:
     sources: Dict[int, Tuple[str, List[str]]] = {}
     for system in systems:
         for number, trace in system.traces.items():
@@ -96,7 +96,7 @@ def _check_sources(systems: List[System]) -> None:
 
 
 def chosen(
-    systems: List[System], ids: Optional[Sequence[int]], limit: Optional[int]
+    systems: List[TracedSystem], ids: Optional[Sequence[int]], limit: Optional[int]
 ) -> Tuple[List[int], int]:
     """Which sentences to show.
 

@@ -10,8 +10,10 @@ import json
 import pkgutil
 from typing import Any, Dict, List, Sequence, Tuple
 
-from .compare import System, settings_text
-from .record import VERDICTS, Trace
+from fairseq_specdec.decoding.iteration import VERDICTS
+
+from .compare import TracedSystem, settings_text
+from .record import Trace
 
 HERE = "fairseq_specdec.trace"
 
@@ -68,26 +70,25 @@ def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
 
 
-def _sentence(number: int, systems: Sequence[System]) -> Dict[str, Any]:
+def _sentence(number: int, systems: Sequence[TracedSystem]) -> Dict[str, Any]:
     traces = {i: s.traces[number] for i, s in enumerate(systems) if number in s.traces}
     first: Trace = next(iter(traces.values()))
     runs: List[Dict[str, Any]] = []
     for i, trace in traces.items():
         run = trace.to_dict()
-        rounds = [{k: v for k, v in part.items()} for part in run["iterations"]]
         runs.append(
             {
                 "system": i,
                 "score": run["score"],
                 "output": run["output"],
                 "text": run["output_text"],
-                "iterations": rounds,
+                "iterations": run["iterations"],
             }
         )
     return {"id": number, "source": first.source, "text": first.source_text, "runs": runs}
 
 
-def page(systems: Sequence[System], ids: Sequence[int], total: int, title: str) -> str:
+def page(systems: Sequence[TracedSystem], ids: Sequence[int], total: int, title: str) -> str:
     """The page.
 
     Args:

@@ -6,108 +6,16 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
-from .beam import TracedBeam
-
-OWN = "own"
-RELAXED = "relaxed"
-DRAWN = "drawn"
-REJECTED = "rejected"
-UNSEEN = "unseen"
-
-# What became of a draft token, and what that means.
-VERDICTS: Dict[str, str] = {
-    OWN: "accepted: the verifier's own choice",
-    RELAXED: "accepted by the relaxed rule: not the verifier's choice",
-    DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
-    REJECTED: "rejected",
-    UNSEEN: "not judged: after a rejected token or the end",
-}
-ACCEPTED = (OWN, RELAXED, DRAWN)
+from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
+from fairseq_specdec.decoding.iteration import VERDICTS, TracedIteration
 
 VERSION = 1
 
 
 class TraceError(ValueError):
     """A trace that cannot be read or written; names the file or flag and the remedy."""
-
-
-def verdicts(
-    draft: Sequence[Any],
-    accepted: int,
-    emitted: Sequence[Any],
-    choices: Sequence[Any],
-    sampled: bool = False,
-) -> List[str]:
-    """What became of each draft token.
-
-    Args:
-        draft: the tokens put before the verifier.
-        accepted: how many of them entered the output.
-        emitted: the tokens that entered it: the accepted ones, and the verifier's own one, unless
-            an accepted </s> ended the sentence.
-        choices: the verifier's likeliest token at the position of each of ``emitted``.
-        sampled: tokens are kept by speculative sampling.
-
-    Returns:
-        A value of ``VERDICTS`` for each token of ``draft``.
-    """
-    other = DRAWN if sampled else RELAXED
-    kept = [OWN if draft[i] == choices[i] else other for i in range(accepted)]
-    left = len(draft) - accepted
-    if left > 0 and len(emitted) > accepted:
-        return kept + [REJECTED] + [UNSEEN] * (left - 1)
-    return kept + [UNSEEN] * left
-
-
-@dataclass(frozen=True)
-class TracedIteration:
-    """One draft-then-verify round of one sentence.
-
-    Attributes:
-        position: tokens that the output had before.
-        draft: tokens given to the verifier.
-        verdicts: a value of ``VERDICTS`` for each of them.
-        choices: the verifier's likeliest token at each position that counted: those of the accepted
-            tokens, and that of ``own``.
-        own: the bonus token, after the accepted ones; None where an accepted </s> ended the
-            sentence.
-        steps: passes of a small model that drafts token by token (bild, sps); 0 for others.
-        rows: sentences that shared the round; its times are for all of them together.
-        ms: wall time in milliseconds.
-        drafter_ms, verifier_ms: the shares of drafting and of verification.
-        agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
-            in the last round, the rest of the best hypothesis. None where it is no beam search.
-        live: beam search: hypotheses that go on after the round; None where it is not told.
-        beam: beam search: what the pass scored, and the hypotheses; None where it is not told.
-    """
-
-    position: int
-    draft: List[str]
-    verdicts: List[str]
-    choices: List[str]
-    own: Optional[str]
-    steps: int = 0
-    rows: int = 1
-    ms: float = 0.0
-    drafter_ms: float = 0.0
-    verifier_ms: float = 0.0
-    agreed: Optional[List[str]] = None
-    live: Optional[int] = None
-    beam: Optional[TracedBeam] = None
-
-    @property
-    def accepted(self) -> int:
-        """Draft tokens that entered the output."""
-        return sum(verdict in ACCEPTED for verdict in self.verdicts)
-
-    @property
-    def emitted(self) -> List[str]:
-        """Tokens that the round added to the output."""
-        if self.agreed is not None:
-            return self.agreed
-        return self.draft[: self.accepted] + ([] if self.own is None else [self.own])
 
 
 @dataclass(frozen=True)
@@ -192,7 +100,25 @@ class Trace:
 
 def _iteration(plain: Dict[str, Any]) -> TracedIteration:
     beam = plain.pop("beam", None)
-    return TracedIteration(**plain, beam=None if beam is None else TracedBeam.from_plain(beam))
+    return TracedIteration(**plain, beam=None if beam is None else _beam_pass(beam))
+
+
+def _beam_pass(plain: Dict[str, Any]) -> BeamPass:
+    """Raises TypeError where it is something else than a pass in words."""
+    live = [LiveHypothesis(**one) for one in plain.pop("hypotheses")]
+    drafts = [DraftedPrefix(**one) for one in plain.pop("draft")]
+    read = BeamPass(hypotheses=live, draft=drafts, **plain)
+    numbers = [read.steps, read.scored, read.drafted, read.used]
+    numbers += [number for one in drafts for number in (one.known, one.kept)]
+    sound = (
+        all(isinstance(number, int) and number >= 0 for number in numbers)
+        and all(_strings(one.tokens) for one in (*live, *drafts))
+        and all(isinstance(one.waits, bool) for one in live)
+        and all(one.known + one.kept <= len(one.tokens) for one in drafts)
+    )
+    if not sound:
+        raise TypeError("a beam of another type")
+    return read
 
 
 def _strings(value: Any) -> bool:

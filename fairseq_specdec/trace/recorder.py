@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any, Callable, Dict, List, Optional
 
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.decoding.iteration import TracedIteration
+from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .beam import TracedBeam
 from .files import TraceFile
-from .record import Trace, TracedIteration, verdicts
+from .record import Trace
 
 logger = logging.getLogger(__name__)
 
-# Flags that only these strategies use, at any value; others are told where they differ from their
-# default.
-USED_BY = {
-    "top_beta": ("gad++", "specdec"),
-    "tau": ("gad++", "specdec"),
-    "regret_budget": ("gad++", "specdec"),
-    "alpha_fb": ("bild", "bild-early-exit"),
-    "alpha_rb": ("bild", "bild-early-exit"),
-}
 # Generation flags that change what is accepted or drafted, with the value that changes nothing.
 GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "temperature": 1.0}
 
@@ -35,15 +28,13 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
         generator: the ``SpeculativeGenerator`` made from both.
     """
     inherited = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
+    stated = STRATEGIES[settings.strategy].stated
     found: Dict[str, Any] = {}
     for name, field in TranslationSpecDecConfig.__dataclass_fields__.items():
         if name in inherited or name in ("strategy", "trace_path"):
             continue
         value = getattr(settings, name, field.default)
-        if name in USED_BY:
-            if settings.strategy in USED_BY[name] and value is not None:
-                found[name] = value
-        elif value != field.default:
+        if value != field.default or (name in stated and value is not None):
             found[name] = value
     drafter = generator.drafter
     options = getattr(drafter, "options", drafter)
@@ -62,13 +53,12 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
 
 
 class TraceBuilder:
-    """Tells hypotheses as traces.
+    """Makes traces of hypotheses.
 
     Args:
         strategy: ``--strategy``.
-        settings: see ``settings_of``; with ``beam`` in them, iterations are those of beam search.
+        settings: see ``settings_of``.
         src_dict, tgt_dict: fairseq dictionaries.
-        sampled: draft tokens are kept by speculative sampling.
     """
 
     def __init__(
@@ -77,39 +67,26 @@ class TraceBuilder:
         settings: Dict[str, Any],
         src_dict: Any,
         tgt_dict: Any,
-        sampled: bool,
     ) -> None:
         self.strategy = strategy
         self.settings = settings
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
-        self.sampled = sampled
 
-    def iteration(self, part: Any) -> TracedIteration:
-        """One ``decoding.results.Iteration`` in words."""
-        words = self.tgt_dict.symbols
-        shared = dict(
-            position=part.position,
-            steps=part.steps,
-            rows=part.rows,
-            ms=round(1000 * part.seconds[0], 4),
-            drafter_ms=round(1000 * part.seconds[1], 4),
-            verifier_ms=round(1000 * part.seconds[2], 4),
-        )
-        if "beam" in self.settings:
-            agreed = [words[token] for token in part.emitted]
-            beam = part.beam and TracedBeam.told(part.beam, part.position, words)
-            return TracedIteration(
-                draft=[], verdicts=[], choices=[], own=None, agreed=agreed, live=part.live,
-                beam=beam, **shared,
-            )  # fmt: skip
-        own = part.emitted[part.accepted] if len(part.emitted) > part.accepted else None
-        return TracedIteration(
-            draft=[words[token] for token in part.draft],
-            verdicts=verdicts(part.draft, part.accepted, part.emitted, part.choices, self.sampled),
-            choices=[words[token] for token in part.choices],
-            own=None if own is None else words[own],
-            **shared,
+    def iteration(self, part: TracedIteration) -> TracedIteration:
+        """An iteration in words."""
+        symbols = self.tgt_dict.symbols
+
+        def words(tokens: Optional[List[int]]) -> Any:
+            return None if tokens is None else [symbols[token] for token in tokens]
+
+        return dataclasses.replace(
+            part,
+            draft=words(part.draft),
+            choices=words(part.choices),
+            own=None if part.own is None else symbols[part.own],
+            agreed=words(part.agreed),
+            beam=part.beam and part.beam.in_words(part.position, symbols),
         )
 
     def sentence(
@@ -147,7 +124,7 @@ class Recorder:
 
     Args:
         file: takes the traces.
-        trace_builder: tells them.
+        trace_builder: makes them.
         ended: whether every batch was asked for; None where that is not known.
     """
 
@@ -167,7 +144,7 @@ class Recorder:
         """It cannot be: there will be no whole trace any more."""
         if self.file.open:
             self.file.discard()
-            self._say_discarded()
+            self._log_discarded()
 
     def add(self, sample: Dict[str, Any], hypotheses: List[List[Dict[str, Any]]]) -> None:
         """It was: append its sentences.
@@ -202,9 +179,9 @@ class Recorder:
         else:
             self.file.discard()
             if may_log():
-                self._say_discarded()
+                self._log_discarded()
 
-    def _say_discarded(self) -> None:
+    def _log_discarded(self) -> None:
         logger.warning(
             "--trace-path %s: decoding did not end (%d sentences were done); nothing is written "
             "there",

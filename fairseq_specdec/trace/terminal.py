@@ -5,8 +5,18 @@ from __future__ import annotations
 import unicodedata
 from typing import Dict, List, NamedTuple, Sequence
 
-from .compare import System, settings_text
-from .record import DRAWN, OWN, REJECTED, RELAXED, UNSEEN, VERDICTS, Trace, TracedIteration
+from fairseq_specdec.decoding.iteration import (
+    DRAWN,
+    OWN,
+    REJECTED,
+    RELAXED,
+    UNSEEN,
+    VERDICTS,
+    TracedIteration,
+)
+
+from .compare import TracedSystem, settings_text
+from .record import Trace
 
 
 class Style(NamedTuple):
@@ -123,7 +133,7 @@ class Painter:
         return "\n".join(lines)
 
 
-def show(systems: Sequence[System], ids: Sequence[int], colour: bool) -> List[str]:
+def show(systems: Sequence[TracedSystem], ids: Sequence[int], colour: bool) -> List[str]:
     """Paragraphs: a legend, then each sentence as every system decoded it."""
     paint = Painter(colour)
     beams = any("beam" in system.settings for system in systems)

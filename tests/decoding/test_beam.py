@@ -212,7 +212,7 @@ def test_a_trace_tells_what_each_pass_did(backend, monkeypatch):
         with generator.batch(models, make_sample([sentence])) as batch:
             while batch.live:
                 batch.iterate()
-        parts = batch.traces[0]
+        parts = batch.trace(0)
         before, waiting = [[]], 1
         ended = [h["tokens"].tolist() for h in batch.finished[0]]
         for number, part in enumerate(parts):
@@ -272,11 +272,11 @@ def test_streams_only_what_all_hypotheses_say():
     for sentence in SENTENCES:
         sample, told = make_sample([sentence]), []
         with generator.batch(models, sample) as batch:
-            trace = batch.traces[0]
             while batch.live:
                 batch.iterate()
-                told += trace[-1].emitted
-                early += len(trace[-1].emitted) * batch.live
+                emitted = batch.trace(0)[-1].emitted
+                told += emitted
+                early += len(emitted) * batch.live
         assert told == batch.finished[0][0]["tokens"].tolist()
     assert early > len(SENTENCES)
 

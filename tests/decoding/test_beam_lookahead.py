@@ -255,7 +255,7 @@ def test_how_far_to_look():
         found = [reach_with_torch(rows, runs_model) for rows in (1, 2, 5, 20, 21)]
         assert found == sorted(found, key=lambda one: -one.beams) and found[-1] == NOTHING
         assert all(one.steps == found[0].steps and one.beams >= 1 for one in found[:-1])
-        assert (found[0].sure > 0) == (not runs_model)
+        assert (found[0].min_copy_rate > 0) == (not runs_model)
     assert reach_with_torch(1, True).beams < reach_with_torch(1, False).beams
     assert reach_with_torch(20, True).beams == 1  # what the search waits for is always scored
     for vain, rows, beam in ((20, 1, 5), (20, 4, 5), (19, 4, 5), (60, 2, 3)):

@@ -190,7 +190,7 @@ def test_what_the_tokens_of_a_block_see(upto):
 
 def test_begins_with_the_start_symbol_waiting():
     sentence = Sentence(BeamRules(2, EOS, 9), START)
-    assert sentence.rules.most == 0 and sentence.rules.candidates == 4
+    assert sentence.rules.max_log_prob == 0 and sentence.rules.candidates == 4
     assert sentence.waiting() == sentence.live == [sentence.tree.root]
     assert sentence.tree.root.token == START
     assert (sentence.row, sentence.prefix, sentence.draft, sentence.ended) == (0, (), [], [])

@@ -17,9 +17,9 @@ from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
-from fairseq_specdec.decoding.extras import ending_of
+from fairseq_specdec.decoding.extras import stop_symbols
 from fairseq_specdec.decoding.options import DecodingOptions
-from fairseq_specdec.decoding.policy import LogitsPolicy
+from fairseq_specdec.decoding.policy import DecodingConstraints
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.drafting import NoDrafter
@@ -224,14 +224,14 @@ def test_a_drafters_file_is_read_with_the_dictionaries(tmp_path):
 
 def test_what_subclassed_tasks_add_is_read_or_refused():
     words = make_task().tgt_dict
-    assert ending_of(None, words) == ending_of({"lm_model": None, "lm_weight": 1.0}, words)
-    assert ending_of(None, words) == (words.eos(), {words.eos()})
+    assert stop_symbols(None, words) == stop_symbols({"lm_model": None, "lm_weight": 1.0}, words)
+    assert stop_symbols(None, words) == (words.eos(), {words.eos()})
     given = {"eos": 7, "symbols_to_strip_from_output": {8, 9}, "tokens_to_suppress": ()}
-    assert ending_of(given, words) == (7, {7, 8, 9})
+    assert stop_symbols(given, words) == (7, {7, 8, 9})
     with pytest.raises(ValueError, match="^--lm-path: "):
-        ending_of({"lm_model": object()}, words)
+        stop_symbols({"lm_model": object()}, words)
     with pytest.raises(ValueError, match="^extra_gen_cls_kwargs: tokens_to_suppress cannot be"):
-        ending_of({"tokens_to_suppress": ("w1",)}, words)
+        stop_symbols({"tokens_to_suppress": ("w1",)}, words)
 
 
 def test_only_transformers_verify():
@@ -283,7 +283,7 @@ def test_without_flags_all_is_as_stock_has_it():
             frozenset({words.eos()}), "auto", "fp32",
         )  # fmt: skip
         pad, unk, eos = words.pad(), words.unk(), words.eos()
-        assert found.policy == LogitsPolicy(pad, unk, eos, 1, 0, 0)
+        assert found.policy == DecodingConstraints(pad, unk, eos, 1, 0, 0)
         assert isinstance(found.drafter, InputCopyDrafter) and type(found.rule) is ExactRule
         assert found.models == [toy_model(updates=1)]
 
@@ -292,7 +292,7 @@ def test_constraints_reach_the_policy():
     words = make_task().tgt_dict
     args = Namespace(min_len=3, unkpen=1.5, no_repeat_ngram_size=4)
     found = make(args, extra={"eos": 7, "symbols_to_strip_from_output": {8}})
-    assert found.policy == LogitsPolicy(words.pad(), words.unk(), 7, 3, 1.5, 4)
+    assert found.policy == DecodingConstraints(words.pad(), words.unk(), 7, 3, 1.5, 4)
     assert found.options.hidden == {7, 8}
 
 

@@ -11,9 +11,9 @@ from toy_translation import assert_diverse, make_sample, sentences, toy_model
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.chains import RowOutcome
 from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, History
 from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.decoding.iteration import Iteration
 from fairseq_specdec.drafting import Drafter, DraftSession
 from fairseq_specdec.drafting.plan import WHOLE, Plan
 
@@ -22,15 +22,18 @@ SENTENCES = sentences(12, seed=7)
 NO_LIMIT = 10**6
 
 
-def row(accepted, proposed, done=0):
-    return RowOutcome(accepted + 1, done, accepted, 0, proposed)
+def rows(accepted, proposed, done=0, count=1):
+    """An iteration of rows that fared alike."""
+    return Iteration(
+        *([each] * count for each in (accepted + 1, done, accepted, 0, proposed))
+    )
 
 
 def test_without_planning_drafts_are_whole():
     budget = DraftBudget(None)
     for _ in range(50):
         assert budget.plan(3) is WHOLE
-        budget.learn([row(0, 9)] * 3)
+        budget.learn(rows(0, 9, count=3))
 
 
 @pytest.mark.parametrize("most, live, chance", [(4, 1, 0.5), (24, 8, 0.9), (12, 4, 0.4)])
@@ -57,7 +60,8 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(judged):
             budget.plan(2)
             budget.asked = 5
             right = torch.rand(2, 5, generator=generator) < chance
-            budget.learn([row(int(each.long().cumprod(0).sum()), 5) for each in right])
+            kept = [int(each.long().cumprod(0).sum()) for each in right]
+            budget.learn(Iteration(kept, [0, 0], kept, [0, 0], [5, 5]))
             found.append(budget.acceptance.chance)
         assert sum(found[100:]) / len(found[100:]) == pytest.approx(chance, abs=0.03)
 
@@ -67,10 +71,10 @@ def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
     for budget in (judged, plain):
         for _ in range(30):
             assert budget.plan(1).size > 2
-            budget.learn([row(2, 2)])
+            budget.learn(rows(2, 2))
     assert judged.acceptance.chance < 0.75 < 0.95 < plain.acceptance.chance
     first = plain.acceptance
-    plain.learn([row(0, 0)])  # found nothing to copy
+    plain.learn(rows(0, 0))  # found nothing to copy
     assert plain.acceptance == first
 
 
@@ -78,7 +82,7 @@ def test_a_sentence_that_ends_inside_its_draft_rejects_nothing():
     budget = DraftBudget(FewRejections(9), History(0.5))
     budget.plan(1)
     before = budget.acceptance
-    budget.learn([row(3, 8, done=1)])
+    budget.learn(rows(3, 8, done=1))
     assert budget.acceptance.stopped < before.stopped
 
 
@@ -86,7 +90,8 @@ def test_rows_are_counted_together():
     many, few = (DraftBudget(FewRejections(NO_LIMIT), History(0.5)) for _ in range(2))
     for budget, count in ((many, 5), (few, 1)):
         budget.plan(2)
-        budget.learn([row(2, 4), row(4, 4)] * count)
+        kept = [2, 4] * count
+        budget.learn(Iteration(kept, [0] * len(kept), kept, [0] * len(kept), [4] * len(kept)))
     assert many.acceptance == few.acceptance
 
 
@@ -98,7 +103,7 @@ def test_where_drafts_do_not_pay_they_are_tried_now_and_then():
         drafted.append(plan.size)
         if plan.size == 0:
             rests = budget.rests
-        budget.learn([row(0, plan.size)] * 2)
+        budget.learn(rows(0, plan.size, count=2))
         if plan.size == 0 and rests:
             assert budget.plan(2).size == 0 and budget.rests == rests - 1
     assert drafted[0] == 0
@@ -111,7 +116,7 @@ def test_drafts_come_back_where_tries_succeed():
     for _ in range(600):
         plan = budget.plan(1)
         sizes.append(plan.size)
-        budget.learn([row(plan.size, plan.size)])
+        budget.learn(rows(plan.size, plan.size))
     assert sizes[0] == 0 and all(size > 0 for size in sizes[-20:])
 
 
@@ -120,7 +125,7 @@ def test_a_batch_begins_with_what_was_learnt_before():
     first = DraftBudget(Planner(linear(0.1, 0.1), 8), history)
     for _ in range(20):
         first.plan(1)
-        first.learn([row(0, 5)])
+        first.learn(rows(0, 5))
     first.close()
     assert DraftBudget(None, history).acceptance == first.acceptance
     assert History(0.9).acceptance.chance == pytest.approx(0.9)

@@ -1,6 +1,6 @@
 import torch
 
-from fairseq_specdec.decoding.policy import LogitsPolicy, forbidden_by_ngrams
+from fairseq_specdec.decoding.policy import DecodingConstraints, forbidden_by_ngrams
 from fairseq_specdec.engine.eager.scores import LogitScores
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
@@ -9,7 +9,7 @@ PAD, EOS, UNK = 1, 2, 3
 
 def policy(**changes):
     settings = {"min_len": 1, "unk_penalty": 0.0, "no_repeat_ngram_size": 0}
-    return LogitsPolicy(PAD, UNK, EOS, **dict(settings, **changes))
+    return DecodingConstraints(PAD, UNK, EOS, **dict(settings, **changes))
 
 
 def apply(rule, log_probs, lengths, max_len=9, prefix=None, sequence=None):

@@ -5,13 +5,22 @@ import pickle
 import pytest
 import torch
 
-from fairseq_specdec.decoding.results import Iteration, hypothesis
+from fairseq_specdec.decoding.iteration import Iteration, TracedIteration
+from fairseq_specdec.decoding.results import SentenceTrace, hypothesis
 
 TOKENS, SCORES = torch.tensor([5, 6, 7, 2]), torch.tensor([-1.0, -2.0, -3.0, -2.0])
-TRACE = [
-    Iteration([5, 9], 1, [5, 6], [5, 6], 0, 0, 3, (0.3, 0.1, 0.2)),
-    Iteration([], 0, [7], [7], 2, 0, 3, (0.3, 0.1, 0.2)),
-]
+SECONDS = (0.3, 0.1, 0.2)
+# Sentence 4 in the last of 2 rows, then alone.
+TRACE = SentenceTrace(
+    [
+        Iteration(
+            [1, 2], [1, 0], [0, 1], [0, 0], [0, 2], 3, SECONDS,
+            [[], [5, 9]], [[8], [5, 6]], [[8], [5, 6]], [1, 4],
+        ),
+        Iteration([1], [0], [0], [0], [0], 0, SECONDS, [[]], [[7]], [[7]], [4]),
+    ],
+    4,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -19,10 +28,10 @@ TRACE = [
     [(True, 1.0, -2.0), (True, 0.5, -4.0), (True, 0.0, -8.0), (False, 1.0, -8.0)],
 )
 def test_the_score_is_normalised_as_stock_does(normalize, penalty, score):
-    found = hypothesis(TOKENS, SCORES, 2, normalize, penalty, [])
+    found = hypothesis(TOKENS, SCORES, 2, normalize, penalty, SentenceTrace())
     assert found["score"].shape == () and float(found["score"]) == score
     assert found["tokens"] is TOKENS and found["positional_scores"] is SCORES
-    assert found["steps"] == 2 and found["iterations"] == list(found["history"]) == []
+    assert found["steps"] == 2 and list(found["iterations"]) == list(found["history"]) == []
     # Tools look at their number of elements.
     assert found["attention"].numel() == found["alignment"].numel() == 0
     assert set(found) == {
@@ -52,3 +61,25 @@ def test_the_history_is_a_sequence_whose_tensors_may_be_written_to():
         assert not history[0]["tokens"].is_inference()
     with pytest.raises(IndexError):
         history[4]
+
+
+def test_a_trace_is_made_from_the_columns_of_its_row():
+    assert TRACE.accepted == [1, 0] and TRACE.drafts == [[5, 9], []]
+    assert (
+        list(TRACE)
+        == TRACE[:]
+        == [
+            TracedIteration(0, [5, 9], ["own", "rejected"], [5, 6], 6, 3, 2, 300.0, 100.0, 200.0),
+            TracedIteration(2, [], [], [7], 7, 0, 1, 300.0, 100.0, 200.0),
+        ]
+    )
+    assert [part.emitted for part in TRACE] == TRACE.emitted == [[5, 6], [7]]
+
+
+def test_a_trace_of_beam_search_has_what_all_hypotheses_agree_on():
+    none = [0, 0]
+    columns = {"emitted": [[8], []], "live": [3, 2], "beam": ["this", "that"], "rows": [0, 2]}
+    done = Iteration([1, 0], none, none, none, none, 0, SECONDS, [[], []], [[], []], **columns)
+    (part,) = SentenceTrace([done], 2)
+    assert (part.position, part.agreed, part.live, part.beam, part.rows) == (0, [], 2, "that", 2)
+    assert part.emitted == part.draft == part.verdicts == part.choices == []

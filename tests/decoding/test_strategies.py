@@ -14,9 +14,16 @@ from toy_strategies import (
     tokens,
     toys,
 )
-from toy_translation import EOS, FIRST, PAD, make_sample, sentences, toy_model
+from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences, toy_model
 
-from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.acceptance.base import judged
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.decoding.strategies import STRATEGIES, Strategy
+from fairseq_specdec.drafting import Drafter, DraftSession
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.trace.recorder import settings_of
 
 SENTENCES = sentences(12, seed=7)
 
@@ -157,3 +164,54 @@ def test_no_entry_outlives_its_strategy():
 )
 def test_the_longest_suffix_of_iad_is_the_flag_s(given, limit):
     assert make_generator("iad", **given).drafter.max_suffix == limit
+
+
+# ---- a new one ---------------------------------------------------------------------------------
+
+
+class OneTokenRule(AcceptanceRule):
+    """Accepts the first draft token where it is the verifier's own choice, and no other."""
+
+    lossless = draft_independent = True
+
+    def accept(self, draft, scores):
+        best, first = scores.best(), draft.tokens[:, :1]
+        return judged(first == best[:, : first.size(1)], draft.sizes.clamp(max=1), best)
+
+
+class SourceDrafter(Drafter):
+    """Drafts the first tokens of the source, in every iteration."""
+
+    def open(self, source):
+        return SourceSession(source.net_input["src_tokens"][:, :2])
+
+
+class SourceSession(DraftSession):
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+    def propose(self, hypotheses, budget=None):
+        return DraftTree(self.tokens, torch.full_like(hypotheses.lengths, self.tokens.size(1)))
+
+    def select(self, rows, rows_cpu):
+        self.tokens = self.tokens[rows]
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_a_new_rule_and_a_new_drafter_need_an_entry_alone(backend, monkeypatch):
+    """Traces name its flag, every backend verifies its drafts, and the output is stock's."""
+    strategy = Strategy(
+        lambda setup: SourceDrafter(), lambda settings: OneTokenRule(), stated=frozenset({"tau"})
+    )
+    monkeypatch.setitem(STRATEGIES, "toy", strategy)
+    models, words, args = [toy_model()], make_task().tgt_dict, flags(retain_iter_history=True)
+    settings = decoding_settings(strategy="toy", backend=backend)
+    generator = build_generator(
+        models, words, words, args, settings, overrides=Overrides(always_draft=True)
+    )
+    sample = make_sample(SENTENCES)
+    found = decode(generator, sample)
+    check(found, stock(models, sample, args))
+    assert generator.stats.drafted > generator.stats.accepted > 0
+    assert {part.accepted for one in found for part in one["iterations"]} == {0, 1}
+    assert settings_of(settings, args, generator)["tau"] == settings.tau

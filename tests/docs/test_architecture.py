@@ -10,7 +10,7 @@ from toy_strategies import make_generator
 from toy_translation import WORDS, make_sample
 
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.decoding.policy import LogitsPolicy
+from fairseq_specdec.decoding.policy import DecodingConstraints
 from fairseq_specdec.decoding.search import GreedySearch
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.verifier import VerifierSession
@@ -61,8 +61,8 @@ def test_the_page_describes_every_contract():
             for name in names.split(" and ")}  # fmt: skip
     assert told == {
         "DraftTree", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
-        "Drafter", "DraftSession", "AcceptanceRule", "Search", "LogitsPolicy", "DecodingOptions",
-        "Strategy",
+        "Drafter", "DraftSession", "AcceptanceRule", "Search", "DecodingConstraints",
+        "DecodingOptions", "Strategy",
     }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_an_iteration_has_the_parts_in_the_order_of_the_page(monkeypatch):
     note(ScriptedSession, "propose", "Propose")
     note(Layout, "chain", "Lay out")
     note(VerifierSession, "score", "Score")
-    note(LogitsPolicy, "edits", "Constrain")
+    note(DecodingConstraints, "edits", "Constrain")
     note(GreedySearch, "advance", "Advance")
     note(VerifierSession, "commit", "Commit")
     overrides = Overrides(ScriptedDrafter([[5, 6, 7, 8]], "perfect", WORDS), always_draft=True)

@@ -9,8 +9,8 @@ import re
 
 import pytest
 
+from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.trace import Trace, TracedIteration, TraceError, cli, write_traces
-from fairseq_specdec.trace.beam import DraftedPrefix, LiveHypothesis, TracedBeam
 from fairseq_specdec.trace.compare import systems_of
 
 EVIL = '</script><img src=x onerror="alert(1)"><!-- <script>alert(2)</script>\u2028'
@@ -89,7 +89,7 @@ def test_beam_search_looks_like_no_rejected_draft(files):
 
 def pass_trace():
     live = [LiveHypothesis(["The", "dog"], False), LiveHypothesis(["The", "cat"], True)]
-    beam = TracedBeam(2, 9, 4, 3, live, [DraftedPrefix(["The", "dog", "."], 1, 1)])
+    beam = BeamPass(2, 9, 4, 3, live, [DraftedPrefix(["The", "dog", "."], 1, 1)])
     part = TracedIteration(0, [], [], [], None, agreed=["The"], live=2, beam=beam)
     return Trace(3, "none", {"beam": 2}, ["Der"], ["The"], -0.5, [part])
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis
 from fairseq_specdec.trace import VERDICTS, Trace, TracedIteration, TraceError, verdicts
-from fairseq_specdec.trace.beam import DraftedPrefix, LiveHypothesis, TracedBeam
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_round_of_beam_search_emits_what_all_hypotheses_have(agreed, live):
 def traced_beam(hypotheses, known, kept, more=0):
     tokens = ["t"] * (known + kept + more)
     drafts = [DraftedPrefix(tokens, known, kept)]
-    return TracedBeam(2, 9, 4, 3, [LiveHypothesis(one, True) for one in hypotheses], drafts)
+    return BeamPass(2, 9, 4, 3, [LiveHypothesis(one, True) for one in hypotheses], drafts)
 
 
 @given(st.lists(st.lists(words, max_size=3), max_size=3), *[st.integers(0, 3)] * 3)
@@ -99,6 +99,31 @@ def test_what_is_no_pass_is_refused(change):
     change(plain["iterations"][0]["beam"])
     with pytest.raises(TraceError, match="no whole trace"):
         Trace.from_json(json.dumps(plain))
+
+
+# As version 1 was written from the first release on: a chain, and a pass of a beam search.
+CHAIN = (
+    '{"position": 0, "draft": ["a", "b"], "verdicts": ["own", "rejected"], "choices": ["a", "c"], '
+    '"own": "c", "steps": 0, "rows": 2, "ms": 1.5, "drafter_ms": 0.5, "verifier_ms": 1.0}'
+)
+BEAM = (
+    '{"position": 0, "draft": [], "verdicts": [], "choices": [], "own": null, "steps": 0, '
+    '"rows": 1, '
+    '"ms": 1.5, "drafter_ms": 0.0, "verifier_ms": 1.5, "agreed": ["a"], "live": 2, "beam": {'
+    '"steps": 2, "scored": 9, "drafted": 4, "used": 3, '
+    '"hypotheses": [{"tokens": ["a", "b"], "waits": true}], '
+    '"draft": [{"tokens": ["a", "b", "c"], "known": 1, "kept": 2}]}}'
+)
+
+
+@pytest.mark.parametrize("part", [CHAIN, BEAM])
+def test_a_file_of_version_1_is_read_and_written_the_same(part):
+    line = (
+        '{"id": 3, "strategy": "gad", "settings": {"tau": 1.0}, "source": ["s"], "output": ["a"], '
+        f'"score": -0.5, "iterations": [{part}], "source_text": null, "output_text": "a", '
+        '"version": 1}'
+    )
+    assert Trace.from_json(line).to_json() == line
 
 
 def test_other_rounds_do_not_mention_it():

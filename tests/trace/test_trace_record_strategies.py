@@ -68,9 +68,8 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
     sample = make_sample(sentences(12, seed=5))
     torch.manual_seed(3)
     hypotheses = generator.generate(models, sample)
-    sampled = generator.rule.needs_draft_probabilities
     facts = settings_of(chosen, args, generator)
-    trace_builder = TraceBuilder(strategy, facts, words, words, sampled)
+    trace_builder = TraceBuilder(strategy, facts, words, words)
     sources = sample["net_input"]["src_tokens"].tolist()
     traces = [
         trace_builder.sentence(i, source, hypothesis)

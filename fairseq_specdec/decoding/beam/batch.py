@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -12,9 +12,10 @@ from fairseq_specdec.engine.transfer import to_device
 
 from ..batch import OpenBatch
 from ..failures import refuse_sentence
+from ..iteration import Iteration
 from ..native_form import native_tables
-from ..parts import Parts
-from ..results import Iteration, hypothesis
+from ..parts import DecodingParts
+from ..results import SentenceTrace, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
 from .forecasts import Forecasts
 from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
@@ -39,7 +40,7 @@ class BeamBatch(OpenBatch):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DecodingParts,
         net_input: Dict[str, Any],
         prefix: Optional[Tensor],
         bos_token: Optional[int],
@@ -50,7 +51,8 @@ class BeamBatch(OpenBatch):
             start = parts.policy.eos if bos_token is None else bos_token
             self.beams = self._search(start, prefix, src_tokens)
         self._live = list(range(len(src_tokens)))
-        self._known = [Progress()] * len(src_tokens)
+        self._known = [Progress()] * len(src_tokens)  # of those
+        self._agreed = [0] * len(src_tokens)  # tokens of each sentence that a trace has
 
     def _search(self, start: int, prefix: Optional[Tensor], like: Tensor) -> Beams:
         parts, policy = self.parts, self.parts.policy
@@ -79,56 +81,72 @@ class BeamBatch(OpenBatch):
             return []
         return [Lookahead(drafts.likely_copied(row), reach) for row in range(rows)]
 
-    @property
-    def live(self) -> bool:
-        """Whether a sentence is left."""
-        return bool(self._live)
-
-    def iterate(self, most: int = 1) -> None:
+    def iterate(self, max_iterations: int = 1) -> None:
         """One pass of the verifier for every live sentence, and the steps of the search that follow
         from it; one host-device synchronisation.
 
         Args:
-            most: where nothing is drafted or traced, do up to so many passes.
+            max_iterations: where nothing is drafted or traced, do up to so many passes.
 
         Raises:
             ValueError: no token can follow a sentence.
         """
-        began = time.perf_counter()
+        began, rows = time.perf_counter(), self._live
         with self.stats.stopwatch("verifier"):
             try:
-                self.beams.run(self._live, 1 if self.parts.options.keep_trace else most)
+                after = self.beams.run(rows, 1 if self.parts.options.keep_trace else max_iterations)
             except NoTokenError as error:
                 models = self.parts.verifier.models
                 refuse_sentence(models, error.broken, error.step, error.row)
         seconds = time.perf_counter() - began
-        rows, self._live = self._live, []
-        for row in rows:
-            self._book(row, len(rows), seconds)
-
-    def _book(self, row: int, rows: int, seconds: float) -> None:
-        """Take note of what was done for a sentence, and store its hypotheses if it is done."""
-        before, now = self._known[row], self.beams.progress(row)
-        self._known[row] = now
-        self.stats.iterations += now.passes - before.passes
-        self.stats.emitted += now.steps - before.steps
-        self.stats.scored += now.scored - before.scored
-        self.stats.drafted += now.drafted - before.drafted
-        self.stats.accepted += now.used - before.used
-        ranked = self._ranked(row) if now.done else []
+        self._count(after)
+        ranked = {row: self._ranked(row) for row, now in zip(rows, after) if now.done}
         if self.parts.options.keep_trace:
-            position = sum(len(part.emitted) for part in self.traces[row])
-            best = ranked[0].tokens + [self.parts.policy.eos] if ranked else self.beams.agreed(row)
-            emitted = best[position:]
-            timing = (seconds, 0.0, seconds)
-            done = observed(self.beams, row, before, now)
-            self.traces[row].append(
-                Iteration([], 0, emitted, emitted, position, 0, rows, timing, now.live, done)
-            )
-        if now.done:
-            self._finish(row, ranked)
-        else:
-            self._live.append(row)
+            self.iterations.append(self._iteration(after, ranked, seconds))
+        for row, now in zip(rows, after):
+            if now.done:
+                self._finish(row, ranked[row], now.passes)
+        self._live = [row for row, now in zip(rows, after) if not now.done]
+        self._known = [now for now in after if not now.done]
+
+    def _count(self, after: Sequence[Progress]) -> None:
+        """Add what was done for the live sentences to the statistics."""
+        totals = zip(map(sum, zip(*self._known)), map(sum, zip(*after)))
+        _, passes, steps, scored, drafted, used, _ = [now - before for before, now in totals]
+        self.stats.iterations += passes
+        self.stats.emitted += steps
+        self.stats.scored += scored
+        self.stats.drafted += drafted
+        self.stats.accepted += used
+
+    def _iteration(
+        self, after: Sequence[Progress], ranked: Dict[int, List[EndedHypothesis]], seconds: float
+    ) -> Iteration:
+        """The pass of all live sentences, for a trace."""
+        rows, emitted = self._live, []
+        for row in rows:
+            ended = row in ranked
+            best = ranked[row][0].tokens if ended else self.beams.agreed(row)
+            emitted.append(best[self._agreed[row] :] + [self.parts.policy.eos] * ended)
+            self._agreed[row] = len(best)
+        none = [0] * len(rows)
+        return Iteration(
+            list(map(len, emitted)),
+            [now.done for now in after],
+            none,
+            none,
+            none,
+            seconds=(seconds, 0.0, seconds),
+            drafts=[[]] * len(rows),
+            choices=[[]] * len(rows),
+            emitted=emitted,
+            rows=rows,
+            live=[now.live for now in after],
+            beam=[
+                observed(self.beams, row, old, now)
+                for row, old, now in zip(rows, self._known, after)
+            ],
+        )
 
     def _ranked(self, row: int) -> List[EndedHypothesis]:
         """The hypotheses of a sentence that is done, best first; equal ones as they ended."""
@@ -140,23 +158,22 @@ class BeamBatch(OpenBatch):
 
         return sorted(self.beams.ended(row), key=score, reverse=True)
 
-    def _finish(self, row: int, ranked: List[EndedHypothesis]) -> None:
+    def _finish(self, row: int, ranked: List[EndedHypothesis], passes: int) -> None:
         options = self.parts.options
-        found = []
+        trace, hypotheses = self.trace(row), []
         with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
             for number, one in enumerate(ranked):
                 totals = torch.tensor(one.totals)
                 each = torch.cat([totals[:1], totals[1:] - totals[:-1]])
                 tokens = [*one.tokens, self.parts.policy.eos]
-                found.append(
+                hypotheses.append(
                     hypothesis(
                         to_device(tokens, self.device),
                         to_device(each, self.device),
-                        self._known[row].passes,
+                        passes,
                         options.normalize_scores,
                         options.len_penalty,
-                        self.traces[row] if number == 0 else [],
+                        trace if number == 0 else SentenceTrace(),
                     )
                 )
-        self.finished[row] = found
-        self.stats.sentences += 1
+        self.store(row, hypotheses)

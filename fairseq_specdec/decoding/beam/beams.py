@@ -56,19 +56,19 @@ class Prefix(NamedTuple):
 class Beams(Protocol):
     """Searches of the sentences of one batch, which are named by their rows in it."""
 
-    def run(self, rows: Sequence[int], most: int) -> None:
+    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
         """Do passes of the verifier, at most so many, until every sentence is done.
 
         Args:
             rows: the sentences that are not done.
-            most: 1 or more.
+            max_passes: 1 or more.
+
+        Returns:
+            How far each of them is.
 
         Raises:
             NoTokenError: a sentence cannot go on.
         """
-
-    def progress(self, row: int) -> Progress:
-        """How far a sentence is."""
 
     def agreed(self, row: int) -> List[int]:
         """The tokens that all its hypotheses, live and ended, begin with."""

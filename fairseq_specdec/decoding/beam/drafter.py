@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def beam_drafter(
     drafter: Drafter, options: DecodingOptions, backend: Backend, models: Sequence[Any]
 ) -> Drafter:
-    """The drafter for a beam search: the one given, or, said in the log, none.
+    """The drafter for a beam search: the one given, or none, which is logged.
 
     Args:
         drafter: of the strategy.

@@ -18,7 +18,7 @@ from .replay import Sentence
 
 
 class Forecasts:
-    """What a drafter says will follow the best hypothesis of each sentence of a batch.
+    """The drafter's prediction of what follows the best hypothesis of each sentence of a batch.
 
     The drafter is run once a pass, whatever the beam: after the best hypotheses only. Its cache is
     rolled back to what these share with the best ones of the pass before.
@@ -38,8 +38,8 @@ class Forecasts:
         self._paths: List[List[Node]] = [[] for _ in range(like.size(0))]
         self._states: Optional[Tensor] = None  # [B, T, n C], by slots
 
-    def tell(self, live: Sequence[Sentence], lookaheads: Sequence[Lookahead]) -> None:
-        """Forecast, and let each sentence's look-ahead know.
+    def update(self, live: Sequence[Sentence], lookaheads: Sequence[Lookahead]) -> None:
+        """Forecast, and set the forecast of each sentence's look-ahead.
 
         Args:
             live: the sentences of the batch that are not done.
@@ -49,11 +49,11 @@ class Forecasts:
         kept = [_shared(old, new) for old, new in zip(self._paths, paths)]
         steps, count = lookaheads[0].reach.steps, live[0].rules.candidates
         states = self._fresh_states(paths, kept) if self.reads else None
-        found = self.drafts.forecast(self._hypotheses(paths), kept, states, steps, count)
-        if found is None:
+        forecast = self.drafts.forecast(self._hypotheses(paths), kept, states, steps, count)
+        if forecast is None:
             return
         self._paths = paths
-        log_probs, tokens = read_back(*found)
+        log_probs, tokens = read_back(*forecast)
         for row, (path, lookahead) in enumerate(zip(paths, lookaheads)):
             lookahead.set_forecast(len(path), log_probs[row], tokens[row])
 

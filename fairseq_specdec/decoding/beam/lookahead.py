@@ -16,7 +16,8 @@ _SURE = 0.8
 # Log-probability of a token that is expected since the source has it.
 _COPIED = -0.1
 
-# Longest suffix that two prefixes are compared by, and the shortest that says more than a drafter.
+# Longest suffix that two prefixes are compared by, and the shortest that predicts better than a
+# drafter.
 _LONGEST = 4
 _TELLING = 2
 
@@ -31,17 +32,17 @@ class Reach(NamedTuple):
         steps: most steps of the search.
         beams: most prefixes to score in a pass, in multiples of the beam, those included that the
             search waits for.
-        sure: draft only while the verifier's first choice was the next token of the source in so
-            large a share of the last passes, 0 to 1. Then the rest of the source is drafted after
-            the best hypothesis, too.
-        probe: steps of the first passes: where that share is not known yet, and where the rest of
-            the source is drafted for the first time.
+        min_copy_rate: draft only while the verifier's first choice was the next token of the source
+            in so large a share of the last passes, 0 to 1. Then the rest of the source is drafted
+            after the best hypothesis, too.
+        first_steps: steps of the first passes: where that share is not known yet, and where the
+            rest of the source is drafted for the first time.
     """
 
     steps: int
     beams: int
-    sure: float = 0.0
-    probe: int = 0
+    min_copy_rate: float = 0.0
+    first_steps: int = 0
 
 
 NOTHING = Reach(0, 0)
@@ -91,7 +92,7 @@ class Lookahead:
         self._right: Optional[float] = None  # running mean
         self._guess: Tuple[Optional[Node], Optional[int]] = None, None
         # Before the rest of the source is scored, what comes later is hardly known.
-        self._far = reach.probe or reach.steps
+        self._far = reach.first_steps or reach.steps
         self._numbers: Dict[int, Tuple[Best, Ranked]] = {}
         self._after: Dict[int, List[int]] = {}  # the places after each token of the source
         for at, token in enumerate(source[:-1], start=1):
@@ -138,10 +139,10 @@ class Lookahead:
     def draft(self, sentence: Sentence) -> List[Node]:
         """The prefixes to score, each after its parent: those that the sentence waits for first."""
         if not self._copies(sentence.live[0]):
-            return self._ahead(sentence, self.reach.probe if self._right is None else 0)
+            return self._ahead(sentence, self.reach.first_steps if self._right is None else 0)
         wanted = self._ahead(sentence, self._far)
         self._far = self.reach.steps
-        return self._rest(sentence, wanted) if self.reach.sure else wanted
+        return self._rest(sentence, wanted) if self.reach.min_copy_rate else wanted
 
     def _ahead(self, sentence: Sentence, steps: int) -> List[Node]:
         """The prefixes that the next steps of the search are expected to come to."""
@@ -163,7 +164,7 @@ class Lookahead:
 
     def _rest(self, sentence: Sentence, wanted: List[Node]) -> List[Node]:
         """The same, and the best hypothesis followed to the end of the source: most of it will be
-        live, and what is known of it says what will follow the others."""
+        live, and what is known of it predicts what follows the others."""
         rules, node = sentence.rules, sentence.live[0]
         known = set(map(id, wanted))
         most = self.reach.beams * rules.beam
@@ -180,27 +181,27 @@ class Lookahead:
     def _copies(self, best: Node) -> bool:
         """Whether the output is a copy of the source, by what followed the best hypotheses so far;
         what follows the present one is the next to be judged."""
-        if self.reach.sure == 0:
+        if self.reach.min_copy_rate == 0:
             return True
         if best.best is None:
             self._guess = best, self._copied(best)
-        return self._right is not None and self._right >= self.reach.sure
+        return self._right is not None and self._right >= self.reach.min_copy_rate
 
     def _grown(
         self, live: List[Tuple[Node, float]], beam: int, eos: int, count: int
     ) -> Tuple[List[Tuple[Node, int, float]], int]:
         """(the likeliest N prefixes of one token more, how many hypotheses end)."""
-        found: List[Tuple[float, Node, int]] = []
+        candidates: List[Tuple[float, Node, int]] = []
         least = float("-inf")  # of the first ``count`` so far
         for node, score in live:
             for value, token in self._predicted(node)[:count]:
                 if value + score < least:
                     break
-                found.append((value + score, node, token))
-            found.sort(key=_first, reverse=True)
-            if len(found) >= count:
-                least = found[count - 1][0]
-        first = found[:count]
+                candidates.append((value + score, node, token))
+            candidates.sort(key=_first, reverse=True)
+            if len(candidates) >= count:
+                least = candidates[count - 1][0]
+        first = candidates[:count]
         ending = sum(token == eos for _, _, token in first[:beam])
         going = [(node, token, score) for score, node, token in first if token != eos]
         return going[:beam], ending
@@ -254,9 +255,9 @@ def _first(one: Tuple[float, Node, int]) -> float:
 
 def _suffix(node: Node) -> Tuple[int, ...]:
     """The last tokens of a prefix, the last one first."""
-    found: List[int] = []
+    suffix: List[int] = []
     here: Optional[Node] = node
-    while here is not None and len(found) < _LONGEST:
-        found.append(here.token)
+    while here is not None and len(suffix) < _LONGEST:
+        suffix.append(here.token)
         here = here.parent
-    return tuple(found)
+    return tuple(suffix)

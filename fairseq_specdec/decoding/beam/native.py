@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import weakref
-from typing import List, Sequence
+from typing import DefaultDict, List, Sequence
 
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.verifier import VerifierSession
 
-from ..policy import LogitsPolicy
+from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
 from .replay import BeamRules, NoTokenError
@@ -45,7 +46,7 @@ class NativeBeams:
         self,
         session: VerifierSession,
         tables: EmbeddingTables,
-        policy: LogitsPolicy,
+        policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
         lookaheads: Sequence[Lookahead] = (),
@@ -64,6 +65,7 @@ class NativeBeams:
             start,
         )  # fmt: skip
         self._longest = rules.max_len + 1
+        self._facts: DefaultDict[int, BeamFacts] = collections.defaultdict(BeamFacts)
         self._pointer = ctypes.c_void_p()
         self._library.call(
             "specdec_beams_new", layers.buffers.pointer, ctypes.byref(setup),
@@ -77,49 +79,52 @@ class NativeBeams:
                 looking.reach.steps, looking.reach.beams,
             )  # fmt: skip
 
-    def run(self, rows: Sequence[int], most: int) -> None:
+    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
         done = ctypes.c_int64()
-        self._library.call("specdec_beams_run", self._pointer, most, ctypes.byref(done))
+        self._library.call("specdec_beams_run", self._pointer, max_passes, ctypes.byref(done))
         for row in rows:
-            facts = self._facts(row)
+            facts = self._facts[row]
+            self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
             if facts.failure:
                 raise NoTokenError(facts.failure == 1, facts.depth, row)
-
-    def progress(self, row: int) -> Progress:
-        facts = self._facts(row)
-        live = 0 if facts.done else facts.live
-        counts = (facts.passes, facts.steps, facts.scored, facts.drafted, facts.used)
-        return Progress(bool(facts.done), *counts, live)
+        return [
+            Progress(
+                bool(now.done), now.passes, now.steps, now.scored, now.drafted, now.used,
+                0 if now.done else now.live,
+            )
+            for now in map(self._facts.__getitem__, rows)
+        ]  # fmt: skip
 
     def agreed(self, row: int) -> List[int]:
-        tokens, length = (ctypes.c_int64 * self._facts(row).depth)(), ctypes.c_int64()
+        tokens, length = (ctypes.c_int64 * self._facts[row].depth)(), ctypes.c_int64()
         self._library.call(
             "specdec_beams_agreed", self._pointer, row, len(tokens), tokens, ctypes.byref(length)
         )
-        return list(tokens[: length.value])
+        agreed: List[int] = tokens[: length.value]
+        return agreed
 
     def live(self, row: int) -> List[Prefix]:
-        return self._prefixes(row, False, self._facts(row).live)
+        return self._prefixes(row, False, self._facts[row].live)
 
     def draft(self, row: int) -> List[Prefix]:
-        return self._prefixes(row, True, self._facts(row).draft)
+        return self._prefixes(row, True, self._facts[row].draft)
 
     def _prefixes(self, row: int, draft: bool, count: int) -> List[Prefix]:
-        found, facts = [], PrefixFacts()
+        prefixes, facts = [], PrefixFacts()
         tokens = (ctypes.c_int64 * self._longest)()
         for number in range(count):
             self._library.call(
                 "specdec_beams_prefix", self._pointer, row, draft, number, len(tokens), tokens,
                 ctypes.byref(facts),
             )  # fmt: skip
-            told = list(tokens[: facts.length])
-            found.append(Prefix(told, bool(facts.scored), bool(facts.kept)))
-        return found
+            prefix = tokens[: facts.length]
+            prefixes.append(Prefix(prefix, bool(facts.scored), bool(facts.kept)))
+        return prefixes
 
     def ended(self, row: int) -> List[EndedHypothesis]:
-        found = []
+        hypotheses = []
         length = ctypes.c_int64()
-        for number in range(self._facts(row).ended):
+        for number in range(self._facts[row].ended):
             self._library.call(
                 "specdec_beams_length", self._pointer, row, number, ctypes.byref(length)
             )
@@ -128,10 +133,5 @@ class NativeBeams:
             self._library.call(
                 "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals
             )
-            found.append(EndedHypothesis(list(tokens), list(totals)))
-        return found
-
-    def _facts(self, row: int) -> BeamFacts:
-        facts = BeamFacts()
-        self._library.call("specdec_beams_facts", self._pointer, row, ctypes.byref(facts))
-        return facts
+            hypotheses.append(EndedHypothesis(list(tokens), list(totals)))
+        return hypotheses

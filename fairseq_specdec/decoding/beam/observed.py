@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .beams import Beams, Progress
 
 
-class LiveHypothesis(NamedTuple):
-    """A hypothesis that goes on.
+@dataclass(frozen=True)
+class LiveHypothesis:
+    """A hypothesis that goes on after the pass.
 
     Attributes:
-        tokens: from the first one.
-        waits: it is not scored: the replay stopped since what follows it is not known.
+        tokens: from the first one; in words, after ``TracedIteration.position``.
+        waits: it is not scored: the search stopped since what follows it is not known.
     """
 
-    tokens: List[int]
+    tokens: List[Any]
     waits: bool
 
 
-class DraftedPrefix(NamedTuple):
+@dataclass(frozen=True)
+class DraftedPrefix:
     """A drafted prefix that no longer one begins with.
 
     Attributes:
-        tokens: from the first one.
+        tokens: as of ``LiveHypothesis``.
         known: the first ones that were not drafted in this pass.
         kept: the drafted ones after them that lead to a hypothesis, or follow a live one.
     """
 
-    tokens: List[int]
+    tokens: List[Any]
     known: int
     kept: int
 
 
-class BeamPass(NamedTuple):
-    """A pass of the verifier, and the steps of the search that it decided.
+@dataclass(frozen=True)
+class BeamPass:
+    """A pass of the verifier, and the steps of the search that it decided. Tokens are ids or words.
 
     Attributes:
         steps: of the search.
@@ -51,6 +55,19 @@ class BeamPass(NamedTuple):
     used: int
     hypotheses: List[LiveHypothesis]
     draft: List[DraftedPrefix]
+
+    def in_words(self, position: int, words: Sequence[str]) -> BeamPass:
+        """The same in words (by token id), from ``position`` tokens on."""
+
+        def after(tokens: Sequence[int]) -> List[str]:
+            return [words[token] for token in tokens[position:]]
+
+        live = [LiveHypothesis(after(one.tokens), one.waits) for one in self.hypotheses]
+        draft = [
+            DraftedPrefix(after(one.tokens), max(0, one.known - position), one.kept)
+            for one in self.draft
+        ]
+        return replace(self, hypotheses=live, draft=draft)
 
 
 def observed(beams: Beams, row: int, before: Progress, now: Progress) -> BeamPass:

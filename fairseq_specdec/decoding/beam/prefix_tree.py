@@ -39,19 +39,19 @@ class Node:
 
     def path(self) -> List[Node]:
         """The nodes after the root, up to this one."""
-        found = []
+        nodes = []
         node: Node = self
         while node.parent is not None:
-            found.append(node)
+            nodes.append(node)
             node = node.parent
-        return found[::-1]
+        return nodes[::-1]
 
     def child(self, token: int) -> Node:
         """The node of this prefix and one token more, made if it is not there."""
-        found = self.children.get(token)
-        if found is None:
-            found = self.children[token] = Node(token, self)
-        return found
+        child = self.children.get(token)
+        if child is None:
+            child = self.children[token] = Node(token, self)
+        return child
 
 
 class PrefixTree:

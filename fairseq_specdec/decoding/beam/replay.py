@@ -17,14 +17,14 @@ class BeamRules(NamedTuple):
         beam: N, hypotheses.
         eos: </s>.
         max_len: the step at which only </s> may follow.
-        most: the largest log-probability that constraints leave: above 0 where ``--unkpen`` is
-            negative.
+        max_log_prob: the largest log-probability that constraints leave: above 0 where ``--unkpen``
+            is negative.
     """
 
     beam: int
     eos: int
     max_len: int
-    most: float = 0.0
+    max_log_prob: float = 0.0
 
     @property
     def candidates(self) -> int:
@@ -174,7 +174,7 @@ class Sentence:
             growth: (node, token, score) of the candidates that go on, of the nodes that are scored.
         """
         unknown = max(node.score for node in self.live if node.best is None)
-        return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.most
+        return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.max_log_prob
 
     def _end(self, ending: List[Ended]) -> None:
         rules, step = self.rules, self.step

@@ -13,7 +13,7 @@ from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.transfer import read_back, to_device
 from fairseq_specdec.engine.verifier import VerifierSession
 
-from ..policy import LogitsPolicy
+from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .forecasts import Forecasts
 from .lookahead import Lookahead
@@ -32,13 +32,13 @@ class ReplayedBeams:
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         like: a tensor with B rows on the device to use.
         lookaheads: one of each sentence, or none.
-        forecasts: what tells them; None for none.
+        forecasts: of the drafter, given to them; None for none.
     """
 
     def __init__(
         self,
         session: VerifierSession,
-        policy: LogitsPolicy,
+        policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
         prefix: Optional[Tensor],
@@ -58,14 +58,14 @@ class ReplayedBeams:
         self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
         self._rows = list(range(like.size(0)))  # that the session has
 
-    def run(self, rows: Sequence[int], most: int) -> None:
-        for _ in range(most):
+    def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
+        for _ in range(max_passes):
             live = [self.sentences[row] for row in rows if not self.sentences[row].done]
             if not live:
-                return
+                break
             self._select(live)
             if self.forecasts is not None:
-                self.forecasts.tell(live, [self.lookaheads[sentence.row] for sentence in live])
+                self.forecasts.update(live, [self.lookaheads[sentence.row] for sentence in live])
             block = [self._drafted(sentence) for sentence in live]
             for sentence, nodes in zip(live, block):
                 sentence.draft = list(nodes[len(sentence.waiting()) :])
@@ -76,6 +76,7 @@ class ReplayedBeams:
                 if self.lookaheads:
                     self.lookaheads[sentence.row].learn(nodes)
                 sentence.advance()
+        return [self.sentences[row].progress() for row in rows]
 
     def _drafted(self, sentence: Sentence) -> List[Node]:
         """The nodes that a sentence waits for, and those that are likely to come next."""
@@ -83,25 +84,22 @@ class ReplayedBeams:
             return self.lookaheads[sentence.row].draft(sentence)
         return sentence.waiting()
 
-    def progress(self, row: int) -> Progress:
-        return self.sentences[row].progress()
-
     def agreed(self, row: int) -> List[int]:
         return self.sentences[row].agreed()
 
     def live(self, row: int) -> List[Prefix]:
-        return list(map(_told, self.sentences[row].live))
+        return list(map(_prefix, self.sentences[row].live))
 
     def draft(self, row: int) -> List[Prefix]:
-        return list(map(_told, self.sentences[row].draft))
+        return list(map(_prefix, self.sentences[row].draft))
 
     def ended(self, row: int) -> List[EndedHypothesis]:
-        found = []
+        hypotheses = []
         for one in self.sentences[row].ended:
             path = one.node.path()
             totals = [node.score for node in path] + [one.score]
-            found.append(EndedHypothesis([node.token for node in path], totals))
-        return found
+            hypotheses.append(EndedHypothesis([node.token for node in path], totals))
+        return hypotheses
 
     def _select(self, live: Sequence[Sentence]) -> None:
         """Let the sentences leave the session that are done."""
@@ -166,5 +164,5 @@ class ReplayedBeams:
         return to_device(listed.view(len(block), width, longest), self.device)
 
 
-def _told(node: Node) -> Prefix:
+def _prefix(node: Node) -> Prefix:
     return Prefix([step.token for step in node.path()], node.best is not None, node.slot >= 0)

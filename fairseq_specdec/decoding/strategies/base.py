@@ -101,6 +101,10 @@ class Strategy(NamedTuple):
         honours: generation flags that this strategy can honour though others refuse them.
         sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
         joined_dictionary: source and target must have one dictionary.
+        stated: those of ``flags`` that a trace names at any value, as they decide what the rule
+            accepts or when drafting stops; others are named where they differ from their default.
+        falls_back: its steps are those of Kim et al. 2023, Algorithm 1, so a benchmark counts its
+            fallbacks and rollbacks.
     """
 
     drafter: Callable[[Setup], Drafter]
@@ -111,6 +115,8 @@ class Strategy(NamedTuple):
     honours: FrozenSet[str] = frozenset()
     sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
     joined_dictionary: bool = False
+    stated: FrozenSet[str] = frozenset()
+    falls_back: bool = False
 
 
 def exact_rule(settings: Any) -> AcceptanceRule:

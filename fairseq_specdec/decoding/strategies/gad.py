@@ -101,5 +101,6 @@ GAD_RELAXED = Strategy(
     _relaxed_rule,
     _check_relaxed,
     flags=_SHARED | {"top_beta", "tau", "regret_budget"},
+    stated=frozenset({"top_beta", "tau", "regret_budget"}),
     needs_drafter=True,
 )

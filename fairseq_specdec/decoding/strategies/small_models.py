@@ -32,6 +32,9 @@ SPS_WINDOW = 4
 # Most steps of the small model between two of the big one (Kim et al. 2023, 7.1.2).
 BILD_WINDOW = 10
 
+# Thresholds of the fallback and of the rollback policy (Kim et al. 2023).
+_THRESHOLDS = frozenset({"alpha_fb", "alpha_rb"})
+
 
 def _check_sps(settings: Any) -> None:
     check_drafter_dtype(settings)
@@ -117,16 +120,20 @@ BILD = Strategy(
     _bild_drafter,
     _rollback,
     _check_bild,
-    flags=frozenset({"drafter_dtype", "alpha_fb", "alpha_rb"}),
+    flags=_THRESHOLDS | {"drafter_dtype"},
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=_sampled_rollback,
+    stated=_THRESHOLDS,
+    falls_back=True,
 )
 BILD_EARLY_EXIT = Strategy(
     _early_exit_drafter,
     _rollback,
     _check_thresholds,
-    flags=frozenset({"alpha_fb", "alpha_rb"}),
+    flags=_THRESHOLDS,
     honours=SAMPLING_FLAGS,
     sampled_rule=_sampled_rollback,
+    stated=_THRESHOLDS,
+    falls_back=True,
 )

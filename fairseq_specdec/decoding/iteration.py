@@ -1,0 +1,137 @@
+"""What an iteration did: to all rows of a batch, in columns, and to one sentence, for traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+OWN = "own"
+RELAXED = "relaxed"
+DRAWN = "drawn"
+REJECTED = "rejected"
+UNSEEN = "unseen"
+
+# What became of a draft token, and what that means.
+VERDICTS: Dict[str, str] = {
+    OWN: "accepted: the verifier's own choice",
+    RELAXED: "accepted by the relaxed rule: not the verifier's choice",
+    DRAWN: "accepted by speculative sampling: not the verifier's likeliest token",
+    REJECTED: "rejected",
+    UNSEEN: "not judged: after a rejected token or the end",
+}
+ACCEPTED = (OWN, RELAXED, DRAWN)
+
+
+class Iteration(NamedTuple):
+    """An iteration of all live rows of a batch, in columns: entry r of a list is of row r.
+
+    Attributes:
+        sizes: tokens added, 1 or more (in beam search, 0 or more).
+        done: whether the sentence ended.
+        accepted: draft tokens among those added.
+        broken: whether a token was added that has no log-probability.
+        proposed: draft tokens verified.
+        passes: of a small model that drafts token by token; 0 for other drafters.
+        seconds: wall time, for all rows together: all of it, drafting, verification; zeros where
+            nothing was timed.
+        drafts: the draft tokens. These columns are filled for traces only.
+        choices: the verifier's likeliest token at the position of each emitted one; not in beam
+            search.
+        emitted: the tokens added; in beam search, those that all hypotheses now have.
+        rows: numbers of the sentences in the batch.
+        live: beam search: hypotheses that go on.
+        beam: beam search: what the pass did, a ``BeamPass`` each.
+    """
+
+    sizes: Sequence[int]
+    done: Sequence[int]
+    accepted: Sequence[int]
+    broken: Sequence[int]
+    proposed: Sequence[int]
+    passes: int = 0
+    seconds: Tuple[float, float, float] = (0.0, 0.0, 0.0)
+    drafts: Sequence[List[int]] = ()
+    choices: Sequence[List[int]] = ()
+    emitted: Sequence[List[int]] = ()
+    rows: Sequence[int] = ()
+    live: Optional[Sequence[int]] = None
+    beam: Optional[Sequence[Any]] = None
+
+
+@dataclass(frozen=True)
+class TracedIteration:
+    """One draft-then-verify round of one sentence. Tokens are ids in the results of a generator,
+    and words in the traces made from them.
+
+    Attributes:
+        position: tokens that the output had before.
+        draft: tokens given to the verifier.
+        verdicts: a value of ``VERDICTS`` for each of them.
+        choices: the verifier's likeliest token at each position that counted: those of the accepted
+            tokens, and that of ``own``.
+        own: the bonus token, after the accepted ones; None where an accepted </s> ended the
+            sentence.
+        steps: passes of a small model that drafts token by token (bild, sps); 0 for others.
+        rows: sentences that shared the round; its times are for all of them together.
+        ms: wall time in milliseconds.
+        drafter_ms, verifier_ms: the shares of drafting and of verification.
+        agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
+            in the last round, the rest of the best hypothesis. None where it is no beam search.
+        live: beam search: hypotheses that go on after the round; None where it is not known.
+        beam: beam search: what the pass scored, and the hypotheses (a ``BeamPass``); None where it
+            is not known.
+    """
+
+    position: int
+    draft: List[Any]
+    verdicts: List[str]
+    choices: List[Any]
+    own: Optional[Any]
+    steps: int = 0
+    rows: int = 1
+    ms: float = 0.0
+    drafter_ms: float = 0.0
+    verifier_ms: float = 0.0
+    agreed: Optional[List[Any]] = None
+    live: Optional[int] = None
+    beam: Optional[Any] = None
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens that entered the output."""
+        return sum(verdict in ACCEPTED for verdict in self.verdicts)
+
+    @property
+    def emitted(self) -> List[Any]:
+        """Tokens that the round added to the output."""
+        if self.agreed is not None:
+            return self.agreed
+        return self.draft[: self.accepted] + ([] if self.own is None else [self.own])
+
+
+def verdicts(
+    draft: Sequence[Any],
+    accepted: int,
+    emitted: Sequence[Any],
+    choices: Sequence[Any],
+    sampled: bool = False,
+) -> List[str]:
+    """What became of each draft token.
+
+    Args:
+        draft: the tokens put before the verifier.
+        accepted: how many of them entered the output.
+        emitted: the tokens that entered it: the accepted ones, and the verifier's own one, unless
+            an accepted </s> ended the sentence.
+        choices: the verifier's likeliest token at the position of each of ``emitted``.
+        sampled: tokens are kept by speculative sampling.
+
+    Returns:
+        A value of ``VERDICTS`` for each token of ``draft``.
+    """
+    other = DRAWN if sampled else RELAXED
+    kept = [OWN if draft[i] == choices[i] else other for i in range(accepted)]
+    left = len(draft) - accepted
+    if left > 0 and len(emitted) > accepted:
+        return kept + [REJECTED] + [UNSEEN] * (left - 1)
+    return kept + [UNSEEN] * left
