@@ -25,7 +25,7 @@ DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
     "int8": torch.int8,
 }
 
-# Values of ``--sampling-verification``.
+# By ``--sampling-verification``.
 SAMPLING_RULES: Dict[str, Callable[[Sampler], AcceptanceRule]] = {
     "block": BlockVerificationRule,
     "token": SamplingRule,
@@ -93,10 +93,8 @@ class Strategy(NamedTuple):
 
     Attributes:
         drafter: makes the drafter.
-        rule: makes the acceptance rule from the flags.
-        check: raises ValueError, naming the flag, for values of the strategy's own flags that make
-            no sense; before any model is loaded.
-        flags: its own flags, by field name; strategies without them refuse them.
+        rule: makes the acceptance rule from the flags; raises ValueError, naming the flags, where
+            they contradict one another.
         needs_drafter: ``--drafter-path`` must be given (else it must not be).
         honours: generation flags that this strategy can honour though others refuse them.
         sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
@@ -105,8 +103,6 @@ class Strategy(NamedTuple):
 
     drafter: Callable[[Setup], Drafter]
     rule: Callable[[Any], AcceptanceRule]
-    check: Callable[[Any], None] = lambda settings: None
-    flags: FrozenSet[str] = frozenset()
     needs_drafter: bool = False
     honours: FrozenSet[str] = frozenset()
     sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
@@ -121,26 +117,3 @@ def exact_rule(settings: Any) -> AcceptanceRule:
 def sampling_rule(settings: Any, sampler: Sampler) -> AcceptanceRule:
     """The rule of lossless strategies under ``--sampling``."""
     return SAMPLING_RULES[settings.sampling_verification](sampler)
-
-
-def check_sampling_verification(settings: Any) -> None:
-    """Refuse an unknown ``--sampling-verification``."""
-    if settings.sampling_verification not in SAMPLING_RULES:
-        raise ValueError(
-            f"--sampling-verification {settings.sampling_verification}: choose one of "
-            f"{', '.join(SAMPLING_RULES)}"
-        )
-
-
-def check_drafter_dtype(settings: Any) -> None:
-    """Refuse an unknown ``--drafter-dtype``."""
-    if settings.drafter_dtype not in DRAFTER_DTYPES:
-        raise ValueError(
-            f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
-        )
-
-
-def check_draft_budget(settings: Any) -> None:
-    """Refuse an impossible ``--draft-budget``."""
-    if settings.draft_budget is not None and settings.draft_budget < 0:
-        raise ValueError(f"--draft-budget {settings.draft_budget}: must be 0 or more")
