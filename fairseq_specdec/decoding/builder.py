@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
+from fairseq_specdec.compat.checkpoint_file import check_file
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import quickest_format
@@ -21,7 +22,6 @@ from fairseq_specdec.trace.files import check_path
 
 from .cuda_graphs import check_cuda_graphs
 from .draft_budget import CPU_SPARE
-from .drafter_file import check_drafter_file
 from .extras import ending_of
 from .generation_flags import beam_of, check_generation_flags, sampler_of
 from .generator import SpeculativeGenerator
@@ -90,7 +90,7 @@ def _check_drafter_path(settings: Any) -> None:
             "specdec-accelerate, or use --strategy iad, which needs none"
         )
     if needs_drafter:
-        check_drafter_file(settings.drafter_path)
+        check_file("--drafter-path", settings.drafter_path)
     if not needs_drafter and settings.drafter_path:
         raise ValueError(
             f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "

@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
+from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
@@ -128,28 +129,6 @@ class Loaded(NamedTuple):
         return self.task.source_dictionary, self.task.target_dictionary
 
 
-def _saved_settings(path: str) -> Tuple[Any, Any]:
-    """(content, configuration) of a checkpoint.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
-        saved = state.get("cfg")
-        if not state.get("model"):
-            raise KeyError("no model in it")
-    except RefusedCheckpointError as error:
-        raise ValueError(f"verifier: {error}") from error
-    except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else ""
-        raise ValueError(
-            f"verifier: {path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
-            f"{first}); is the file complete?"
-        ) from error
-    return state, saved
-
-
 def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
     """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
     trained = str((saved_task or {}).get("data") or "").split(os.pathsep)[0]
@@ -245,7 +224,8 @@ def load(
     Raises:
         FileNotFoundError, ValueError: naming the file or argument.
     """
-    state, saved = _saved_settings(paths[0])
+    state = read_state("verifier", paths[0])
+    saved = state.get("cfg")
     saved_task = saved.get("task") if saved is not None else None
     if isinstance(saved_task, Namespace):
         saved_task = vars(saved_task)
