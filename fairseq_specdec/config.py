@@ -8,6 +8,7 @@ from typing import Any, Optional
 from fairseq.tasks.translation import TranslationConfig
 
 from .engine.backend import BACKENDS
+from .engine.number_formats import NUMBER_FORMATS, PACKED
 from .engine.threads import THREADS
 from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 
@@ -48,7 +49,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
         "backend) int8, or auto (int8 on the native backend where drafts do not change the output "
         "and the processor multiplies bytes, else same)",
-        ("auto", "same", "fp32", "fp16", "bf16", "int8"),
+        ("auto", "same", *NUMBER_FORMATS),
         used_by=(*_BLOCK, "sps", "bild"),
     )
     backend: str = flag(
@@ -62,7 +63,7 @@ class TranslationSpecDecConfig(TranslationConfig):
         "number format of the verifier's weights on the native backend: fp32, or bf16 or int8, "
         "with which the output may differ from fairseq's; strategies that are exact equal "
         "--strategy greedy in the same format",
-        ("fp32", "bf16", "int8"),
+        PACKED,
     )
     cuda_graphs: str = flag(
         "auto",
@@ -181,6 +182,11 @@ class TranslationSpecDecConfig(TranslationConfig):
         "most k, and 1 changes nothing",
         AT_LEAST_1,
         used_by=("blockwise",),
+    )
+    keep_weights: bool = flag(
+        False,
+        "keep the models' own weights beside those that are packed for decoding, which takes more "
+        "memory, so that the models can be saved, copied or moved after it",
     )
     trace_path: Optional[str] = flag(
         None,

@@ -18,9 +18,9 @@ import sacrebleu
 import torch
 from sacremoses import MosesDetokenizer
 
-from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.io.atomic import write_json
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange
 
@@ -171,7 +171,7 @@ FLAGS: flags.Flags = {
         help="sentences at a time, %(values)s (default: 1)",
     ),
     "--drafter-dtype": dict(
-        default="auto", choices=tuple(DRAFTER_DTYPES),
+        default="auto", choices=("auto", "same", *NUMBER_FORMATS),
         help="number format of the drafter, of gad++ too (default: the quickest here)",
     ),
     "--pairs": dict(default="ende,edit", help="which pairs, by commas (default: %(default)s)"),

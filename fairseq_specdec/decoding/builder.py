@@ -197,7 +197,7 @@ def build_generator(
         quickest = quickest_format(settings.backend, models) if exact else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
-            free_unpacked, quickest,
+            quickest,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:

@@ -209,12 +209,11 @@ class SpeculativeGenerator(SequenceGenerator):
     def _read(self, models: Sequence[Any]) -> Parts:
         options, drafter = self.options, self.drafter
         graphs = graphs_for(options, models, drafter)
-        backend = choose_backend(options.backend, models, options.verifier_format, graphs)
+        asked, frees = options.backend, options.free_unpacked
+        backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend, models)
-        verifier = Verifier(
-            models, options.temperature, drafter.read_layers, options.free_unpacked, backend
-        )
+        verifier = Verifier(models, options.temperature, drafter.read_layers, backend)
         adaptive = self.rule.draft_independent and drafter.adaptive
         # No budget was given, nor whole drafts asked for.
         cost = pass_cost(verifier, drafter) if options.look_ahead is None else None

@@ -28,7 +28,7 @@ class DecodingOptions:
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
         backend: ``--backend``.
-        verifier_format: ``--verifier-dtype``, a key of ``engine.native.linear.FORMATS``.
+        verifier_format: ``--verifier-dtype``, one of ``engine.number_formats.PACKED``.
         cuda_graphs: ``--cuda-graphs``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """

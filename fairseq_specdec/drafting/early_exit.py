@@ -49,11 +49,9 @@ class EarlyExitDrafter(Drafter):
         self.options = options
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        free_unpacked = self.options.free_unpacked
         weights = TransformerWeights(
             _first_layers(verifier),
             "--path",
-            free_unpacked=free_unpacked,
             backend=backend,
             own_encoder=False,
         )

@@ -14,6 +14,7 @@ from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -23,7 +24,7 @@ DEMOS: Dict[str, Dict[str, str]] = {
     "demo_ende": {},
     "demo_edit": {"source_lang": "en", "target_lang": "en"},
 }
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 
 
 class Place(NamedTuple):

@@ -91,7 +91,7 @@ CHANGED = {
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
 OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
-OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads"}
+OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads", "keep_weights"}
 
 
 def test_every_flag_has_its_readers_named():
@@ -404,7 +404,7 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
     ]
     options = found.drafter.options
     assert (options.block_size, options.pad, options.eos) == (3, words.pad(), 7)
-    assert (options.temperature, options.free_unpacked) == (1.5, True)
+    assert options.temperature == 1.5 and found.options.free_unpacked
     assert options.sampler is found.rule.sampler and options.sampler.topk == 3
     assert type(found.rule) is BlockVerificationRule and found.options.temperature == 1.5
 
@@ -462,7 +462,7 @@ def test_how_many_hypotheses(caplog):
         assert caplog.text == ""
         assert generation.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
     assert "--beam 2: --strategy gad++ with these flags is not lossless" in caplog.text
-    assert {record.name for record in caplog.records} == {builder.__name__}
+    assert {record.name for record in caplog.records} == {generation.__name__}
     caplog.clear()
     with caplog.at_level("INFO"):
         assert generation.beam_of(Namespace(beam=5, sampling=True), "greedy", relaxed, 28) == 1

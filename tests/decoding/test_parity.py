@@ -60,7 +60,7 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import BACKENDS
-from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.native import library
 from fairseq_specdec.engine.native.linear import FORMATS
 
@@ -78,7 +78,6 @@ def packed(monkeypatch):
     """Products of packed weights, and no weight beside them."""
     monkeypatch.setattr(linear, "DIRECT", 0)
     monkeypatch.setattr(linear, "SMALL", 0)
-    monkeypatch.setattr(vocabulary, "LARGE", 0)
 
 
 def recorded(monkeypatch):

@@ -7,7 +7,7 @@ from typing import Dict, Tuple
 
 from fairseq_specdec.config import TranslationSpecDecConfig
 
-from .base import DRAFTER_DTYPES, Setup, Strategy
+from .base import Setup, Strategy
 from .blockwise import BLOCKWISE
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
@@ -39,4 +39,4 @@ OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
 # Strategies whose drafter is a block drafter.
 BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
 
-__all__ = ["BLOCK_DRAFTED", "DRAFTER_DTYPES", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]
+__all__ = ["BLOCK_DRAFTED", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]

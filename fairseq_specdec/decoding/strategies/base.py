@@ -14,16 +14,7 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
-
-# "auto" is the quickest where drafts do not change the output, else the verifier's.
-DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
-    "auto": None,
-    "same": None,
-    "fp32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "int8": torch.int8,
-}
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
 # By ``--sampling-verification``.
 SAMPLING_RULES: Dict[str, Callable[[Sampler], AcceptanceRule]] = {
@@ -47,7 +38,6 @@ class Setup(NamedTuple):
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        free_unpacked: free the weights of the drafter's model that the engine has packed.
         quickest: number format in which drafts take least time; None for the verifier's, or where
             the output depends on them.
     """
@@ -60,14 +50,15 @@ class Setup(NamedTuple):
     eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
-    free_unpacked: bool = False
     quickest: Optional[torch.dtype] = None
 
     @property
     def dtype(self) -> Optional[torch.dtype]:
         """The drafter's number format; None for the verifier's."""
         asked = self.settings.drafter_dtype
-        return self.quickest if asked == "auto" else DRAFTER_DTYPES[asked]
+        if asked == "auto":
+            return self.quickest
+        return None if asked == "same" else NUMBER_FORMATS[asked].dtype
 
     def read_drafter(self, read: Callable) -> Any:
         """The model of ``--drafter-path``, for decoding; ``read`` as of ``load``."""
@@ -83,7 +74,6 @@ class Setup(NamedTuple):
             any_dtype=self.settings.drafter_dtype == "auto",
             temperature=self.temperature,
             sampler=self.sampler,
-            free_unpacked=self.free_unpacked,
             **more,
         )
 

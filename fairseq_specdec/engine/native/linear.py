@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from ..eager.packed_module import packed_product_of
+from ..number_formats import NUMBER_FORMATS
 from .library import Library
 from .pointers import pointer
 
-FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
-"""Number formats of packed weights, as ``specdec::Format`` (product.h)."""
 _STORE = 0  # specdec::After::kStore
 
 
@@ -35,7 +34,7 @@ class NativeLinear:
         library: the loaded library.
         weight: [out, in].
         bias: [out] or None.
-        number_format: a key of ``FORMATS``.
+        number_format: one of ``PACKED``.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class NativeLinear:
         self.pointer = ctypes.c_void_p()
         library.call(
             "specdec_matrix_new", self.size, self.width, pointer(weight),
-            pointer(self.bias), FORMATS[number_format],
+            pointer(self.bias), NUMBER_FORMATS[number_format].packed,
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)

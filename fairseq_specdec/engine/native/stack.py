@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from ..eager.allocator import give_back_freed_memory
 from ..eager.packed_module import PackedModule
+from ..number_formats import NUMBER_FORMATS
 from .library import Library
 from .linear import NativeLinear, floats
 from .pointers import pointer
 from .structures import Shape
-
-_BYTES = {"fp32": 4, "bf16": 2, "int8": 1}  # of a packed weight
 
 # specdec::Part and specdec::NormPart (transformer.h).
 _QKV, _OUT, _CROSS_QUERY, _CROSS_KEY_VALUE, _CROSS_OUT, _INNER, _OUTER, _VOCABULARY = range(8)
@@ -92,7 +91,7 @@ class NativeStack:
     Args:
         library: the loaded library.
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
-        number_format: a key of ``FORMATS``.
+        number_format: one of ``PACKED``.
         free_unpacked: free the weights of the stack's modules that are packed. Reading one then
             unpacks it; of a format that rounds, it raises RuntimeError.
         encoder: may share a decoder's embeddings, which are freed in both.
@@ -164,7 +163,8 @@ class NativeStack:
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
-        self.nbytes += product.size * product.width * _BYTES[self.number_format]
+        form = NUMBER_FORMATS[self.number_format]
+        self.nbytes += product.size * product.width * form.nbytes
         self.library.call("specdec_stack_matrix", self.pointer, layer, part, product.pointer)
         return product
 
