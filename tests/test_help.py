@@ -21,7 +21,7 @@ SYMBOLS = {
     "accept_epsilon": ("epsilon",),
     "min_block_size": ("l", "k"),
 }
-RANGE = re.compile(r"from (\(?-?\d|above 0|0 to)|\d or more|a whole number")
+RANGE = re.compile(r"from (\(?-?\d|0 to)|above \d|\d or more|a whole number")
 OURS = sorted(name for name in parsers.COMMANDS if name.startswith("specdec-"))
 
 

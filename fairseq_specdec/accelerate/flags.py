@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..io.flag_values import AT_LEAST_1, InRange, Range
 from ..version import __version__
 
 # Default of --hours where --updates is not given.
@@ -47,42 +48,47 @@ def get_parser() -> argparse.ArgumentParser:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """How long, how much and where."""
     parser.add_argument(
-        "--hours", type=float, metavar="H",
-        help="time for distilling and training, from above 0 "
+        "--hours", action=InRange, values=Range(0, above=True), metavar="H",
+        help="time for distilling and training, %(values)s "
         f"(default: {HOURS:g}, or as --updates needs)",
     )  # fmt: skip
     parser.add_argument(
-        "--updates", type=int, metavar="N",
-        help="train for so many updates, 1 or more (default: as --hours allows)",
+        "--updates", action=InRange, values=AT_LEAST_1, metavar="N",
+        help="train for so many updates, %(values)s (default: as --hours allows)",
     )  # fmt: skip
     parser.add_argument(
-        "--accepted", type=float, metavar="TOK",
-        help="end training at so many tokens per iteration on validation sentences, from 1 "
-        "upwards (default: none)",
+        "--accepted", action=InRange, values=Range(1, above=True), metavar="TOK",
+        help="end training at so many tokens per iteration on validation sentences, "
+        "%(values)s (default: none)",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", type=int, metavar="N",
-        help="distil so many sentences, 1 or more (default: what --hours allows, with --updates "
+        "--limit", action=InRange, values=AT_LEAST_1, metavar="N",
+        help="distil so many sentences, %(values)s (default: what --hours allows, with --updates "
         "all)",
     )  # fmt: skip
     parser.add_argument(
-        "--beam", type=int, default=1, metavar="N",
-        help="beam of the distillation, 1 or more; 1 is what gad decodes (default: 1)",
+        "--beam", action=InRange, values=AT_LEAST_1, default=1, metavar="N",
+        help="beam of the distillation, %(values)s; 1 is what gad decodes (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--max-tokens", type=int, metavar="N",
-        help="tokens of a training batch, 1 or more (default: 1800 on a CPU, 8192 on a GPU)",
+        "--max-tokens", action=InRange, values=AT_LEAST_1, metavar="N",
+        help="tokens of a training batch, %(values)s (default: 1800 on a CPU, 8192 on a GPU)",
     )  # fmt: skip
     parser.add_argument(
-        "--eval-sentences", type=int, default=100, metavar="N",
-        help="validation sentences that judge the training, 1 or more (default: 100)",
+        "--eval-sentences", action=InRange, values=AT_LEAST_1, default=100, metavar="N",
+        help="validation sentences that judge the training, %(values)s (default: 100)",
     )  # fmt: skip
     parser.add_argument(
-        "--measure-sentences", type=int, default=100, metavar="N",
-        help="validation sentences that are measured in the end, 1 or more (default: 100)",
+        "--measure-sentences", action=InRange, values=AT_LEAST_1, default=100, metavar="N",
+        help="validation sentences that are measured in the end, %(values)s (default: 100)",
     )  # fmt: skip
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="T", help="CPU threads, 1 or more (default: 1)"
+        "--threads",
+        action=InRange,
+        values=AT_LEAST_1,
+        default=1,
+        metavar="T",
+        help="CPU threads, %(values)s (default: 1)",
     )
     parser.add_argument(
         "--cpu", action="store_true", help="use no GPU (default: use it where there is one)"
@@ -90,21 +96,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse numbers out of range and flags that contradict one another; set ``hours``.
+    """Refuse flags that contradict one another; set ``hours``.
 
     Raises:
         ValueError: naming the flag.
     """
-    whole = ("updates", "limit", "beam", "max_tokens", "eval_sentences", "measure_sentences",
-             "threads")  # fmt: skip
-    for name in whole:
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: must be 1 or more")
-    if args.hours is not None and not args.hours > 0:
-        raise ValueError(f"--hours {args.hours}: must be above 0")
-    if args.accepted is not None and not args.accepted > 1:
-        raise ValueError(f"--accepted {args.accepted}: must be above 1, which no drafter reaches")
     if args.hours is not None and args.updates is not None:
         raise ValueError("--hours and --updates: choose one of them")
     if (args.trainpref is None) != (args.validpref is None):

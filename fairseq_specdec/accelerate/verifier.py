@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from fairseq import checkpoint_utils
 from fairseq.models.transformer import TransformerConfig
 
+from ..compat.checkpoint_file import read_state
 from ..decoding.builder import check_verifier
 from ..training.initialisation import load_verifier
 
@@ -33,12 +32,9 @@ def check_checkpoint(path: str) -> None:
     """Refuse, with the reason, checkpoints for which no drafter pays; before data are read.
 
     Raises:
-        ValueError: it holds no encoder-decoder Transformer with enough layers.
-        FileNotFoundError: no such file.
+        ValueError: no such file; or it holds no encoder-decoder Transformer with enough layers.
     """
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"--path: no such file: {path}; name the verifier's checkpoint")
-    weights = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+    weights = read_state("--path", path)["model"]
     if not any(name.startswith("encoder.") for name in weights):
         raise ValueError(
             f"--path: {path} holds a decoder without an encoder (a language model); drafters of "

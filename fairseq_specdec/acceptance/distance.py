@@ -48,14 +48,9 @@ class DistanceRule(AcceptanceRule):
 
     Args:
         epsilon: 0 or more, in units of the tokens' numbers (intensities of pixels); 0 is exact.
-
-    Raises:
-        ValueError: epsilon below 0.
     """
 
     def __init__(self, epsilon: float) -> None:
-        if not epsilon >= 0:
-            raise ValueError(f"--accept-epsilon {epsilon}: must be 0 or more")
         self.epsilon = epsilon
         self.values: Optional[Tensor] = None
 

@@ -21,14 +21,9 @@ class MinimumBlockRule(AcceptanceRule):
     Args:
         rule: judges the rest.
         minimum: l, 1 or more; 1 leaves the rule as it is.
-
-    Raises:
-        ValueError: l below 1.
     """
 
     def __init__(self, rule: AcceptanceRule, minimum: int) -> None:
-        if minimum < 1:
-            raise ValueError(f"--min-block-size {minimum}: must be 1 or more")
         self.rule = rule
         self.minimum = minimum
         self.lossless = rule.lossless and minimum == 1

@@ -28,16 +28,11 @@ class RegretBudgetRule(AcceptanceRule):
     Args:
         rule: judges draft tokens; its bonus token is the verifier's best.
         budget: nats a sentence, 0 or more. 0 accepts only what ties with the verifier's best.
-
-    Raises:
-        ValueError: the budget is below 0, or not a number.
     """
 
     lossless = False
 
     def __init__(self, rule: AcceptanceRule, budget: float) -> None:
-        if not budget >= 0:
-            raise ValueError(f"--regret-budget {budget}: must be 0 or more")
         self.rule = rule
         self.budget = budget
 

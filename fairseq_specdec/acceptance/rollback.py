@@ -27,16 +27,11 @@ class RollbackRule(AcceptanceRule):
             that the output is the verifier's; infinity keeps every token that is not forbidden.
         sampler: draws the big model's token (section 7.4), by the same policy; None takes its
             likeliest one.
-
-    Raises:
-        ValueError: ``alpha_rb`` is below 0, or not a number.
     """
 
     lossless = False
 
     def __init__(self, alpha_rb: float, sampler: Optional[Sampler] = None) -> None:
-        if not alpha_rb >= 0:
-            raise ValueError(f"--alpha-rb {alpha_rb}: must be 0 or more")
         self.alpha_rb = alpha_rb
         self.sampler = sampler
 

@@ -19,10 +19,6 @@ class TopBetaRule(AcceptanceRule):
     lossless = False
 
     def __init__(self, top_beta: int, tau: float) -> None:
-        if top_beta < 1:
-            raise ValueError(f"--top-beta {top_beta}: must be 1 or more")
-        if not tau >= 0:
-            raise ValueError(f"--tau {tau}: must be 0 or more")
         self.top_beta = top_beta
         self.tau = tau
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, InRange
 from .engines import ENGINES
 from .instruction_sets import VARIABLES, holds
 from .workload import BenchError
@@ -15,8 +16,8 @@ Flags = Dict[str, Dict[str, Any]]
 
 PEERS: Flags = {
     "--threads": dict(
-        type=int, default=1, metavar="T",
-        help="CPU threads of every system, other engines included, 1 or more (default: 1)",
+        action=InRange, values=AT_LEAST_1, default=1, metavar="T",
+        help="CPU threads of every system, other engines included, %(values)s (default: 1)",
     ),
     "--peers": dict(
         nargs="?", const="ctranslate2", metavar="ENGINE[,ENGINE]",
@@ -37,13 +38,13 @@ PEERS: Flags = {
 }  # fmt: skip
 PASSES: Flags = {
     "--repeats": dict(
-        type=int, default=1, metavar="R",
-        help="passes over the sentences, 1 or more; a batch's time is the median of its passes "
+        action=InRange, values=AT_LEAST_1, default=1, metavar="R",
+        help="passes over the sentences, %(values)s; a batch's time is the median of its passes "
         "(default: 1)",
     ),
     "--warmup": dict(
-        type=int, default=3, metavar="N",
-        help="batches that every system decodes beforehand, not counted; 0 or more (default: 3)",
+        action=InRange, values=AT_LEAST_0, default=3, metavar="N",
+        help="batches that every system decodes beforehand, not counted; %(values)s (default: 3)",
     ),
 }  # fmt: skip
 FILES: Flags = {
@@ -61,11 +62,6 @@ FILES: Flags = {
 PICTURES = ("--plots", "--html")  # what needs matplotlib
 
 
-def flag(name: str) -> str:
-    """The flag of a field, as ``--block-size``."""
-    return "--" + name.replace("_", "-")
-
-
 def add(group: Any, *tables: Flags) -> None:
     """Add flags to a parser, or a group of one."""
     for flags in tables:
@@ -73,25 +69,12 @@ def add(group: Any, *tables: Flags) -> None:
             group.add_argument(name, **settings)
 
 
-def check_least(args: argparse.Namespace, least: Mapping[str, int]) -> None:
-    """Refuse numbers below their least, by field name; None passes.
-
-    Raises:
-        BenchError: naming the flag.
-    """
-    for name, lowest in least.items():
-        value = getattr(args, name)
-        if value is not None and value < lowest:
-            raise BenchError(f"{flag(name)} {value}: expected {lowest} or more")
-
-
 def check_common(args: argparse.Namespace) -> None:
-    """Refuse, before anything is measured, numbers out of range and files that cannot be written.
+    """Refuse, before anything is measured, files that cannot be written.
 
     Raises:
         BenchError: naming the flag.
     """
-    check_least(args, {"repeats": 1, "warmup": 0, "threads": 1})
     if args.isa and not holds(args.isa):
         raise BenchError(
             f"--isa {args.isa}: must be set before torch is loaded; start the command specdec-bench"

@@ -18,10 +18,11 @@ import sacrebleu
 import torch
 from sacremoses import MosesDetokenizer
 
-from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.eager.linear import computes_in_bf16
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.io.atomic import write_json
+from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange
 
 from . import flags, machine, session, tables
 from .run import Bench
@@ -162,11 +163,15 @@ FLAGS: flags.Flags = {
         default="data-bin", help="folder that holds the demo pairs (default: %(default)s)"
     ),
     "--limit": dict(
-        type=int, help="decode about so many sentences of each pair, 1 or more (default: all)"
+        action=InRange, values=AT_LEAST_1,
+        help="decode about so many sentences of each pair, %(values)s (default: all)",
     ),
-    "--batch-size": dict(type=int, default=1, help="sentences at a time, 1 or more (default: 1)"),
+    "--batch-size": dict(
+        action=InRange, values=AT_LEAST_1, default=1,
+        help="sentences at a time, %(values)s (default: 1)",
+    ),
     "--drafter-dtype": dict(
-        default="auto", choices=tuple(DRAFTER_DTYPES),
+        default="auto", choices=("auto", "same", *NUMBER_FORMATS),
         help="number format of the drafter, of gad++ too (default: the quickest here)",
     ),
     "--pairs": dict(default="ende,edit", help="which pairs, by commas (default: %(default)s)"),

@@ -185,7 +185,7 @@ def build(plan: Plan, workload: Workload, asked: Asked) -> System:
     settings = decoding_settings(**plan.settings)
     words, models = workload.task.target_dictionary, workload.models(plan.paths)
     strategy, eos = STRATEGIES[settings.strategy], words.eos()
-    setup = Setup(settings, models, words, words, load, eos, free_unpacked=workload.one_system)
+    setup = Setup(settings, models, words, words, load, eos)
     copies = settings.strategy == "iad"
     drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
     script = Script(dict(enumerate(asked.sizes[settings.strategy])), asked.length, words)

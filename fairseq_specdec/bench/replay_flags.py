@@ -10,7 +10,8 @@ import shlex
 import statistics
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from fairseq_specdec.decoding.strategies import DRAFTER_DTYPES
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, check_flags, check_value
 
 from . import accepted_sizes, flags, random_pair
 from .workload import BenchError, refuse
@@ -44,14 +45,18 @@ FLAGS: flags.Flags = {
         "that row of a replay (default: none)",
     ),
     "--vocabulary": dict(
-        type=int, default=32000, help="tokens in a replay, 16 or more (default: 32000)"
+        action=InRange, values=Range(16, whole=True), default=32000,
+        help="tokens in a replay, %(values)s (default: 32000)",
     ),
-    "--sentences": dict(type=int, default=8, help="how many it decodes, 1 or more (default: 8)"),
+    "--sentences": dict(
+        action=InRange, values=AT_LEAST_1, default=8,
+        help="how many it decodes, %(values)s (default: 8)",
+    ),
     "--length": dict(
-        type=int, default=27, help="tokens of each, </s> included, from 2 to 200 (default: 27)"
+        action=InRange, values=Range(2, 200, whole=True), default=27,  # fairseq's default limit
+        help="tokens of each, </s> included, %(values)s (default: 27)",
     ),
 }  # fmt: skip
-LEAST = {"vocabulary": 16, "sentences": 1, "length": 2}
 # Other flags that a replay honours.
 SHARED = (
     "--backend", "--batch-size", "--block-size", "--cpu", "--drafter-dtype", "--fp16",
@@ -120,14 +125,8 @@ def _check(args: argparse.Namespace, words: Sequence[str]) -> None:
         if flag.startswith("-") and flag[1:2].isalpha() or flag.startswith("--"):
             if flag not in FLAGS and flag not in SHARED:
                 raise BenchError(f"{flag}: has no meaning with --replay; leave it out")
-    dtypes, sizes = ", ".join(DRAFTER_DTYPES), ", ".join(random_pair.SIZES)
-    flags.check_least(args, {**LEAST, "block_size": 1})
-    refuse({
-        f"--replay {args.replay}: choose one of {sizes}": args.replay not in random_pair.SIZES,
-        f"--length {args.length}: at most 200, fairseq's default limit": args.length > 200,
-        f"--drafter-dtype {args.drafter_dtype}: choose one of {dtypes}":
-            args.drafter_dtype not in DRAFTER_DTYPES,
-    })  # fmt: skip
+    check_value("--replay", args.replay, tuple(random_pair.SIZES))
+    check_flags(args, TranslationSpecDecConfig)
 
 
 def _check_rows(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:

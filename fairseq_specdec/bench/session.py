@@ -15,6 +15,7 @@ import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are 
 from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
+from ..io.flag_values import AT_LEAST_1, InRange, flag_of
 from . import flags, peers, random_pair, replay, replay_flags
 from .replay_flags import Replay
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
@@ -39,8 +40,8 @@ FLAGS: flags.Flags = {
         "too (default: 5,1)",
     ),
     "--limit": dict(
-        type=int, metavar="N",
-        help="decode N sentences, 1 or more, spread over all lengths (default: all)",
+        action=InRange, values=AT_LEAST_1, metavar="N",
+        help="decode N sentences, %(values)s, spread over all lengths (default: all)",
     ),
     "--by-sentence": dict(
         action="store_true",
@@ -91,13 +92,12 @@ def _numbers(text: str, flag: str) -> List[int]:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse flags that cannot hold for every row, and files that are not there."""
-    flags.check_least(args, {"limit": 1})
     flags.check_common(args)
     meaningless = (name for name in MEANINGLESS if getattr(args, name, None))
     refuse({
         f"--task {args.task}: only {TASK} has the strategies; leave it out": args.task != TASK,
         "--sampling: stock beam search does not sample; give it to a --system": args.sampling,
-        **{f"{flags.flag(each)}: has no meaning here; leave it out": True for each in meaningless},
+        **{f"{flag_of(each)}: has no meaning here; leave it out": True for each in meaningless},
         NO_TRACE: args.trace_path is not None,
         "--by-sentence: goes into what --json writes; give it too":
             args.by_sentence and not args.json,

@@ -19,17 +19,19 @@ from fairseq.tasks.translation import TranslationConfig
 from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.decoding.builder import (
     Overrides,
-    beam_of,
     build_generator,
-    check_generation_flags,
     check_settings,
     rule_of,
+)
+from fairseq_specdec.decoding.generation_flags import (
+    beam_of,
+    check_generation_flags,
     sampler_of,
 )
 from fairseq_specdec.decoding.stats import DecodingStats
 
+from ..io.flag_values import flag_of
 from .engines import ENGINES
-from .flags import flag
 from .timing import StockSteps, System, generation_flags
 from .workload import BenchError, Workload, blaming, refuse, split_paths
 
@@ -177,10 +179,10 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
 def _words(field: str, value: str) -> List[str]:
     """A flag with its value; a switch is true or false."""
     if TYPES[field] is not bool:
-        return [flag(field), value]
+        return [flag_of(field), value]
     if value.lower() not in ("true", "false"):
         raise BenchError(f"--sweep {field}={value}: a switch; expected true or false")
-    return [flag(field)] * (value.lower() == "true")
+    return [flag_of(field)] * (value.lower() == "true")
 
 
 def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List[Plan]:
@@ -217,8 +219,8 @@ def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
         used = any(plan.settings[name] == value for plan in plans)
         if value != field.default and not used and name != "threads":
             raise BenchError(
-                f"{flag(name)} {value}: no --system uses it; leave it out, or give it to one, as "
-                "in --system 'gad: --strategy gad --drafter-path FILE'"
+                f"{flag_of(name)} {value}: no --system uses it; leave it out, or give it to one, "
+                "as in --system 'gad: --strategy gad --drafter-path FILE'"
             )
 
 

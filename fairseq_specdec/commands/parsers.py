@@ -37,7 +37,12 @@ def _task_parser(name: str) -> Make:
 def _add_task_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-    gen_parser_from_dataclass(parser, _module("config").TranslationSpecDecConfig())
+    config = _module("config").TranslationSpecDecConfig
+    gen_parser_from_dataclass(parser, config())
+    for action in parser._actions:
+        values = getattr(config.__dataclass_fields__.get(action.dest), "metadata", {}).get("values")
+        if isinstance(values, tuple):
+            action.choices = values
     return parser
 
 
@@ -90,7 +95,6 @@ def completed(command: str) -> argparse.ArgumentParser:
         "replay": sizes,
         "strategy": list(strategies.STRATEGIES),
         "strategies": list(strategies.STRATEGIES),
-        "drafter_dtype": list(strategies.DRAFTER_DTYPES),
     }
     for action in actions(parser):
         if action.choices is not None or action.nargs == 0:

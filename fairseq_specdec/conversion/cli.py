@@ -11,16 +11,14 @@ import io
 import logging
 import os
 import sys
-from pickle import UnpicklingError
 from typing import Any, Dict, Optional, Sequence
 
 import torch
-from fairseq import checkpoint_utils
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.decoding.drafter_file import trained_dictionaries
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.provenance import sha256
@@ -60,26 +58,6 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(path: str) -> Dict[str, Any]:
-    if not os.path.isfile(path):
-        raise ConversionError(f"{path}: no such file")
-    try:
-        state: Dict[str, Any] = checkpoint_utils.load_checkpoint_to_cpu(path)
-        if not state.get("model") or not (state.get("cfg") or state.get("args")):
-            raise KeyError("no model in it")
-    except RefusedCheckpointError as error:
-        raise ConversionError(str(error)) from error
-    except (RuntimeError, EOFError, UnpicklingError) as error:  # names the file and the fault
-        raise ConversionError(str(error)) from error
-    except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else ""
-        raise ConversionError(
-            f"{path}: cannot be read as a fairseq checkpoint ({type(error).__name__}: {text}); is "
-            "the file complete?"
-        ) from error
-    return state
-
-
 def _holds(path: str, content: bytes) -> bool:
     """Whether a file holds this checkpoint already, byte by byte or value by value."""
     with open(path, "rb") as stream:
@@ -105,8 +83,9 @@ def main(args: argparse.Namespace) -> None:
 
     Raises:
         ConversionError: the input is no drafter, or the output exists and differs.
+        ValueError: the input is no checkpoint.
     """
-    state = _read(args.input)
+    state = read_state("input", args.input)
     source = {
         "file": os.path.basename(args.input),
         "bytes": os.path.getsize(args.input),

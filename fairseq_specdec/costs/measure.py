@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 
 from fairseq_specdec.engine.native.library import Library
-from fairseq_specdec.engine.native.linear import FORMATS as PACKED
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import RunCall, Shape
+from fairseq_specdec.engine.number_formats import PACKED
 
 from .figures import FORMATS, Figures
 

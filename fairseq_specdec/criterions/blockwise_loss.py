@@ -2,7 +2,7 @@
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
@@ -11,6 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from ..io.flag_values import Range, check_flags, flag
 from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.target_nll import target_nll
 
@@ -19,15 +20,13 @@ from ..training.target_nll import target_nll
 class BlockwiseLossConfig(FairseqDataclass):
     """Settings of the heads' loss."""
 
-    label_smoothing: float = field(
-        default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    label_smoothing: float = flag(
+        0.1, "epsilon for label smoothing, 0 means no label smoothing", Range(0, 1, below=True)
     )
-    mean_of_heads: bool = field(
-        default=False,
-        metadata={
-            "help": "train with the mean of the k losses, which takes the memory of k outputs; "
-            "the default draws one head for each batch, as the paper"
-        },
+    mean_of_heads: bool = flag(
+        False,
+        "train with the mean of the k losses, which takes the memory of k outputs; "
+        "the default draws one head for each batch, as the paper",
     )
     # fairseq's own --seed; without a help text it adds no flag
     seed: int = II("common.seed")
@@ -86,10 +85,7 @@ class BlockwiseLoss(FairseqCriterion):
 
     def __init__(self, cfg: BlockwiseLossConfig, task: Any):
         super().__init__(task)
-        if not 0.0 <= cfg.label_smoothing < 1.0:
-            raise ValueError(
-                f"--label-smoothing is {cfg.label_smoothing}: it must be from 0 to below 1"
-            )
+        check_flags(cfg, BlockwiseLossConfig)
         self.label_smoothing = cfg.label_smoothing
         self.mean_of_heads = cfg.mean_of_heads
         self.seed = cfg.seed

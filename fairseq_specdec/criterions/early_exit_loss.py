@@ -1,7 +1,7 @@
 """``--criterion early_exit_loss``: trains a decoder and an exit after its first layers."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 from fairseq.criterions import FairseqCriterion, register_criterion
@@ -9,6 +9,7 @@ from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 from torch import Tensor
 
+from ..io.flag_values import Range, check_flags, flag
 from ..training.logged_sums import LoggedSums, log_perplexity
 from ..training.target_nll import target_nll
 
@@ -17,8 +18,8 @@ from ..training.target_nll import target_nll
 class EarlyExitLossConfig(FairseqDataclass):
     """Settings of the averaged loss."""
 
-    label_smoothing: float = field(
-        default=0.0, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    label_smoothing: float = flag(
+        0.0, "epsilon for label smoothing, 0 means no label smoothing", Range(0, 1, below=True)
     )
     # fairseq's own --sentence-avg; without a help text it adds no flag
     sentence_avg: bool = II("optimization.sentence_avg")
@@ -45,10 +46,7 @@ class EarlyExitLoss(FairseqCriterion):
 
     def __init__(self, cfg: EarlyExitLossConfig, task: Any):
         super().__init__(task)
-        if not 0.0 <= cfg.label_smoothing < 1.0:
-            raise ValueError(
-                f"--label-smoothing {cfg.label_smoothing}: must be from 0 to less than 1"
-            )
+        check_flags(cfg, EarlyExitLossConfig)
         self.label_smoothing = cfg.label_smoothing
         self.sentence_avg = cfg.sentence_avg
 

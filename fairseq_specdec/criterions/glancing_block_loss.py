@@ -1,7 +1,7 @@
 """``--criterion glancing_block_loss``: trains a drafter on blocks after random prefixes."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -11,6 +11,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..decoding.accepted_tokens import AcceptedTokens, unwrapped
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, check_flags, flag
 from ..training.block_noising import block_targets, draw_cuts, fixed_cuts
 from ..training.expected_length import expected_length_weights
 from ..training.glancing import glancing_ratio
@@ -22,54 +23,44 @@ from ..training.target_nll import target_nll
 class GlancingBlockLossConfig(FairseqDataclass):
     """Settings of the drafter's loss."""
 
-    label_smoothing: float = field(
-        default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    label_smoothing: float = flag(
+        0.1, "epsilon for label smoothing, 0 means no label smoothing", Range(0, 1, below=True)
     )
-    glancing_start: float = field(
-        default=0.5,
-        metadata={"help": "share of wrongly drafted tokens revealed at the start of training"},
+    glancing_start: float = flag(
+        0.5, "share of wrongly drafted tokens revealed at the start of training", SHARE
     )
-    glancing_stop: float = field(
-        default=0.3,
-        metadata={"help": "share of wrongly drafted tokens revealed from --glancing-updates on"},
+    glancing_stop: float = flag(
+        0.3, "share of wrongly drafted tokens revealed from --glancing-updates on", SHARE
     )
-    glancing_updates: int = field(
-        default=0,
-        metadata={
-            "help": "updates over which the share goes from start to stop; 0 means --max-update"
-        },
+    glancing_updates: int = flag(
+        0, "updates over which the share goes from start to stop; 0 means --max-update", AT_LEAST_0
     )
-    block_loss_decay: float = field(
-        default=1.0,
-        metadata={
-            "help": "weight position j of a block by this to the power j: a drafted token counts "
-            "only if all before it are accepted (1 weights all equally, as the papers)"
-        },
+    block_loss_decay: float = flag(
+        1.0,
+        "weight position j of a block by this to the power j: a drafted token counts "
+        "only if all before it are accepted (1 weights all equally, as the papers)",
+        Range(0, 1, above=True),
     )
-    soft_targets: float = field(
-        default=0.0,
-        metadata={
-            "help": "share of the loss taken against the verifier's own distribution instead of "
-            "the target token (attached drafters only)"
-        },
+    soft_targets: float = flag(
+        0.0,
+        "share of the loss taken against the verifier's own distribution instead of "
+        "the target token (attached drafters only)",
+        SHARE,
     )
-    expected_length: float = field(
-        default=0.0,
-        metadata={
-            "help": "share of a position's weight taken from the gradient of the block's expected "
-            "accepted length instead of --block-loss-decay; for a drafter that is trained already"
-        },
+    expected_length: float = flag(
+        0.0,
+        "share of a position's weight taken from the gradient of the block's expected "
+        "accepted length instead of --block-loss-decay; for a drafter that is trained already",
+        SHARE,
     )
-    eval_verifier: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "checkpoint of a verifier: validation decodes with it and the drafter, and "
-            "logs accepted_tokens, mean accepted tokens (Tok.) under exact verification; usable as "
-            "--best-checkpoint-metric accepted_tokens --maximize-best-checkpoint-metric"
-        },
+    eval_verifier: Optional[str] = flag(
+        None,
+        "checkpoint of a verifier: validation decodes with it and the drafter, and "
+        "logs accepted_tokens, mean accepted tokens (Tok.) under exact verification; usable as "
+        "--best-checkpoint-metric accepted_tokens --maximize-best-checkpoint-metric",
     )
-    eval_sentences: int = field(
-        default=100, metadata={"help": "how many validation sentences --eval-verifier decodes"}
+    eval_sentences: int = flag(
+        100, "how many validation sentences --eval-verifier decodes", AT_LEAST_1
     )
     # fairseq's own --max-update and --ddp-backend; without a help text they add no flags
     max_update: int = II("optimization.max_update")
@@ -77,16 +68,8 @@ class GlancingBlockLossConfig(FairseqDataclass):
 
 
 def _check_shares(cfg: GlancingBlockLossConfig) -> None:
-    """Refuse settings out of range, by the flag's name."""
-    for name in ("glancing_start", "glancing_stop"):
-        _within(name, getattr(cfg, name), 0.0, 1.0)
-    _within("label_smoothing", cfg.label_smoothing, 0.0, 0.999)
-    _within("soft_targets", cfg.soft_targets, 0.0, 1.0)
-    _within("expected_length", cfg.expected_length, 0.0, 1.0)
-    if not 0.0 < cfg.block_loss_decay <= 1.0:
-        raise ValueError(
-            f"--block-loss-decay is {cfg.block_loss_decay}: it must be above 0 and at most 1"
-        )
+    """Refuse settings out of range and contradictions, by the flag's name."""
+    check_flags(cfg, GlancingBlockLossConfig)
     if cfg.expected_length and (cfg.glancing_start or cfg.glancing_stop):
         raise ValueError(
             "--expected-length: a revealed token is not drafted, so the length of the draft is "
@@ -304,10 +287,3 @@ class GlancingBlockLoss(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
         return True
-
-
-def _within(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ValueError(
-            f"--{name.replace('_', '-')} is {value}: it must be from {low:g} to {high:g}"
-        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq import options
 
+from ..io.flag_values import AT_LEAST_1, InRange, Range
 from .files import DistillError
 from .resumable import add_work_flags
 
@@ -30,15 +31,17 @@ def get_parser() -> argparse.ArgumentParser:
     subset = group.add_mutually_exclusive_group()
     subset.add_argument(
         "--limit",
-        type=int,
+        action=InRange,
+        values=AT_LEAST_1,
         metavar="N",
-        help="distil a random subset of N sentences, 1 or more, by --seed (default: all)",
+        help="distil a random subset of N sentences, %(values)s, by --seed (default: all)",
     )
     subset.add_argument(
         "--fraction",
-        type=float,
+        action=InRange,
+        values=Range(0, 1, above=True),
         metavar="F",
-        help="distil a random share of the sentences, from above 0 to 1, by --seed (default: all)",
+        help="distil a random share of the sentences, %(values)s, by --seed (default: all)",
     )
     _add_filter_flags(group)
     add_work_flags(group, "sentences", 512)
@@ -56,10 +59,11 @@ def _add_filter_flags(group: Any) -> None:
     )
     group.add_argument(
         "--max-length-ratio",
-        type=float,
+        action=InRange,
+        values=Range(1),
         metavar="R",
         help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
-        "1 or more (default: keep all)",
+        "%(values)s (default: keep all)",
     )
 
 
@@ -69,7 +73,6 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         DistillError: before any model is loaded.
     """
-    _check_numbers(args)
     _check_decoding(args)
     if not os.path.isdir(args.data or ""):
         raise DistillError(
@@ -77,18 +80,6 @@ def check(args: argparse.Namespace) -> None:
         )
     if os.path.realpath(args.dest) == os.path.realpath(args.data):
         raise DistillError("--dest: is the corpus itself; choose another directory")
-
-
-def _check_numbers(args: argparse.Namespace) -> None:
-    """This command's own numbers are in range."""
-    if args.limit is not None and args.limit < 1:
-        raise DistillError(f"--limit {args.limit}: expected at least 1")
-    if args.fraction is not None and not 0 < args.fraction <= 1:
-        raise DistillError(f"--fraction {args.fraction}: expected within (0, 1]")
-    if args.max_length_ratio is not None and not args.max_length_ratio >= 1:
-        raise DistillError(f"--max-length-ratio {args.max_length_ratio}: expected 1 or more")
-    if args.chunk_size < 1:
-        raise DistillError(f"--chunk-size {args.chunk_size}: expected at least 1")
 
 
 def _check_decoding(args: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from ..commands.own import again, reporting
 from ..io.atomic import own_suffix, sync, write_json
+from ..io.flag_values import AT_LEAST_1, InRange
 from ..io.provenance import digest_of, sha256
 from .files import DistillError, read_json
 from .locks import at_work, guarded, remove_unless_at_work
@@ -35,10 +36,11 @@ def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
     """
     group.add_argument(
         "--chunk-size",
-        type=int,
+        action=InRange,
+        values=AT_LEAST_1,
         default=chunk_size,
         metavar="N",
-        help=f"{unit} that are saved at once, 1 or more; a kill loses at most so many per process "
+        help=f"{unit} that are saved at once, %(values)s; a kill loses at most so many per process "
         f"(default: {chunk_size})",
     )
     group.add_argument(

@@ -39,8 +39,6 @@ class AcceptedTokens:
     def __init__(self, path: str, sentences: int, task: Any) -> None:
         if not os.path.isfile(path):
             raise ValueError(f"--eval-verifier: no such file: {path}")
-        if sentences < 1:
-            raise ValueError(f"--eval-sentences {sentences}: must be 1 or more")
         self.path = path
         self.sentences = sentences
         self.task = task

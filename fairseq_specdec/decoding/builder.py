@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
+from fairseq_specdec.compat.checkpoint_file import check_file
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.drafting import Drafter
-from fairseq_specdec.engine.backend import BACKENDS, quickest_format
+from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.devices import check_device
 from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
-from fairseq_specdec.engine.native.linear import FORMATS
-from fairseq_specdec.engine.threads import check_threads, set_threads
+from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.trace.files import check_path
 
-from .cuda_graphs import CUDA_GRAPHS, check_cuda_graphs
+from .cuda_graphs import check_cuda_graphs
 from .draft_budget import Planning
-from .drafter_file import check_drafter_file
 from .extras import stop_symbols
+from .generation_flags import beam_of, check_generation_flags, sampler_of
 from .generator import SpeculativeGenerator
 from .options import DecodingOptions
 from .policy import DecodingConstraints
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES, Setup
-
-logger = logging.getLogger(__name__)
-
-# Generation flags that cannot be honoured, with the value that means "not used".
-REFUSED = {
-    "constraints": None,
-    "lm_path": None,
-    "diverse_beam_groups": -1,
-    "diversity_rate": -1.0,
-    "match_source_len": False,
-    "sampling": False,
-    "sampling_topk": -1,
-    "sampling_topp": -1.0,
-    "retain_dropout": False,
-    "print_alignment": None,
-    "replace_unk": None,
-    "prefix_allowed_tokens_fn": None,
-    "score_reference": False,
-}
 
 
 def check_verifier(model: Any, name: str) -> None:
@@ -70,101 +50,6 @@ def check_verifier(model: Any, name: str) -> None:
     check_model(model, name)
 
 
-def check_generation_flags(args: Any, strategy: str) -> None:
-    """Refuse, by name, generation flags that would be ignored.
-
-    Raises:
-        ValueError: naming the flag.
-    """
-    honoured = STRATEGIES[strategy].honours
-    for name, unused in REFUSED.items():
-        if name in honoured:
-            continue
-        value = getattr(args, name, unused)
-        if value != unused and value is not False and value is not None:
-            flag = "--" + name.replace("_", "-")
-            raise ValueError(
-                f"{flag}: cannot be honoured by speculative decoding; leave it out, or decode "
-                "with --task translation"
-            )
-    if not getattr(args, "temperature", 1.0) > 0:
-        raise ValueError("--temperature: must be greater than 0")
-    for name in ("temperature", "lenpen", "unkpen", "max_len_a"):
-        value = getattr(args, name, 1.0)
-        # An unlimited penalty forbids <unk>, in stock too.
-        if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
-            raise ValueError(f"--{name.replace('_', '-')} {value}: must be a finite number")
-
-
-def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
-    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless.
-
-    Args:
-        args: generation flags.
-        strategy: its name.
-        rule: accepts draft tokens.
-        words: V, entries of the target dictionary.
-
-    Raises:
-        ValueError: ``--beam`` or ``--nbest`` that cannot be honoured.
-    """
-    asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
-    if asked < 1:
-        raise ValueError(f"--beam {asked}: must be 1 or more")
-    sampled = getattr(args, "sampling", False)
-    if not rule.lossless and nbest > 1:
-        if sampled:
-            raise ValueError(
-                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --nbest 1, "
-                "or leave --sampling out"
-            )
-        raise ValueError(
-            f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "
-            "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
-        )
-    if nbest > asked:
-        raise ValueError(
-            f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
-        )
-    if not rule.lossless:
-        if asked > 1 and sampled:
-            logger.info("--beam %d: with --sampling one hypothesis is decoded (beam 1)", asked)
-        elif asked > 1:
-            logger.info(
-                "--beam %d: --strategy %s with these flags is not lossless and decodes one "
-                "hypothesis (beam 1)", asked, strategy,
-            )  # fmt: skip
-        return 1
-    if asked > words - 2:
-        raise ValueError(
-            f"--beam {asked}: the target dictionary has {words} entries; use --beam {words - 2} or "
-            "less"
-        )
-    return int(asked)
-
-
-def sampler_of(args: Any) -> Optional[Sampler]:
-    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``.
-
-    Returns:
-        None without ``--sampling``.
-
-    Raises:
-        ValueError: a value out of range or without ``--sampling``, by flag name.
-    """
-    given: Dict[str, Any] = {}
-    for name in ("sampling_topk", "sampling_topp"):
-        value = getattr(args, name, REFUSED[name])
-        given[name[len("sampling_") :]] = None if value == REFUSED[name] else value
-    sampler = Sampler(**given)
-    if getattr(args, "sampling", False):
-        return sampler
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"--sampling-{name}: needs --sampling")
-    return None
-
-
 def check_settings(settings: Any) -> None:
     """Refuse contradictory or impossible strategy flags, before any model is loaded.
 
@@ -176,21 +61,8 @@ def check_settings(settings: Any) -> None:
             f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
             "(specdec-flags explains them)"
         )
-    if settings.block_size is not None and settings.block_size < 1:
-        raise ValueError(f"--block-size {settings.block_size}: must be 1 or more")
-    if settings.backend not in BACKENDS:
-        raise ValueError(f"--backend {settings.backend}: choose one of {', '.join(BACKENDS)}")
-    if settings.cuda_graphs not in CUDA_GRAPHS:
-        raise ValueError(
-            f"--cuda-graphs {settings.cuda_graphs}: choose one of {', '.join(CUDA_GRAPHS)}"
-        )
-    if settings.verifier_dtype not in FORMATS:
-        raise ValueError(
-            f"--verifier-dtype {settings.verifier_dtype}: choose one of {', '.join(FORMATS)}"
-        )
-    if settings.threads is not None:
-        check_threads(settings.threads)
-    STRATEGIES[settings.strategy].check(settings)
+    check_flags(settings, TranslationSpecDecConfig)
+    STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
     if settings.trace_path is not None:
         check_path(settings.trace_path, "--trace-path")
     _check_own_flags(settings)
@@ -204,7 +76,7 @@ def _check_own_flags(settings: Any) -> None:
         if settings.strategy not in owners and getattr(settings, name) != default:
             others = [", ".join(owners[:-1]), owners[-1]]
             raise ValueError(
-                f"--{name.replace('_', '-')}: --strategy {settings.strategy} does not use it; "
+                f"{flag_of(name)}: --strategy {settings.strategy} does not use it; "
                 f"leave it out, or use --strategy {' or '.join(filter(None, others))}"
             )
 
@@ -218,7 +90,7 @@ def _check_drafter_path(settings: Any) -> None:
             "specdec-accelerate, or use --strategy iad, which needs none"
         )
     if needs_drafter:
-        check_drafter_file(settings.drafter_path)
+        check_file("--drafter-path", settings.drafter_path)
     if not needs_drafter and settings.drafter_path:
         raise ValueError(
             f"--drafter-path: --strategy {settings.strategy} uses no drafter; leave it out, or "
@@ -327,7 +199,7 @@ def build_generator(
         quickest = quickest_format(settings.backend, models) if exact else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
-            free_unpacked, quickest,
+            quickest,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:

@@ -14,8 +14,6 @@ from .options import DecodingOptions
 
 logger = logging.getLogger(__name__)
 
-CUDA_GRAPHS = ("auto", "on", "off")
-
 
 def check_cuda_graphs(asked: str, device: torch.device) -> None:
     """Refuse graphs where there is no GPU.

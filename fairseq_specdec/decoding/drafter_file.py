@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pickle import UnpicklingError
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from fairseq import checkpoint_utils
@@ -17,6 +16,7 @@ from fairseq.models.transformer import (
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.compat.architectures import known_architectures_only
+from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
@@ -28,6 +28,7 @@ from fairseq_specdec.models.drafter_config import get_setting
 MASK = "decoder.mask_embedding"
 # All block drafters have it but those in the authors' layout, whose mask is <unk>.
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
+FLAG = "--drafter-path"
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
 
 
@@ -58,7 +59,7 @@ def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     Raises:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
-    state = _read(path)
+    state = read_state(FLAG, _given(path))
     with _named(path):
         return _block_drafter(path, state, src_dict, tgt_dict)
 
@@ -82,7 +83,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
         ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
             other dictionaries.
     """
-    state = _read(path)
+    state = read_state(FLAG, _given(path))
     with _named(path):
         return _small_model(path, state, src_dict, tgt_dict)
 
@@ -105,49 +106,16 @@ def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     return model
 
 
+def _given(path: Optional[str]) -> str:
+    if not path:
+        raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
+    return path
+
+
 def _is_block_drafter(state: Any) -> bool:
     settings = (state.get("cfg") or {}).get("model") or state.get("args")
     get = settings.get if hasattr(settings, "get") else lambda name: getattr(settings, name, None)
     return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
-
-
-def check_drafter_file(path: str) -> None:
-    """Refuse a drafter that is no file.
-
-    Raises:
-        ValueError: naming what is there.
-    """
-    if os.path.isdir(path):
-        raise ValueError(
-            f"--drafter-path: {path} is a folder; name a checkpoint, such as checkpoint_best.pt "
-            "in it"
-        )
-    if not os.path.exists(path):
-        raise ValueError(f"--drafter-path: no such file: {path}")
-    if not os.path.isfile(path):
-        raise ValueError(f"--drafter-path: {path} is no regular file; name a checkpoint")
-
-
-def _read(path: Optional[str]) -> Any:
-    """The checkpoint's content."""
-    if not path:
-        raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
-    check_drafter_file(path)
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
-        if not state.get("model") or not (state.get("cfg") or state.get("args")):
-            raise KeyError("no model in it")
-    except RefusedCheckpointError as error:
-        raise ValueError(f"--drafter-path: {error}") from error
-    except (RuntimeError, EOFError, UnpicklingError) as error:  # names the file and the fault
-        raise ValueError(f"--drafter-path: {error}") from error
-    except Exception as error:
-        raise ValueError(
-            f"--drafter-path: {path} cannot be read as a fairseq checkpoint "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}); "
-            "is the file complete?"
-        ) from error
-    return state
 
 
 def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:

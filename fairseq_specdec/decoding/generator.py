@@ -213,12 +213,11 @@ class SpeculativeGenerator(SequenceGenerator):
     def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
         graphs = graphs_for(options, models, drafter)
-        backend = choose_backend(options.backend, models, options.verifier_format, graphs)
+        asked, frees = options.backend, options.free_unpacked
+        backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend, models)
-        verifier = Verifier(
-            models, options.temperature, drafter.read_layers, options.free_unpacked, backend
-        )
+        verifier = Verifier(models, options.temperature, drafter.read_layers, backend)
         ready = drafter.prepare(verifier.models[0], backend)
         planning = None
         adaptive = self.rule.draft_independent and drafter.adaptive

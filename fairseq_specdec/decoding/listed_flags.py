@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import sys
 import textwrap
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 from fairseq.tasks.translation import TranslationConfig
 
@@ -66,9 +66,6 @@ def listed(strategy: Optional[str] = None) -> str:
         lines += textwrap.wrap(
             str(each.metadata["help"]), 96, initial_indent=INDENT, subsequent_indent=INDENT
         )
-        owners: List[str] = list(OWN_FLAGS.get(each.name, ()))
-        if owners and strategy is None:
-            lines.append(f"{INDENT}strategies: {', '.join(owners)}")
     return "\n".join(lines) + "\n"
 
 

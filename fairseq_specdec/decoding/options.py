@@ -28,9 +28,9 @@ class DecodingOptions:
             pass may score though nothing waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
-        backend: ``--backend``, one of ``engine.backend.BACKENDS``.
-        verifier_format: ``--verifier-dtype``, a key of ``engine.native.linear.FORMATS``.
-        cuda_graphs: ``--cuda-graphs``, one of ``decoding.cuda_graphs.CUDA_GRAPHS``.
+        backend: ``--backend``.
+        verifier_format: ``--verifier-dtype``, one of ``engine.number_formats.PACKED``.
+        cuda_graphs: ``--cuda-graphs``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 

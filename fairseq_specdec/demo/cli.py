@@ -18,6 +18,7 @@ from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.loading import DEMOS, DTYPES
+from fairseq_specdec.io.flag_values import AT_LEAST_0, InRange
 
 from .racers import Pair, load_racers, warmed
 from .server import ADDRESS, DemoServer
@@ -117,9 +118,10 @@ def _add_race_flags(parser: argparse.ArgumentParser) -> None:
     )
     racing.add_argument(
         "--repeats",
-        type=int,
+        action=InRange,
+        values=AT_LEAST_0,
         default=REPEATS,
-        help="timed runs of each strategy in a race, 0 or more; the page shows their median "
+        help="timed runs of each strategy in a race, %(values)s; the page shows their median "
         "(default: %(default)s)",
     )
 
@@ -161,8 +163,6 @@ def start(words: Sequence[str]) -> DemoServer:
         ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
     """
     args = brief(get_parser()).parse_args(list(words))
-    if args.repeats < 0:
-        raise ValueError(f"--repeats {args.repeats}: must be 0 or more")
     if args.pair is not None and args.path is not None:
         raise ValueError("--pair and --path: choose one of them")
     pair = _pair(args)

@@ -52,10 +52,7 @@ class AutoregressiveDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        free_unpacked = self.options.free_unpacked
-        weights = TransformerWeights(
-            self.model, "--drafter-path", free_unpacked=free_unpacked, backend=backend
-        )
+        weights = TransformerWeights(self.model, "--drafter-path", backend=backend)
         return ReadyAutoregressiveDrafter(weights, self.options, own_encoder=True)
 
 

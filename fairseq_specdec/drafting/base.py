@@ -74,7 +74,6 @@ class DraftOptions:
             1, where 0 never stops.
         temperature: divides the logits.
         sampler: draws the tokens, and their distributions are kept; None drafts the likeliest ones.
-        free_unpacked: free the model's weights that were packed, as ``Linear.of``.
         any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
         any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
             not pay.
@@ -89,7 +88,6 @@ class DraftOptions:
     stop_below: float = 0.0
     temperature: float = 1.0
     sampler: Optional[Sampler] = None
-    free_unpacked: bool = False
     any_dtype: bool = False
     any_confidence: bool = False
 

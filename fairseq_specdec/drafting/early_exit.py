@@ -50,11 +50,9 @@ class EarlyExitDrafter(Drafter):
         self.block_size = options.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        free_unpacked = self.options.free_unpacked
         weights = TransformerWeights(
             _first_layers(verifier),
             "--path",
-            free_unpacked=free_unpacked,
             backend=backend,
             own_encoder=False,
         )

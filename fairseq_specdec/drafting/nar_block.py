@@ -70,18 +70,18 @@ class NarBlockDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        decoder, free_unpacked = self.model.decoder, self.options.free_unpacked
+        decoder = self.model.decoder
         reads = bool(self.read_layers)
         encoder = self.model.encoder
-        layers = backend.decoder(decoder, "--drafter-path", (), free_unpacked, encoder)
+        layers = backend.decoder(decoder, "--drafter-path", (), encoder)
         native = NativeBlockDrafter.find(decoder, layers, self.options)
         reads = reads and native is None
         return ReadyNarBlockDrafter(
             self.model,
             self.options,
             layers,
-            None if self.read_layers else backend.encoder(encoder, free_unpacked),
-            StateProducts(decoder, free_unpacked) if reads else None,
+            None if self.read_layers else backend.encoder(encoder),
+            StateProducts(decoder, backend.frees) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
             native,
         )

@@ -34,20 +34,21 @@ class Backend:
 
     Args:
         graphs: passes over a chain and drafts are recorded as CUDA graphs; None to record nothing.
+        frees: of every module whose weight is packed, free the unpacked one, as ``Linear.of``.
     """
 
     name = "torch"
     graphs: Optional[Graphs] = None
 
-    def __init__(self, graphs: Optional[Graphs] = None) -> None:
+    def __init__(self, graphs: Optional[Graphs] = None, frees: bool = False) -> None:
         self.graphs = graphs
+        self.frees = frees
 
     def decoder(
         self,
         decoder: Any,
         name: str,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
         encoder: Any = None,
     ) -> AnyDecoder:
         """Read a decoder's weights; arguments as for ``DecoderWeights``.
@@ -56,12 +57,12 @@ class Backend:
             encoder: may share the decoder's embeddings, which can then be freed too.
         """
         if self.graphs is not None:
-            return StaticDecoder(self.graphs, decoder, name, read_layers, free_unpacked)
-        return DecoderWeights(decoder, name, read_layers, free_unpacked)
+            return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
+        return DecoderWeights(decoder, name, read_layers, self.frees)
 
-    def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
+    def encoder(self, encoder: Any) -> AnyEncoder:
         """Read an encoder's weights; arguments as for ``EncoderWeights``."""
-        return EncoderWeights(encoder, free_unpacked)
+        return EncoderWeights(encoder, self.frees)
 
     def packing(self, number_format: str) -> Backend:
         """The same for the weights of a drafter in a format that only packed weights have.
@@ -87,13 +88,15 @@ class NativeBackend(Backend):
 
     Args:
         library: the loaded library.
-        number_format: of the packed weights, a key of ``native.linear.FORMATS``. Models in bf16 are
+        number_format: of the packed weights, one of ``number_formats.PACKED``. Models in bf16 are
             packed in bf16.
+        frees: as of ``Backend``.
     """
 
     name = "native"
 
-    def __init__(self, library: Library, number_format: str = "fp32") -> None:
+    def __init__(self, library: Library, number_format: str = "fp32", frees: bool = False) -> None:
+        super().__init__(frees=frees)
         self.library = library
         self.number_format = number_format
 
@@ -102,22 +105,21 @@ class NativeBackend(Backend):
         decoder: Any,
         name: str,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
         encoder: Any = None,
     ) -> AnyDecoder:
         check_stack(decoder, name)
         if self._leaves_to_torch(decoder, f"{name}: the decoder"):
-            return super().decoder(decoder, name, read_layers, free_unpacked)
-        stack = self._pack(decoder, free_unpacked, encoder)
+            return super().decoder(decoder, name, read_layers)
+        stack = self._pack(decoder, encoder)
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
-    def encoder(self, encoder: Any, free_unpacked: bool = False) -> AnyEncoder:
+    def encoder(self, encoder: Any) -> AnyEncoder:
         if not runs_encoder(encoder) or self._leaves_to_torch(encoder, "an encoder"):
-            return super().encoder(encoder, free_unpacked)
-        return NativeEncoder(encoder, self._pack(encoder, free_unpacked))
+            return super().encoder(encoder)
+        return NativeEncoder(encoder, self._pack(encoder))
 
     def packing(self, number_format: str) -> Backend:
-        return NativeBackend(self.library, number_format)
+        return NativeBackend(self.library, number_format, self.frees)
 
     def linear(self, weight: Tensor, bias: Optional[Tensor]) -> Callable[[Tensor], Tensor]:
         return NativeLinear(self.library, weight, bias, self.number_format)
@@ -128,10 +130,10 @@ class NativeBackend(Backend):
             logger.info("%s runs on the torch backend: %s", name, reason)
         return reason is not None
 
-    def _pack(self, stack: Any, free_unpacked: bool, encoder: Any = None) -> NativeStack:
+    def _pack(self, stack: Any, encoder: Any = None) -> NativeStack:
         in_bf16 = stack.layers[0].final_layer_norm.weight.dtype == torch.bfloat16
         number_format = "bf16" if in_bf16 else self.number_format
-        return NativeStack(self.library, stack, number_format, free_unpacked, encoder)
+        return NativeStack(self.library, stack, number_format, self.frees, encoder)
 
 
 BACKENDS = ("auto", "torch", "native")
@@ -144,6 +146,7 @@ def choose_backend(
     models: Sequence[Any],
     number_format: str = "fp32",
     graphs: Optional[Graphs] = None,
+    frees: bool = False,
 ) -> Backend:
     """The backend for models that are on their device and in their number format.
 
@@ -152,6 +155,7 @@ def choose_backend(
         models: the ensemble.
         number_format: for the native one.
         graphs: for the torch one, as of ``Backend``.
+        frees: as of ``Backend``.
 
     Raises:
         ValueError: "native" cannot be had, or a number format without it.
@@ -160,7 +164,7 @@ def choose_backend(
     if asked != "torch" and reason is None:
         library = load()
         assert library is not None
-        return NativeBackend(library, number_format)
+        return NativeBackend(library, number_format, frees)
     if number_format != "fp32":
         why = f", and {reason}" if reason else "; leave out --backend torch"
         raise ValueError(f"--verifier-dtype {number_format}: needs the native backend{why}")
@@ -172,7 +176,7 @@ def choose_backend(
             tell_once(missing)
         else:
             logger.info("--backend torch: %s", reason)
-    return TORCH if graphs is None else Backend(graphs)
+    return Backend(graphs, frees)
 
 
 def missing_engine() -> str:

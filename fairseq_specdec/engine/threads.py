@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from fairseq_specdec.io.flag_values import Range, check_value
+
 from .native.library import load
 
-MOST = 1024  # that the native library takes
-
-
-def check_threads(count: int) -> None:
-    """Refuse a number of threads that cannot be.
-
-    Raises:
-        ValueError: naming the flag.
-    """
-    if not 1 <= count <= MOST:
-        raise ValueError(f"--threads {count}: must be 1 to {MOST}")
+THREADS = Range(1, 1024, whole=True)  # that the native library takes
 
 
 def set_threads(count: int) -> None:
@@ -24,9 +16,9 @@ def set_threads(count: int) -> None:
     whole process.
 
     Raises:
-        ValueError: as ``check_threads``.
+        ValueError: a number of threads that cannot be, by the flag's name.
     """
-    check_threads(count)
+    check_value("--threads", count, THREADS)
     torch.set_num_threads(count)
     library = load()
     if library is not None:

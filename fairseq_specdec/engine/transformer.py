@@ -26,7 +26,6 @@ class TransformerWeights:
         model: fairseq ``TransformerModel`` or any module with its attributes.
         name: what to call the model in errors, e.g. ``--path``.
         read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
-        free_unpacked: free the model's weights that were packed, as ``Linear.of``.
         backend: what runs the layers.
         own_encoder: read the encoder too; without, there is no ``encode``.
 
@@ -39,7 +38,6 @@ class TransformerWeights:
         model: Any,
         name: str,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
         backend: Backend = TORCH,
         own_encoder: bool = True,
     ) -> None:
@@ -47,11 +45,9 @@ class TransformerWeights:
         self.decoder = model.decoder
         if isinstance(model.decoder, nn.Module):  # else the first layers of one that was checked
             check_decoder(model.decoder, name)
-        self.layers = backend.decoder(
-            model.decoder, name, read_layers, free_unpacked, model.encoder
-        )
+        self.layers = backend.decoder(model.decoder, name, read_layers, model.encoder)
         if own_encoder:
-            self.encode = backend.encoder(model.encoder, free_unpacked)
+            self.encode = backend.encoder(model.encoder)
         # Between the embeddings and the layers.
         products = (model.decoder.quant_noise, model.decoder.project_in_dim)
         self.products = [backend.linear(x.weight, x.bias) for x in products if x is not None]

@@ -26,7 +26,6 @@ class Verifier:
         temperature: divides the logits, as ``--temperature``.
         read_layers: decoder layers of the first model, counted from 1, whose hidden states a
             session gives.
-        free_unpacked: free the models' weights that were packed, as ``Linear.of``.
         backend: what runs their layers.
 
     Raises:
@@ -38,7 +37,6 @@ class Verifier:
         models: Sequence[Any],
         temperature: float = 1.0,
         read_layers: Sequence[int] = (),
-        free_unpacked: bool = False,
         backend: Backend = TORCH,
     ) -> None:
         self.models = list(models)
@@ -48,7 +46,6 @@ class Verifier:
                 model,
                 f"--path, model {i + 1} of {len(self.models)}",
                 read_layers if i == 0 else (),
-                free_unpacked,
                 backend,
             )
             for i, model in enumerate(self.models)

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
-from fairseq_specdec.decoding.builder import REFUSED
+from fairseq_specdec.decoding.generation_flags import REFUSED
 
 # fairseq's generation flags that mean something to one call from Python.
 GENERATION = (

@@ -10,9 +10,11 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
+from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
@@ -22,7 +24,7 @@ DEMOS: Dict[str, Dict[str, str]] = {
     "demo_ende": {},
     "demo_edit": {"source_lang": "en", "target_lang": "en"},
 }
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 
 
 class Place(NamedTuple):
@@ -128,28 +130,6 @@ class Loaded(NamedTuple):
         return self.task.source_dictionary, self.task.target_dictionary
 
 
-def _saved_settings(path: str) -> Tuple[Any, Any]:
-    """(content, configuration) of a checkpoint.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
-        saved = state.get("cfg")
-        if not state.get("model"):
-            raise KeyError("no model in it")
-    except RefusedCheckpointError as error:
-        raise ValueError(f"verifier: {error}") from error
-    except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else ""
-        raise ValueError(
-            f"verifier: {path} cannot be read as a fairseq checkpoint ({type(error).__name__}: "
-            f"{first}); is the file complete?"
-        ) from error
-    return state, saved
-
-
 def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
     """The folder with the dictionaries: as given, beside the checkpoint, or as trained with."""
     trained = str((saved_task or {}).get("data") or "").split(os.pathsep)[0]
@@ -245,7 +225,8 @@ def load(
     Raises:
         FileNotFoundError, ValueError: naming the file or argument.
     """
-    state, saved = _saved_settings(paths[0])
+    state = read_state("verifier", paths[0])
+    saved = state.get("cfg")
     saved_task = saved.get("task") if saved is not None else None
     if isinstance(saved_task, Namespace):
         saved_task = vars(saved_task)

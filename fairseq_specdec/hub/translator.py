@@ -304,6 +304,6 @@ def _generator(loaded: loading.Loaded, args: Any, settings: Any) -> Any:
         *loaded.dictionaries,
         args,
         settings,
-        free_unpacked=True,
+        free_unpacked=not settings.keep_weights,
         overrides=Overrides(keep_trace=True),
     )

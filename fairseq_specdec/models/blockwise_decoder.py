@@ -1,6 +1,6 @@
 """The decoder of blockwise parallel decoding: fairseq's own, and k heads on its last state."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, List, Optional
 
 import torch
@@ -9,6 +9,8 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
+
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, flag
 
 IDENTITY, LEARNED = "identity", "learned"
 
@@ -22,33 +24,28 @@ def plain(value: Any) -> Any:
 class BlockwiseConfig(TransformerConfig):
     """fairseq's transformer settings, and those of the heads."""
 
-    block_size: int = field(
-        default=4, metadata={"help": "k of the paper: heads, of which k - 1 look further ahead"}
+    block_size: int = flag(
+        4, "k of the paper: heads, of which k - 1 look further ahead", AT_LEAST_1
     )
-    block_hidden_dim: int = field(
-        default=0,
-        metadata={
-            "help": "d_hidden of the paper, hidden units for each head (default 0: the decoder's "
-            "--decoder-ffn-embed-dim)"
-        },
+    block_hidden_dim: int = flag(
+        0,
+        "d_hidden of the paper, hidden units for each head; 0: the decoder's "
+        "--decoder-ffn-embed-dim",
+        AT_LEAST_0,
     )
-    first_head: str = field(
-        default=IDENTITY,
-        metadata={
-            "help": "head 1: identity, which leaves the base model's output as it is, or learned, "
-            "as in the paper's experiments"
-        },
+    first_head: str = flag(
+        IDENTITY,
+        "head 1: identity, which leaves the base model's output as it is, or learned, "
+        "as in the paper's experiments",
+        (IDENTITY, LEARNED),
     )
-    freeze_base: bool = field(
-        default=False,
-        metadata={"help": "train the heads only; the base model stays as it is (section 6.1)"},
+    freeze_base: bool = flag(
+        False, "train the heads only; the base model stays as it is (section 6.1)"
     )
-    init_from: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "checkpoint of a trained Transformer to put the heads on; its shape is taken "
-            "over, whatever the flags of the architecture say"
-        },
+    init_from: Optional[str] = flag(
+        None,
+        "checkpoint of a trained Transformer to put the heads on; its shape is taken "
+        "over, whatever the flags of the architecture say",
     )
 
 

@@ -16,6 +16,7 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
 from .drafter_config import get_setting, set_architecture, set_setting
@@ -205,12 +206,7 @@ def check_config(cfg: BlockwiseConfig) -> None:
     Raises:
         ValueError: names the flag and the remedy.
     """
-    if cfg.block_size < 1:
-        raise ValueError(f"--block-size is {cfg.block_size}: it must be at least 1")
-    if cfg.block_hidden_dim < 0:
-        raise ValueError(f"--block-hidden-dim is {cfg.block_hidden_dim}: it must be 0 or more")
-    if cfg.first_head not in (IDENTITY, LEARNED):
-        raise ValueError(f"--first-head {cfg.first_head}: choose {IDENTITY} or {LEARNED}")
+    check_flags(cfg, BlockwiseConfig)
     if cfg.block_size == 1 and cfg.first_head == IDENTITY:
         raise ValueError(
             f"--block-size 1 with --first-head {IDENTITY} is the base model alone: use a larger "

@@ -1,82 +1,64 @@
 """A drafter's settings: fairseq's transformer settings, and what makes a drafter of them."""
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.compat.architectures import built_from
+from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 
 
 @dataclass
 class SpecDrafterConfig(TransformerConfig):
     """Fields become flags: ``block_size`` is ``--block-size``."""
 
-    block_size: int = field(
-        default=25, metadata={"help": "tokens drafted at once (k in the papers)"}
+    block_size: int = flag(25, "tokens drafted at once (k in the papers)", AT_LEAST_1)
+    num_cuts: int = flag(
+        1,
+        "random prefixes of each sentence that share one pass in training; 1 is the papers' scheme",
+        AT_LEAST_1,
     )
-    num_cuts: int = field(
-        default=1,
-        metadata={
-            "help": "random prefixes of each sentence that share one pass in training; "
-            "1 is the papers' scheme"
-        },
+    bidirectional_prefix: bool = flag(
+        False,
+        "let the prefix attend to itself and the block in both directions, as in the "
+        "papers; its states can then not be cached in decoding (needs --num-cuts 1)",
     )
-    bidirectional_prefix: bool = field(
-        default=False,
-        metadata={
-            "help": "let the prefix attend to itself and the block in both directions, as in the "
-            "papers; its states can then not be cached in decoding (needs --num-cuts 1)"
-        },
+    source_copy: bool = flag(False, "start the masks from a soft copy of the source's embeddings")
+    chain_width: int = flag(
+        0,
+        "width of the recurrent network by which a drafted token depends on those "
+        "drafted before it; 0 drafts all tokens of a block independently, as the papers",
+        AT_LEAST_0,
     )
-    source_copy: bool = field(
-        default=False,
-        metadata={"help": "start the masks from a soft copy of the source's embeddings"},
+    chain_dropout: float = flag(
+        0.1,
+        "share of the blocks that training leaves without the chain, so that the masks "
+        "alone still find the candidates that the chain chooses among",
+        Range(0, 1, below=True),
     )
-    chain_width: int = field(
-        default=0,
-        metadata={
-            "help": "width of the recurrent network by which a drafted token depends on those "
-            "drafted before it; 0 drafts all tokens of a block independently, as the papers"
-        },
+    attach_to: Optional[str] = flag(
+        None,
+        "attached_drafter: checkpoint of the verifier whose states it reads; needed in "
+        "training only",
     )
-    chain_dropout: float = field(
-        default=0.1,
-        metadata={
-            "help": "share of the blocks that training leaves without the chain, so that the masks "
-            "alone still find the candidates that the chain chooses among"
-        },
+    read_layers: Optional[str] = flag(
+        None,
+        "attached_drafter: the verifier's decoder layers to read, counted from 1, as in '2,4,6'",
+        otherwise="a third, two thirds, all of the way up",
     )
-    attach_to: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "attached_drafter: checkpoint of the verifier whose states it reads; needed in "
-            "training only"
-        },
+    init_encoder_from: Optional[str] = flag(
+        None, "checkpoint whose encoder and embeddings the drafter starts from"
     )
-    read_layers: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "attached_drafter: the verifier's decoder layers to read, counted from 1, as "
-            "in '2,4,6' (default: a third, two thirds, all of the way up)"
-        },
+    init_decoder_from: Optional[str] = flag(
+        None, "checkpoint whose decoder layers and embeddings the drafter starts from"
     )
-    init_encoder_from: Optional[str] = field(
-        default=None,
-        metadata={"help": "checkpoint whose encoder and embeddings the drafter starts from"},
-    )
-    init_decoder_from: Optional[str] = field(
-        default=None,
-        metadata={"help": "checkpoint whose decoder layers and embeddings the drafter starts from"},
-    )
-    init_decoder_layers: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "which layers --init-decoder-from takes, as in '0,5' "
-            "(default: spread evenly from the first to the last)"
-        },
+    init_decoder_layers: Optional[str] = flag(
+        None,
+        "which layers --init-decoder-from takes, as in '0,5'",
+        otherwise="spread evenly from the first to the last",
     )
 
 
@@ -114,24 +96,11 @@ def check_config(cfg: SpecDrafterConfig) -> None:
         "--encoder-layers-to-keep": bool(cfg.encoder.layers_to_keep),
         "--decoder-layers-to-keep": bool(cfg.decoder.layers_to_keep),
     }
-    for flag, asked in unsupported.items():
+    for name, asked in unsupported.items():
         if asked:
-            raise ValueError(f"{flag}: a spec_drafter does not support it; leave it out")
-    _check_ranges(cfg)
+            raise ValueError(f"{name}: a spec_drafter does not support it; leave it out")
+    check_flags(cfg, SpecDrafterConfig)
     _check_combinations(cfg)
-
-
-def _check_ranges(cfg: SpecDrafterConfig) -> None:
-    """Refuse numbers out of range."""
-    for flag, value in (("--block-size", cfg.block_size), ("--num-cuts", cfg.num_cuts)):
-        if value < 1:
-            raise ValueError(f"{flag} is {value}: it must be at least 1")
-    if cfg.chain_width < 0:
-        raise ValueError(f"--chain-width is {cfg.chain_width}: it must be 0 or more")
-    if not 0 <= cfg.chain_dropout < 1:
-        raise ValueError(
-            f"--chain-dropout is {cfg.chain_dropout}: it must be at least 0 and less than 1"
-        )
 
 
 def _check_combinations(cfg: SpecDrafterConfig) -> None:

@@ -23,6 +23,7 @@ from ..data.files import DistillError
 from ..data.plan import resolve_shard
 from ..data.resumable import add_work_flags, resumable_command
 from ..data.settings import provenance
+from ..io.flag_values import AT_LEAST_1, SHARE, InRange, Range
 from ..io.progress import Counter
 from ..io.provenance import sha256
 from .chunks import Chunks, count_lines, noise_chunks
@@ -31,6 +32,7 @@ from .operations import Confusions, NoiseSettings, noise_line
 
 logger = logging.getLogger("fairseq_specdec.noise")
 PAPER = NoiseSettings()
+FINITE = Range(0, below=True)
 # What the corpus depends on beside its text and the confusion sets.
 RECORDED = (
     "error_mean", "error_deviation", "substitute", "delete", "insert", "swap", "spelling", "seed",
@@ -68,21 +70,22 @@ def get_parser() -> argparse.ArgumentParser:
 def _add_error_flags(parser: argparse.ArgumentParser) -> None:
     """How many errors there are, and of which kinds."""
     noise = parser.add_argument_group("Errors (defaults: Grundkiewicz et al. 2019)")
-    for flag, default, text in (
-        ("--error-mean", PAPER.mean, "mean share of a sentence's words that change, from 0 to 1"),
-        ("--error-deviation", PAPER.deviation, "its standard deviation, 0 or more"),
-        ("--substitute", PAPER.substitute, "weight, 0 or more: another of its confusion set"),
-        ("--delete", PAPER.delete, "weight, 0 or more: the word left out"),
-        ("--insert", PAPER.insert, "weight, 0 or more: a random word after it"),
-        ("--swap", PAPER.swap, "weight, 0 or more: the word exchanged with the next"),
-        ("--spelling", PAPER.spelling, "probability that a word is misspelled, from 0 to 1"),
+    for flag, default, values, text in (
+        ("--error-mean", PAPER.mean, SHARE, "mean share of a sentence's words that change"),
+        ("--error-deviation", PAPER.deviation, FINITE, "its standard deviation"),
+        ("--substitute", PAPER.substitute, FINITE, "weight of another word of its confusion set"),
+        ("--delete", PAPER.delete, FINITE, "weight of the word left out"),
+        ("--insert", PAPER.insert, FINITE, "weight of a random word after it"),
+        ("--swap", PAPER.swap, FINITE, "weight of the word exchanged with the next"),
+        ("--spelling", PAPER.spelling, SHARE, "probability that a word is misspelled"),
     ):
         noise.add_argument(
-            flag, type=float, default=default, metavar="P", help=f"{text} (default: {default})"
-        )
+            flag, action=InRange, values=values, default=default, metavar="P",
+            help=f"{text}, %(values)s (default: {default})",
+        )  # fmt: skip
     noise.add_argument(
-        "--confusions", type=int, default=SIZE, metavar="N",
-        help="words in a set, 1 or more (default: 20)",
+        "--confusions", action=InRange, values=AT_LEAST_1, default=SIZE, metavar="N",
+        help="words in a set, %(values)s (default: 20)",
     )  # fmt: skip
     for flag, text in (
         ("--dictionary", "'word count' lines (default: the spell-checker's own English ones)"),
@@ -115,9 +118,6 @@ def check(args: argparse.Namespace) -> NoiseSettings:
     problem = noise.problem()
     if problem:
         raise DistillError(problem)
-    for flag, value in (("--confusions", args.confusions), ("--chunk-size", args.chunk_size)):
-        if value < 1:
-            raise DistillError(f"{flag} {value}: expected at least 1")
     for flag, path in (
         ("input", args.input),
         ("--dictionary", args.dictionary),

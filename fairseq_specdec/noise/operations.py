@@ -33,17 +33,6 @@ class NoiseSettings(NamedTuple):
 
     def problem(self) -> str:
         """What is wrong with these values, by flag; empty if nothing is."""
-        for name in ("mean", "spelling"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                flag = {"mean": "--error-mean", "spelling": "--spelling"}[name]
-                return f"{flag} {value}: expected within [0, 1]"
-        if not 0 <= self.deviation < float("inf"):
-            return f"--error-deviation {self.deviation}: expected 0 or more"
-        for name in OPERATIONS:
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                return f"--{name} {value}: expected 0 or more"
         if not sum(getattr(self, name) for name in OPERATIONS) > 0:
             return "--substitute, --delete, --insert and --swap are all 0: one must be more"
         return ""

@@ -159,7 +159,7 @@ class TranslationSpecDecTask(TranslationTask):
             settings,
             extra_gen_cls_kwargs,
             load=self._loader(models),
-            free_unpacked=all(map(only_decodes, models)),
+            free_unpacked=all(map(only_decodes, models)) and not settings.keep_weights,
             overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
         )
         if not self._collected:

@@ -13,6 +13,7 @@ from typing import Any, List, Optional, Sequence
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_text
+from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange
 
 from .compare import chosen, systems_of
 from .files import check_path, read_traces
@@ -40,10 +41,11 @@ def get_parser() -> argparse.ArgumentParser:
         )
         command.add_argument(
             "--limit",
-            type=int,
+            action=InRange,
+            values=AT_LEAST_1,
             default=limit,
             metavar="N",
-            help=f"at most so many sentences, 1 or more (default: {limit or 'all'})",
+            help=f"at most so many sentences, %(values)s (default: {limit or 'all'})",
         )
     return parser
 
@@ -99,8 +101,6 @@ def main(words: Sequence[str], stream: Any) -> None:
         TraceError: a file or flag that makes no sense, by name.
     """
     args = brief(get_parser()).parse_args(list(words))
-    if args.limit is not None and args.limit < 1:
-        raise TraceError(f"--limit {args.limit}: must be 1 or more")
     if args.command == "html":
         check_path(args.output, "--output")
     systems = systems_of([(path, read_traces(path)) for path in args.files])

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.models import build_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import nn
 
 from fairseq_specdec.compat.architectures import building_from
+from fairseq_specdec.compat.checkpoint_file import read_state
 
 from .dictionaries import Dictionaries
 from .layers import evenly_spaced
@@ -106,11 +105,7 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
             f"{flag}: no file {path}. (To resume a run whose verifier is gone, leave the flag out: "
             f"all weights come from the run's own checkpoint.)"
         )
-    try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    except (RuntimeError, EOFError, OSError, KeyError, pickle.UnpicklingError) as error:
-        message = f"{flag}: {path} cannot be read as a fairseq checkpoint: {error}"
-        raise ValueError(message) from error
+    state = read_state(flag, path)
     weights = state["model"]
     for side, dictionary in (("encoder", source), ("decoder", target)):
         table = weights.get(f"{side}.embed_tokens.weight")

@@ -58,12 +58,6 @@ def test_a_forbidden_token_is_kept_at_no_budget():
     assert judge(rule, torch.tensor([[3]]), torch.tensor([1]), scores).counts.tolist() == [0]
 
 
-@pytest.mark.parametrize("budget", [-0.1, math.nan])
-def test_impossible_budgets_are_refused(budget):
-    with pytest.raises(ValueError, match="--regret-budget .*: must be 0 or more"):
-        RegretBudgetRule(TopBetaRule(3, 1.0), budget)
-
-
 def test_the_rule_inside_reads_the_vocabulary():
     rule = RegretBudgetRule(DistanceRule(1.0), 9.0)
     rule.read_vocabulary([str(number) for number in range(6)])

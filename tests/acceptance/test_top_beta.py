@@ -155,12 +155,6 @@ def test_leading_stops_at_the_first_rejection_and_at_the_length():
     assert leading(kept, torch.tensor([4, 3])).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("beta, tau, flag", [(0, 1.0, "top-beta"), (1, -0.1, "tau")])
-def test_impossible_settings_name_the_flag(beta, tau, flag):
-    with pytest.raises(ValueError, match=flag):
-        TopBetaRule(beta, tau)
-
-
 def test_of_no_tokens_none_are_kept():
     nothing = torch.zeros(2, 0, dtype=torch.bool)
     assert leading(nothing, torch.zeros(2, dtype=torch.long)).tolist() == [0, 0]

@@ -212,5 +212,5 @@ def test_logs_of_workers_add_up():
 def test_only_blockwise_models_are_trained():
     with pytest.raises(ValueError, match="--criterion blockwise_loss .* --arch blockwise"):
         criterion()(torch.nn.Linear(1, 1), BATCH)
-    with pytest.raises(ValueError, match="--label-smoothing is 1.0"):
+    with pytest.raises(ValueError, match="--label-smoothing 1.0: must be from 0 to below 1"):
         criterion(label_smoothing=1.0)

@@ -26,7 +26,7 @@ from fairseq_specdec.decoding.beam.batch import BeamBatch
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import build_generator
 from fairseq_specdec.engine.native.library import load
-from fairseq_specdec.engine.native.linear import FORMATS
+from fairseq_specdec.engine.number_formats import PACKED
 
 SENTENCES = sentences(16, seed=7)
 
@@ -80,7 +80,7 @@ def test_a_batch_says_what_its_sentences_say_alone(strategy):
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
-@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("number_format", PACKED)
 @pytest.mark.parametrize(
     "shape", ["post_norm", "pre_norm", "layernorm_embedding", "narrow_output", "one_attention"]
 )
@@ -106,7 +106,7 @@ def test_natively_all_bits_are_those_of_the_search_without_drafts(
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
-@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("number_format", PACKED)
 @pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh", "swish"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_natively_drafts_change_no_bit_whatever_the_activation(beam, activation, number_format):

@@ -15,6 +15,7 @@ from toy_translation import make_task, toy_drafter, toy_model
 from fairseq_specdec.acceptance import BlockVerificationRule, ExactRule, TopBetaRule
 from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
 from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding import generation_flags as generation
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.drafter_file import load_drafter, load_small_model
 from fairseq_specdec.decoding.extras import stop_symbols
@@ -53,7 +54,7 @@ def test_what_is_sound_passes(tmp_path):
         ({"strategy": "gad++", "regret_budget": -1.0}, "--regret-budget -1.0: must be 0 or more"),
         ({"strategy": "specdec", "tau": float("nan")}, "--tau nan: must be 0 or more"),
         ({"strategy": "iad", "max_suffix": -1}, "--max-suffix -1: must be 0 or more"),
-        ({"threads": 0}, "--threads 0: must be 1 to 1024"),
+        ({"threads": 0}, "--threads 0: must be from 1 to 1024"),
         ({"strategy": "bild", "drafter_path": __file__, "alpha_fb": -0.1}, "--alpha-fb -0.1"),
         ({"strategy": "bild", "drafter_path": __file__, "alpha_fb": 1.5}, "--alpha-fb 1.5"),
         ({"strategy": "bild-early-exit", "alpha_fb": float("nan")}, "--alpha-fb nan"),
@@ -90,7 +91,7 @@ CHANGED = {
 }
 # Read by all strategies, refused in another way, or (--block-size) a flag of models too.
 OF_ALL = {"strategy", "drafter_path", "block_size", "trace_path"}
-OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads", "cost_table"}
+OF_ALL |= {"backend", "verifier_dtype", "cuda_graphs", "threads", "cost_table", "keep_weights"}
 
 
 def test_every_flag_has_its_readers_named():
@@ -118,9 +119,9 @@ def test_flags_are_read_or_refused(strategy, flag):
 
 
 def test_defaults_of_fairseq_and_a_bare_namespace_pass():
-    builder.check_generation_flags(GenerationConfig(), "iad")
-    builder.check_generation_flags(Namespace(), "iad")
-    builder.check_generation_flags(
+    generation.check_generation_flags(GenerationConfig(), "iad")
+    generation.check_generation_flags(Namespace(), "iad")
+    generation.check_generation_flags(
         Namespace(beam=5, sampling=False, constraints=None, nbest=1), "iad"
     )
 
@@ -150,9 +151,9 @@ def test_generation_flags_are_refused(name, value, strategy):
     """gad honours those of sampling."""
     given = Namespace(**{name: value})
     if strategy == "gad" and name.startswith("sampling"):
-        return builder.check_generation_flags(given, strategy)
+        return generation.check_generation_flags(given, strategy)
     with pytest.raises(ValueError, match="^--" + name.replace("_", "-") + ": "):
-        builder.check_generation_flags(given, strategy)
+        generation.check_generation_flags(given, strategy)
 
 
 def test_source_copies_need_one_dictionary():
@@ -204,7 +205,7 @@ def test_the_rule_is_the_strategys():
     assert type(rule(strategy="greedy")) is ExactRule
     relaxed = rule(strategy="gad++", top_beta=5, tau=0.7)
     assert type(relaxed) is TopBetaRule and (relaxed.top_beta, relaxed.tau) == (5, 0.7)
-    sampler = builder.sampler_of(Namespace(sampling=True))
+    sampler = generation.sampler_of(Namespace(sampling=True))
     assert rule(sampler, strategy="greedy").sampler is sampler
 
 
@@ -396,7 +397,7 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
     ]
     options = found.drafter.options
     assert (options.block_size, options.pad, options.eos) == (3, words.pad(), 7)
-    assert (options.temperature, options.free_unpacked) == (1.5, True)
+    assert options.temperature == 1.5 and found.options.free_unpacked
     assert options.sampler is found.rule.sampler and options.sampler.topk == 3
     assert type(found.rule) is BlockVerificationRule and found.options.temperature == 1.5
 
@@ -433,31 +434,31 @@ def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_depend
 
 
 def test_how_tokens_are_drawn():
-    assert builder.sampler_of(Namespace()) is None
-    assert builder.sampler_of(Namespace(sampling=False, sampling_topk=-1)) is None
-    found = builder.sampler_of(Namespace(sampling=True))
+    assert generation.sampler_of(Namespace()) is None
+    assert generation.sampler_of(Namespace(sampling=False, sampling_topk=-1)) is None
+    found = generation.sampler_of(Namespace(sampling=True))
     assert (found.topk, found.topp) == (None, None)
-    found = builder.sampler_of(Namespace(sampling=True, sampling_topp=0.5, sampling_topk=-1))
+    found = generation.sampler_of(Namespace(sampling=True, sampling_topp=0.5, sampling_topk=-1))
     assert (found.topk, found.topp) == (None, 0.5)
     with pytest.raises(ValueError, match="^--sampling-topp: needs --sampling$"):
-        builder.sampler_of(Namespace(sampling_topp=0.5))
+        generation.sampler_of(Namespace(sampling_topp=0.5))
     with pytest.raises(ValueError, match="^--sampling-topk 0: "):
-        builder.sampler_of(Namespace(sampling_topk=0))
+        generation.sampler_of(Namespace(sampling_topk=0))
 
 
 def test_how_many_hypotheses(caplog):
     exact, relaxed = ExactRule(), TopBetaRule(2, 1.0)
     with caplog.at_level("INFO"):
-        assert builder.beam_of(Namespace(), "gad", exact, 28) == 1
-        assert builder.beam_of(Namespace(beam=26, nbest=26), "gad", exact, 28) == 26
-        assert builder.beam_of(Namespace(beam=1), "gad++", relaxed, 28) == 1
+        assert generation.beam_of(Namespace(), "gad", exact, 28) == 1
+        assert generation.beam_of(Namespace(beam=26, nbest=26), "gad", exact, 28) == 26
+        assert generation.beam_of(Namespace(beam=1), "gad++", relaxed, 28) == 1
         assert caplog.text == ""
-        assert builder.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
+        assert generation.beam_of(Namespace(beam=2, nbest=1), "gad++", relaxed, 28) == 1
     assert "--beam 2: --strategy gad++ with these flags is not lossless" in caplog.text
-    assert {record.name for record in caplog.records} == {builder.__name__}
+    assert {record.name for record in caplog.records} == {generation.__name__}
     caplog.clear()
     with caplog.at_level("INFO"):
-        assert builder.beam_of(Namespace(beam=5, sampling=True), "greedy", relaxed, 28) == 1
+        assert generation.beam_of(Namespace(beam=5, sampling=True), "greedy", relaxed, 28) == 1
     assert "--beam 5: with --sampling one hypothesis is decoded (beam 1)" in caplog.text
     for given, rule, said in (
         ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
@@ -472,7 +473,7 @@ def test_how_many_hypotheses(caplog):
         ),
     ):
         with pytest.raises(ValueError, match=said):
-            builder.beam_of(Namespace(**given), "gad", rule, 28)
+            generation.beam_of(Namespace(**given), "gad", rule, 28)
 
 
 def test_a_model_without_parameters_is_refused():

@@ -19,7 +19,7 @@ from toy_translation import WORDS, make_sample, sentences, toy_model
 
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import FewRejections
-from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.kv_cache import KVCache
 from fairseq_specdec.engine.verifier import Verifier
 
@@ -84,7 +84,6 @@ def test_packed_products_and_short_drafts_hide_no_fault(case, free_unpacked, mut
     monkeypatch.setattr(linear, "DIRECT", 0)
     if free_unpacked:
         monkeypatch.setattr(linear, "SMALL", 0)
-        monkeypatch.setattr(vocabulary, "LARGE", 0)
     if mutant is not None:
         mutant(monkeypatch)
     models = [copy.deepcopy(toys(case).verifier())]

@@ -60,9 +60,9 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import BACKENDS
-from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.native.linear import FORMATS
+from fairseq_specdec.engine.number_formats import PACKED
 
 SENTENCES = sentences(12, seed=7)
 SAMPLE = make_sample(SENTENCES)
@@ -78,7 +78,6 @@ def packed(monkeypatch):
     """Products of packed weights, and no weight beside them."""
     monkeypatch.setattr(linear, "DIRECT", 0)
     monkeypatch.setattr(linear, "SMALL", 0)
-    monkeypatch.setattr(vocabulary, "LARGE", 0)
 
 
 def recorded(monkeypatch):
@@ -237,7 +236,7 @@ def native_bits(verifier, number_format):
     return [bits(plain, make_sample([one]))[0] for one in SENTENCES]
 
 
-@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("number_format", PACKED)
 @pytest.mark.parametrize("row", DRAFTERS)
 def test_natively_no_draft_changes_a_bit(row, number_format):
     """In every number format, and whatever else is in the batch."""

@@ -11,7 +11,7 @@ from toy_strategies import cases, decode, flags, make_generator, stock, tokens, 
 from toy_translation import assert_diverse, make_sample, sentences
 
 from fairseq_specdec.drafting import blockwise_heads
-from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager import linear
 
 COUNTERS = ("sentences", "iterations", "emitted", "drafted", "accepted", "rollbacks")
 SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier")
@@ -102,7 +102,6 @@ def test_threads_share_packed_weights(case, free_unpacked, impatient, monkeypatc
     monkeypatch.setattr(linear, "DIRECT", 0)
     if free_unpacked:
         monkeypatch.setattr(linear, "SMALL", 0)
-        monkeypatch.setattr(vocabulary, "LARGE", 0)
     batches = samples()
     expected = [tokens(stock([toys(case).verifier()], sample, flags())) for sample in batches]
     models = [copy.deepcopy(toys(case).verifier())]

@@ -19,7 +19,7 @@ def test_help_names_defaults_and_symbols(capsys):
     said = " ".join(capsys.readouterr().out.split())
     for words in ("(default: 8642)", "default: demo_ende", "127.0.0.1", "(default: fp32)"):
         assert words in said
-    for symbol in ("k, tokens drafted", "beta of gad++", "alpha_FB", "alpha_RB"):
+    for symbol in ("k, tokens drafted", "beta: a draft", "alpha_FB", "alpha_RB"):
         assert symbol in said
     for flag in DECODING:
         assert "--" + flag.replace("_", "-") in said

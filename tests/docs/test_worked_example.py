@@ -25,7 +25,9 @@ def run(copy, warm_python):
     """Run a Python module in the copy, which is imported instead of this checkout."""
 
     def run(*words):
-        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy))
+        environment = dict(
+            os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(copy), SPECDEC_UPDATE="1"
+        )
         environment.update(PYTHONDONTWRITEBYTECODE="1", SPECDEC_TOYS=str(toy_cache.folder()))
         done = subprocess.run(
             [str(warm_python.python), "-m", *words],

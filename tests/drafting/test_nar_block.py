@@ -331,29 +331,29 @@ class Asked(Backend):
     """The torch backend; notes what it is asked."""
 
     def __init__(self):
+        super().__init__()
         self.asked = []
 
-    def decoder(self, decoder, name, read_layers=(), free_unpacked=False, encoder=None):
-        self.asked.append((decoder, name, free_unpacked, encoder))
-        return super().decoder(decoder, name, read_layers, free_unpacked)
+    def decoder(self, decoder, name, read_layers=(), encoder=None):
+        self.asked.append((decoder, name, encoder))
+        return super().decoder(decoder, name, read_layers)
 
-    def encoder(self, encoder, free_unpacked=False):
-        self.asked.append((encoder, free_unpacked))
-        return super().encoder(encoder, free_unpacked)
+    def encoder(self, encoder):
+        self.asked.append(encoder)
+        return super().encoder(encoder)
 
     def packing(self, number_format):
         self.asked.append(number_format)
         return self
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_weights_are_read_by_the_backend(free):
+def test_weights_are_read_by_the_backend():
     model, backend = random_drafter(), Asked()
-    options = DraftOptions(4, PAD, EOS, torch.int8, free_unpacked=free)
+    options = DraftOptions(4, PAD, EOS, torch.int8)
     NarBlockDrafter(model, options).prepare(model, backend)
     encoder = model.encoder
-    decoder = (model.decoder, "--drafter-path", free, encoder)
-    assert backend.asked == ["int8", decoder, (encoder, free)]
+    decoder = (model.decoder, "--drafter-path", encoder)
+    assert backend.asked == ["int8", decoder, encoder]
 
 
 @pytest.mark.parametrize("free", [True, False])
@@ -362,8 +362,7 @@ def test_the_products_of_states_are_freed_as_asked(free, monkeypatch):
         pytest.skip("this torch packs nothing")
     monkeypatch.setattr(linear, "SMALL", 0)
     model = copy.deepcopy(toy_attached_drafter(updates=60))
-    options = DraftOptions(4, PAD, EOS, free_unpacked=free)
-    NarBlockDrafter(model, options).prepare(model)
+    NarBlockDrafter(model, DraftOptions(4, PAD, EOS)).prepare(model, Backend(frees=free))
     products = model.decoder.prefix_states.project, model.decoder.mask_states.project
     assert [isinstance(product, PackedModule) for product in products] == [free, free]
 

@@ -44,7 +44,7 @@ def test_a_generator_sets_them_in_torch_and_in_the_library(told):
 
 @pytest.mark.parametrize("count", [0, -1, 1025])
 def test_impossible_numbers_are_refused(count):
-    with pytest.raises(ValueError, match=f"^--threads {count}: must be 1 to 1024"):
+    with pytest.raises(ValueError, match=f"^--threads {count}: must be from 1 to 1024"):
         check_settings(decoding_settings(threads=count))
 
 

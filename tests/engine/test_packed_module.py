@@ -10,10 +10,9 @@ from toy_strategies import decode, flags, make_generator, stock, tokens, toys
 from toy_translation import assert_diverse, make_sample, sentences
 
 from fairseq_specdec.decoding.builder import Overrides
-from fairseq_specdec.engine.eager import linear, vocabulary
+from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.linear import Linear
-from fairseq_specdec.engine.eager.packed_module import PackedEmbedding, PackedLinear, PackedModule
-from fairseq_specdec.engine.eager.packed_rows import PackedRows
+from fairseq_specdec.engine.eager.packed_module import PackedLinear, PackedModule
 from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
 
 pytestmark = pytest.mark.skipif(
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def everything_packed(monkeypatch):
     monkeypatch.setattr(linear, "SMALL", 0)
-    monkeypatch.setattr(vocabulary, "LARGE", 0)
 
 
 def three(width=24):
@@ -75,30 +73,19 @@ def test_the_same_products_are_made_once():
     [
         lambda model: model.double(),
         lambda model: model.state_dict(),
-        lambda model: model.load_state_dict(model.state_dict()),
+        lambda model: model.load_state_dict(torch.nn.Sequential(*three()).state_dict()),
         lambda model: copy.deepcopy(model),
         lambda model: torch.save(model, io.BytesIO()),
     ],
     ids=["convert", "save", "load", "copy", "pickle"],
 )
-def test_saving_moving_and_copying_put_weights_back(use):
+def test_freed_weights_stay_freed(use):
+    """A model that is saved, moved or copied without its weights would be another one."""
     model = nn.Sequential(*three())
-    wanted = copy.deepcopy(model).state_dict()
     Linear.of(*model, free_unpacked=True)
-    use(model)
-    assert all(type(module) is nn.Linear for module in model)
-    found = model.state_dict()
-    assert list(found) == list(wanted)
-    assert all(torch.equal(found[name].float(), wanted[name]) for name in wanted)
-    assert all(parameter.requires_grad for parameter in model.parameters())
-
-
-def test_loaded_weights_are_those_of_the_next_product():
-    modules = three()
-    Linear.of(*modules, free_unpacked=True)
-    modules[0].load_state_dict({"weight": torch.ones(16, 24), "bias": torch.zeros(16)})
-    product = Linear.of(*modules, free_unpacked=True)
-    assert torch.equal(product.unpacked()[:16], torch.ones(16, 24))
+    with pytest.raises(RuntimeError, match="were freed .*; load the checkpoint .*--keep-weights"):
+        use(model)
+    assert released(list(model))
 
 
 def test_a_tied_weight_stays_with_the_other_module():
@@ -119,41 +106,6 @@ class Decoder(nn.Module):
             self.output_projection.weight = self.embed_tokens.weight
 
 
-needs_rows = pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "data_ptr"), reason="this torch tells no place of packed weights"
-)
-
-
-@needs_rows
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tied_embeddings_are_looked_up_in_the_packed_projection(dtype):
-    if not linear._can_prepack(torch.zeros(1, 1, dtype=dtype)):
-        pytest.skip(f"this processor packs no {dtype}")
-    decoder = Decoder().to(dtype)
-    before = copy.deepcopy(decoder)
-    product = vocabulary_product(decoder, free_unpacked=True)
-    assert isinstance(decoder.embed_tokens, PackedEmbedding)
-    assert isinstance(decoder.output_projection, PackedLinear)
-    assert decoder.embed_tokens.padding_idx == 1 and len(list(decoder.parameters())) == 1
-    ids = torch.randint(70, (3, 5))
-    assert torch.equal(decoder.embed_tokens(ids), before.embed_tokens(ids))
-    assert torch.equal(decoder.embed_tokens.weight, before.embed_tokens.weight)
-    x = torch.randn(4, 24).to(dtype)
-    torch.testing.assert_close(product(x), before.output_projection(x).detach())
-    assert vocabulary_product(decoder, free_unpacked=True) is product
-
-
-@needs_rows
-def test_tied_embeddings_are_tied_when_they_come_back():
-    decoder = Decoder()
-    wanted = copy.deepcopy(decoder.state_dict())
-    vocabulary_product(decoder, free_unpacked=True)
-    found = decoder.state_dict()
-    assert decoder.embed_tokens.weight is decoder.output_projection.weight
-    assert type(decoder.embed_tokens) is nn.Embedding
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-
-
 def test_an_untied_projection_is_freed_alone():
     decoder = Decoder(tied=False)
     wanted = decoder.output_projection.weight.detach().clone()
@@ -163,22 +115,11 @@ def test_an_untied_projection_is_freed_alone():
     assert torch.equal(decoder.output_projection.weight, wanted)
 
 
-@pytest.mark.parametrize("why", ["rows are not found", "a chain", "small"])
-def test_a_tied_vocabulary_stays(why, monkeypatch):
-    decoder = Decoder()
-    if why == "rows are not found":
-        monkeypatch.setattr(PackedRows, "find", lambda packed, weight: None)
-    elif why == "a chain":
+@pytest.mark.parametrize("why", ["tied", "a chain"])
+def test_a_vocabulary_that_is_looked_up_stays(why):
+    decoder = Decoder(tied=why == "tied")
+    if why == "a chain":
         decoder.chain = nn.Identity()
-    else:
-        monkeypatch.setattr(vocabulary, "LARGE", 70 * 24 + 1)
-    vocabulary_product(decoder, free_unpacked=True)
-    assert type(decoder.embed_tokens) is nn.Embedding
-    assert type(decoder.output_projection) is nn.Linear
-
-
-def test_embeddings_that_look_ups_change_stay():
-    decoder = Decoder(max_norm=1.0)
     vocabulary_product(decoder, free_unpacked=True)
     assert type(decoder.embed_tokens) is nn.Embedding
     assert type(decoder.output_projection) is nn.Linear
@@ -221,8 +162,6 @@ def test_released_models_decode_as_before_in_both_engines(case, backend):
     kept = [n for n, m in models[0].named_modules() if type(m) is nn.Linear and ".layers." in n]
     packed = [m for m in models[0].modules() if isinstance(m, PackedModule)]
     assert not kept and len(packed) >= 2 * 6 + 2 * 10
-    if backend == "torch" and hasattr(torch.ops.mkldnn, "data_ptr"):
-        assert [type(m) for m in packed].count(PackedEmbedding) == 1
     assert sum(p.numel() for p in models[0].parameters()) == size
     assert tokens(stock(models, sample, args)) == wanted
     generator.refresh()

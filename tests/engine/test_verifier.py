@@ -92,12 +92,12 @@ def test_what_it_holds():
 def test_weights_are_read_as_the_verifier_was_asked(monkeypatch):
     read = []
     monkeypatch.setattr(verifier, "TransformerWeights", lambda *given: read.append(given))
-    Verifier(["a", "b"], 1.0, (1, 2), True, "backend")
+    Verifier(["a", "b"], 1.0, (1, 2), "backend")
     Verifier(["c"])
     assert read == [
-        ("a", "--path, model 1 of 2", (1, 2), True, "backend"),
-        ("b", "--path, model 2 of 2", (), True, "backend"),
-        ("c", "--path, model 1 of 1", (), False, TORCH),
+        ("a", "--path, model 1 of 2", (1, 2), "backend"),
+        ("b", "--path, model 2 of 2", (), "backend"),
+        ("c", "--path, model 1 of 1", (), TORCH),
     ]
 
 

@@ -134,10 +134,10 @@ def test_a_free_base_moves(checkpoint):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"block_size": 0}, "--block-size is 0"),
+        ({"block_size": 0}, "--block-size 0: must be 1 or more"),
         ({"block_size": 1}, "--block-size 1 with --first-head identity"),
-        ({"block_hidden_dim": -1}, "--block-hidden-dim is -1"),
-        ({"first_head": "other"}, "--first-head other: choose identity or learned"),
+        ({"block_hidden_dim": -1}, "--block-hidden-dim -1: must be"),
+        ({"first_head": "other"}, "--first-head other: choose one of identity, learned"),
         ({"adaptive_softmax_cutoff": "5,9"}, "--adaptive-softmax-cutoff"),
     ],
     ids=str,

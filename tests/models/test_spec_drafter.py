@@ -64,8 +64,8 @@ def test_flags_beat_the_architecture():
     "settings, message",
     [
         ({"bidirectional_prefix": True, "num_cuts": 2}, "--bidirectional-prefix.*--num-cuts"),
-        ({"block_size": 0}, "--block-size is 0"),
-        ({"num_cuts": -1}, "--num-cuts is -1"),
+        ({"block_size": 0}, "--block-size 0"),
+        ({"num_cuts": -1}, "--num-cuts -1"),
         ({"adaptive_softmax_cutoff": "10,20"}, "--adaptive-softmax-cutoff"),
         ({"decoder_embed_dim": 32}, "--encoder-embed-dim is 64"),
         ({"source_copy": True, "no_token_positional_embeddings": True}, "--source-copy"),

@@ -165,7 +165,11 @@ def test_a_shard_is_made_by_one_process_at_a_time(noise, monkeypatch, tmp_path, 
 @pytest.mark.parametrize(
     "flags, why",
     [
-        (["--error-mean", "2"], "--error-mean 2.0: expected within"),
+        (["--error-mean", "2"], "--error-mean 2.0: must be from 0 to 1"),
+        (["--error-mean", "nan"], "--error-mean nan: must be from 0 to 1"),
+        (["--spelling", "1.5"], "--spelling 1.5: must be from 0 to 1"),
+        (["--error-deviation", "-1"], "--error-deviation -1.0: must be"),
+        (["--swap", "inf"], "--swap inf: must be 0 or more, finite"),
         (["--confusions", "0"], "--confusions 0"),
         (["--chunk-size", "0"], "--chunk-size 0"),
         (["--shard", "3/3"], "--shard 3/3"),

@@ -133,17 +133,7 @@ def test_a_line_depends_on_seed_and_number_alone():
     )
 
 
-@pytest.mark.parametrize(
-    "change, flag",
-    [
-        ({"mean": -0.1}, "--error-mean"),
-        ({"mean": float("nan")}, "--error-mean"),
-        ({"spelling": 1.5}, "--spelling"),
-        ({"deviation": -1}, "--error-deviation"),
-        ({"swap": -0.1}, "--swap"),
-        (dict.fromkeys(OPERATIONS, 0), "--substitute"),
-    ],
-)
-def test_bad_values_are_named(change, flag):
-    assert NoiseSettings()._replace(**change).problem().startswith(flag)
+def test_some_operation_must_have_a_weight():
+    nothing = NoiseSettings()._replace(**dict.fromkeys(OPERATIONS, 0))
+    assert nothing.problem().startswith("--substitute")
     assert NoiseSettings().problem() == "" and NONE.problem() == ""

@@ -89,6 +89,20 @@ def test_models_ready_to_decode_give_their_weights_away(toy, expected, strategy,
     assert model.translate(expected[0], beam=1) == expected[1]
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_decoded_model_is_saved_only_with_its_weights(toy, expected, kept):
+    model = hub(toy)
+    wanted = {name: value.clone() for name, value in model.models[0].state_dict().items()}
+    assert model.translate(expected[0][:2], beam=1, keep_weights=kept) == expected[1][:2]
+    if not kept:
+        if linear._can_prepack(torch.zeros(1, 1)):
+            with pytest.raises(RuntimeError, match="were freed .* decode with --keep-weights"):
+                model.models[0].state_dict()
+        return
+    found = model.models[0].state_dict()
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
 def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
     model = hub(toy)
     loads, load = [], gad.load_drafter

@@ -149,12 +149,12 @@ def test_files_that_are_no_verifier_are_refused(tmp_path):
     ):
         make_drafter(init_decoder_from=str(tmp_path / "missing.pt"))
     (tmp_path / "text.pt").write_text("not a checkpoint")
-    with pytest.raises(ValueError, match="--init-encoder-from.*text.pt cannot be read"):
+    with pytest.raises(ValueError, match="--init-encoder-from.*text.pt: cannot be read"):
         make_drafter(init_encoder_from=str(tmp_path / "text.pt"))
     save_verifier(tmp_path / "v.pt")
     whole = (tmp_path / "v.pt").read_bytes()
     (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="cut.pt cannot be read"):
+    with pytest.raises(ValueError, match="cut.pt: cannot be read"):
         make_drafter(init_encoder_from=str(tmp_path / "cut.pt"))
 
 

@@ -12,9 +12,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from fairseq import checkpoint_utils
 
+from ...io.flag_values import flag_of
 from ..child import Child, call_once
 from ..engines import ENGINES
-from ..flags import flag
 from ..systems import Plan, with_beam
 from ..timing import System
 from ..usage import until_at_rest
@@ -59,7 +59,7 @@ def check(names: Sequence[str], plan: Plan) -> None:
             "pip install fairseq_specdec[bench-peers], or leave it out": bool(missing),
             f"--peers: {engine.title} decodes no ensembles; give one checkpoint to --path":
                 len(plan.paths) > 1,
-            **{f"--peers: {flag(n)} has no counterpart in {engine.title}; leave one out": True
+            **{f"--peers: {flag_of(n)} has no counterpart in {engine.title}; leave one out": True
                for n in other},
         })  # fmt: skip
 

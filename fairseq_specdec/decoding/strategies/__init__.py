@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Dict, Tuple
 
-from .base import DRAFTER_DTYPES, Setup, Strategy
+from fairseq_specdec.config import TranslationSpecDecConfig
+
+from .base import Setup, Strategy
 from .blockwise import BLOCKWISE
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
@@ -29,10 +32,11 @@ STRATEGIES: Dict[str, Strategy] = {
 # at their default. --block-size is missing: models that are trained under this task have a flag of
 # that name too.
 OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
-    flag: tuple(name for name, strategy in STRATEGIES.items() if flag in strategy.flags)
-    for flag in sorted(frozenset().union(*(strategy.flags for strategy in STRATEGIES.values())))
+    field.name: field.metadata["used_by"]
+    for field in dataclasses.fields(TranslationSpecDecConfig)
+    if field.metadata.get("used_by")
 }
 # Strategies whose drafter is a block drafter.
 BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
 
-__all__ = ["BLOCK_DRAFTED", "DRAFTER_DTYPES", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]
+__all__ = ["BLOCK_DRAFTED", "OWN_FLAGS", "STRATEGIES", "Setup", "Strategy"]

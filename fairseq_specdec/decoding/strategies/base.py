@@ -14,18 +14,9 @@ from fairseq_specdec.acceptance import (
     SamplingRule,
 )
 from fairseq_specdec.drafting import Drafter, DraftOptions
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 
-# "auto" is the quickest where drafts do not change the output, else the verifier's.
-DRAFTER_DTYPES: Dict[str, Optional[torch.dtype]] = {
-    "auto": None,
-    "same": None,
-    "fp32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "int8": torch.int8,
-}
-
-# Values of ``--sampling-verification``.
+# By ``--sampling-verification``.
 SAMPLING_RULES: Dict[str, Callable[[Sampler], AcceptanceRule]] = {
     "block": BlockVerificationRule,
     "token": SamplingRule,
@@ -47,7 +38,6 @@ class Setup(NamedTuple):
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        free_unpacked: free the weights of the drafter's model that the engine has packed.
         quickest: number format in which drafts take least time; None for the verifier's, or where
             the output depends on them.
     """
@@ -60,14 +50,15 @@ class Setup(NamedTuple):
     eos: int
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
-    free_unpacked: bool = False
     quickest: Optional[torch.dtype] = None
 
     @property
     def dtype(self) -> Optional[torch.dtype]:
         """The drafter's number format; None for the verifier's."""
         asked = self.settings.drafter_dtype
-        return self.quickest if asked == "auto" else DRAFTER_DTYPES[asked]
+        if asked == "auto":
+            return self.quickest
+        return None if asked == "same" else NUMBER_FORMATS[asked].dtype
 
     def read_drafter(self, read: Callable) -> Any:
         """The model of ``--drafter-path``, for decoding; ``read`` as of ``load``."""
@@ -83,7 +74,6 @@ class Setup(NamedTuple):
             any_dtype=self.settings.drafter_dtype == "auto",
             temperature=self.temperature,
             sampler=self.sampler,
-            free_unpacked=self.free_unpacked,
             **more,
         )
 
@@ -93,10 +83,8 @@ class Strategy(NamedTuple):
 
     Attributes:
         drafter: makes the drafter.
-        rule: makes the acceptance rule from the flags.
-        check: raises ValueError, naming the flag, for values of the strategy's own flags that make
-            no sense; before any model is loaded.
-        flags: its own flags, by field name; strategies without them refuse them.
+        rule: makes the acceptance rule from the flags; raises ValueError, naming the flags, where
+            they contradict one another.
         needs_drafter: ``--drafter-path`` must be given (else it must not be).
         honours: generation flags that this strategy can honour though others refuse them.
         sampled_rule: makes the rule under ``--sampling``, which must then be honoured.
@@ -109,8 +97,6 @@ class Strategy(NamedTuple):
 
     drafter: Callable[[Setup], Drafter]
     rule: Callable[[Any], AcceptanceRule]
-    check: Callable[[Any], None] = lambda settings: None
-    flags: FrozenSet[str] = frozenset()
     needs_drafter: bool = False
     honours: FrozenSet[str] = frozenset()
     sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
@@ -127,26 +113,3 @@ def exact_rule(settings: Any) -> AcceptanceRule:
 def sampling_rule(settings: Any, sampler: Sampler) -> AcceptanceRule:
     """The rule of lossless strategies under ``--sampling``."""
     return SAMPLING_RULES[settings.sampling_verification](sampler)
-
-
-def check_sampling_verification(settings: Any) -> None:
-    """Refuse an unknown ``--sampling-verification``."""
-    if settings.sampling_verification not in SAMPLING_RULES:
-        raise ValueError(
-            f"--sampling-verification {settings.sampling_verification}: choose one of "
-            f"{', '.join(SAMPLING_RULES)}"
-        )
-
-
-def check_drafter_dtype(settings: Any) -> None:
-    """Refuse an unknown ``--drafter-dtype``."""
-    if settings.drafter_dtype not in DRAFTER_DTYPES:
-        raise ValueError(
-            f"--drafter-dtype {settings.drafter_dtype}: choose one of {', '.join(DRAFTER_DTYPES)}"
-        )
-
-
-def check_draft_budget(settings: Any) -> None:
-    """Refuse an impossible ``--draft-budget``."""
-    if settings.draft_budget is not None and settings.draft_budget < 0:
-        raise ValueError(f"--draft-budget {settings.draft_budget}: must be 0 or more")

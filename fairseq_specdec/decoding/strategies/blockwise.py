@@ -14,20 +14,13 @@ from fairseq_specdec.acceptance import (
 )
 from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
 
-from .base import Setup, Strategy, check_draft_budget
-
-
-def _check(settings: Any) -> None:
-    check_draft_budget(settings)
-    _rule(settings)
+from .base import Setup, Strategy
 
 
 def _rule(settings: Any) -> AcceptanceRule:
     top_k, epsilon = settings.accept_top_k, settings.accept_epsilon
     if top_k is not None and epsilon is not None:
         raise ValueError("--accept-top-k and --accept-epsilon: choose one of them")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"--accept-top-k {top_k}: must be 1 or more")
     rule: AcceptanceRule = ExactRule()
     if top_k is not None:
         rule = TopBetaRule(top_k, math.inf)
@@ -66,9 +59,4 @@ def _drafter(setup: Setup) -> Drafter:
     return BlockwiseHeadsDrafter(model, size, setup.tgt_dict.pad())
 
 
-BLOCKWISE = Strategy(
-    _drafter,
-    _rule,
-    _check,
-    flags=frozenset({"draft_budget", "accept_top_k", "accept_epsilon", "min_block_size"}),
-)
+BLOCKWISE = Strategy(_drafter, _rule)

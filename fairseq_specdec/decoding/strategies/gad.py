@@ -13,30 +13,9 @@ from .base import (
     SAMPLING_FLAGS,
     Setup,
     Strategy,
-    check_draft_budget,
-    check_drafter_dtype,
-    check_sampling_verification,
     exact_rule,
     sampling_rule,
 )
-
-
-def _check(settings: Any) -> None:
-    check_drafter_dtype(settings)
-    least = settings.draft_confidence
-    if least is not None and not 0 <= least <= 1:
-        raise ValueError(f"--draft-confidence {least}: must be from 0 to 1")
-
-
-def _check_exact(settings: Any) -> None:
-    _check(settings)
-    check_sampling_verification(settings)
-    check_draft_budget(settings)
-
-
-def _check_relaxed(settings: Any) -> None:
-    _check(settings)
-    _relaxed_rule(settings)
 
 
 def _relaxed_rule(settings: Any) -> AcceptanceRule:
@@ -85,13 +64,9 @@ def _drafter(setup: Setup) -> Drafter:
     return NarBlockDrafter(model, options)
 
 
-_SHARED = frozenset({"drafter_dtype", "collapse_repeats", "draft_confidence"})
-
 GAD = Strategy(
     _drafter,
     exact_rule,
-    _check_exact,
-    flags=_SHARED | {"draft_budget", "sampling_verification"},
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule,
@@ -99,8 +74,6 @@ GAD = Strategy(
 GAD_RELAXED = Strategy(
     _drafter,
     _relaxed_rule,
-    _check_relaxed,
-    flags=_SHARED | {"top_beta", "tau", "regret_budget"},
     stated=frozenset({"top_beta", "tau", "regret_budget"}),
     needs_drafter=True,
 )

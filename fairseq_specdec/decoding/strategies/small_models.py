@@ -17,9 +17,6 @@ from .base import (
     SAMPLING_FLAGS,
     Setup,
     Strategy,
-    check_draft_budget,
-    check_drafter_dtype,
-    check_sampling_verification,
     exact_rule,
     sampling_rule,
 )
@@ -34,23 +31,6 @@ BILD_WINDOW = 10
 
 # Thresholds of the fallback and of the rollback policy (Kim et al. 2023).
 _THRESHOLDS = frozenset({"alpha_fb", "alpha_rb"})
-
-
-def _check_sps(settings: Any) -> None:
-    check_drafter_dtype(settings)
-    check_sampling_verification(settings)
-    check_draft_budget(settings)
-
-
-def _check_thresholds(settings: Any) -> None:
-    if not 0 <= settings.alpha_fb <= 1:
-        raise ValueError(f"--alpha-fb {settings.alpha_fb}: must be from 0 to 1")
-    RollbackRule(settings.alpha_rb)
-
-
-def _check_bild(settings: Any) -> None:
-    check_drafter_dtype(settings)
-    _check_thresholds(settings)
 
 
 def _rollback(settings: Any) -> AcceptanceRule:
@@ -110,8 +90,6 @@ def _early_exit_drafter(setup: Setup) -> Drafter:
 SPS = Strategy(
     _sps_drafter,
     exact_rule,
-    _check_sps,
-    flags=frozenset({"drafter_dtype", "draft_budget", "sampling_verification"}),
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule,
@@ -119,8 +97,6 @@ SPS = Strategy(
 BILD = Strategy(
     _bild_drafter,
     _rollback,
-    _check_bild,
-    flags=_THRESHOLDS | {"drafter_dtype"},
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=_sampled_rollback,
@@ -130,8 +106,6 @@ BILD = Strategy(
 BILD_EARLY_EXIT = Strategy(
     _early_exit_drafter,
     _rollback,
-    _check_thresholds,
-    flags=_THRESHOLDS,
     honours=SAMPLING_FLAGS,
     sampled_rule=_sampled_rollback,
     stated=_THRESHOLDS,

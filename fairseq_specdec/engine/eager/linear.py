@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from .allocator import give_back_freed_memory
 from .packed_module import PackedModule, packed_product_of
-from .packed_rows import PackedRows
 
 DIRECT = 2**19
 """Multiplications of one fp32 product up to which it is faster unpacked: a packed one takes some
@@ -75,13 +74,14 @@ class Linear:
         bias: [out] or None.
     """
 
+    rows: Optional[Callable[[Tensor], Tensor]] = None  # no embedding is looked up in it
+
     def __init__(self, weight: Tensor, bias: Optional[Tensor]) -> None:
         weight = weight.detach()
         self.size = weight.size(0)
         self.bias = None if bias is None else bias.detach()
         self.weight: Optional[Tensor] = weight
         self.packed: Optional[Tensor] = None
-        self.rows: Optional[PackedRows] = None
         if _can_prepack(weight):
             # The row count is a hint for the layout, not a limit.
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Protocol, Sequence, Tuple, Type
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -21,47 +21,27 @@ class Product(Protocol):
         """[size, in]."""
 
 
-class _PackedWeight:
-    """A weight that only a product holds: its rows there, and the modules that it belongs to.
+class _PackedWeight(NamedTuple):
+    """A weight that only a product holds, in these of its rows.
 
     Attributes:
         finite: the weight held neither NaN nor infinity.
     """
 
-    def __init__(
-        self, product: Product, rows: slice, modules: Sequence[nn.Module], finite: bool
-    ) -> None:
-        self.finite = finite
-        self.product = product
-        self.rows = rows
-        self.modules: List[nn.Module] = list(modules)
-
-    def read(self) -> Tensor:
-        return self.product.unpacked()[self.rows]
-
-    def restore(self) -> None:
-        """Unpack the weight into the modules; the product keeps the packed one."""
-        with torch.inference_mode(False):
-            placeholder = self.modules[0]._parameters["weight"]
-            assert placeholder is not None
-            weight = nn.Parameter(self.read().clone(), placeholder.requires_grad)
-        for module in self.modules:
-            assert isinstance(module, PackedModule)
-            del module.__dict__["_packed"]
-            module.__class__ = module._plain  # type: ignore[assignment]
-            module._parameters["weight"] = weight
+    product: Product
+    rows: slice
+    finite: bool
 
 
 class PackedModule(nn.Module):
     """A module whose weight only a packed product holds.
 
-    Reading ``weight`` unpacks it. The model's own ``forward``, and all else that fairseq does with
-    a model, works as before, more slowly. Saving, copying, moving and converting restore the weight
-    first, in all modules that share it. ``parameters()`` has one NaN in the weight's shape instead.
+    Reading ``weight`` unpacks it, so that the model's own ``forward`` works as before, more slowly.
+    Saving, copying, moving, converting and loading raise RuntimeError. ``parameters()`` has one NaN
+    in the weight's shape instead.
     """
 
     _packed: _PackedWeight
-    _plain: Type[nn.Module]
 
     @staticmethod
     def replace(
@@ -86,7 +66,7 @@ class PackedModule(nn.Module):
             start = rows.stop
             sharing = [module, *tied] if i == 0 else [module]
             finite = bool(torch.isfinite(weight).all())
-            packed = _PackedWeight(product, rows, sharing, finite)
+            packed = _PackedWeight(product, rows, finite)
             with torch.inference_mode(False):
                 placeholder = weight.new_full((1,), float("nan")).expand(weight.shape)
                 parameter = nn.Parameter(placeholder, weight.requires_grad)
@@ -98,36 +78,24 @@ class PackedModule(nn.Module):
     @property
     def weight(self) -> Tensor:
         """[out, in], a copy."""
-        return self._packed.read()
+        packed = self._packed
+        return packed.product.unpacked()[packed.rows]
 
-    def restore(self) -> nn.Module:
-        """Unpack the weight into this module and those that share it."""
-        self._packed.restore()
-        return self
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "the model's weights were freed when they were packed for decoding; load the "
+            "checkpoint again, or decode with --keep-weights (keep_weights=True in Python)"
+        )
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        return self.restore()._apply(*args, **kwargs)
-
-    def _save_to_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.restore()._save_to_state_dict(*args, **kwargs)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.restore()._load_from_state_dict(*args, **kwargs)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.restore().__reduce_ex__(protocol)
+    _apply = _save_to_state_dict = _load_from_state_dict = __reduce_ex__ = _refuse
 
 
 class PackedLinear(PackedModule, nn.Linear):  # type: ignore[misc,override]
     """An nn.Linear whose weight is packed."""
 
-    _plain = nn.Linear
-
 
 class PackedEmbedding(PackedModule, nn.Embedding):  # type: ignore[misc,override]
     """An nn.Embedding whose rows are looked up in the product of the projection it is tied to."""
-
-    _plain = nn.Embedding
 
     def forward(self, ids: Tensor) -> Tensor:
         """[..., C], the rows ``ids`` (long [...])."""

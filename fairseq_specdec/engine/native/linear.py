@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from ..eager.packed_module import packed_product_of
+from ..number_formats import NUMBER_FORMATS, PACKED
 from .library import Library
 from .pointers import pointer
 
-FORMATS: Dict[str, int] = {"fp32": 0, "bf16": 1, "int8": 2}
-"""Number formats of packed weights, as ``specdec::Format`` (product.h)."""
-_STORED = (*FORMATS, "halves")
-_BYTES = {"fp32": 4, "halves": 2, "bf16": 2, "int8": 1}
+# By their number in the library: formats that are asked for, and float32 stored in halves.
+_STORED = (*PACKED, "halves")
+_STORED_BYTES = {**{name: NUMBER_FORMATS[name].nbytes for name in PACKED}, "halves": 2}
 _STORE = 0  # specdec::After::kStore
 
 
@@ -37,7 +37,7 @@ class NativeLinear:
         library: the loaded library.
         weight: [out, in].
         bias: [out] or None.
-        number_format: a key of ``FORMATS``.
+        number_format: one of ``PACKED``.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NativeLinear:
         self.pointer = ctypes.c_void_p()
         library.call(
             "specdec_matrix_new", self.size, self.width, pointer(weight),
-            pointer(self.bias), FORMATS[number_format],
+            pointer(self.bias), NUMBER_FORMATS[number_format].packed,
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)
@@ -85,7 +85,7 @@ class NativeLinear:
     @property
     def nbytes(self) -> int:
         """Of the packed weight."""
-        return self.size * self.width * _BYTES[self.stored]
+        return self.size * self.width * _STORED_BYTES[self.stored]
 
     def seconds(self, rows: int, tries: int) -> float:
         """The least time of so many products with so many rows."""

@@ -92,7 +92,7 @@ class NativeStack:
     Args:
         library: the loaded library.
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
-        number_format: a key of ``FORMATS``.
+        number_format: one of ``PACKED``.
         free_unpacked: free the weights of the stack's modules that are packed. Reading one then
             unpacks it; of a format that rounds, it raises RuntimeError.
         encoder: may share a decoder's embeddings, which are freed in both.

@@ -215,7 +215,7 @@ def test_weights_in_halves_are_unpacked_as_they_were(loaded):
     for model in (toy_model("pre_norm"), in_halves(toy_model("pre_norm"))):
         wanted = model.state_dict()
         freed = copy.deepcopy(model)
-        NativeBackend(loaded).decoder(freed.decoder, "--path", free_unpacked=True)
+        NativeBackend(loaded, frees=True).decoder(freed.decoder, "--path")
         assert type(freed.decoder.layers[1].fc2) is not torch.nn.Linear
         found = freed.state_dict()
         assert all(torch.equal(found[name], wanted[name]) for name in wanted)

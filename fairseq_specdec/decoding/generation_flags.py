@@ -1,0 +1,125 @@
+"""fairseq's own generation flags: those that cannot be honoured, and what the others ask for."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, Dict, Optional
+
+from fairseq_specdec.acceptance import AcceptanceRule, Sampler
+from fairseq_specdec.io.flag_values import flag_of
+
+from .strategies import STRATEGIES
+
+logger = logging.getLogger(__name__)
+
+# Generation flags that cannot be honoured, with the value that means "not used".
+REFUSED = {
+    "constraints": None,
+    "lm_path": None,
+    "diverse_beam_groups": -1,
+    "diversity_rate": -1.0,
+    "match_source_len": False,
+    "sampling": False,
+    "sampling_topk": -1,
+    "sampling_topp": -1.0,
+    "retain_dropout": False,
+    "print_alignment": None,
+    "replace_unk": None,
+    "prefix_allowed_tokens_fn": None,
+    "score_reference": False,
+}
+
+
+def check_generation_flags(args: Any, strategy: str) -> None:
+    """Refuse, by name, generation flags that would be ignored.
+
+    Raises:
+        ValueError: naming the flag.
+    """
+    honoured = STRATEGIES[strategy].honours
+    for name, unused in REFUSED.items():
+        if name in honoured:
+            continue
+        value = getattr(args, name, unused)
+        if value != unused and value is not False and value is not None:
+            raise ValueError(
+                f"{flag_of(name)}: cannot be honoured by speculative decoding; leave it out, or "
+                "decode with --task translation"
+            )
+    if not getattr(args, "temperature", 1.0) > 0:
+        raise ValueError("--temperature: must be greater than 0")
+    for name in ("temperature", "lenpen", "unkpen", "max_len_a"):
+        value = getattr(args, name, 1.0)
+        # An unlimited penalty forbids <unk>, in stock too.
+        if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
+            raise ValueError(f"{flag_of(name)} {value}: must be a finite number")
+
+
+def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
+    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless.
+
+    Args:
+        args: generation flags.
+        strategy: its name.
+        rule: accepts draft tokens.
+        words: V, entries of the target dictionary.
+
+    Raises:
+        ValueError: ``--beam`` or ``--nbest`` that cannot be honoured.
+    """
+    asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
+    if asked < 1:
+        raise ValueError(f"--beam {asked}: must be 1 or more")
+    sampled = getattr(args, "sampling", False)
+    if not rule.lossless and nbest > 1:
+        if sampled:
+            raise ValueError(
+                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --nbest 1, "
+                "or leave --sampling out"
+            )
+        raise ValueError(
+            f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "
+            "--nbest 1, or a lossless strategy (gad, iad, sps, blockwise, greedy)"
+        )
+    if nbest > asked:
+        raise ValueError(
+            f"--nbest {nbest}: there are --beam {asked} hypotheses; use --beam {nbest}"
+        )
+    if not rule.lossless:
+        if asked > 1 and sampled:
+            logger.info("--beam %d: with --sampling one hypothesis is decoded (beam 1)", asked)
+        elif asked > 1:
+            logger.info(
+                "--beam %d: --strategy %s with these flags is not lossless and decodes one "
+                "hypothesis (beam 1)", asked, strategy,
+            )  # fmt: skip
+        return 1
+    if asked > words - 2:
+        raise ValueError(
+            f"--beam {asked}: the target dictionary has {words} entries; use --beam {words - 2} or "
+            "less"
+        )
+    return int(asked)
+
+
+def sampler_of(args: Any) -> Optional[Sampler]:
+    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``.
+
+    Returns:
+        None without ``--sampling``.
+
+    Raises:
+        ValueError: a value out of range or without ``--sampling``, by flag name.
+    """
+    given: Dict[str, Any] = {}
+    for name in ("sampling_topk", "sampling_topp"):
+        value = getattr(args, name, REFUSED[name])
+        given[name[len("sampling_") :]] = None if value == REFUSED[name] else value
+    sampler = Sampler(**given)
+    if getattr(args, "sampling", False):
+        return sampler
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"--sampling-{name}: needs --sampling")
+    return None

@@ -1,0 +1,33 @@
+"""The number formats of weights, by the names that flags have for them."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional
+
+import torch
+
+
+class NumberFormat(NamedTuple):
+    """One format.
+
+    Attributes:
+        dtype: of a tensor.
+        nbytes: of a number.
+        packed: of a weight packed in the native library, ``specdec::Format`` (product.h); None
+            where it packs none.
+    """
+
+    dtype: torch.dtype
+    nbytes: int
+    packed: Optional[int]
+
+
+NUMBER_FORMATS: Dict[str, NumberFormat] = {
+    "fp32": NumberFormat(torch.float32, 4, 0),
+    "fp16": NumberFormat(torch.float16, 2, None),
+    "bf16": NumberFormat(torch.bfloat16, 2, 1),
+    "int8": NumberFormat(torch.int8, 1, 2),
+}
+PACKED = tuple(name for name, form in NUMBER_FORMATS.items() if form.packed is not None)
+# In which a torch module computes.
+COMPUTED = tuple(name for name, form in NUMBER_FORMATS.items() if form.dtype.is_floating_point)

@@ -1,0 +1,83 @@
+"""Values of flags: a range is checked and worded from one statement, in every kind of parser."""
+
+import argparse
+import dataclasses
+import math
+
+import pytest
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+from fairseq_specdec.io.flag_values import (
+    AT_LEAST_1,
+    SHARE,
+    InRange,
+    Range,
+    check_flags,
+    check_value,
+    flag,
+)
+
+
+@pytest.mark.parametrize(
+    "values, words, within, without",
+    [
+        (Range(1), "1 or more", (1, 2.5, math.inf), (0, -1, math.nan)),
+        (Range(0, above=True), "above 0", (1e-9, math.inf), (0, -0.0, math.nan)),
+        (Range(0, below=True), "0 or more, finite", (0, 1e9), (-1, math.inf, math.nan)),
+        (Range(0, 1), "from 0 to 1", (0, 0.5, 1), (-1e-9, 1.01, math.inf, math.nan)),
+        (Range(0, 1, below=True), "from 0 to below 1", (0, 0.99), (1, -1, math.nan)),
+        (Range(0, 1, above=True), "from above 0 to 1", (1, 0.01), (0, 1.5, math.nan)),
+        (Range(2, 200, whole=True), "from 2 to 200", (2, 200), (1, 201)),
+    ],
+)
+def test_a_range_says_what_it_holds(values, words, within, without):
+    assert str(values) == words
+    assert all(each in values for each in within)
+    for each in without:
+        with pytest.raises(ValueError, match=f"^--rate {each}: must be {words}$"):
+            check_value("--rate", each, values)
+
+
+@dataclasses.dataclass
+class Settings(FairseqDataclass):
+    rate: float = flag(0.5, "how often", SHARE, used_by=("one", "two"))
+    kind: str = flag("a", "which kind", ("a", "b"))
+    count: int = flag(None, "how many", AT_LEAST_1, otherwise="all")
+    quiet: bool = flag(False, "print nothing")
+
+
+def test_the_help_is_made_from_owner_range_and_default():
+    parser = argparse.ArgumentParser()
+    gen_parser_from_dataclass(parser, Settings())
+    helps = {action.dest: action.help for action in parser._actions}
+    assert helps["rate"] == "one, two: how often; from 0 to 1 (default: 0.5)"
+    assert helps["kind"] == "which kind (default: a)"
+    assert helps["count"] == "how many; 1 or more (default: all)"
+    assert helps["quiet"] == "print nothing (default: off)"
+    assert parser.parse_args(["--rate", "0.25"]).rate == 0.25
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"rate": 2.0}, "--rate 2.0: must be from 0 to 1"),
+        ({"kind": "c"}, "--kind c: choose one of a, b"),
+        ({"count": 0}, "--count 0: must be 1 or more"),
+    ],
+)
+def test_flags_are_checked_by_their_fields(changes, said):
+    check_flags(Settings(), Settings)
+    with pytest.raises(ValueError) as caught:
+        check_flags(Settings(**changes), Settings)
+    assert str(caught.value) == said
+
+
+def test_a_parser_refuses_by_the_flags_name():
+    parser = argparse.ArgumentParser()
+    text = "so many, %(values)s"
+    one = parser.add_argument("--most", "-m", action=InRange, values=AT_LEAST_1, help=text)
+    assert one.help == "so many, 1 or more" and one.type is int
+    assert parser.parse_args(["-m", "3"]).most == 3 and parser.parse_args([]).most is None
+    with pytest.raises(ValueError, match="^--most 0: must be 1 or more$"):
+        parser.parse_args(["-m", "0"])
