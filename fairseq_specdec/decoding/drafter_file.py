@@ -52,13 +52,20 @@ def _named(path: Optional[str]) -> Iterator[None]:
         ) from error
 
 
-def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+def load_drafter(
+    path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
+) -> Any:
     """Load the checkpoint of a block drafter.
+
+    Args:
+        path: of its file.
+        src_dict, tgt_dict: the verifier's dictionaries.
+        state: its content, where it was read before.
 
     Raises:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
-    state = _read(path)
+    state = read_drafter(path) if state is None else state
     with _named(path):
         return _block_drafter(path, state, src_dict, tgt_dict)
 
@@ -82,7 +89,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
         ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
             other dictionaries.
     """
-    state = _read(path)
+    state = read_drafter(path)
     with _named(path):
         return _small_model(path, state, src_dict, tgt_dict)
 
@@ -128,8 +135,12 @@ def check_drafter_file(path: str) -> None:
         raise ValueError(f"--drafter-path: {path} is no regular file; name a checkpoint")
 
 
-def _read(path: Optional[str]) -> Any:
-    """The checkpoint's content."""
+def read_drafter(path: Optional[str]) -> Any:
+    """The content of a drafter's checkpoint.
+
+    Raises:
+        ValueError: no path, no such file, or unreadable.
+    """
     if not path:
         raise ValueError("--drafter-path: this strategy needs a drafter; give its checkpoint")
     check_drafter_file(path)

@@ -31,8 +31,9 @@ from .base import (
     Source,
     move_to_verifier,
 )
-from .chain_search import CHAIN_CANDIDATES, ChainSearch
+from .chain_search import CHAIN_CANDIDATES, ChainSearch, all_words
 from .hidden_state_queue import HiddenStateQueue
+from .listed_words import ListedWords
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .replayed_block import ReplayedBlock
@@ -81,7 +82,8 @@ class NarBlockDrafter(Drafter):
         reads = bool(self.read_layers)
         encoder = self.model.encoder
         layers = backend.decoder(decoder, "--drafter-path", (), free_unpacked, encoder)
-        native = NativeBlockDrafter.find(decoder, layers, self.options)
+        word_list = self.model.word_list
+        native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
         reads = reads and native is None
         return ReadyNarBlockDrafter(
             self.model,
@@ -91,6 +93,7 @@ class NarBlockDrafter(Drafter):
             StateProducts(decoder, free_unpacked) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
             native,
+            None if self.options.sampler is not None else word_list,
         )
 
 
@@ -106,6 +109,8 @@ class ReadyNarBlockDrafter(NamedTuple):
             ``AttachedDrafter``.
         chain: chooses among candidates of neighbouring masks; None without a chain head.
         native: all of it in the native library; then ``states`` and ``chain`` are None.
+        word_list: the words to draft, a ``WordList``; None for all words, as sampled drafts, whose
+            distributions are over the vocabulary, need.
     """
 
     model: Any
@@ -115,6 +120,7 @@ class ReadyNarBlockDrafter(NamedTuple):
     states: Optional[StateProducts]
     chain: Optional[ChainSearch]
     native: Optional[NativeBlockDrafter]
+    word_list: Any
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -186,6 +192,9 @@ class NarBlockSession(DraftSession):
         )
         positions = self.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
+        self.listed = ListedWords.find(
+            decoder, self.layers, drafter.word_list, source.net_input["src_tokens"]
+        )
         self.replayed = ReplayedBlock.find(drafter, self.layers, self.source, self.first)
         if self.replayed is not None:
             self.source = self.replayed.source(len(source.net_input["src_tokens"]))
@@ -287,18 +296,24 @@ class NarBlockSession(DraftSession):
     def _choose(self, hypotheses: Hypotheses, features: Tensor) -> DraftTree:
         """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
-        logits = self.layers.logits(features)
-        logits[..., options.pad] = float("-inf")
+        words = all_words
+        if self.listed is not None:
+            logits, words = self.listed.logits(features), self.listed.words
+        else:
+            logits = self.layers.logits(features)
+            logits[..., options.pad] = float("-inf")
         if options.sampler is not None:
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
             return DraftTree(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
         if self.weights.chain is None:
-            drafted, counts = likeliest(logits, options.confidence)
+            columns, counts = likeliest(logits, options.confidence)
+            drafted = words(columns)
         else:
             before = hypotheses.last().squeeze(1)
-            drafted, counts = self.weights.chain(features, logits, before, options.confidence)
+            chain, least = self.weights.chain, options.confidence
+            drafted, counts = chain(features, logits, before, least, words)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return DraftTree(drafted, counts)
@@ -310,6 +325,8 @@ class NarBlockSession(DraftSession):
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.layers.select(rows, rows_cpu)
         self.states.select(rows)
+        if self.listed is not None:
+            self.listed.select(rows)
         if self.replayed is not None:
             self.source = self.replayed.source(len(rows_cpu))
         elif self.source is not None:

@@ -130,6 +130,7 @@ class DraftRequest(Structure):
         ("candidates", c_int32),
         ("confidence", c_float),
         ("token_stride", c_int64),
+        ("words", c_void_p),
     ]
 
 
