@@ -91,7 +91,7 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
         (
             "--most-pairs", 100000,
             "sentence pairs to count at most, 1 or more, drawn at random from more: 100000 pairs "
-            "of 25 words take about 1 GB of memory",
+            "of 20 words take about 1.5 GB of memory",
         ),
     ):  # fmt: skip
         help_text = f"{text} (default: {default})"

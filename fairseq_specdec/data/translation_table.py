@@ -102,11 +102,6 @@ class Model1:
         totals = np.bincount(sources, counts, minlength=self._nothing + 1)
         self.chances = (counts / totals[sources]).astype(np.float32)
 
-    @property
-    def chunks(self) -> int:
-        """How often ``refine`` calls ``step``."""
-        return len(self._chunks)
-
     def likeliest(self, count: int, fill: int) -> Any:
         """The likeliest translations of each source word.
 
