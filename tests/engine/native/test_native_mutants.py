@@ -22,9 +22,7 @@ TESTS = [
 TESTS_OF = {
     "beam.cpp": ["tests/decoding/test_beam.py", "tests/decoding/test_parity.py", "-k", "beam"],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
-    **dict.fromkeys(
-        ("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]
-    ),
+    **dict.fromkeys(("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]),
 }
 
 # (file, what it says, what it says instead)
