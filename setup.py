@@ -192,6 +192,7 @@ setup(
             "specdec-distill = fairseq_specdec.commands.start:distill",
             "specdec-flags = fairseq_specdec.commands.start:flags",
             "specdec-noise = fairseq_specdec.commands.start:noise",
+            "specdec-shortlist = fairseq_specdec.commands.start:shortlist",
             "specdec-trace = fairseq_specdec.commands.start:trace",
         ],
     },

@@ -40,6 +40,7 @@ ENTRIES = {
     "specdec-distill": "fairseq_specdec.data.distill",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",
+    "specdec-shortlist": "fairseq_specdec.data.shortlist",
     "specdec-trace": "fairseq_specdec.trace.cli",
 }  # fmt: skip
 

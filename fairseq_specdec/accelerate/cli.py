@@ -1,7 +1,8 @@
 """``specdec-accelerate DATA --path VERIFIER --out FOLDER``: make a drafter and measure it.
 
-Checks the inputs, distils, trains, measures, and writes FOLDER/drafter.pt and FOLDER/report.html
-with the command to decode with. Stop it at any time: the same command goes on where it was.
+Checks the inputs, distils, trains, lists words, measures, and writes FOLDER/drafter.pt and
+FOLDER/report.html with the command to decode with. Stop it at any time: the same command goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -98,6 +99,10 @@ def main(args: argparse.Namespace) -> Job:
     logger.info("distil: %d sentence pairs kept of %d", counts["kept"], counts["chosen"])
     if not state.done("train") or _asks_for_more(args, state):
         steps.train(job, state, limits, fitting)
+        state.note("shortlist", done=False)
+    if not state.done("shortlist"):
+        logger.info("shortlist: the likely translations of each source word")
+        steps.shortlist(job, state)
         state.note("measure", done=False)
     if not state.done("measure"):
         logger.info("measure: %d validation sentences, one at a time", args.measure_sentences)

@@ -98,6 +98,15 @@ def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
     ]  # fmt: skip
 
 
+def shortlist(job: Job) -> List[str]:
+    """Give the drafter its list of words, from what it was trained on."""
+    return [
+        PYTHON, "-m", "fairseq_specdec.data.shortlist", job.file("distilled"),
+        "-s", job.source, "-t", job.target, "--drafter-path", job.drafter, "--out", job.drafter,
+        "--force",
+    ]  # fmt: skip
+
+
 def strategy(job: Job, way: str) -> List[str]:
     """Decoding flags of the drafter; ``way`` as in ``WAYS``."""
     return ["--strategy", "gad", "--drafter-path", job.drafter, *WAYS[way]]

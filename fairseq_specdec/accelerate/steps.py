@@ -1,4 +1,4 @@
-"""The steps: distil, train, measure. Each is done once; one that was stopped goes on."""
+"""The steps: distil, train, list words, measure. Each is done once; a stopped one goes on."""
 
 from __future__ import annotations
 
@@ -152,6 +152,12 @@ def _store(job: Job) -> None:
     state.get("extra_state", {}).pop("metrics", None)
     with replacing(job.drafter, "wb") as stream:
         torch.save(state, stream)
+
+
+def shortlist(job: Job, state: State) -> None:
+    """The drafter gets the words to choose among, for each source word."""
+    seconds = run(job, commands.shortlist(job), "shortlist.log")
+    state.note("shortlist", seconds=seconds)
 
 
 def measure(job: Job, state: State, sentences: int) -> None:

@@ -63,6 +63,7 @@ COMMANDS: Dict[str, Make] = {
     "specdec-distill": _task_parser("data.distill"),
     "specdec-flags": _parser("decoding.listed_flags"),
     "specdec-noise": _parser("noise.cli"),
+    "specdec-shortlist": _parser("data.shortlist"),
     "specdec-trace": _parser("trace.cli"),
     "fairseq-generate": lambda: _fairseq(interactive=False),
     "fairseq-interactive": lambda: _fairseq(interactive=True),

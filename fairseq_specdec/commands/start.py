@@ -26,6 +26,7 @@ MODULES: Dict[str, str] = {
     "specdec-distill": "data.distill",
     "specdec-flags": "decoding.listed_flags",
     "specdec-noise": "noise.cli",
+    "specdec-shortlist": "data.shortlist",
     "specdec-trace": "trace.cli",
 }
 SUBCOMMANDS = ("specdec-trace",)
@@ -72,4 +73,5 @@ demo = _script("specdec-demo")
 distill = _script("specdec-distill")
 flags = _script("specdec-flags")
 noise = _script("specdec-noise")
+shortlist = _script("specdec-shortlist")
 trace = _script("specdec-trace")

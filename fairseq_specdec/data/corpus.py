@@ -102,11 +102,11 @@ class Corpus:
             sync(os.path.join(destination, name))
         return names
 
-    def read_source(self, dictionary: Any, dataset_impl: Any = None) -> Sentences:
-        """The source side exactly as on disk, without what the task adds or truncates."""
+    def read(self, language: str, dictionary: Any, dataset_impl: Any = None) -> Sentences:
+        """One side exactly as on disk, without what the task adds or truncates."""
         parts = []
         for split in self.splits:
-            stem = self._path(self.prefix(self.source, split))
+            stem = self._path(self.prefix(language, split))
             part = data_utils.load_indexed_dataset(stem, dictionary, dataset_impl)
             if part is None:
                 raise DistillError(f"{stem}.bin or .idx is missing or unreadable")

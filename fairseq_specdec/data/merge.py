@@ -138,7 +138,7 @@ def merge(
     """
     plan = parts.plan()
     hypotheses, seconds = gather(parts, plan)
-    source = corpus.read_source(task.source_dictionary, dataset_impl)
+    source = corpus.read(corpus.source, task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
         raise DistillError(
             f"{corpus.directory}: holds {len(source)} sentences, the task's dataset "

@@ -53,13 +53,20 @@ def _named(path: Optional[str]) -> Iterator[None]:
         ) from error
 
 
-def load_drafter(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
+def load_drafter(
+    path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
+) -> Any:
     """Load the checkpoint of a block drafter.
+
+    Args:
+        path: of its file.
+        src_dict, tgt_dict: the verifier's dictionaries.
+        state: its content, where it was read before.
 
     Raises:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
     """
-    state = read_state(FLAG, _given(path))
+    state = read_drafter(path) if state is None else state
     with _named(path):
         return _block_drafter(path, state, src_dict, tgt_dict)
 
@@ -83,7 +90,7 @@ def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
         ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
             other dictionaries.
     """
-    state = read_state(FLAG, _given(path))
+    state = read_drafter(path)
     with _named(path):
         return _small_model(path, state, src_dict, tgt_dict)
 
@@ -116,6 +123,15 @@ def _is_block_drafter(state: Any) -> bool:
     settings = (state.get("cfg") or {}).get("model") or state.get("args")
     get = settings.get if hasattr(settings, "get") else lambda name: getattr(settings, name, None)
     return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
+
+
+def read_drafter(path: Optional[str]) -> Any:
+    """The content of a drafter's checkpoint.
+
+    Raises:
+        ValueError: no path, no such file, or unreadable.
+    """
+    return read_state(FLAG, _given(path))
 
 
 def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:

@@ -50,7 +50,7 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
         return linear(device.column, device.drafter if drafter.runs_model else 0.0)
     found = figures(asked, library)
     passes = [Pass(each, 1.0) for each in work]
-    of_draft = ready.passes(1)
+    of_draft = ready.passes(1, 1)
     weights = sum(each.work.nbytes for each in passes)
     weights += sum({id(each.work): each.work.nbytes for each in of_draft or ()}.values())
 
@@ -58,7 +58,7 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
         return seconds(found, [Pass(each, tokens) for each in work], 1, weights)
 
     def drafting(rows: int, size: int) -> float:
-        passes = ready.passes(size)
+        passes = ready.passes(rows, size)
         if passes is None:
             return _UNKNOWN_DRAFT * verifying(rows * size)
         return seconds(found, passes, rows, weights) if passes else 0.0

@@ -69,7 +69,7 @@ class ReadyAutoregressiveDrafter(NamedTuple):
     options: DraftOptions
     own_encoder: bool
 
-    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         work = self.weights.work()
         return None if work is None else [Pass(each, 1) for each in work] * size
 

@@ -236,8 +236,9 @@ class ReadyDrafter(Protocol):
     def open(self, source: Source) -> DraftSession:
         """Begin a batch."""
 
-    def passes(self, size: int) -> Optional[Sequence[Pass]]:
-        """What drafting ``size`` tokens of a row computes; None where it is not known."""
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+        """What drafting ``size`` tokens of each of ``rows`` rows computes, for a row; None where it
+        is not known."""
 
 
 class Drafter:
@@ -282,7 +283,7 @@ class Drafter:
         """Begin a batch; for drafters that do not override ``prepare``."""
         raise NotImplementedError
 
-    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         """As of ``ReadyDrafter``; nothing, for drafters that run no model."""
         return None if self.runs_model else ()
 

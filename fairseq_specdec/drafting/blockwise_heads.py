@@ -71,7 +71,7 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
     block_size: int
     pad: int
 
-    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         return None  # they run in torch
 
     def open(self, source: Source) -> DraftSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,11 @@ from .token_choice import worth
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
 CHAIN_CANDIDATES = (64, 32)
+
+
+def all_words(columns: Tensor) -> Tensor:
+    """The words of columns of logits of the whole vocabulary: themselves."""
+    return columns
 
 
 class ChainSearch:
@@ -49,16 +54,18 @@ class ChainSearch:
         previous: Tensor,
         confidence: float = 0.0,
         costs: Optional[Sequence[float]] = None,
+        words: Callable[[Tensor], Tensor] = all_words,
     ) -> Tuple[Tensor, Tensor]:
         """Choose the tokens of a block.
 
         Args:
             features: [B, K, C], the masks'.
-            logits: [B, K, V], of the masks alone.
+            logits: [B, K, V], of the masks alone; or of some words.
             previous: long [B], the token before the block.
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
             costs: as of ``token_choice.worth``.
+            words: gives the tokens of columns of ``logits``, long [B, K, m] to [B, K, m].
 
         Returns:
             (tokens long [B, K'], lengths long [B]). K' is K, or on a CPU less, where all rows
@@ -66,7 +73,7 @@ class ChainSearch:
         """
         if features.is_cuda:
             return self.whole(features, logits, previous, confidence, costs)
-        given = self._candidates(features, logits)
+        given = self._candidates(features, logits, words)
         chosen: List[Tensor] = []
         chances: List[Tensor] = []
         run = _Run(self, given, previous)
@@ -85,9 +92,15 @@ class ChainSearch:
         sizes = worth(torch.cat(chances, 1), confidence, costs)
         return tokens[:, : int(sizes.max())], sizes
 
-    def _candidates(self, features: Tensor, logits: Tensor) -> _Candidates:
+    def _candidates(
+        self,
+        features: Tensor,
+        logits: Tensor,
+        words: Callable[[Tensor], Tensor] = all_words,
+    ) -> _Candidates:
         most = self.candidates[0 if features.size(0) == 1 else 1]
-        scores, tokens = logits.topk(min(most, logits.size(-1)), dim=-1)
+        scores, columns = logits.topk(min(most, logits.size(-1)), dim=-1)
+        tokens = words(columns)
         rows = nn.functional.embedding(tokens, self.for_token).float()
         return _Candidates(scores.float(), tokens, rows, self.of_mask(features.float()))
 

@@ -32,8 +32,9 @@ from .base import (
     Source,
     move_to_verifier,
 )
-from .chain_search import CHAIN_CANDIDATES, ChainSearch
+from .chain_search import CHAIN_CANDIDATES, ChainSearch, all_words
 from .hidden_state_queue import HiddenStateQueue
+from .listed_words import ListedWords
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
 from .replayed_block import ReplayedBlock
@@ -74,7 +75,8 @@ class NarBlockDrafter(Drafter):
         reads = bool(self.read_layers)
         encoder = self.model.encoder
         layers = backend.decoder(decoder, "--drafter-path", (), encoder)
-        native = NativeBlockDrafter.find(decoder, layers, self.options)
+        word_list = self.model.word_list
+        native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
         reads = reads and native is None
         return ReadyNarBlockDrafter(
             self.model,
@@ -84,6 +86,7 @@ class NarBlockDrafter(Drafter):
             StateProducts(decoder, backend.frees) if reads else None,
             ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
             native,
+            None if self.options.sampler is not None else word_list,
         )
 
 
@@ -99,6 +102,8 @@ class ReadyNarBlockDrafter(NamedTuple):
             ``AttachedDrafter``.
         chain: chooses among candidates of neighbouring masks; None without a chain head.
         native: all of it in the native library; then ``states`` and ``chain`` are None.
+        word_list: the words to draft, a ``WordList``; None for all words, as sampled drafts, whose
+            distributions are over the vocabulary, need.
     """
 
     model: Any
@@ -108,13 +113,17 @@ class ReadyNarBlockDrafter(NamedTuple):
     states: Optional[StateProducts]
     chain: Optional[ChainSearch]
     native: Optional[NativeBlockDrafter]
+    word_list: Any
 
-    def passes(self, size: int) -> Optional[Sequence[Pass]]:
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         if not isinstance(self.layers, NativeDecoder):
             return None
         # About half of a draft is accepted, which the next one reads with the token after it.
         fresh, stack = 1 + size / 2, self.layers.stack
-        found = [Pass(stack.layer_work, fresh + size), Pass(stack.vocabulary_work, size)]
+        vocabulary = stack.vocabulary_work
+        if self.word_list is not None:
+            vocabulary = vocabulary.share(self.word_list.expected_share(rows))
+        found = [Pass(stack.layer_work, fresh + size), Pass(vocabulary, size)]
         if self.native is not None:
             found += [Pass(self.native.states_work, fresh), Pass(self.native.chain_work, size)]
         return found
@@ -189,6 +198,9 @@ class NarBlockSession(DraftSession):
         )
         positions = self.max_len + options.block_size + 1
         self.source = decoder.start_source(source.net_input["src_tokens"], positions)
+        self.listed = ListedWords.find(
+            decoder, self.layers, drafter.word_list, source.net_input["src_tokens"]
+        )
         self.replayed = ReplayedBlock.find(drafter, self.layers, self.source, self.first)
         if self.replayed is not None:
             self.source = self.replayed.source(len(source.net_input["src_tokens"]))
@@ -298,19 +310,24 @@ class NarBlockSession(DraftSession):
     ) -> DraftTree:
         """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
-        logits = self.layers.logits(features)
-        logits[..., options.pad] = float("-inf")
+        words = all_words
+        if self.listed is not None:
+            logits, words = self.listed.logits(features), self.listed.words
+        else:
+            logits = self.layers.logits(features)
+            logits[..., options.pad] = float("-inf")
         if options.sampler is not None:
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
             return DraftTree(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
         if self.weights.chain is None:
-            drafted, counts = likeliest(logits, options.confidence, costs=costs)
+            columns, counts = likeliest(logits, options.confidence, costs=costs)
+            drafted = words(columns)
         else:
             before = hypotheses.last().squeeze(1)
-            confidence = options.confidence
-            drafted, counts = self.weights.chain(features, logits, before, confidence, costs)
+            chain, least = self.weights.chain, options.confidence
+            drafted, counts = chain(features, logits, before, least, costs, words)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
         return DraftTree(drafted, counts)
@@ -322,6 +339,8 @@ class NarBlockSession(DraftSession):
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.layers.select(rows, rows_cpu)
         self.states.select(rows)
+        if self.listed is not None:
+            self.listed.select(rows)
         if self.replayed is not None:
             self.source = self.replayed.source(len(rows_cpu))
         elif self.source is not None:

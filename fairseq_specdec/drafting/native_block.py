@@ -18,6 +18,7 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import first_slots
 from fairseq_specdec.engine.native.decoder import NativeDecoder
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.engine.native.linear import NativeLinear, floats
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
@@ -39,10 +40,16 @@ class NativeBlockDrafter:
         layers: its packed layers.
         tables: its embeddings.
         pad: padding index, never drafted.
+        word_list: a ``WordList`` to draft from, or None for all words.
     """
 
     def __init__(
-        self, decoder: Any, layers: NativeDecoder, tables: EmbeddingTables, pad: int
+        self,
+        decoder: Any,
+        layers: NativeDecoder,
+        tables: EmbeddingTables,
+        pad: int,
+        word_list: Any = None,
     ) -> None:
         self.layers = layers
         self.tables = tables
@@ -70,6 +77,11 @@ class NativeBlockDrafter:
             library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
         if decoder.chain is not None:
             self._read_chain(decoder)
+        self.word_list = word_list
+        if word_list is not None:
+            library.call("specdec_drafter_lists", self.pointer)
+        # Those of batches that are over; list operations are atomic, so threads may share it.
+        self._spare: List[NativeWords] = []
         self._positions: Optional[Tensor] = None
         self._decoder = decoder
 
@@ -95,7 +107,7 @@ class NativeBlockDrafter:
 
     @classmethod
     def find(
-        cls, decoder: Any, layers: AnyDecoder, options: DraftOptions
+        cls, decoder: Any, layers: AnyDecoder, options: DraftOptions, word_list: Any = None
     ) -> Optional[NativeBlockDrafter]:
         """For a drafter that the library runs as a whole; None for others."""
         if not isinstance(layers, NativeDecoder) or not layers.plain:
@@ -103,7 +115,26 @@ class NativeBlockDrafter:
         if decoder.bidirectional_prefix or options.sampler is not None:
             return None
         tables = EmbeddingTables.find(decoder)
-        return None if tables is None else cls(decoder, layers, tables, options.pad)
+        return None if tables is None else cls(decoder, layers, tables, options.pad, word_list)
+
+    def words_of(self, src_tokens: Tensor) -> Optional[NativeWords]:
+        """The words to draft for a batch; None for all words.
+
+        Args:
+            src_tokens: long [B, S], with padding.
+        """
+        if self.word_list is None:
+            return None
+        try:
+            words = self._spare.pop()
+        except IndexError:
+            words = NativeWords(self.layers.stack.library)
+        words.open(self.pointer, self.word_list.of(src_tokens))
+        return words
+
+    def give_back(self, words: NativeWords) -> None:
+        """Keep the memory of lists that are not needed any more for a later batch."""
+        self._spare.append(words)
 
     def positions(self, count: int) -> Optional[Tensor]:
         """[count or more, C], the embeddings of positions 0, 1, ...; all there are of learned ones;
@@ -117,6 +148,44 @@ class NativeBlockDrafter:
             rows = position_rows(decoder.embed_positions, decoder.padding_idx, count)
             table = self._positions = floats(rows)  # any thread's is as good
         return table
+
+
+class NativeWords:
+    """The library's ``WordList``: the words that each row of a batch drafts from, with their part
+    of the vocabulary's product packed.
+
+    Attributes:
+        pointer: of it.
+
+    Args:
+        library: the loaded library.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.pointer = ctypes.c_void_p()
+        library.call("specdec_words_new", ctypes.byref(self.pointer))
+        weakref.finalize(self, library.free, "specdec_words_free", self.pointer)
+
+    def open(self, drafter: Any, lists: Any) -> None:
+        """Begin a batch.
+
+        Args:
+            drafter: the library's drafter.
+            lists: of its sentences, ``models.word_list.Lists``.
+        """
+        sizes, ids = lists.sizes.contiguous(), lists.ids.contiguous()
+        self.library.call(
+            "specdec_words_open", self.pointer, drafter, len(sizes), pointer(sizes, torch.long),
+            pointer(ids, torch.long),
+        )  # fmt: skip
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows (long, ascending)."""
+        kept = rows.contiguous()
+        self.library.call(
+            "specdec_words_select", self.pointer, len(kept), pointer(kept, torch.long)
+        )
 
 
 class LoopDrafts:
@@ -199,6 +268,8 @@ class NativeBlockSession(DraftSession):
         self.call = DraftCall(embedding=drafter.tables.of(self.table))
         self.call.request.first = drafter.first
         self.call.request.confidence = options.confidence
+        self.words = drafter.words_of(source.net_input["src_tokens"])
+        self.call.request.words = None if self.words is None else self.words.pointer
 
     def native_form(self) -> NativeBlockSession:
         return self
@@ -263,6 +334,7 @@ class NativeBlockSession(DraftSession):
             first=own.first,
             confidence=own.confidence,
             candidates=CHAIN_CANDIDATES[0 if len(hypotheses.lengths_cpu) == 1 else 1],
+            words=own.words,
         )
         costs = self._costs(plan.costs)
         request.costs = None if costs is None else ctypes.addressof(costs)
@@ -292,6 +364,11 @@ class NativeBlockSession(DraftSession):
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
         self.layers.select(rows, rows_cpu)
         self.states.select(rows)
+        if self.words is not None:
+            self.words.select(rows)
 
     def close(self) -> None:
         self.layers.close()
+        if self.words is not None:
+            self.drafter.give_back(self.words)
+            self.words = None

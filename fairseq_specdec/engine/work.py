@@ -26,6 +26,15 @@ class Work:
         self.nbytes += nbytes
 
 
+    def share(self, part: float) -> Work:
+        """A part of it, as of a product with some rows of its weights."""
+        return Work(
+            {name: round(part * count) for name, count in self.multiply_adds.items()},
+            round(part * self.nbytes),
+            part * self.breadth,
+        )
+
+
 class Pass(NamedTuple):
     """Some work for a number of rows of each sentence."""
 

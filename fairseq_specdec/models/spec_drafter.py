@@ -30,6 +30,7 @@ from .drafter_config import (
     set_setting,
 )
 from .source_copy import SourceCopy
+from .word_list import WordList
 
 NO_CUTS = (
     "a spec_drafter predicts blocks after given cuts: train it with "
@@ -53,6 +54,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.num_updates = 0
+        self.word_list: Optional[WordList] = None  # a checkpoint may have one
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -92,6 +94,17 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 set_setting(settings, init_encoder_from=None, init_decoder_from=None)
                 set_setting(settings, init_decoder_layers=None)
         return model
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Make room for a list of words where a checkpoint has one (fairseq's hook).
+
+        Raises:
+            ValueError: it is none for this drafter's dictionaries.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        prefix = f"{name}." if name else ""
+        source, target = self.encoder.dictionary, self.decoder.dictionary
+        self.word_list = WordList.find(state_dict, source, target, prefix)
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number of updates: the glancing ratio depends on it."""

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 from typing import List
 
-from models import train
+from models import corpus_files, train
 from prepare import apply_codes, binarise
 from recipe import StepError
 from step import Step, flags
@@ -102,6 +102,7 @@ def pack(
     heldout: str,
     models: str,
     history: str,
+    listed: str = "",
 ) -> None:
     """An action: pack a trained pair for the repository, in a folder that is there when complete.
 
@@ -116,12 +117,14 @@ def pack(
         heldout: folder of held-out sentences.
         models: checkpoints, commas between.
         history: records of the steps before, below WORK; of a step run by hand there is none.
+        listed: binarised corpus, for the drafter's list of words; none without a drafter.
     """
-    step.need("fairseq-preprocess", "subword-nmt")
+    step.need("fairseq-preprocess", "subword-nmt", "specdec-shortlist")
     out, held, sides = pathlib.Path(dest), pathlib.Path(heldout), pair.split(",")
     checkpoints = [pathlib.Path(path) for path in models.split(",")]
     dictionaries = [pathlib.Path(bin) / f"dict.{side}.txt" for side in sides]
     inputs = [*checkpoints, pathlib.Path(codes), *dictionaries, held]
+    inputs += corpus_files(listed, *sides) if listed else []
     if step.finished(out / "provenance.json", inputs):
         return
     new = out.parent / f".{out.name}.partial"
@@ -134,6 +137,9 @@ def pack(
     step.call("shutil.copy", step.recipe.folder / "licences" / licence, new / "LICENSE.md")
     for path in checkpoints:
         step.average(new / path.name, path, "--half")
+    if listed:
+        drafter = ["--drafter-path", new / "drafter.pt", "--out", new / "drafter.pt", "--force"]
+        step.run("specdec-shortlist", listed, "-s", sides[0], "-t", sides[1], *drafter)
     test_set(step, new, texts, languages.split(","), sides)
     records = [step.path("WORK") / name for name in history.split(",")]
     step.call("demo.steps.join_history", new / "history", records)

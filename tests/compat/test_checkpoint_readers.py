@@ -166,6 +166,11 @@ READERS = {
         ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src",
          "--target-lang", "tgt", "--cpu"),
     ),
+    "specdec-shortlist": (
+        command("data.shortlist"),
+        ("{data}", "--drafter-path", "{evil}", "--out", "{out}/x.pt", "--source-lang", "src",
+         "--target-lang", "tgt", "--gen-subset", "test"),
+    ),
     "specdec-bench": (command("bench.cli"), ("{data}", "--path", "{evil}", "--cpu")),
     "specdec-demo": (command("demo.cli"), ("--path", "{evil}", "--data", "{data}", "--port", "0")),
     "the hub": (

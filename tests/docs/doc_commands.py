@@ -12,7 +12,7 @@ from fairseq_specdec.accelerate import flags as accelerate_flags
 from fairseq_specdec.bench import quickstart, replay_flags, session
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
-from fairseq_specdec.data import distill
+from fairseq_specdec.data import distill, shortlist
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.noise import cli as noise_cli
 from fairseq_specdec.trace import cli as trace_cli
@@ -29,12 +29,13 @@ PARSERS = {
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
     "specdec-noise": noise_cli.get_parser,
+    "specdec-shortlist": shortlist.get_parser,
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-noise", "specdec-trace",
+    "specdec-noise", "specdec-shortlist", "specdec-trace",
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.

@@ -2,6 +2,7 @@
 
 import ctypes
 
+import torch
 from native_calls import FLOATS, ODD_64, VALUES, Stack
 
 from fairseq_specdec.engine.native import structures as of
@@ -185,6 +186,36 @@ class Drafter:
                 self.read_layers = layers
         if self.pointer is not None and random.random() < 0.5:
             self._chain(random.choice((1, 8, 19)))
+        self.words = None
+        if self.pointer is not None and random.random() < 0.5:
+            self._lists(self.session.rows or 1)
+
+    def _lists(self, rows):
+        """Lists of words, at times of other rows, or of words that are not there."""
+        calls, random = self.calls, self.calls.random
+        if random.random() < 0.9:
+            calls.call("specdec_drafter_lists", self.pointer)
+        self.words = calls.made("specdec_words_new")
+        most = random.choice((2, self.stack.words))
+        for _ in range(random.randint(1, 2)):
+            rows = rows if random.random() < 0.9 else rows + 1
+            sizes = torch.randint(1, most + 1, (rows,))
+            lists = [torch.randperm(self.stack.words)[:size].sort().values for size in sizes]
+            # Room for as many words as a refused size asks for at most.
+            ids = torch.cat([*lists, torch.zeros(rows * (self.stack.words + 1)).long()])
+            for tensor in (sizes, ids):
+                if random.random() < calls.odd:
+                    tensor[random.randrange(len(tensor))] = random.choice((0, -1, 2**24, 2**62))
+            calls.call(
+                "specdec_words_open", self.words, self.pointer, calls.size(rows, (0, -1, -(2**31))),
+                calls.pointer(sizes), calls.pointer(ids),
+            )  # fmt: skip
+        if random.random() < 0.3:
+            count = random.randint(0, rows)
+            calls.call(
+                "specdec_words_select", self.words, calls.size(count, (-1, 2**24)),
+                calls.pointer(torch.arange(rows + 1)),
+            )  # fmt: skip
 
     def _chain(self, width):
         calls, words = self.calls, self.stack.words + 1
@@ -205,7 +236,7 @@ class Drafter:
             calls.size(random.randint(0, 1), ODD_64), calls.integers(rows), states,
             calls.size(stride, (0, -1, -(2**63))), calls.integers(rows, least=1, most=stride),
             calls.size(random.randint(1, 4), (0, -1, 2**31 - 1)), random.choice((0.0, 0.2, 2.0)),
-            calls.size(masks, (0, -1, -(2**63))),
+            calls.size(masks, (0, -1, -(2**63))), self.words,
         )  # fmt: skip
 
     def draft(self):

@@ -7,8 +7,8 @@ import pytest
 from fairseq_specdec.hub import SpeculativeTranslator
 
 # gad, the first 100 held-out sentences one at a time, of the packed pair; a new pair has others.
-ACCEPTED_AT = [0.8213, 0.7966, 0.8343, 0.7880, 0.7692]
-ACCEPTED_TOKENS = 4.057
+ACCEPTED_AT = [0.8185, 0.8083, 0.8343, 0.7958, 0.7857]
+ACCEPTED_TOKENS = 4.120
 TEXTS = ['Click "OK" - the file\'s name is (still) shown: 100% done.', "Open the file.", ""]
 
 

@@ -131,6 +131,7 @@ class DraftRequest(Structure):
         ("confidence", c_float),
         ("costs", c_void_p),
         ("token_stride", c_int64),
+        ("words", c_void_p),
     ]
 
 

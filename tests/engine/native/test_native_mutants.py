@@ -22,6 +22,7 @@ TESTS = [
 TESTS_OF = {
     "beam.cpp": ["tests/decoding/test_beam.py", "tests/decoding/test_parity.py", "-k", "beam"],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
+    **dict.fromkeys(("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]),
 }
 
 # (file, what it says, what it says instead)
@@ -72,6 +73,13 @@ MUTANTS = [
     ("beam.cpp", "best_scores_[first + i] + score", "best_scores_[first + i]"),
     ("beam.cpp", "scores[i] - top - total", "scores[i] - top"),
     ("beam_abi.cpp", "depth <= room,", "depth <= room + 9,"),
+    ("word_list.cpp", "kept.push_back(kept_[rows[i]]);", "kept.push_back(kept_[i]);"),
+    ("word_list.cpp", "logits[from[i]];", "logits[i];"),
+    ("word_list.cpp", "std::lower_bound(all.begin()", "std::upper_bound(all.begin()"),
+    ("product_rows.cpp", "<< k % 2 * 16;", "<< 16;"),
+    ("product_rows.cpp", "static_cast<uint16_t>(pair >> 16);", "static_cast<uint16_t>(pair);"),
+    ("product_rows.cpp", "whole.scales_.data()[from];", "whole.scales_.data()[first + o];"),
+    ("product_rows.cpp", "std::min(first + o, numbers", "std::min(size_t(o), numbers"),
 ]
 
 

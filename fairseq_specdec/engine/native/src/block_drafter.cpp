@@ -100,19 +100,21 @@ class Ending {
 };
 
 // A row's block with a chain, from the left. Returns how many tokens were chosen.
-int follow_chain(const Chain& chain, int masks, const float* of_mask, float* logits, int words,
+int follow_chain(const Chain& chain, int masks, const float* of_mask, const Rated& rated,
                  int64_t previous, const DraftRequest& request, int64_t* tokens) {
   static thread_local std::vector<int> few;
   static thread_local std::vector<float> totals;
   static thread_local Buffer<float> states;
-  const int width = chain.width;
+  const float* logits = rated.logits;
+  const int words = rated.words, width = chain.width;
+  const auto id_of = [&](int word) { return rated.id_of(word); };
   float* state = states.reserve(2 * static_cast<size_t>(width));
   float* next = state + width;
   Ending ending(masks, request);
   for (int j = 0; j < masks; j++, logits += words, of_mask += width) {
     best_few(logits, words, std::min<int>(request.candidates, words), few);
     for (int word : few) {
-      const auto* row = chain.for_token.data() + static_cast<size_t>(word) * width;
+      const auto* row = chain.for_token.data() + id_of(word) * width;
       for (int h = 0; h < width; h += 32) __builtin_prefetch(row + h);
     }
     const float* past = chain.of_token.data() + static_cast<size_t>(previous) * width;
@@ -125,10 +127,10 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, float* log
     for (int word : few)
       totals.push_back(
           logits[word] +
-          dot_bf16(chain.for_token.data() + static_cast<size_t>(word) * width, state, width));
+          dot_bf16(chain.for_token.data() + id_of(word) * width, state, width));
     if (few.empty()) return ending.judges() ? ending.kept() : j;
     const auto top = std::max_element(totals.begin(), totals.end());
-    previous = tokens[j] = few[top - totals.begin()];
+    previous = tokens[j] = static_cast<int64_t>(id_of(few[top - totals.begin()]));
     if (!ending.judges()) continue;
     float total = 0;
     for (float one : totals) total += std::exp(one - *top);
@@ -138,13 +140,14 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, float* log
 }
 
 // A row's block without one: the likeliest token of each mask.
-int likeliest(int masks, const float* logits, int words, const DraftRequest& request,
-              int64_t* tokens) {
+int likeliest(int masks, const Rated& rated, const DraftRequest& request, int64_t* tokens) {
+  const float* logits = rated.logits;
+  const int words = rated.words;
   Ending ending(masks, request);
   for (int j = 0; j < masks; j++, logits += words) {
     const Peak peak = peak_of(logits, words);
     if (peak.at < 0) return ending.judges() ? ending.kept() : j;
-    tokens[j] = peak.at;
+    tokens[j] = static_cast<int64_t>(rated.id_of(peak.at));
     if (ending.judges() && !ending.take(std::exp(-log_sum(logits, words, peak.top))))
       return ending.kept();
   }
@@ -242,6 +245,39 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
   }
 }
 
+// Logits of masks, over the words that their rows may draft.
+class Logits {
+ public:
+  Logits(const BlockDrafter& drafter, const WordList* lists, int masks, const float* features)
+      : lists_(lists) {
+    static thread_local Buffer<float> logits;
+    const Stack& stack = drafter.stack;
+    const Matrix* listed = lists == nullptr ? nullptr : lists->product();
+    columns_ = listed == nullptr ? stack.vocabulary_size() : listed->out();
+    logits_ = logits.reserve(static_cast<size_t>(masks) * columns_);
+    if (listed != nullptr) {
+      multiply(*listed, masks, features, listed->in(), logits_, columns_, After::kStore);
+      return;
+    }
+    stack.logits(masks, features, logits_);
+    for (int i = 0; i < masks; i++)
+      logits_[static_cast<size_t>(i) * columns_ + drafter.pad] = kMinusInfinity;
+  }
+
+  // Of a row's masks, until those of another row are asked for.
+  Rated of_row(int row, int masks) const {
+    static thread_local Buffer<float> scratch;
+    float* mine = logits_ + static_cast<size_t>(row) * masks * columns_;
+    if (lists_ == nullptr) return {mine, columns_, nullptr};
+    return lists_->of_row(row, masks, columns_, mine, scratch);
+  }
+
+ private:
+  const WordList* lists_;
+  int columns_;
+  float* logits_;
+};
+
 }  // namespace
 
 void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
@@ -256,7 +292,10 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
   require(&session.stack == &stack && rows >= 1 && embedding.fits(stack),
           "a session or a table of another size than the drafter's");
-  static thread_local Buffer<float> embedded, features, logits, of_mask;
+  require(request.words == nullptr || (request.words->is_of(drafter.vocabulary) &&
+                                       request.words->rows() == rows),
+          "lists of words of another drafter, or of another number of rows");
+  static thread_local Buffer<float> embedded, features, of_mask;
   const Columns columns = lay_out(request, hypotheses, rows);
   const size_t total = columns.row.size(), drafted = static_cast<size_t>(rows) * masks;
   session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
@@ -268,9 +307,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
               Visibility{columns.upto.data()}};
   float* found = features.reserve(drafted * width);
   session.run(block, x, nullptr, columns.wanted.data(), {}, found, nullptr);
-  float* rated = logits.reserve(drafted * words);
-  stack.logits(static_cast<int>(drafted), found, rated);
-  for (size_t i = 0; i < drafted; i++) rated[i * words + drafter.pad] = kMinusInfinity;
+  const Logits logits(drafter, request.words, static_cast<int>(drafted), found);
   const Chain& chain = drafter.chain;
   float* says = nullptr;
   if (chain.width > 0) {
@@ -283,10 +320,10 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
     const int64_t previous =
         hypotheses.tokens[row * hypotheses.token_stride + hypotheses.lengths[row]];
     require(previous >= 0 && previous < words, "a token that is not in the vocabulary");
-    sizes[row] = chain.width > 0
-                     ? follow_chain(chain, masks, says + at * chain.width, rated + at * words,
-                                    words, previous, request, tokens)
-                     : likeliest(masks, rated + at * words, words, request, tokens);
+    const Rated rated = logits.of_row(row, masks);
+    sizes[row] = chain.width > 0 ? follow_chain(chain, masks, says + at * chain.width, rated,
+                                                previous, request, tokens)
+                                 : likeliest(masks, rated, request, tokens);
     tokens += request.token_stride;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "transformer.h"
 #include "verify.h"
+#include "word_list.h"
 
 namespace specdec {
 
@@ -28,6 +29,7 @@ class BlockDrafter {
   SharedMatrix of_states;
   int read_layers = 0;
   Chain chain;
+  std::shared_ptr<const MatrixRows> vocabulary;  // of a drafter with lists of words; or null
 };
 
 struct DraftRequest {
@@ -45,6 +47,7 @@ struct DraftRequest {
   // to be accepted exceed the cost by most; null for nothing.
   const float* costs;
   int64_t token_stride;  // of the answer, K or more
+  const WordList* words;  // of the session's rows; null: any word is drafted
 
   void check() const;  // throws std::invalid_argument for what no draft begins with
 };

@@ -7,8 +7,10 @@
 #include "matrix_abi.cpp"
 #include "pool.cpp"
 #include "product.cpp"
+#include "product_rows.cpp"
 #include "transformer.cpp"
 #include "transformer_abi.cpp"
 #include "verify.cpp"
+#include "word_list.cpp"
 
 #include "layout_abi.cpp"

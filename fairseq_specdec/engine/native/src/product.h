@@ -59,6 +59,7 @@ class Matrix {
   const int32_t* offsets(int output) const { return offsets_.data() + output; }
 
  private:
+  friend class MatrixRows;
   template <typename Kernel>
   void pack_row(int output, const float* weight);
   size_t half(int output, int column) const;

@@ -292,6 +292,39 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
   });
 }
 
+// Let the drafter draft from lists of words: a copy of its vocabulary is made for them.
+SPECDEC_API int specdec_drafter_lists(void* drafter) {
+  return guarded([&] {
+    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
+    specdec::require(self.stack.finished, "the weights are not complete");
+    self.vocabulary = std::make_shared<const specdec::MatrixRows>(self.stack.vocabulary);
+  });
+}
+
+SPECDEC_API int specdec_words_new(void** words) {
+  return guarded([&] { *words = new specdec::WordList(); });
+}
+
+SPECDEC_API void specdec_words_free(void* words) { delete static_cast<specdec::WordList*>(words); }
+
+// sizes: [rows]; ids: as many as all sizes together, as WordList::open takes them.
+SPECDEC_API int specdec_words_open(void* words, const void* drafter, int rows, const int64_t* sizes,
+                                   const int64_t* ids) {
+  return guarded([&] {
+    specdec::bounded(rows, 1, "an empty batch");
+    static_cast<specdec::WordList*>(words)->open(
+        static_cast<const specdec::BlockDrafter*>(drafter)->vocabulary, rows, sizes, ids);
+  });
+}
+
+SPECDEC_API int specdec_words_select(void* words, int count, const int64_t* rows) {
+  return guarded([&] {
+    auto& self = *static_cast<specdec::WordList*>(words);
+    specdec::require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
+    self.select(count, rows);
+  });
+}
+
 SPECDEC_API int specdec_draft(const void* drafter, void* session, const specdec::DraftCall* call) {
   return guarded([&] {
     specdec::draft(*static_cast<const specdec::BlockDrafter*>(drafter),

@@ -1,0 +1,146 @@
+"""The few words that a drafter chooses among, which the source sentence determines."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+TRANSLATIONS, FREQUENT = "word_list.translations", "word_list.frequent"
+"""Names of its two tensors in a drafter's checkpoint."""
+
+# Those of more than this are no short lists: they would only take memory.
+MOST_TRANSLATIONS = 1000
+# Words of a sentence beside the frequent ones, for each translation that a source word has: the demo
+# pair's sentences have 211 words, with 20 translations and 100 frequent words.
+_OF_SENTENCE = 5.5
+_DTYPES = (torch.int16, torch.int32, torch.int64)
+_REMEDY = "make the list again with specdec-shortlist"
+
+
+class Lists(NamedTuple):
+    """The words of each sentence of a batch.
+
+    Attributes:
+        sizes: long [B], 1 or more.
+        ids: long [sum of sizes], the rows' lists one after the other, ascending in each row.
+    """
+
+    sizes: Tensor
+    ids: Tensor
+
+
+class WordList(nn.Module):
+    """Likely translations of every source word, and frequent target words.
+
+    The list of a sentence is the union of the translations of its words and the frequent words.
+    What a drafter drafts is verified over all words, so a list costs accepted tokens where it
+    lacks the right word, and never changes the output of a lossless rule.
+
+    Args:
+        translations: int [source words, N], target words; the padding index where there are fewer.
+        frequent: int [F], target words.
+        words: V, of the target dictionary.
+        pad: its padding index, in no list.
+    """
+
+    translations: Tensor
+    frequent: Tensor
+
+    def __init__(self, translations: Tensor, frequent: Tensor, words: int, pad: int) -> None:
+        super().__init__()
+        self.register_buffer("translations", translations)
+        self.register_buffer("frequent", frequent)
+        self.words = words
+        self.pad = pad
+
+    @classmethod
+    def find(
+        cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
+    ) -> Optional[WordList]:
+        """The list of a checkpoint; None where it has none.
+
+        Args:
+            weights: the checkpoint's tensors by name.
+            source, target: the drafter's dictionaries.
+            prefix: of the drafter's names.
+
+        Raises:
+            ValueError: what is there is no list for these dictionaries.
+        """
+        found = [weights.get(prefix + name) for name in (TRANSLATIONS, FREQUENT)]
+        if found == [None, None]:
+            return None
+        translations, frequent = found
+        words = len(target)
+        _check(TRANSLATIONS, translations, 2, words)
+        _check(FREQUENT, frequent, 1, words)
+        assert translations is not None and frequent is not None
+        rows, columns = translations.shape
+        if rows != len(source) or columns > MOST_TRANSLATIONS:
+            raise ValueError(
+                f"{TRANSLATIONS} is {rows} x {columns} for a source dictionary of {len(source)} "
+                f"symbols and at most {MOST_TRANSLATIONS} translations; {_REMEDY}"
+            )
+        if bool((frequent == target.pad()).all()):
+            raise ValueError(f"{FREQUENT} names no word; {_REMEDY}")
+        translations = translations.clone()
+        translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
+        return cls(translations, frequent.clone(), words, target.pad())
+
+    def expected_share(self, rows: int) -> float:
+        """About which share of the vocabulary the lists of so many sentences have together; 1 where
+        that is too much for a product of its own."""
+        own = _OF_SENTENCE * self.translations.size(1)
+        share = min(1.0, (self.frequent.numel() + rows * own) / self.words)
+        return share if share <= 1 / 3 else 1.0
+
+    def of(self, src_tokens: Tensor) -> Lists:
+        """The lists of a batch's sentences.
+
+        Args:
+            src_tokens: long [B, S], source words with padding.
+        """
+        rows = src_tokens.size(0)
+        listed = torch.zeros(rows, self.words, dtype=torch.bool, device=src_tokens.device)
+        listed[:, self.frequent.long()] = True
+        listed.scatter_(1, self.translations[src_tokens].view(rows, -1).long(), True)
+        listed[:, self.pad] = False
+        return Lists(listed.sum(1), listed.nonzero()[:, 1])
+
+
+def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
+    """Refuse what is no table of target words.
+
+    Raises:
+        ValueError: it names the tensor and the remedy.
+    """
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} is missing or no tensor; {_REMEDY}")
+    if tensor.dtype not in _DTYPES or tensor.dim() != dimensions or tensor.numel() == 0:
+        raise ValueError(
+            f"{name} is {str(tensor.dtype).replace('torch.', '')} of shape {list(tensor.shape)}, "
+            f"not whole numbers in {dimensions} dimensions; {_REMEDY}"
+        )
+    least, most = int(tensor.min()), int(tensor.max())
+    if least < 0 or most >= words:
+        raise ValueError(
+            f"{name} holds {least if least < 0 else most}, no index of the target dictionary of "
+            f"{words} symbols; {_REMEDY}"
+        )
+
+
+def tensors_of(translations: Any, frequent: Any, words: int) -> Dict[str, Tensor]:
+    """What a checkpoint holds of a list, in the smallest whole numbers that it needs.
+
+    Args:
+        translations: int array [source words, N].
+        frequent: int array [F].
+        words: V, of the target dictionary.
+    """
+    dtype = torch.int16 if words <= torch.iinfo(torch.int16).max else torch.int32
+    return {
+        TRANSLATIONS: torch.as_tensor(translations).to(dtype),
+        FREQUENT: torch.as_tensor(frequent).to(dtype),
+    }

@@ -1,0 +1,121 @@
+"""specdec-shortlist gives a drafter its list of words, whole or not at all; mistakes are named."""
+
+import pathlib
+import shutil
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from toy_drafter import make_dictionary
+
+from fairseq_specdec.compat.checkpoints import load_model
+from fairseq_specdec.data import shortlist
+from fairseq_specdec.models.word_list import FREQUENT, TRANSLATIONS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO = ROOT / "data-bin" / "demo_ende"
+HERE = ["--gen-subset", "test", "--translations", "5", "--frequent", "9"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The command on the demo's held-out pairs; its output file."""
+
+    def command(*words, data=DEMO, drafter=DEMO / "drafter.pt", out=tmp_path / "out.pt"):
+        shortlist.cli_main([str(data), "--drafter-path", str(drafter), "--out", str(out), *words])
+        return out
+
+    return command
+
+
+def test_a_drafter_gets_its_list(run):
+    before, after = load_model(str(DEMO / "drafter.pt")), load_model(str(run(*HERE)))
+    dictionary = Dictionary.load(str(DEMO / "dict.de.txt"))
+    table, frequent = (after["model"].pop(name) for name in (TRANSLATIONS, FREQUENT))
+    assert table.shape == (len(dictionary), 5) and frequent.shape == (9,)
+    assert table.dtype == frequent.dtype == torch.int16
+    said = [dictionary[int(word)] for word in table[dictionary.index("and")]]
+    assert said[0] == "und" and "</s>" in [dictionary[int(word)] for word in frequent]
+    absent = [word for word, row in enumerate(table) if (row[1:] == dictionary.pad()).all()]
+    assert len(absent) > 1000  # of few sentences; such words stay as they are
+    assert all(table[word, 0] == word for word in absent if word != dictionary.pad())
+    for name in (TRANSLATIONS, FREQUENT):
+        before["model"].pop(name, None)
+    assert before["model"].keys() == after["model"].keys()
+    assert all(torch.equal(before["model"][name], x) for name, x in after["model"].items())
+    record = after["word_list"]
+    assert record["pairs"] == 500 and record["translations"] == 5 and record["commit"]
+    assert record["command"].startswith("specdec-shortlist ") and len(record["data"]) == 6
+
+
+def test_the_same_pairs_give_the_same_list(run, tmp_path):
+    """Also where they are drawn, and of a drafter that had a list before."""
+    some = [*HERE, "--most-pairs", "100"]
+    first = load_model(str(run(*some)))
+    second = load_model(str(run(*some, drafter=tmp_path / "out.pt", out=tmp_path / "2.pt")))
+    assert first["word_list"]["pairs"] == 100
+    assert all(torch.equal(x, second["model"][name]) for name, x in first["model"].items())
+
+
+def test_a_broken_list_is_replaced(run, tmp_path):
+    state = load_model(str(DEMO / "drafter.pt"))
+    state["model"][FREQUENT] = torch.tensor([10**6])
+    torch.save(state, str(tmp_path / "broken.pt"))
+    assert (
+        load_model(str(run(*HERE, drafter=tmp_path / "broken.pt")))["model"][FREQUENT].max() < 9999
+    )
+
+
+def folder(tmp_path):
+    shutil.copytree(DEMO, tmp_path / "data", ignore=shutil.ignore_patterns("*.pt", "history"))
+    return tmp_path / "data"
+
+
+MISTAKES = [
+    (["--translations", "0"], {}, "--translations 0: must be 1 or more"),
+    (["--translations", "1001"], {}, "--translations 1001: must be 1000 or less"),
+    (["--most-pairs", "-1"], {}, "--most-pairs -1: must be 1 or more"),
+    ([], {}, "has no split 'train'"),
+    (HERE, {"drafter": DEMO / "none.pt"}, "--drafter-path: no such file"),
+    (HERE, {"drafter": DEMO / "verifier.pt"}, "no block drafter"),
+    (HERE, {"data": DEMO / "history"}, "holds no binarised text"),
+    (HERE, {"out": DEMO / "codes"}, "codes exists; --force replaces it"),
+    (HERE, {"out": DEMO / "history"}, "is no file; choose another name"),
+    (HERE, {"out": DEMO / "none" / "out.pt"}, "no such folder"),
+]
+
+
+@pytest.mark.parametrize("words, places, said", MISTAKES)
+def test_mistakes(run, tmp_path, words, places, said):
+    with pytest.raises(SystemExit) as ended:
+        run(*words, **places)
+    line = str(ended.value.code)
+    assert line.startswith("specdec-shortlist: error: ") and said in line and "\n" not in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_of_other_dictionaries_is_refused(run, tmp_path):
+    data = folder(tmp_path)
+    make_dictionary(8400).save(str(data / "dict.de.txt"))
+    with pytest.raises(SystemExit, match="--drafter-path: its decoder dictionary has 8312 symbols"):
+        run(*HERE, data=data)
+
+
+def test_sides_of_different_sizes_are_refused(run, tmp_path):
+    data = folder(tmp_path)
+    for end in ("bin", "idx"):
+        shutil.copy(str(data / f"test.en-de.en.{end}"), str(data / f"test1.en-de.en.{end}"))
+    with pytest.raises(SystemExit, match="test1.en-de.de.bin or .idx is missing"):
+        run(*HERE, data=data)
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_ctrl_c_leaves_nothing(run, tmp_path, monkeypatch, capsys):
+    def stopped(*args, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shortlist.torch, "save", stopped)
+    with pytest.raises(SystemExit) as ended:
+        run(*HERE)
+    assert ended.value.code == 130 and not list(tmp_path.iterdir())
+    assert "start again with: specdec-shortlist " in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""IBM model 1: the same as its equations word by word, in any chunks."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from fairseq_specdec.data import translation_table
+from fairseq_specdec.data.translation_table import Model1, Pairs, chunks, most_frequent
+
+
+def some_pairs(count=40, words=9, seed=5):
+    rng = np.random.default_rng(seed)
+    return [
+        (rng.integers(0, words, rng.integers(1, 6)), rng.integers(0, words, rng.integers(1, 6)))
+        for _ in range(count)
+    ]
+
+
+def joined(pairs):
+    found = []
+    for side in zip(*pairs):
+        found += [np.concatenate(side).astype(np.int32), np.cumsum([len(each) for each in side])]
+    return Pairs(*found)
+
+
+def slow_model(pairs, rounds, nothing):
+    """Brown et al. 1993, equations 13 to 17, for one word after the other."""
+    chances = defaultdict(lambda: 1.0)
+    for _ in range(rounds):
+        counts, totals = defaultdict(float), defaultdict(float)
+        for source, target in pairs:
+            source = [*source, nothing]
+            for t in target:
+                total = sum(chances[s, t] for s in source)
+                for s in source:
+                    counts[s, t] += chances[s, t] / total
+                    totals[s] += chances[s, t] / total
+        chances = defaultdict(float, {key: n / totals[key[0]] for key, n in counts.items()})
+    return chances
+
+
+@pytest.mark.parametrize("cells", [1, 50, 1 << 21])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_as_the_equations_word_by_word(cells, rounds, monkeypatch):
+    monkeypatch.setattr(translation_table, "CELLS", cells)
+    pairs, steps = some_pairs(), []
+    text = joined(pairs)
+    model = Model1(text, 9, 9, lambda: steps.append(1))
+    for _ in range(rounds):
+        model.refine(lambda: steps.append(1))
+    assert len(steps) == (rounds + 1) * len(chunks(text))
+    slow = slow_model(pairs, rounds, nothing=9)
+    table = model.likeliest(20, fill=77)
+    for source in range(9):
+        row = [int(word) for word in table[source] if word != 77]
+        assert sorted(row) == sorted(t for s, t in slow if s == source)
+        found = [slow[source, word] for word in row]
+        assert all(a >= b - 1e-6 for a, b in zip(found, found[1:]))
+    assert model.likeliest(2, 77).tolist() == table[:, :2].tolist()
+
+
+def test_words_that_always_come_together_find_each_other():
+    pairs = [([1, 2], [11, 12]), ([2, 3], [12, 13]), ([1, 3], [13, 11]), ([1], [11])]
+    text = joined([tuple(map(np.array, pair)) for pair in pairs])
+    model = Model1(text, 4, 14, lambda: None)
+    for _ in range(4):
+        model.refine(lambda: None)
+    assert model.likeliest(1, 0)[:, 0].tolist() == [0, 11, 12, 13]
+
+
+def test_the_most_frequent_words():
+    assert most_frequent(np.array([3, 1, 3, 2, 2, 3]), 2, 6).tolist() == [3, 2]
+    assert most_frequent(np.array([3, 1]), 5, 6).tolist() == [1, 3]

@@ -1,0 +1,149 @@
+"""Drafts from lists of words: each row's best among its own, on both backends and in any batch."""
+
+import pytest
+import torch
+from toy_drafter import ToyTask, make_drafter
+from toy_hypotheses import hypotheses_of, open_on
+from toy_translation import (
+    EOS,
+    FIRST,
+    PAD,
+    WORDS,
+    ids,
+    make_sample,
+    sentences,
+    toy_drafter,
+    translate,
+)
+
+from fairseq_specdec.acceptance.sampling import Sampler
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
+from fairseq_specdec.drafting.native_block import NativeBlockSession
+from fairseq_specdec.engine.backend import choose_backend
+from fairseq_specdec.engine.native.library import load
+from fairseq_specdec.models.word_list import WordList
+
+SOURCES = sentences(12, seed=21)
+TARGETS = [ids(translate(s)) for s in SOURCES]
+SIZE = FIRST + WORDS
+BACKENDS = ["torch", pytest.param("native", marks=pytest.mark.skipif(
+    load() is None, reason="the native library is not built"))]  # fmt: skip
+
+
+def word_list(kinds):
+    """A list in which each source word has one translation, of ``kinds`` different words."""
+    translations = torch.arange(SIZE, dtype=torch.int16) % kinds + FIRST + 1
+    translations[:FIRST] = PAD
+    return WordList(translations.unsqueeze(1), torch.tensor([EOS, FIRST]), SIZE, PAD)
+
+
+def listed_toy(kinds, **settings):
+    model = toy_drafter(updates=60, **settings)
+    model.word_list = word_list(kinds)
+    return model
+
+
+def opened(model, backend, sources=SOURCES, number_format="fp32", **more):
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, **more))
+    chosen = choose_backend(backend, [model], number_format)
+    return open_on(drafter, sources, 60, backend=chosen)
+
+
+def slow_draft(model, source, target, done):
+    """The best listed words by the forward pass that training uses, one after the other."""
+    net_input = make_sample([source])["net_input"]
+    listed = model.word_list.of(net_input["src_tokens"]).ids
+    drafted = []
+    for j in range(4):
+        out = model(
+            prev_output_tokens=torch.tensor([[EOS, *target[:done], *drafted]]),
+            cuts=torch.tensor([[done]]),
+            targets=torch.full((1, 1, 4), 5),
+            **net_input,
+        )
+        drafted.append(int(listed[out["logits"][j][listed].argmax()]))
+    return drafted
+
+
+@pytest.mark.parametrize("kinds", [4, 20])
+@pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
+@pytest.mark.parametrize("backend", BACKENDS)
+@torch.no_grad()
+def test_the_best_listed_words_are_drafted(backend, settings, kinds):
+    """With 4 kinds of words a batch's lists are a small part of the vocabulary, with 20 not."""
+    model = listed_toy(kinds, **settings)
+    session = opened(model, backend)
+    assert isinstance(session, NativeBlockSession) == (backend == "native")
+    rows, done = list(range(len(SOURCES))), [0] * len(SOURCES)
+    generator, seen = torch.Generator().manual_seed(4), set()
+    while rows:
+        accepted = [TARGETS[row][:size] for row, size in zip(rows, done)]
+        draft = session.propose(hypotheses_of(accepted, 70))
+        for i, row in enumerate(rows):
+            drafted = draft.tokens[i].tolist()
+            assert drafted == slow_draft(model, SOURCES[row], TARGETS[row], done[i]), (row, done)
+            seen |= set(drafted)
+        moves = torch.randint(1, 5, (len(rows),), generator=generator).tolist()
+        done = [size + move for size, move in zip(done, moves)]
+        keep = [i for i, row in enumerate(rows) if done[i] < len(TARGETS[row])]
+        session.select(torch.tensor(keep, dtype=torch.long), keep)
+        rows, done = [rows[i] for i in keep], [done[i] for i in keep]
+    session.close()
+    assert len(seen) > 2
+
+
+def wide_model(number_format):
+    """Random weights, and lists of 90 words of 404; those of all rows together are most words."""
+    torch.manual_seed(3)
+    model = make_drafter(ToyTask(words=400), chain_width=16).eval()
+    torch.nn.init.normal_(model.decoder.chain.out.weight)
+    if number_format == "halves":
+        model = model.half().float()
+    words = torch.randperm(400)[: 4 * 90].view(4, 90) + FIRST
+    translations = words[torch.arange(404) % 4]
+    translations[PAD] = PAD
+    model.word_list = WordList(translations, torch.tensor([EOS]), 404, PAD)
+    return model
+
+
+@pytest.mark.skipif(load() is None, reason="the native library is not built")
+@pytest.mark.parametrize("number_format", ["fp32", "halves", "bf16", "int8"])
+@torch.no_grad()
+def test_a_row_drafts_the_same_in_any_batch(number_format):
+    """Alone by the product with its words, together by that with the whole vocabulary."""
+    model = wide_model(number_format)
+    sources = [[4 * i + row for i in range(9 - row)] for row in range(4)]
+    packed = "fp32" if number_format == "halves" else number_format
+    drafted = set()
+    for last in range(20, 400, 30):
+        outputs = [[last + row] for row in range(4)]
+        session = opened(model, "native", sources, packed)
+        together = session.propose(hypotheses_of(outputs)).tokens.tolist()
+        for row, source in enumerate(sources):
+            # Twice, since a row alone has more of the chain's candidates.
+            session = opened(model, "native", [source] * 2, packed)
+            alone = session.propose(hypotheses_of([outputs[row]] * 2)).tokens.tolist()
+            assert alone == [together[row]] * 2, (row, last)
+            drafted |= set(alone[0])
+    assert len(drafted) > 15
+
+
+@pytest.mark.skipif(load() is None, reason="the native library is not built")
+@pytest.mark.parametrize("settings", [{}, {"chain_width": 16}])
+@torch.no_grad()
+def test_drafts_end_where_the_best_listed_word_is_unlikely(settings):
+    model = listed_toy(4, **settings)
+    sizes = []
+    for backend in ("torch", "native"):
+        session = opened(model, backend, confidence=0.5)
+        sizes.append(session.propose(hypotheses_of([t[:2] for t in TARGETS], 70)).sizes.tolist())
+    assert sizes[0] == sizes[1] and len(set(sizes[0])) > 2
+
+
+@torch.no_grad()
+def test_sampled_drafts_come_from_all_words():
+    model = listed_toy(4)
+    session = opened(model, "torch", sampler=Sampler())
+    draft = session.propose(hypotheses_of([target[:3] for target in TARGETS], 70))
+    assert draft.log_probs.size(2) == SIZE
+    assert set(draft.tokens.flatten().tolist()) - {EOS, *range(FIRST, FIRST + 5)}
