@@ -248,10 +248,4 @@ def draw(run: Dict[str, Any]) -> List[Picture]:
     for part in run["runs"]:
         if part["batch_size"] == 1:
             pictures.append(speed_up_distribution(run, part["ms_by_batch"]))
-    pictures += [time_split(run), *sweeps(run)]
-    if "replay" in run:
-        return [
-            each._replace(name=f"replay_{each.name}", caption=f"Replay. {each.caption}")
-            for each in pictures
-        ]
-    return pictures
+    return [*pictures, time_split(run), *sweeps(run)]

@@ -1,4 +1,4 @@
-"""scripts/gpu.sh: its steps, and what becomes of them."""
+"""benchmarks/gpu.sh: its steps, and what becomes of them."""
 
 import argparse
 import json
@@ -9,10 +9,11 @@ import sys
 import gpu_figures
 import gpu_run
 import pytest
-from recipe_parts import REPO
 
 from fairseq_specdec.bench.systems import make_plan
 from fairseq_specdec.decoding import pass_cost
+
+REPO = gpu_run.REPOSITORY
 
 
 def given(folder, device="cpu"):
@@ -192,7 +193,7 @@ def test_check_without_a_card(tmp_path, monkeypatch, capsys):
 def test_a_wheelhouse_without_wheels_is_named(tmp_path):
     (tmp_path / "wheels").mkdir()
     done = subprocess.run(
-        ["bash", str(REPO / "scripts" / "gpu.sh"), str(tmp_path / "out")],
+        ["bash", str(REPO / "benchmarks" / "gpu.sh"), str(tmp_path / "out")],
         env=dict(os.environ, WHEELHOUSE=str(tmp_path / "wheels"), PYTHON=sys.executable),
         capture_output=True, text=True,
     )  # fmt: skip
