@@ -152,7 +152,7 @@ class Script:
 
 
 class ReplayedDrafter(Drafter):
-    """Another drafter, whose tokens never end the sentence; tells the script how far it is."""
+    """Another drafter, whose tokens never end the sentence; reports to the script how far it is."""
 
     adaptive = False  # the script decides, and counts every iteration
 
@@ -443,12 +443,12 @@ def write(replay: Replay, folder: str) -> None:
         random_pair.save_drafter(size, task, args.seed, args.block_size, drafter)
 
 
-def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
+def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
     """Run the benchmark.
 
     Args:
         words: the command line.
-        say: prints text.
+        write: prints text.
 
     Returns:
         what ``--json`` writes.
@@ -463,7 +463,7 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
         asked = session.read([*command_line(replay, folder), *rest])
         logging.getLogger("fairseq_specdec.bench").warning("%s", NOTICE)
         write(replay, folder)
-        return cli.run(ReplayBench(asked, replay, words), say)
+        return cli.run(ReplayBench(asked, replay, words), write)
 
 
 if __name__ == "__main__":

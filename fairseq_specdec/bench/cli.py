@@ -16,12 +16,12 @@ from . import peers, session, tables
 from .run import Bench
 
 
-def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
+def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
     """Run the benchmark.
 
     Args:
         words: the command line.
-        say: prints text.
+        write: prints text.
 
     Returns:
         what ``--json`` writes.
@@ -29,10 +29,10 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     Raises:
         BenchError: naming the flag, file or system.
     """
-    return run(Bench(session.read(words)), say)
+    return run(Bench(session.read(words)), write)
 
 
-def run(bench: Bench, say: Any) -> Dict[str, Any]:
+def run(bench: Bench, write: Any) -> Dict[str, Any]:
     """Measure what a run has not measured yet, write its files, and print its tables.
 
     Returns:
@@ -51,7 +51,7 @@ def run(bench: Bench, say: Any) -> Dict[str, Any]:
         bench.write()
     elif not left:
         bench.write()  # the kill may have come between one file and the next
-    say(tables.document(bench.results))
+    write(tables.document(bench.results))
     return bench.results
 
 

@@ -22,7 +22,7 @@ NOTE_CPU = (
 )
 NOTE_GPU = (
     "peak GPU memory allocated by a process that loads this system alone and decodes the longest "
-    "sentences; CTranslate2 does not tell"
+    "sentences; CTranslate2 does not report it"
 )
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 Parameters are averaged in float64 and stored in the type they had, or in fp16 by --half. What
 decoding needs (configuration, epoch) is kept from the newest checkpoint; optimizer state and
 meters are dropped. Absolute paths in the configuration keep their last component only, so that
-the file says nothing about the machine that trained it.
+the file has nothing about the machine that trained it.
 """
 
 import argparse

@@ -76,7 +76,7 @@ def fetched(
     """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it.
 
     Raises:
-        StepError: it cannot be had; ``own`` says which settings take a copy of the user's.
+        StepError: it cannot be had; ``own`` names the settings that take a copy of the user's.
     """
     sources, downloads = step.path("SOURCES"), bench.home / "downloads"
     with step.remedy(f"{own} takes a copy of your own"):
@@ -107,7 +107,7 @@ def machine_overrides(
 
 
 def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> List[str]:
-    """Overrides that say where the data are, and where hydra writes."""
+    """Overrides that set where the data are, and where hydra writes."""
     bench = Benchmark(step)
     return [
         f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",

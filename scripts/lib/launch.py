@@ -65,7 +65,7 @@ def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
     command = [step.python, "-c", code]
     done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise StepError(f"{step.python} cannot say what devices there are: see above")
+        raise StepError(f"{step.python} cannot list the devices: see above")
     count, precision, name = done.stdout.splitlines()[-3:]
     return int(count), precision, name
 

@@ -34,7 +34,7 @@ class Group:
         return list(dict.fromkeys(path for _, _, paths in self.systems for path in paths))
 
     def text(self, out: pathlib.Path) -> str:
-        """The systems in a form that tells whether they changed."""
+        """The systems in a form that shows whether they changed."""
         systems = "; ".join(f"{name}: {shlex.join(words)}" for name, words, _ in self.systems)
         return f"{self.name}: {systems}".replace(str(out), ".")
 
@@ -181,7 +181,7 @@ def measure_set(step: Step, bench: Benchmark, devices: Devices, group: Group) ->
 def table_step(step: Step) -> None:
     """An action: measure the sets of systems.tsv (or of TABLE_SETS), and print the papers' tables.
 
-    Our figures stand beside theirs in ``tables.md``; ``claims.md`` says what becomes of the claims
+    Our figures stand beside theirs in ``tables.md``; ``claims.md`` shows what becomes of the claims
     in the recipe's claims.tsv.
     """
     step.need("specdec-bench")

@@ -14,7 +14,7 @@ from step import USER_DIR, Step, flags
 
 logger = logging.getLogger("models")
 
-SAID = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
+SUMMARY = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
 
 
 def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
@@ -216,15 +216,15 @@ def decode(
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
     if not step.dry:
-        step.log(f"{name}: {_last_said(out, log)}")
+        step.log(f"{name}: {_last_summary(out, log)}")
     return out
 
 
-def _last_said(*files: pathlib.Path) -> str:
+def _last_summary(*files: pathlib.Path) -> str:
     """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
     package began to log before it."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
-    return ["", *(said for text in texts for said in SAID.findall(text))][-1]
+    return ["", *(line for text in texts for line in SUMMARY.findall(text))][-1]
 
 
 WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")

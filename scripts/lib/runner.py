@@ -59,7 +59,7 @@ def show(text: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the words say; returns the exit status.
+    """Run the command line; returns the exit status.
 
     Raises:
         StepError: a word means nothing, or a step fails.

@@ -56,7 +56,7 @@ def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[st
     """The lines of these sentences, in ascending order.
 
     Raises:
-        ValueError: there are fewer lines, of a file that ``name`` says.
+        ValueError: there are fewer lines, of the file ``name``.
     """
     if len(lines) <= numbers[-1]:
         raise ValueError(f"{name} has no line {numbers[-1]}: it is not this test set's")

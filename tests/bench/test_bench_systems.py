@@ -57,7 +57,7 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
             "--system 'a block_size=5': --sweep makes a row of this name too",
         ),
         (["--sweep", "collapse_repeats=2"], "expected true or false"),
-        (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; say which"),
+        (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; name one"),
     ],
 )
 def test_mistaken_sweeps_are_named(bench, words, message):

@@ -43,7 +43,7 @@ def kde_manuals(unpacked: pathlib.Path) -> List[Pair]:
 
 
 def debian_manual(unpacked: pathlib.Path, name: str) -> List[Pair]:
-    """One Debian manual: its English and German files lie apart or are told apart by name."""
+    """One Debian manual: its English and German files lie apart or differ by name."""
     english: Dict[str, pathlib.Path] = {}
     german: Dict[str, pathlib.Path] = {}
     for path in sorted(unpacked.glob(f"{name}*/usr/share/**/*.html")):
