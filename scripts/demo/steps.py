@@ -9,7 +9,7 @@ from typing import List
 from models import train
 from prepare import apply_codes, binarise
 from recipe import StepError
-from step import Step, flags
+from step import Step
 
 logger = logging.getLogger("demo")
 
@@ -78,7 +78,7 @@ def drafter(step: Step) -> None:
         --max-source-positions 256 --max-target-positions 256
         --skip-invalid-size-inputs-valid-test --best-checkpoint-metric accepted
         --maximize-best-checkpoint-metric"""
-    chosen = flags(
+    chosen = shared.flags(
         [*own.split(), verifier, "--init-decoder-from", verifier], block_size=step["BLOCK"],
         num_cuts=step["CUTS"], max_tokens=step["DRAFTER_TOKENS"], save_interval_updates=every,
         keep_interval_updates=step["AVERAGE"], validate_interval_updates=4 * every,

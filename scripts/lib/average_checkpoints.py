@@ -17,10 +17,10 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 import torch
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("average_checkpoints")
 PATH_SETTINGS = frozenset(

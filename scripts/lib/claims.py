@@ -21,9 +21,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy
 from recipe import read_table
 from sacrebleu.metrics import BLEU
-from specdec_io.atomic import write_text
 
 from fairseq_specdec.bench import tables
+from fairseq_specdec.io.atomic import write_text
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 FIGURES = ("tok", "speed", "bleu")

@@ -15,8 +15,9 @@ import urllib.request
 from typing import Any, List, NamedTuple
 
 from recipe import read_table
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20

@@ -19,8 +19,9 @@ from recipe import System, read_table
 from scoring import errant, m2
 from scoring.m2_file import read
 from scoring.m2_file import read_lines as read_text
-from specdec_io.atomic import PathLike, write_json
 from text_files import write_lines
+
+from fairseq_specdec.io.atomic import PathLike, write_json
 
 logger = logging.getLogger("gec_scores")
 OFFICIAL = re.compile(r"^(Precision|Recall|F_[\d.]+)\s*:\s*([\d.]+)\s*$", re.MULTILINE)

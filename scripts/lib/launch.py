@@ -15,15 +15,11 @@ from typing import Any, List, Tuple
 from recipe import StepError
 from step import Step
 
+from fairseq_specdec.commands.words import ALLOCATION
+
 FAST_HALF = (7, 0)  # compute capability of the V100
 CPU_INFO = pathlib.Path("/proc/cpuinfo")
 CPU_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's names, and Arm's
-# Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
-ALLOCATION = {
-    "MALLOC_MMAP_THRESHOLD_": "4000000000",
-    "MALLOC_TRIM_THRESHOLD_": "20000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-}
 
 
 def computes_in_bf16(info: pathlib.Path = CPU_INFO) -> bool:

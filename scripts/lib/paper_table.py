@@ -17,10 +17,9 @@ import pathlib
 import string
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from specdec_io.atomic import write_text
-
 from fairseq_specdec.bench import machine
 from fairseq_specdec.bench.tables import section_title, table
+from fairseq_specdec.io.atomic import write_text
 
 NOTHING = "-"
 NOTE, EVERY = "note", "*"

@@ -22,9 +22,10 @@ from typing import IO, Callable, Iterator, List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
 from sacremoses import MosesPunctNormalizer
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("parallel_text")
 SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")

@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
-    sys.path[:0] = [str(REPO), str(SCRIPTS), str(SCRIPTS / "demo")]
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         return run(arguments)

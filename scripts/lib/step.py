@@ -191,17 +191,6 @@ def _text(value: Any) -> str:
     return shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
-    """``own``, then ``--name value`` of each default whose flag it does not give."""
-    words = [str(word) for word in own]
-    given = set(words)
-    for name, value in defaults.items():
-        flag = "--" + name.replace("_", "-")
-        if flag not in given:
-            words += [flag, str(value)]
-    return words
-
-
 def find(function: str) -> Callable[..., Any]:
     """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
     module, _, name = function.rpartition(".")

@@ -19,9 +19,10 @@ from contextlib import ExitStack
 from typing import Dict, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("summary_corpus")
 SPLITS = ("train", "valid", "test")

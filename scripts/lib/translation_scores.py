@@ -17,10 +17,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
-from specdec_io.atomic import write_json
 from text_files import read_lines
 
 from fairseq_specdec.bench.text import split_compounds
+from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("translation_scores")
 GREEDY = ".fairseq_beam_1.out"  # after the name of the set

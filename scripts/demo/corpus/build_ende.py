@@ -6,8 +6,9 @@ import pathlib
 import re
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set
 
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.progress import erased_bar as bar
 
 from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
 from .apt import PrivateApt
