@@ -11,6 +11,8 @@ from prepare import apply_codes, binarise
 from recipe import StepError
 from step import Step
 
+from fairseq_specdec.commands.words import flags
+
 logger = logging.getLogger("demo")
 
 
@@ -78,7 +80,7 @@ def drafter(step: Step) -> None:
         --max-source-positions 256 --max-target-positions 256
         --skip-invalid-size-inputs-valid-test --best-checkpoint-metric accepted
         --maximize-best-checkpoint-metric"""
-    chosen = shared.flags(
+    chosen = flags(
         [*own.split(), verifier, "--init-decoder-from", verifier], block_size=step["BLOCK"],
         num_cuts=step["CUTS"], max_tokens=step["DRAFTER_TOKENS"], save_interval_updates=every,
         keep_interval_updates=step["AVERAGE"], validate_interval_updates=4 * every,

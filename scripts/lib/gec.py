@@ -36,11 +36,12 @@ class Corrections(Family):
         super().__init__(step)
         self._sample = self.bench.home / "sample"
         self._paths: Dict[str, str] = {}
-        if self.bench.smoke:
-            self._make_sample()
 
     def _make_sample(self) -> None:
+        """In the smoke profile, once."""
         step, characters = self.step, self.bench.home / "bytes"
+        if self._paths or not self.bench.smoke:
+            return
         odd = "; warning: it is English" if step["recipe"] == "gec_nlpcc18" else ""
         sample(step, self._sample, dict(zip(PAIR, PAIR)), "demo_edit", odd)
         self._paths = {"CLEAN": f"{self._sample}/train.tgt"}
@@ -54,6 +55,7 @@ class Corrections(Family):
         Raises:
             StepError: it holds none, or there is no such file; with where the corpus comes from.
         """
+        self._make_sample()
         path = self._paths.get(name) or self.step[name]
         if not path and self.step.dry:
             return f"${name}"
@@ -67,6 +69,7 @@ class Corrections(Family):
 
     def stage(self, name: str) -> List[str]:
         """The corpora of a stage: train_data, finetune_data, valid_data, test_data."""
+        self._make_sample()
         names = self.step.settings.words(name)
         if self.bench.smoke:
             part = {"valid_data": "valid", "test_data": "test"}.get(name, "train")
