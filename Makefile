@@ -48,17 +48,16 @@ figures:
 
 # All that needs a GPU, in ten minutes (docs/gpu.md); DEVICE=cpu rehearses it.
 gpu:
-	PYTHON=$(PYTHON) bash scripts/gpu.sh $(FIGURES)
+	PYTHON=$(PYTHON) bash benchmarks/gpu.sh $(FIGURES)
 
 docs:
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 
 # Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs .[mutants].
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was
-# stopped, it goes on where it was; PAGE=1 writes the table of docs/mutants.md.
+# stopped, it goes on where it was.
 mutants:
-	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE)) \
-		$(if $(PAGE),--page)
+	OMP_NUM_THREADS=1 $(PYTHON) tests/mutants.py $(MODULES) $(if $(SAMPLE),--sample $(SAMPLE))
 
 # All Pythons that are installed, each with its torch and fairseq; needs nox.
 matrix:

@@ -20,7 +20,7 @@ ENDE = "data-bin/demo_ende"
 COMMON = "--tokenizer moses --remove-bpe --cpu --gen-subset test".split()
 DRAFTER = f"--drafter-path {ENDE}/drafter.pt"
 INT8 = "--verifier-dtype int8"
-BENCH = "from fairseq_specdec.commands.start import bench; bench()"
+BENCH = ["-c", "from fairseq_specdec.commands.start import bench; bench()"]
 PEERS = ["--peers", "ctranslate2,onnxruntime"]
 ENDE_SYSTEMS = {
     "greedy": "--strategy greedy",
@@ -38,7 +38,8 @@ EDIT_SYSTEMS = {
     "greedy, int8": f"--strategy greedy {INT8}",
     "iad, int8": f"--strategy iad {INT8}",
 }
-REPLAY = "--replay base --block-size 25 --mean-accepted 8.23 --sentences 8 --cpu".split()
+REPLAY = [str(HERE / "replay.py"), "base", "--cpu"]
+DRAFTS = ["--mean-accepted", "8.23", "--strategies", "greedy,gad"]
 
 
 def pair(folder, languages, sizes, systems):
@@ -46,7 +47,7 @@ def pair(folder, languages, sizes, systems):
     source, target = languages
     rows = [word for name, flags in systems.items() for word in ("--system", f"{name}: {flags}")]
     return [
-        *(folder, "--path", f"{folder}/verifier.pt", "-s", source, "-t", target),
+        *(*BENCH, folder, "--path", f"{folder}/verifier.pt", "-s", source, "-t", target),
         *(*COMMON, *PEERS, "--batch-size", sizes, *rows),
     ]
 
@@ -57,23 +58,20 @@ def commands(limit):
     return {
         "translation": [*pair(ENDE, ("en", "de"), "1,32", ENDE_SYSTEMS), *few],
         "correction": [*pair("data-bin/demo_edit", ("src", "tgt"), "1", EDIT_SYSTEMS), *few],
-        "papers' size": [*REPLAY, *PEERS, "--strategies", "greedy,gad"],
-        "papers' size, int8": [
-            *(*REPLAY, "--strategies", "greedy,gad"),
-            *("--verifier-dtype", "int8", "--drafter-dtype", "int8"),
-        ],
+        "papers' size": [*REPLAY, *DRAFTS, *PEERS],
+        "papers' size, int8": [*REPLAY, *DRAFTS, *INT8.split(), "--drafter-dtype", "int8"],
         "base shape, int8, 32 at a time": [
-            *("--replay", "base", "--sentences", "32", "--batch-size", "32", "--cpu", *PEERS),
-            *("--strategies", "greedy", "--verifier-dtype", "int8"),
+            *(*REPLAY, "--sentences", "32", "--batch-size", "32", *PEERS),
+            *("--strategies", "greedy", *INT8.split()),
         ],
     }  # fmt: skip
 
 
 def measured(words, repeats):
-    """The results of a ``specdec-bench`` run."""
+    """The results of a command of Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "results.json"
-        command = [sys.executable, "-c", BENCH, *words]
+        command = [sys.executable, *words]
         command += ["--repeats", str(repeats), "--no-memory", "--json", str(path)]
         subprocess.run(command, check=True, cwd=HERE.parent, stdout=subprocess.DEVNULL)
         return json.loads(path.read_text("utf-8"))

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))  # autodoc reads this checkout, whatever is instal
 
 from fairseq_specdec.version import __version__  # noqa: E402
 
-# Importing fairseq makes every logger speak, and the parser of these pages has much to say.
+# Importing fairseq makes every logger write, and the parser of these pages logs much.
 logging.getLogger("markdown_it").setLevel(logging.WARNING)
 
 project = "fairseq_specdec"

@@ -3,19 +3,20 @@
 #
 # Makes an environment, installs fairseq_specdec in it, decodes the held-out sentences of the demo
 # pairs with stock fairseq and with every strategy, and prints one table a pair. Progress goes to
-# stderr, the tables to stdout, all figures also to data-bin/quickstart.json. Run it again at any
-# time: what is installed stays.
+# stderr, the tables to stdout, all figures also to data-bin/quickstart_PAIR.json. Run it again at
+# any time: what is installed stays.
 #
 #   --train   first make both demo pairs from nothing in data-bin/work (scripts/run demo,
 #             hours on 2 cores, resumes), then measure those
 #   --help    this text, and the flags of the measurement where it is installed already
-#   others    go to python -m fairseq_specdec.bench.quickstart, e.g. --limit 50 --pairs ende
+#   others    go to specdec-bench, e.g. --limit 50 --batch-size 8
 #
 # Settings, from the environment:
 #   PYTHON           interpreter to make the environment with, 3.8 to 3.13 (python3)
 #   VENV             the environment, made if it is not there (.venv in the repository)
 #   TORCH            what to install if the environment has no torch (torch==2.13.0; torch==2.7.1 on
 #                    Python 3.9, torch==1.13.1 on 3.8)
+#   PAIRS            demo pairs that are measured (ende edit)
 #   OMP_NUM_THREADS  threads of the measurement (2, or 1 on a single core)
 set -euo pipefail
 
@@ -31,8 +32,7 @@ show_help() {
     usage "${BASH_SOURCE[0]}"
     if [[ -e $stamp ]]; then
         printf '\n'
-        cd "$repo"
-        "$venv/bin/python" -m fairseq_specdec.bench.quickstart --help
+        "$venv/bin/specdec-bench" --help
     fi
 }
 
@@ -51,9 +51,9 @@ done
 
 # Before minutes of installation: is there anything to decode?
 if [[ $train == no && ${#flags[@]} -eq 0 ]]; then
-    for pair in demo_ende demo_edit; do
-        [[ -f $repo/data-bin/$pair/verifier.pt ]] ||
-            fail "data-bin/$pair/verifier.pt is not there: clone the whole repository, or make the" \
+    for pair in ${PAIRS:-ende edit}; do
+        [[ -f $repo/data-bin/demo_$pair/verifier.pt ]] ||
+            fail "data-bin/demo_$pair/verifier.pt is not there: clone the whole repository, or make the" \
                 "pairs with --train"
     done
 fi
@@ -74,6 +74,9 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 2 ? cores : 2))}
 mkdir -p "$repo/data-bin"
 log "decoding with $OMP_NUM_THREADS threads"
-"$venv/bin/python" -m fairseq_specdec.bench.quickstart --data-bin "$data" \
-    --json "$repo/data-bin/quickstart.json" ${flags[@]+"${flags[@]}"}
-[[ " ${flags[*]-}" == *" --json"* ]] || log "figures: $repo/data-bin/quickstart.json"
+for pair in ${PAIRS:-ende edit}; do
+    "$venv/bin/specdec-bench" "$data/demo_$pair" --preset "demo_$pair" \
+        --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
+        ${flags[@]+"${flags[@]}"}
+done
+log "figures: $repo/data-bin/quickstart_*.json"

@@ -2,16 +2,13 @@
 
 Each mutant has one small change (an operator, a number, an argument; mutmut makes them, messages
 stay) and is run against the tests that pyproject.toml names for its module. A process imports these
-and runs them once, so that toys are trained; each mutant is a fork of it. Survivors that are not in
-docs/mutants.md are printed, and the exit status is 1. What was killed is not run again while its
-function stays as it is: ``build/mutants.jsonl`` has the results of this checkout, and
-``tests/mutants.tsv``, which ``--page`` writes and git keeps, a line for each function whose mutants
-were all run.
+and runs them once, so that toys are trained; each mutant is a fork of it. Survivors are printed.
+What was killed is not run again while its function stays as it is: ``build/mutants.jsonl`` has the
+results.
 """
 
 import argparse
 import ast
-import csv
 import difflib
 import functools
 import gc
@@ -22,7 +19,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import shlex
 import shutil
 import signal
@@ -36,8 +32,6 @@ from typing import Dict, List, NamedTuple
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "mutants.md"
-KEPT = ROOT / "tests" / "mutants.tsv"
 # Looking for exceptions in finalizers collects garbage twice, which takes longer than most tests.
 PYTEST = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
 PYTEST += ["--timeout=0"]  # by the clock: a process that was stopped for a while would fail
@@ -274,82 +268,39 @@ class Task(NamedTuple):
     def last(self, module, text, results):
         """Whether a mutant survived; None where it is to be run: it was not yet, or survived other
         tests."""
-        name, digest = (one(module, self.source, text) for one in (name_of, function_of))
-        survived, tests = results.found.get(name) or results.of(name, digest[1]) or (None, "")
+        survived, tests = results.found.get(name_of(module, self.source, text), (None, ""))
         return None if survived and tests != self.tests else survived
-
-    def functions(self, module):
-        """{(name, digest): mutated sources}."""
-        grouped = {}
-        for text in self.mutants:
-            grouped.setdefault(function_of(module, self.source, text), []).append(text)
-        return grouped
 
 
 class Results:
     """What is known of mutants.
 
     Attributes:
-        found: {name of a mutant: (survived, digest of the tests)}, of this checkout.
-        kept: {digest of a function: names of its survivors, digest of the tests} where all its
-            mutants were run.
+        found: {name of a mutant: (survived, digest of the tests)}.
     """
 
     def __init__(self, path):
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         each = map(json.loads, lines)
         self.found = {one["key"]: (one["survived"], one["tests"]) for one in each}
-        self.kept = {row[2]: (row[5].split(","), row[4]) for row in rows_of(KEPT)}
-
-    def of(self, name, digest):
-        """(survived, digest of the tests) of a mutant by its function's row; None without one."""
-        if digest not in self.kept:
-            return None
-        survivors, tests = self.kept[digest]
-        return name in survivors, tests
-
-    def keep(self, tasks):
-        """Write a row for each function of the modules of which all mutants were run."""
-        rows = []
-        for module, task in tasks.items():
-            for (function, digest), texts in task.functions(module).items():
-                last = {name_of(module, task.source, x): task.last(module, x, self) for x in texts}
-                if None not in last.values():
-                    survivors = ",".join(sorted(name for name in last if last[name]))
-                    rows.append([module, function, digest, str(len(texts)), task.tests, survivors])
-        with open(KEPT, "w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream, "excel-tab", lineterminator="\n").writerows(
-                [["module", "function", "digest", "mutants", "tests", "survivors"], *sorted(rows)]
-            )
-
-
-def rows_of(path):
-    """A file of tab-separated values without its head; nothing where there is none."""
-    if not path.exists():
-        return []
-    with open(path, encoding="utf-8", newline="") as stream:
-        return list(csv.reader(stream, "excel-tab"))[1:]
 
 
 def report(tasks, found):
-    """(lines of a table, survivors that docs/mutants.md does not list)."""
-    page, unknown = PAGE.read_text(encoding="utf-8"), []
-    lines, total = (
-        ["| module | mutants | run | killed | survived | to run |", "|---" * 6 + "|"],
-        [0] * 5,
-    )
+    """(lines of a table by package, survivors)."""
+    packages, survivors = {"all": [0] * 5}, []
     for module, task in tasks.items():
         ran = {text: task.last(module, text, found) for text in task.mutants}
-        name = re.sub("^fairseq_specdec/", "", module)
-        survivors = [change(task.source, text) for text, survived in ran.items() if survived]
-        unknown += [f"{module}: {one}" for one in survivors if f"- `{name}`: `{one}`:" not in page]
-        to_run = list(ran.values()).count(None)
-        done = len(ran) - to_run
-        row = [len(ran), done, done - len(survivors), len(survivors), to_run]
-        total = [sum(pair) for pair in zip(total, row)]
+        mine = [change(task.source, text) for text, survived in ran.items() if survived]
+        survivors += [f"{module}: {one}" for one in mine]
+        done = len(ran) - list(ran.values()).count(None)
+        row = [len(ran), done, done - len(mine), len(mine), len(ran) - done]
+        for name in (os.path.dirname(module), "all"):
+            packages[name] = [sum(pair) for pair in zip(packages.get(name, [0] * 5), row)]
+    lines = ["| package | mutants | run | killed | survived | to run |", "|---" * 6 + "|"]
+    total = packages.pop("all")
+    for name, row in [*packages.items(), ("all", total)]:
         lines.append(f"| `{name}` | " + " | ".join(map(str, row)) + " |")
-    lines.append("| all | " + " | ".join(map(str, total)) + " |")
-    return lines, unknown
+    return lines, survivors
 
 
 def run(tasks, drawn, results):
@@ -381,9 +332,6 @@ def main():
     parser.add_argument("modules", nargs="*", help="parts of their paths; all")
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random; all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--page", action="store_true", help="write docs/mutants.md's table and tests/mutants.tsv"
-    )
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build" / "mutants.jsonl")
     options = parser.parse_args()
     results = options.results.resolve()
@@ -396,25 +344,9 @@ def main():
     every = [(module, text) for module, task in chosen.items() for text in task.mutants]
     count = len(every) if options.sample is None else min(options.sample, len(every))
     run(chosen, set(random.Random(options.seed).sample(every, count)), results)
-    found = Results(results)
-    if options.page:
-        write_page(tasks, found)
-    lines, unknown = report(chosen, found)
-    print("\n".join(lines + unknown))
-    return len(unknown)
-
-
-def write_page(tasks, found):
-    """The table of docs/mutants.md, and tests/mutants.tsv, anew."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(with_table(page, report(tasks, found)[0]), encoding="utf-8")
-    found.keep(tasks)
-
-
-def with_table(page, lines):
-    """The page with these lines for its table."""
-    return re.sub(r"(?m)^\| module .*(?:\n\|.*)*", lambda _: "\n".join(lines), page, count=1)
+    lines, survivors = report(chosen, Results(results))
+    print("\n".join(lines + survivors))
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+    main()

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from fairseq_specdec.bench import quickstart
 from fairseq_specdec.bench.systems import DECODING
 from fairseq_specdec.commands import parsers
 from fairseq_specdec.config import TranslationSpecDecConfig
@@ -65,11 +64,6 @@ def test_every_flag_says_its_default_and_its_range(name):
     assert len(actions) > 2 or name == "specdec-flags"
     wrong = {str(action.option_strings or action.dest): problem(action) for action in actions}
     assert {flag: what for flag, what in wrong.items() if what} == {}
-
-
-def test_the_quickstart_says_so_too():
-    actions = [action for action in quickstart.get_parser()._actions if action.dest != "help"]
-    assert {a.dest: problem(a) for a in actions if problem(a)} == {}
 
 
 def test_help_names_the_papers_symbols():

@@ -52,8 +52,8 @@ def test_the_core_does_not_know_the_tools(package):
 ALONE = """
 import sys
 before = set(sys.modules)
-import specdec_io.atomic, specdec_io.file_locks, specdec_io.provenance, specdec_io.progress
-assert specdec_io.provenance.commit() and specdec_io.provenance.versions(["tqdm"])["tqdm"]
+from fairseq_specdec.io import atomic, file_locks, progress, provenance
+assert provenance.commit() and provenance.versions(["tqdm"])["tqdm"]
 print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 """
 
@@ -61,12 +61,12 @@ print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 def test_io_is_loaded_by_the_scripts_without_what_is_slow():
     """Of packages that are installed, only tqdm, which is quick to import."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE], cwd=str(SCRIPTS / "lib"), stdout=subprocess.PIPE,
+        [sys.executable, "-c", ALONE], cwd=str(SCRIPTS.parent), stdout=subprocess.PIPE,
         text=True, check=True,
     )  # fmt: skip
     loaded = set(done.stdout.split())
-    assert {"specdec_io", "tqdm"} <= loaded
-    assert loaded.isdisjoint({"fairseq", "fairseq_specdec", "numpy", "torch", "omegaconf"})
+    assert {"fairseq_specdec", "tqdm"} <= loaded
+    assert loaded.isdisjoint({"fairseq", "numpy", "torch", "omegaconf"})
 
 
 def test_recipes_are_listed_before_anything_is_installed():

@@ -116,52 +116,14 @@ def returning(*numbers, source=SOURCE):
     return mutants.Task([], source, "tests", texts)
 
 
-LISTED = """\
-- `m.py`: `return 3 -> return 5`: a reason.
-- `other.py`: `return 3 -> return 7`: a reason.
-"""
-
-
-@pytest.fixture
-def kept(monkeypatch, tmp_path):
-    """A page that lists a survivor and one of another module, and no results."""
-    page = tmp_path / "page.md"
-    page.write_text(LISTED + "\n| module | old |\n|---|\n| x |\n\nEnd.\n")
-    monkeypatch.setattr(mutants, "PAGE", page)
-    monkeypatch.setattr(mutants, "KEPT", tmp_path / "mutants.tsv")
-    return tmp_path
-
-
-def test_the_table_is_of_results_that_hold(kept):
+def test_the_table_is_of_results_that_hold(tmp_path):
     for one in ((4, False, "old"), (5, True, "tests"), (6, True, "old"), (7, True, "tests")):
-        told_of(kept, *one)
-    task = returning(*range(4, 9))
-    lines, unknown = mutants.report({"m.py": task}, mutants.Results(kept / "mutants.jsonl"))
+        told_of(tmp_path, *one)
+    found = mutants.Results(tmp_path / "mutants.jsonl")
+    lines, survivors = mutants.report({"m.py": returning(*range(4, 9))}, found)
     # One was not run, and one survived other tests.
-    assert lines[2:] == ["| `m.py` | 5 | 3 | 1 | 2 | 2 |", "| all | 5 | 3 | 1 | 2 | 2 |"]
-    assert unknown == ["m.py: return 3 -> return 7"]
-    assert mutants.with_table(mutants.PAGE.read_text(), ["| a |", "| b |"]) == (
-        LISTED + "\n| a |\n| b |\n\nEnd.\n"
-    )
-
-
-def test_git_keeps_what_is_known_of_a_function_until_it_changes(kept):
-    told_of(kept, 4, False, "old"), told_of(kept, 5, True, "tests")
-    known, nothing = kept / "mutants.jsonl", kept / "none.jsonl"
-    mutants.Results(known).keep({"m.py": returning(4, 5, 6)})
-    assert len(mutants.KEPT.read_text().splitlines()) == 1  # 6 was not run
-    mutants.Results(known).keep({"m.py": returning(4, 5)})
-    row = mutants.KEPT.read_text().splitlines()[1].split("\t")
-    assert row[:2] == ["m.py", "Holder.three"] and row[3:5] == ["2", "tests"]
-    again = mutants.Results(nothing)
-    edited = SOURCE.replace("LIMIT = 5", "LIMIT = 6"), SOURCE.replace("return 3", "return 3.0")
-    lasts = []
-    for source in (SOURCE, *edited):
-        task = returning(4, 5, source=source)
-        lasts.append([task.last("m.py", text, again) for text in task.mutants])
-    assert lasts == [[False, True], [False, True], [None, None]]
-    other = returning(4, 5)._replace(tests="other")  # a survivor is run again, what was killed not
-    assert [other.last("m.py", text, again) for text in other.mutants] == [False, None]
+    assert lines[2:] == ["| `` | 5 | 3 | 1 | 2 | 2 |", "| `all` | 5 | 3 | 1 | 2 | 2 |"]
+    assert survivors == ["m.py: return 3 -> return 5", "m.py: return 3 -> return 7"]
 
 
 def test_a_fork_gives_its_status_back_or_runs_out_of_time():

@@ -67,7 +67,8 @@ def test_every_file_is_named_as_what_it_tests():
         package = path.parent.name
         if package in ABOUT_OTHERS or path.stem.endswith(COMMAND):
             continue
-        root = TESTS.parent / "scripts" if package == "scripts" else PACKAGE / package
+        beside = package in ("scripts", "benchmarks")
+        root = (TESTS.parent if beside else PACKAGE) / package
         known = is_named(path.stem[len("test_") :], package, module_names(root))
         listed = f"{package}/{path.name}" in EXCEPTIONS
         assert not (known and listed), f"{path.name} is no exception any more"

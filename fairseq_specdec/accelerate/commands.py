@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..commands.words import ALLOCATION, distill_flags, training_flags
 from .verifier import Fitting
 
 PYTHON = sys.executable
@@ -62,39 +63,36 @@ class Job(NamedTuple):
 
 def distill(job: Job, dest: str, limit: Optional[int]) -> List[str]:
     """Distil the training split; ``limit`` sentences of it or all."""
-    words = [
-        PYTHON, "-m", "fairseq_specdec.data.distill", job.data, "--user-dir", PLUGIN,
-        "--path", job.path, "--dest", dest, "-s", job.source, "-t", job.target,
-        "--task", "translation_specdec", "--strategy", "greedy", "--beam", str(job.beam),
-        # Small batches use less memory, and on a CPU larger ones are no quicker.
-        "--max-tokens", "2048" if job.cpu else "8192", "--max-len-a", "1.5", "--max-len-b", "20",
-        "--skip-invalid-size-inputs-valid-test", *job._device(),
-    ]  # fmt: skip
-    return words + (["--limit", str(limit)] if limit is not None else [])
+    # Small batches use less memory, and on a CPU larger ones are no quicker.
+    own = ["--max-tokens", "2048" if job.cpu else "8192"]
+    own += ["--skip-invalid-size-inputs-valid-test", *job._device()]
+    own += ["--limit", str(limit)] if limit is not None else []
+    pair = (job.source, job.target)
+    words = distill_flags(own, PLUGIN, job.path, dest, pair, job.beam)
+    return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]
 
 
 def train(job: Job, fitting: Fitting, until: int, total: int) -> List[str]:
     """Train the drafter up to update ``until``; the learning rate falls to 0 at ``total``."""
     precision = ["--bf16"] if job.bf16 else []
     warmup = max(1, min(400, total // 10))
-    return [
-        PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
-        "--task", "translation", "-s", job.source, "-t", job.target, *job._device(), *precision,
-        "--arch", fitting.arch, *fitting.flags, "--dropout", "0.0",
+    own = [
+        "--arch", fitting.arch, *fitting.flags,
         "--block-size", str(BLOCK_SIZE), "--num-cuts", "4",
         "--criterion", "glancing_block_loss", "--label-smoothing", "0",
         "--glancing-start", "0", "--glancing-stop", "0", "--block-loss-decay", "0.85",
         "--eval-verifier", job.path, "--eval-sentences", str(job.eval_sentences),
         "--best-checkpoint-metric", "accepted_tokens", "--maximize-best-checkpoint-metric",
-        "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "10.0",
-        "--lr", "2e-3", "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(warmup),
-        "--total-num-update", str(total), "--max-update", str(until),
-        "--max-tokens", str(job.max_tokens), "--max-valid-steps", "8", "--num-workers", "0",
-        "--data-buffer-size", "0",
-        "--skip-invalid-size-inputs-valid-test", "--save-interval-updates", str(until),
-        "--validate-interval-updates", str(until), "--keep-interval-updates", "1",
-        "--no-epoch-checkpoints", "--save-dir", job.file("training"), "--seed", "1",
+        "--clip-norm", "10.0", "--lr", "2e-3", "--warmup-updates", warmup, "--max-update", until,
+        "--max-tokens", job.max_tokens, "--max-valid-steps", "8", "--data-buffer-size", "0",
+        "--skip-invalid-size-inputs-valid-test", "--save-interval-updates", until,
+        "--validate-interval-updates", until, "--no-epoch-checkpoints", "--seed", "1",
         "--log-format", "json", "--log-interval", "10",
+    ]  # fmt: skip
+    return [
+        PYTHON, "-m", "fairseq_cli.train", job.file("distilled"), "--user-dir", PLUGIN,
+        "--task", "translation", "-s", job.source, "-t", job.target, *job._device(), *precision,
+        *training_flags(own, job.file("training"), total),
     ]  # fmt: skip
 
 
@@ -142,8 +140,5 @@ def environment(job: Job) -> Any:
     threads = str(job.threads)
     return dict(
         os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), OMP_NUM_THREADS=threads,
-        MKL_NUM_THREADS=threads,
-        # Keep freed memory: otherwise every update maps, zeroes and unmaps gigabytes.
-        MALLOC_MMAP_THRESHOLD_="4000000000", MALLOC_TRIM_THRESHOLD_="20000000000",
-        MALLOC_TOP_PAD_="268435456",
+        MKL_NUM_THREADS=threads, **ALLOCATION,
     )  # fmt: skip

@@ -78,8 +78,8 @@ class Child:
             line = ""
         if not line:
             self.log.seek(0)
-            told = self.log.read()[-500:].strip()
-            raise BenchError(f"{self.title}: its process ended: {told}")
+            logged = self.log.read()[-500:].strip()
+            raise BenchError(f"{self.title}: its process ended: {logged}")
         answer: Dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise BenchError(f"{self.title}: {answer['error'][:500]}")
@@ -104,7 +104,7 @@ def serve(answers: int) -> None:
             try:
                 function = getattr(importlib.import_module(module), name)
                 answer = {"result": function(**order["arguments"])}
-            except Exception as error:  # whatever it raises is told to who asked
+            except Exception as error:  # whatever it raises is reported to the caller
                 answer = {"error": f"{type(error).__name__}: {error}"}
             stream.write(json.dumps(answer) + "\n")
             stream.flush()

@@ -2,29 +2,26 @@
 
 ``specdec-bench DATA --path VERIFIER --system 'NAME: FLAGS' ...`` decodes the same sentences with
 stock fairseq (beam 5 and beam 1) and with every system named, in turn, one batch at a time, checks
-their outputs against stock beam 1, and prints tables. ``specdec-bench --replay SIZE ...`` does so
-with random models of a paper's size, whose acceptance is drawn. See docs/benchmarks.md.
+their outputs against stock beam 1, and prints tables. See docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-import tempfile
 from typing import Any, Dict, Optional, Sequence
 
 from ..commands.own import again, reporting
 from . import peers, session, tables
-from .replay import NOTICE
-from .run import Bench, logger
+from .run import Bench
 
 
-def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
+def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
     """Run the benchmark.
 
     Args:
         words: the command line.
-        say: prints text.
+        write: prints text.
 
     Returns:
         what ``--json`` writes.
@@ -32,24 +29,29 @@ def main(words: Sequence[str], say: Any) -> Dict[str, Any]:
     Raises:
         BenchError: naming the flag, file or system.
     """
-    with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
-        asked = session.read(words, folder)
-        if asked.replay is not None:
-            logger.warning("%s", NOTICE)
-        bench = Bench(asked)
-        left = bench.left
-        try:
-            for size in left:
-                bench.measure_size(size)
-                bench.write()  # so that a kill costs one batch size
-        finally:
-            peers.close(bench.systems)
-        if not asked.args.no_memory and bench.results["memory"] is None:
-            bench.measure_memory()
-            bench.write()
-        elif not left:
-            bench.write()  # the kill may have come between one file and the next
-    say(tables.document(bench.results))
+    return run(Bench(session.read(words)), write)
+
+
+def run(bench: Bench, write: Any) -> Dict[str, Any]:
+    """Measure what a run has not measured yet, write its files, and print its tables.
+
+    Returns:
+        what ``--json`` writes.
+    """
+    bench.resume()
+    left = bench.left
+    try:
+        for size in left:
+            bench.measure_size(size)
+            bench.write()  # so that a kill costs one batch size
+    finally:
+        peers.close(bench.systems)
+    if not bench.args.no_memory and bench.results["memory"] is None:
+        bench.measure_memory()
+        bench.write()
+    elif not left:
+        bench.write()  # the kill may have come between one file and the next
+    write(tables.document(bench.results))
     return bench.results
 
 

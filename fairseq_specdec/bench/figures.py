@@ -37,7 +37,7 @@ class Context(NamedTuple):
 
 
 def section_times(system: System) -> Optional[Dict[str, float]]:
-    """Seconds by section over all passes; None where the system does not say."""
+    """Seconds by section over all passes; None where they were not measured."""
     if system.stats is not None:
         return system.stats.times()
     steps = system.steps_of_stock
@@ -116,17 +116,20 @@ def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
         context: see :class:`Context`.
     """
     found = list(verdicts(system, context.reference, plan.generation["nbest"]).values())
-    told, quality = any(each[0].totals for each in system.outputs.values()), context.quality
+    scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
+    iterations, times = _iterations(system, plan), _times(system, context)
     return {
         "system": system.name,
         "strategy": plan.settings.get("strategy"),
         "bleu": quality and quality.score[system.name],
+        "exact_percent": quality and quality.exact[system.name],
         "bleu_compound": quality and quality.compound and quality.compound[system.name],
         "identical_percent": 100.0 * sum(each.same for each in found) / len(found),
-        "near_ties": sum(each.near_tie for each in found) if told else None,
-        "score_difference": max(each.away for each in found) if told else None,
-        **_iterations(system, plan),
-        **_times(system, context),
+        "near_ties": sum(each.near_tie for each in found) if scored else None,
+        "score_difference": max(each.away for each in found) if scored else None,
+        **iterations,
+        **times,
+        "ms_per_iteration": iterations["iter"] and times["ms_mean"] / iterations["iter"],
         "unsteady_sentences": len(system.unsteady),
         "counters": system.stats.as_dict() if system.stats is not None else None,
     }

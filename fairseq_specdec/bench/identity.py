@@ -1,4 +1,4 @@
-"""Whether two systems say the same, over all hypotheses that are compared."""
+"""Whether two systems have the same output, over all hypotheses that are compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLERANCE = 1e-4
 
 class Output(NamedTuple):
     """A hypothesis: its tokens, </s> included, the log-probability of the first 1, 2, ... of them,
-    and what it is ranked by; None where the engine does not tell."""
+    and what it is ranked by; None where the engine does not report it."""
 
     tokens: List[int]
     totals: Optional[List[float]] = None
@@ -21,7 +21,7 @@ class Output(NamedTuple):
 
 
 def output_of(hypothesis: Dict[str, Any]) -> Output:
-    """What fairseq's dictionary of a hypothesis says."""
+    """What fairseq's dictionary of a hypothesis holds."""
     tokens = hypothesis["tokens"].tolist()
     if "score" not in hypothesis:
         return Output(tokens)
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     Attributes:
         same: the hypotheses have the same tokens, in one order.
         near_tie: they do not, and two that part came within ``NEAR`` of one another.
-        away: largest difference of their totals, relative to totals above 1; 0 if nothing is told.
+        away: largest difference of their totals, relative to totals above 1; 0 if there are none.
     """
 
     same: bool
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Verdict:
-    """The first ``count`` hypotheses of a sentence; 1 of an engine that tells no scores."""
+    """The first ``count`` hypotheses of a sentence; 1 of an engine that reports no scores."""
     if mine[0].totals is None:
         count = 1
     pairs = list(zip(mine[:count], theirs[:count]))

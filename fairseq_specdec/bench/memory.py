@@ -22,24 +22,23 @@ NOTE_CPU = (
 )
 NOTE_GPU = (
     "peak GPU memory allocated by a process that loads this system alone and decodes the longest "
-    "sentences; CTranslate2 does not tell"
+    "sentences; CTranslate2 does not report it"
 )
 
 logger = logging.getLogger(__name__)
 
 
-def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str, Any]:
+def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     """Load row ``index`` of a command line and decode.
 
     Args:
         index: of a row, from 0.
         words: the command line.
-        folder: with the models of a replay.
 
     Returns:
         ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
     """
-    asked = session.read(words, folder)
+    asked = session.read(words)
     before = peak_resident()
     plan, make = asked.makers()[index]
     workload = asked.workload(plan.paths)
@@ -58,13 +57,13 @@ def measure_here(index: int, words: Sequence[str], folder: str = "") -> Dict[str
     return {"peaks": peaks, "before": 0 if workload.cuda else before}
 
 
-def measure(index: int, words: Sequence[str], folder: str = "") -> Optional[Dict[str, Any]]:
+def measure(index: int, words: Sequence[str]) -> Optional[Dict[str, Any]]:
     """Call :func:`measure_here` in a new process.
 
     Returns:
         its result; None, and a warning, where it fails.
     """
-    order = {"index": index, "words": list(words), "folder": folder}
+    order = {"index": index, "words": list(words)}
     try:
         return dict(call_once(f"memory of row {index}", f"{__name__}:measure_here", **order))
     except BenchError as error:

@@ -40,14 +40,13 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
         run: what ``--json`` writes.
         pictures: of it.
     """
-    title, notice = tables.title(run), [run["replay"]["notice"]] if "replay" in run else []
+    title, notice = tables.title(run), [run["notice"]] if "notice" in run else []
     parts: List[str] = [_in("h1", title)]
     parts += [_in('p class="warning"', text) for text in [*notice, *run["warnings"]]]
     for part in run["runs"]:
         parts.append(f"<h2>Batch size {part['batch_size']}</h2>")
         parts += [_table(columns, part["rows"]) for columns in (tables.SPEED, tables.TIME)]
-        if "replay" not in run:
-            parts.append(_in("p", tables.conclusion(part)))
+        parts += [_in("p", text) for text in filter(None, [tables.conclusion(part)])]
     parts.append(f"<ul>{''.join(_in('li', line) for line in tables.legend(run))}</ul>")
     for picture in pictures:
         data, caption = base64.b64encode(picture.png).decode("ascii"), escape(picture.caption)

@@ -13,6 +13,7 @@ from fairseq_specdec.decoding.stats import SECTIONS
 from .tables import section_title, title
 
 WIDTH, HEIGHT = 7.0, 4.2  # inches
+LOW = 3.0  # of one of several panels
 
 MOST = 15  # lines that one picture bears
 SYMBOLS = {
@@ -33,37 +34,25 @@ class Picture(NamedTuple):
     png: bytes
 
 
-def figure_of(rows: int = 1, height: float = HEIGHT) -> Any:
-    """A figure of one panel a row, of so many inches, and the list of their axes."""
-    from matplotlib.figure import Figure
+class Curve(NamedTuple):
+    """What a panel shows of a system: points with texts beside them, a violin of ``ys``, or a bar
+    whose sections are ``ys``. ``number`` gives the system one colour and stroke in all pictures."""
 
-    # No pyplot: nothing global is set and no window system is asked for.
-    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
-    return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
-
-
-def picture(run: Dict[str, Any], name: str, caption: str, figure: Any) -> Picture:
-    """The figure as a picture: titled, with what was measured on what, and a legend beside axes
-    that it would hide. The title is the caption up to its first comma or semicolon."""
-    figure.suptitle(plain(re.split("[,;.] |[.]$", caption)[0]), fontsize=11)
-    figure.axes[0].set_title(plain(measured_on(run)), fontsize=7, color="0.4")
-    for axes in figure.axes:
-        names = [name for name in axes.get_legend_handles_labels()[1] if name]
-        many = len(names) > 6
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
-        if names:
-            axes.legend(fontsize=6 if many else 7, **(beside if many else {}))
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return Picture(name, caption, buffer.getvalue())
+    name: str
+    number: int
+    xs: Sequence[Any]
+    ys: Sequence[float]
+    texts: Sequence[Any] = ()
 
 
-def measured_on(run: Dict[str, Any]) -> str:
-    """What was decoded, the machine and its threads, in a line."""
-    facts = run["provenance"]
-    threads = facts["threads"]
-    what = title(run).split(": ", 1)[1]
-    return f"{what}; {facts['machine']['device']}, {threads} thread{'s' * (threads > 1)}"
+class Panel(NamedTuple):
+    """Curves on axes; ``kind`` is lines, bars or violins, ``more`` goes to matplotlib's axes."""
+
+    curves: List[Curve]
+    xlabel: str
+    ylabel: str
+    kind: str = "lines"
+    more: Dict[str, Any] = {}
 
 
 def plain(text: str) -> str:
@@ -71,20 +60,59 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def look(line: int) -> Dict[str, Any]:
-    """Colour and stroke of a line, different for the first forty."""
-    return {"color": f"C{line % 10}", "linestyle": ("-", "--", ":", "-.")[line // 10 % 4]}
+def _fill(axes: Any, panel: Panel) -> None:
+    curves, places = panel.curves, range(len(panel.curves))
+    names = [plain(curve.name) for curve in curves]
+    if panel.kind == "violins":
+        violins = axes.violinplot([c.ys for c in curves], places, widths=0.9, showmedians=True)
+        for curve, body in zip(curves, violins["bodies"]):
+            body.set_facecolor(f"C{curve.number % 10}")
+        axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+        axes.set_xticks(places, labels=names, fontsize=7, rotation=30)
+    elif panel.kind == "bars":
+        left = [0.0] * len(curves)
+        for section, widths in zip(SECTIONS, zip(*(curve.ys for curve in curves))):
+            axes.barh(names, widths, left=left, label=section_title(section))
+            left = [a + b for a, b in zip(left, widths)]
+        axes.tick_params(axis="y", labelsize=7)
+    else:
+        for curve, name in zip(curves, names):
+            stroke = ("-", "--", ":", "-.")[curve.number // 10 % 4]  # forty differ
+            style = {"color": f"C{curve.number % 10}", "markersize": 4, "label": name}
+            axes.plot(curve.xs, curve.ys, f"o{stroke}", **style)
+            for text, *place in zip(map(str, curve.texts), curve.xs, curve.ys):
+                axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
+    axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, **panel.more)
 
 
-def line_of(axes: Any, number: int, name: str, xs: Sequence[Any], ys: Sequence[float]) -> None:
-    """A named line through points."""
-    axes.plot(xs, ys, marker="o", markersize=4, label=plain(name), **look(number))
+def figure_of(run: Dict[str, Any], caption: str, panels: Sequence[Panel]) -> Any:
+    """Panels one below the other: titled, with what was measured on what, and a legend beside axes
+    that it would hide. The title is the caption up to its first comma or semicolon."""
+    from matplotlib.figure import Figure
+
+    # No pyplot: nothing global is set and no window system is asked for.
+    height = HEIGHT if len(panels) == 1 else LOW * len(panels)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.suptitle(plain(re.split("[,;.] |[.]$", caption)[0]), fontsize=11)
+    for axes, panel in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels):
+        _fill(axes, panel)
+        names = [name for name in axes.get_legend_handles_labels()[1] if name]
+        many = len(names) > 6
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+        if names:
+            axes.legend(fontsize=6 if many else 7, **(beside if many else {}))
+    facts, what = run["provenance"], title(run).split(": ", 1)[1]
+    threads = f"{facts['threads']} thread{'s' * (facts['threads'] > 1)}"
+    measured = f"{what}; {facts['machine']['device']}, {threads}"
+    figure.axes[0].set_title(plain(measured), fontsize=7, color="0.4")
+    return figure
 
 
-def write_at(axes: Any, texts: Sequence[Any], xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Small texts beside points."""
-    for text, *place in zip(map(str, texts), xs, ys):
-        axes.annotate(plain(text), place, (4, 4), fontsize=6, textcoords="offset points")
+def picture(run: Dict[str, Any], name: str, caption: str, *panels: Panel) -> Picture:
+    """The picture of these panels."""
+    buffer = io.BytesIO()
+    figure_of(run, caption, panels).savefig(buffer, format="png", dpi=110)
+    return Picture(name, caption, buffer.getvalue())
 
 
 def _shown(run: Dict[str, Any]) -> Dict[str, int]:
@@ -103,27 +131,28 @@ def _series(parts: Rows, system: str, key: str) -> List[float]:
 
 def latency_and_throughput(run: Dict[str, Any]) -> Picture:
     """A line a system, a point a batch size (Xia et al. 2023, Figure 5)."""
-    figure, (axes,) = figure_of()
     sizes = [part["batch_size"] for part in run["runs"]]
+    curves = []
     for name, number in _shown(run).items():
         speed, wait = (_series(run["runs"], name, k) for k in ("tokens_per_second", "ms_median"))
-        line_of(axes, number, name, speed, wait)
-        write_at(axes, sizes, speed, wait)
-    axes.set(xlabel="tokens a second", ylabel="median latency of a batch, ms", yscale="log")
+        curves.append(Curve(name, number, speed, wait, sizes))
     caption = "Latency and throughput; the numbers at the points are batch sizes."
-    return picture(run, "latency_throughput", caption, figure)
+    labels = ("tokens a second", "median latency of a batch, ms")
+    panel = Panel(curves, *labels, more={"yscale": "log"})
+    return picture(run, "latency_throughput", caption, panel)
 
 
 def speed_by_batch(run: Dict[str, Any]) -> Picture:
     """A line a system over batch sizes (Ge et al. 2022, Figures 6 and 7)."""
     parts = sorted(run["runs"], key=lambda part: int(part["batch_size"]))
     sizes = [str(part["batch_size"]) for part in parts]
-    figure, (axes,) = figure_of()
-    for name, number in _shown(run).items():
-        line_of(axes, number, name, sizes, _series(parts, name, "speed_beam5"))
-    axes.set(xlabel="batch size", ylabel="speed over stock beam 5 at the same batch size")
+    curves = [
+        Curve(name, number, sizes, _series(parts, name, "speed_beam5"))
+        for name, number in _shown(run).items()
+    ]
     caption = "Speed by batch size, over stock beam 5 at the same batch size."
-    return picture(run, "speed_by_batch", caption, figure)
+    label = "speed over stock beam 5 at the same batch size"
+    return picture(run, "speed_by_batch", caption, Panel(curves, "batch size", label))
 
 
 def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) -> Picture:
@@ -131,37 +160,28 @@ def speed_up_distribution(run: Dict[str, Any], times: Dict[str, List[float]]) ->
     et al. 2023, Figure 6)."""
     base, names = times["fairseq beam 5"], _shown(run)
     names.pop("fairseq beam 5")
-    speed_ups = [[a / b for a, b in zip(base, times[name])] for name in names]
-    figure, (axes,) = figure_of()
-    places = range(len(names))
-    violins = axes.violinplot(speed_ups, places, widths=0.9, showmedians=True)
-    for number, body in zip(names.values(), violins["bodies"]):
-        body.set_facecolor(look(number)["color"])
-    axes.axhline(1, color="0.7", linewidth=0.8, zorder=0)
-    axes.set_xticks(places, labels=list(map(plain, names)), fontsize=7, rotation=30)
-    axes.set(ylabel="speed-up over stock beam 5")
+    curves = [
+        Curve(name, number, (), [a / b for a, b in zip(base, times[name])])
+        for name, number in names.items()
+    ]
     caption = (
         "Speed-up of single sentences over stock beam 5, batch size 1: its distribution, range and "
         "median."
     )
-    return picture(run, "speed_up_distribution", caption, figure)
+    panel = Panel(curves, "", "speed-up over stock beam 5", "violins")
+    return picture(run, "speed_up_distribution", caption, panel)
 
 
 def time_split(run: Dict[str, Any]) -> Picture:
     """Where the time of a sentence goes (Ge et al. 2022, Table 15), at the first batch size."""
     shown = [row for row in run["runs"][0]["rows"] if row["system"] in _shown(run)]
-    rows = [row for row in shown if row["ms_by_section"]][::-1]
-    figure, (axes,) = figure_of()
-    names = [plain(row["system"]) for row in rows]
-    left = [0.0] * len(rows)
-    for section in SECTIONS:
-        widths = [row["ms_by_section"][section] for row in rows]
-        axes.barh(names, widths, left=left, label=section_title(section))
-        left = [a + b for a, b in zip(left, widths)]
-    axes.set(xlabel="ms a sentence")
-    axes.tick_params(axis="y", labelsize=7)
+    curves = [
+        Curve(row["system"], 0, (), [row["ms_by_section"][section] for section in SECTIONS])
+        for row in shown[::-1]
+        if row["ms_by_section"]
+    ]
     caption = f"Time of a sentence by section, batch size {run['runs'][0]['batch_size']}."
-    return picture(run, "time_split", caption, figure)
+    return picture(run, "time_split", caption, Panel(curves, "ms a sentence", "", "bars"))
 
 
 def _named(flag: str) -> str:
@@ -187,33 +207,29 @@ def _curves(rows: Rows, flag: str) -> Dict[str, Rows]:
     return found
 
 
-def _over_a_flag(rows: Rows, flag: str) -> Any:
+def _over_a_flag(rows: Rows, flag: str) -> List[Panel]:
     """Speed, tokens an iteration and BLEU over the values of a flag (Ge et al. 2022, Tables 6 and
     7; Xia et al. 2023, Tables 3 and 4)."""
-    shown = [key for key in OVER_A_FLAG if all(row.get(key) is not None for row in rows)]
-    figure, panels = figure_of(rows=len(shown), height=3.0)
-    for axes, key in zip(panels, shown):
+    panels = []
+    for key in [key for key in OVER_A_FLAG if all(row.get(key) is not None for row in rows)]:
+        curves, more = [], {}
         for number, (name, members) in enumerate(_curves(rows, flag).items()):
             places = _places([row["sweep"][flag] for row in members])
-            line_of(axes, number, name, places, [row[key] for row in members])
+            curves.append(Curve(name, number, places, [row[key] for row in members]))
             if not isinstance(places[0], str):
-                axes.set_xticks(sorted(set(places)), labels=[f"{x:g}" for x in sorted(set(places))])
-        axes.set(xlabel=_named(flag), ylabel=OVER_A_FLAG[key])
-    return figure
+                more = {"xticks": sorted(set(places))}
+        panels.append(Panel(curves, _named(flag), OVER_A_FLAG[key], more=more))
+    return panels
 
 
-def _trade_off(rows: Rows, flag: str) -> Any:
-    """BLEU against time, a curve for each value of the other flags, larger points for later values
-    of this one (Kim et al. 2023, Figure 10)."""
-    figure, (axes,) = figure_of()
+def _trade_off(rows: Rows, flag: str) -> Panel:
+    """BLEU against time, a curve for each value of the other flags (Kim et al. 2023, Figure 10)."""
+    curves = []
     for number, (name, members) in enumerate(_curves(rows, flag).items()):
         times, scores = ([row[key] for row in members] for key in ("ms_mean", "bleu"))
-        sizes = [12 + 14 * place for place in range(len(members))]
-        axes.plot(times, scores, label=plain(name), linewidth=1, **look(number))
-        axes.scatter(times, scores, sizes, color=look(number)["color"], alpha=0.7)
-        write_at(axes, [row["sweep"][flag] for row in members], times, scores)
-    axes.set(xlabel="ms a sentence", ylabel="BLEU")
-    return figure
+        texts = [row["sweep"][flag] for row in members]
+        curves.append(Curve(name, number, times, scores, texts))
+    return Panel(curves, "ms a sentence", "BLEU")
 
 
 def sweeps(run: Dict[str, Any]) -> List[Picture]:
@@ -228,10 +244,10 @@ def sweeps(run: Dict[str, Any]) -> List[Picture]:
         for flag in flags:
             name = f"sweep_{number}" if len(flags) == 1 else f"sweep_{number}_{flag}"
             caption = f"{base}: speed and quality over {_named(flag)}, {where}."
-            pictures.append(picture(run, name, caption, _over_a_flag(mine, flag)))
+            pictures.append(picture(run, name, caption, *_over_a_flag(mine, flag)))
         if len(mine) > 2 and all(row.get("bleu") is not None for row in mine):
             caption = (
-                f"{base}: BLEU against time, {where}; the numbers, and the size of the points, are "
+                f"{base}: BLEU against time, {where}; the numbers at the points are "
                 f"{_named(flags[0])}."
             )
             pictures.append(
@@ -248,10 +264,4 @@ def draw(run: Dict[str, Any]) -> List[Picture]:
     for part in run["runs"]:
         if part["batch_size"] == 1:
             pictures.append(speed_up_distribution(run, part["ms_by_batch"]))
-    pictures += [time_split(run), *sweeps(run)]
-    if "replay" in run:
-        return [
-            each._replace(name=f"replay_{each.name}", caption=f"Replay. {each.caption}")
-            for each in pictures
-        ]
-    return pictures
+    return [*pictures, time_split(run), *sweeps(run)]

@@ -13,7 +13,7 @@ from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
 
-from . import figures, machine, memory, peers, plots, replay, tables, usage
+from . import figures, machine, memory, peers, plots, tables, usage
 from .identity import TOLERANCE
 from .page import page
 from .session import Session
@@ -23,12 +23,6 @@ from .timing import System, run_paired
 from .workload import BenchError, Workload
 
 logger = logging.getLogger("fairseq_specdec.bench")
-
-# What is not said of a replay, whose outputs mean nothing.
-OUTPUT_FIGURES = (
-    "bleu", "bleu_compound", "identical_percent", "identical_to", "unsteady_sentences", "lossless",
-    "near_ties", "score_difference",
-)  # fmt: skip
 
 # What must be the same for two halves to be one run.
 SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints")
@@ -45,7 +39,7 @@ class Bench:
     """
 
     def __init__(self, asked: Session) -> None:
-        self.asked, self.args, self.replay = asked, asked.args, asked.replay
+        self.asked, self.args = asked, asked.args
         self.workload: Workload = asked.workload()
         makers = asked.makers()
         self.plans: List[Plan] = [plan for plan, _ in makers]
@@ -64,8 +58,13 @@ class Bench:
             "warnings": [],
             "runs": [],
         }
-        if self.replay is not None:
-            self.results["replay"] = {"notice": replay.NOTICE, **self.replay.described()}
+
+    def resume(self) -> None:
+        """With ``--resume``, go on with the results of ``--json``.
+
+        Raises:
+            BenchError: that file holds another run.
+        """
         if self.args.resume:
             self.results = continued(self.args.json, self.results)
 
@@ -81,14 +80,12 @@ class Bench:
 
     def _checkpoints(self) -> List[str]:
         """Files whose checksums are recorded."""
-        if self.replay is not None:
-            return []
         drafters = [plan.settings.get("drafter_path") for plan in self.asked.plans]
         return [path for plan in self.plans for path in plan.paths] + [d for d in drafters if d]
 
     def _settings(self) -> Dict[str, Any]:
         args, config = self.args, self.asked.config
-        found = {
+        return {
             "data": args.data,
             "subset": config.dataset.gen_subset,
             "source_lang": self.workload.task.cfg.source_lang,
@@ -101,15 +98,8 @@ class Bench:
             "cuda": self.workload.cuda,
             "isa": args.isa,
         }
-        if self.replay is not None:
-            names = ("replay", "vocabulary", "length", "block_size", "seed", "strategies")
-            names += ("mean_accepted", "mean_copied")
-            found.update(data=None, **{name: getattr(args, name) for name in names})
-        return found
 
     def _described(self, system: System, plan: Plan) -> Dict[str, Any]:
-        if self.replay is not None:
-            return {"name": system.name}
         return {
             "name": system.name,
             "flags": list(plan.flags),
@@ -144,7 +134,7 @@ class Bench:
         run_paired(self.systems, batches, args.warmup, args.repeats, title, args.seed)
         part: Dict[str, Any] = {
             "batch_size": size,
-            "rows": self._rows(references, size),
+            "rows": self.measure_rows(references, size),
             "sentences": self.greedy.sentences,
             "load_average": provenance.load(),
             "thread_warnings": usage.thread_warnings(self.systems, self.workload.cuda, size),
@@ -154,10 +144,8 @@ class Bench:
             part["by_sentence"] = figures.by_sentence(self.systems, self.texts, data)
         self.results["runs"].append(part)
 
-    def _rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
-        for system in self.systems if self.replay is not None else ():
-            # CTranslate2's words come back with an </s> that took no step.
-            system.tokens = {n: out[: self.args.length] for n, out in system.tokens.items()}
+    def measure_rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
+        """The figures of every system at a batch size; adds what is wrong to the warnings."""
         quality = self.texts.quality(self.systems, self.workload.data)
         if quality is not None:
             self.results["quality"] = {"on": quality.on, "signature": quality.signature}
@@ -165,7 +153,7 @@ class Bench:
         for system, plan, reference in zip(self.systems, self.plans, references):
             context = figures.Context(self.beam, self.greedy, reference, quality)
             rows.append(self._row(system, plan, context))
-            for text in self._faults(system, plan, reference):
+            for text in self.faults(system, plan, reference):
                 self.results["warnings"].append(f"{text}, batch size {size}")
                 logger.warning("WARNING: %s, batch size %d", text, size)
         return rows
@@ -174,13 +162,10 @@ class Bench:
         other = "" if context.reference in self.systems else f" of {':'.join(plan.paths)}"
         row = {**figures.row(system, plan, context), **_claims(system, plan)}
         row["identical_to"] = context.reference.name + other
-        hidden = OUTPUT_FIGURES if self.replay is not None else ()
-        return {name: value for name, value in row.items() if name not in hidden}
+        return row
 
-    def _faults(self, system: System, plan: Plan, reference: System) -> List[str]:
-        """What is not as it must be in what a system put out."""
-        if self.replay is not None:
-            return replay.faults(system, plan, self.replay)
+    def faults(self, system: System, plan: Plan, reference: System) -> List[str]:
+        """What is not as it must be in the outputs of a system."""
         found = []
         if system.unsteady and not system.sampled:
             count = len(system.unsteady)
@@ -201,10 +186,9 @@ class Bench:
 
     def measure_memory(self) -> None:
         """Add every system's peak memory, in MiB, measured in a process of its own."""
-        folder, rows = self.args.data if self.replay is not None else "", range(len(self.systems))
         with logs_above():
-            shown = bar(rows, "memory", unit="system")
-            found = [memory.measure(index, self.asked.words, folder) for index in shown]
+            shown = bar(range(len(self.systems)), "memory", unit="system")
+            found = [memory.measure(index, self.asked.words) for index in shown]
         for part in self.results["runs"]:
             for row, measured in zip(part["rows"], found):
                 peak = measured and measured["peaks"][str(part["batch_size"])]

@@ -6,7 +6,7 @@ import argparse
 import functools
 import os
 import warnings
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -16,9 +16,9 @@ from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
 from ..io.flag_values import AT_LEAST_1, InRange, flag_of
-from . import flags, peers, random_pair, replay, replay_flags
-from .replay_flags import Replay
+from . import flags, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
+from .timing import System
 from .workload import BenchError, Workload, refuse, split_paths
 
 TASK = "translation_specdec"
@@ -28,6 +28,11 @@ FLAGS: flags.Flags = {
         help="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
         "of its own among them; flags outside --system hold for every row; may be repeated "
         "(default: no row beside stock)",
+    ),
+    "--preset": dict(
+        choices=sorted(presets.PRESETS),
+        help="systems and flags of a demo pair's table; --path is then DATA/verifier.pt and the "
+        "drafter DATA/drafter.pt; other flags add to it (default: off)",
     ),
     "--sweep": dict(
         action="append", default=[], metavar="[NAME:]FLAG=V,V",
@@ -78,7 +83,6 @@ def get_parser() -> argparse.ArgumentParser:
         help="sentences at a time, 1 or more; several numbers give a table each (default: 1)",
     )
     flags.add(group, FLAGS, flags.PASSES, flags.PEERS, flags.FILES)
-    flags.add(parser.add_argument_group("Replay"), replay_flags.FLAGS)
     return parser
 
 
@@ -103,7 +107,7 @@ def _check(args: argparse.Namespace) -> None:
             args.by_sentence and not args.json,
         "--resume: goes on from what --json holds; give it too": args.resume and not args.json,
         f"{args.data}: is no directory; name one directory written by fairseq-preprocess":
-            args.replay is None and not os.path.isdir(args.data or ""),
+            not os.path.isdir(args.data or ""),
     })  # fmt: skip
 
 
@@ -118,7 +122,7 @@ class Session(NamedTuple):
         beams: widths of stock beam search, and of other engines.
         main: stock decoding of ``--path``.
         plans: the systems asked for.
-        replay: what is replayed, if anything is.
+        build: makes the system of a plan.
     """
 
     words: List[str]
@@ -128,15 +132,12 @@ class Session(NamedTuple):
     beams: List[int]
     main: Plan
     plans: List[Plan]
-    replay: Optional[Replay]
+    build: Callable[[Plan, Workload], System] = build
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""
         set_threads(self.args.threads)
-        make = None
-        if self.replay is not None:
-            make = functools.partial(random_pair.verifier, self.replay.size, self.replay.seed)
-        return Workload(self.config, self.args.limit, paths or self.main.paths, make)
+        return Workload(self.config, self.args.limit, paths or self.main.paths)
 
     def makers(self) -> List[Any]:
         """A (plan, function) for every row; the function makes its system for a workload."""
@@ -146,32 +147,29 @@ class Session(NamedTuple):
         if self.args.peers:
             names = peers.named(self.args.peers)
             rows += peers.makers(names, self.main, self.config.common.fp16, self.beams)
-        replayed = functools.partial(replay.build, asked=self.replay)
-        make = build if self.replay is None else replayed
-        return rows + [(plan, functools.partial(make, plan)) for plan in self.plans]
+        return rows + [(plan, functools.partial(self.build, plan)) for plan in self.plans]
 
 
-def read(words: Sequence[str], folder: str = "") -> Session:
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    parser = brief(get_parser(), "specdec-bench")
+    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=list(words))
+    return args
+
+
+def read(words: Sequence[str]) -> Session:
     """Parse and check a command line; no model is loaded.
-
-    Args:
-        words: the command line.
-        folder: where the models of a replay are, or will be written.
 
     Raises:
         BenchError: naming the flag or the system.
     """
-    replayed = replay_flags.asked(words)
-    parser = brief(get_parser(), "specdec-bench")
-    args = options.parse_args_and_arch(parser, input_args=[*[folder] * replayed, *words])
+    args = _parsed(words)
+    if args.preset:  # flags of the command line replace those of the preset
+        args = _parsed([*presets.flags_of(args.preset, args.data or ""), *words])
     _check(args)
-    played = replay_flags.read(args, words) if replayed else None
     sizes = _numbers(args.batch_sizes, "--batch-size")
     beams = _numbers(args.stock_beams, "--stock-beams")
     if not {1, 5} <= set(beams):
         raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
-    if played is not None:
-        replay_flags.fill(args, played, folder)
     paths = split_paths(args.path)
     main = Plan("fairseq", paths, dict(given(args), beam=1, nbest=1), base="fairseq")
     if args.peers:
@@ -183,4 +181,4 @@ def read(words: Sequence[str], folder: str = "") -> Session:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, of how fairseq calls it
         config = convert_namespace_to_omegaconf(args)
-    return Session(list(words), args, config, sizes, beams, main, plans, played)
+    return Session(list(words), args, config, sizes, beams, main, plans)

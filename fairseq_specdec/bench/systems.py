@@ -86,7 +86,7 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
 
     Args:
         name: the system's, for messages.
-        shared: the command's own flags, which hold where a system says nothing.
+        shared: the command's own flags, which hold where a system does not set them.
     """
 
     def complain(message: str) -> NoReturn:
@@ -166,7 +166,7 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
         with blaming(f"--sweep {text!r}: "):
             refuse({
                 "expected FLAG=VALUE,VALUE as in block_size=5,10": not all(values),
-                f"there are {count} systems; say which as in {example}": not colon and count != 1,
+                f"there are {count} systems; name one as in {example}": not colon and count != 1,
                 f"no decoding flag {named.strip()!r}": field not in TYPES,
                 f"no --system {name!r}": colon and name not in systems,
                 "a value stands there twice": len(set(values)) < len(values),

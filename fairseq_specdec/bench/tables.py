@@ -48,6 +48,7 @@ SYSTEM = figure("system", "system", "{}")
 SPEED = [
     SYSTEM,
     figure("BLEU", "bleu", "{:.2f}"),
+    figure("exact", "exact_percent", "{:.2f}%"),
     figure("identical", "identical_percent", "{:.1f}%"),
     Column("near-ties", lambda row: str(row.get("near_ties") or NOTHING)),
     figure("Tok.", "tok", "{:.2f}"),
@@ -69,6 +70,7 @@ SPEED = [
 TIME = [
     SYSTEM,
     *map(_section, SECTIONS),
+    figure("ms an iteration", "ms_per_iteration", "{:.2f}"),
     figure("accepted", "accepted_percent", "{:.1f}%"),
     figure("fallback", "fallback_percent", "{:.1f}%"),
     figure("rollback", "rollback_percent", "{:.1f}%"),
@@ -87,7 +89,7 @@ def by_position(rows: Sequence[Dict[str, Any]]) -> str:
 
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
-    """Head and body; without columns that say nothing of any row."""
+    """Head and body; without columns that are empty for every row."""
     found = [[column.title, *map(column.cell, rows)] for column in columns]
     return [list(line) for line in zip(*(one for one in found if set(one[1:]) != {NOTHING}))]
 
@@ -115,17 +117,15 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def title(run: Dict[str, Any]) -> str:
     """What was measured, in a line."""
-    form, played = "{source_lang}-{target_lang}, {subset}, {sentences} sentences", run.get("replay")
-    if played is None:
-        return "specdec-bench: " + form.format(**run["settings"])
-    form = "drafter {drafter} with k = {block_size}, " if played["drafter"] else ""
-    form += "vocabulary {vocabulary}; {sentences} sentences of {length} tokens"
-    form = "specdec-bench REPLAY: {verifier}, " + form
-    return form.format(**played, **run["settings"])
+    form = "{source_lang}-{target_lang}, {subset}, {sentences} sentences"
+    return str(run.get("title") or "specdec-bench: " + form.format(**run["settings"]))
 
 
 def conclusion(part: Dict[str, Any]) -> str:
-    """The fastest system that says what stock says, in a sentence."""
+    """The fastest system whose outputs equal those of stock, in a sentence; "" where outputs were
+    not compared."""
+    if all(row.get("identical_percent") is None for row in part["rows"]):
+        return ""
     same = [row for row in part["rows"] if row.get("identical_percent") == 100]
     best = max(same, key=lambda row: float(row["speed_beam1"]), default=None)
     where = f"batch {part['batch_size']}"
@@ -139,15 +139,14 @@ def conclusion(part: Dict[str, Any]) -> str:
 
 def document(run: Dict[str, Any]) -> str:
     """The tables of a run, what their columns mean, and what they were measured on."""
-    parts = [run["replay"]["notice"]] if "replay" in run else []
+    parts = [run["notice"]] if "notice" in run else []
     for part in run["runs"]:
         measured = f"batch {part['batch_size']}, median of {run['settings']['repeats']}"
         parts.append(f"{title(run)}, {measured}")
         parts += [markdown(SPEED, part["rows"]), markdown(TIME, part["rows"])]
         drafting = [row for row in part["rows"] if row.get("acceptance_by_position")]
-        if "replay" not in run:  # there both are drawn
-            parts += [by_position(drafting)] if drafting else []
-            parts.append(conclusion(part))
+        parts += [by_position(drafting)] if drafting else []
+        parts += filter(None, [conclusion(part)])
     parts += [f"WARNING: {text}" for text in run["warnings"]]
     parts.append("\n".join(f"- {line}" for line in legend(run)))
     facts = run["provenance"]
@@ -180,13 +179,10 @@ TIMES = (
 
 def legend(run: Dict[str, Any]) -> List[str]:
     """What the columns mean, a line each, and what to know of the machine."""
-    played = run["replay"]["acceptance"].items() if "replay" in run else ()
-    lines = [TOKENS if played else IDENTICAL + TOKENS, *TIMES]
-    for name, what in played:
-        found = f"{what['tok']:.2f} tokens an iteration; {what['distribution']}"
-        lines.append(f"{name}: replays {found}.")
+    lines = [TOKENS if "notice" in run else IDENTICAL + TOKENS, *TIMES, *run.get("notes", [])]
     if run["quality"]:
-        lines.append(f"BLEU: on {run['quality']['on']}; sacrebleu {run['quality']['signature']}.")
+        on = f"on {run['quality']['on']}; sacrebleu {run['quality']['signature']}"
+        lines.append(f"BLEU: {on}; exact: share of outputs that are the reference.")
     lines += _on_the_machine(run)
     if run["memory"]:
         lines.append(f"MB: {run['memory']}.")

@@ -20,10 +20,12 @@ def split_compounds(text: str) -> str:
 
 
 class Quality(NamedTuple):
-    """BLEU by system's name, the same with compounds split on both sides (None where the text is
-    not tokenised), on what text, in words, and sacrebleu's signature."""
+    """BLEU by system's name, the percentage of outputs that are the reference, BLEU with compounds
+    split on both sides (None where the text is not tokenised), on what text, in words, and
+    sacrebleu's signature."""
 
     score: Dict[str, float]
+    exact: Dict[str, float]
     compound: Optional[Dict[str, float]]
     on: str
     signature: str
@@ -67,15 +69,16 @@ class Texts:
         wanted = self.references(data, numbers)
         if wanted is None:
             return None
-        bleu, score, compound = self._bleu(), {}, {}
+        bleu, score, exact, compound = self._bleu(), {}, {}, {}
         split = list(map(split_compounds, wanted))
         for system in systems:
             outputs = [self(system.tokens[n]) for n in numbers]
             score[system.name] = float(bleu.corpus_score(outputs, [wanted]).score)
+            exact[system.name] = 100.0 * sum(map(str.__eq__, outputs, wanted)) / len(wanted)
             outputs = list(map(split_compounds, outputs))
             compound[system.name] = float(bleu.corpus_score(outputs, [split]).score)
         signature = str(bleu.get_signature())
-        return Quality(score, compound if self.tokenised else None, self.kind, signature)
+        return Quality(score, exact, compound if self.tokenised else None, self.kind, signature)
 
     def _bleu(self) -> BLEU:
         return BLEU(tokenize="none" if self.tokenised else "13a", force=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -22,14 +22,14 @@ def refuse(faults: Mapping[str, Any]) -> None:
     """Refuse a command line for the first of the faults that it has.
 
     Args:
-        faults: whether it has a fault, by what is said of that.
+        faults: whether it has a fault, by the message of that fault.
 
     Raises:
-        BenchError: with what is said.
+        BenchError: with the message.
     """
-    for said, found in faults.items():
+    for message, found in faults.items():
         if found:
-            raise BenchError(said)
+            raise BenchError(message)
 
 
 @contextlib.contextmanager
@@ -70,7 +70,6 @@ class Workload:
         config: fairseq's configuration, as ``convert_namespace_to_omegaconf`` gives it.
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
-        make: makes the one model of a task, instead of loading the checkpoints.
 
     Attributes:
         task: a plain translation task: dictionaries, tokenizer, stock generators.
@@ -83,15 +82,8 @@ class Workload:
         BenchError: no such data, or a sentence longer than the models take.
     """
 
-    def __init__(
-        self,
-        config: Any,
-        limit: Optional[int],
-        paths: Tuple[str, ...],
-        make: Optional[Callable[[Any], Any]] = None,
-    ) -> None:
+    def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
         self.config = config
-        self.make = make
         self.one_system = False
         self.cuda = torch.cuda.is_available() and not config.common.cpu
         expected = "; expected a directory written by fairseq-preprocess"
@@ -144,7 +136,7 @@ class Workload:
         """
         if paths not in self._models:
             config = self.config
-            models = self._load(paths) if self.make is None else [self.make(self.task)]
+            models = self._load(paths)
             for model in models:
                 if config.common.fp16:
                     model.half()

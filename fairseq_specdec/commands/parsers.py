@@ -90,10 +90,8 @@ def completed(command: str) -> argparse.ArgumentParser:
     with contextlib.redirect_stdout(sys.stderr):
         parser = COMMANDS[command]()
         strategies = _module("decoding.strategies")
-        sizes = list(_module("bench.random_pair").SIZES)
     parser.prog = command
     values = {
-        "replay": sizes,
         "strategy": list(strategies.STRATEGIES),
         "strategies": list(strategies.STRATEGIES),
     }

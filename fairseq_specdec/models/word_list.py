@@ -12,8 +12,8 @@ TRANSLATIONS, FREQUENT = "word_list.translations", "word_list.frequent"
 
 # Those of more than this are no short lists: they would only take memory.
 MOST_TRANSLATIONS = 1000
-# Words of a sentence beside the frequent ones, for each translation that a source word has: the demo
-# pair's sentences have 211 words, with 20 translations and 100 frequent words.
+# Words of a sentence beside the frequent ones, for each translation that a source word has: the
+# demo pair's sentences have 211 words, with 20 translations and 100 frequent words.
 _OF_SENTENCE = 5.5
 _DTYPES = (torch.int16, torch.int32, torch.int64)
 _REMEDY = "make the list again with specdec-shortlist"

@@ -9,7 +9,9 @@ from typing import List
 from models import corpus_files, train
 from prepare import apply_codes, binarise
 from recipe import StepError
-from step import Step, flags
+from step import Step
+
+from fairseq_specdec.commands.words import flags
 
 logger = logging.getLogger("demo")
 
@@ -175,7 +177,7 @@ def join_history(folder: pathlib.Path, records: List[pathlib.Path]) -> None:
             made_by = json.loads(path.read_text(encoding="utf-8"))["step"]
             shutil.copy(path, folder / f"{made_by}.json")
         else:
-            logger.warning("%s is missing; the pack will not say how that step was run", path)
+            logger.warning("%s is missing; the pack will not record how that step was run", path)
 
 
 def check_size(folder: pathlib.Path, most: int) -> None:
@@ -186,8 +188,8 @@ def check_size(folder: pathlib.Path, most: int) -> None:
     """
     pairs = [path for pair in folder.glob("demo_*") for path in pair.rglob("*")]
     total = sum(path.stat().st_size for path in pairs if path.is_file())
-    said = f"the packed pairs in {folder} hold {total} bytes"
-    logger.info("%s of at most %d", said, most)
+    size = f"the packed pairs in {folder} hold {total} bytes"
+    logger.info("%s of at most %d", size, most)
     if total > most:
         remedy = "train a smaller drafter or verifier"
-        raise ValueError(f"{said}, more than MAX_PACK_BYTES ({most}): {remedy}")
+        raise ValueError(f"{size}, more than MAX_PACK_BYTES ({most}): {remedy}")

@@ -3,7 +3,7 @@
 Parameters are averaged in float64 and stored in the type they had, or in fp16 by --half. What
 decoding needs (configuration, epoch) is kept from the newest checkpoint; optimizer state and
 meters are dropped. Absolute paths in the configuration keep their last component only, so that
-the file says nothing about the machine that trained it.
+the file has nothing about the machine that trained it.
 """
 
 import argparse
@@ -17,10 +17,10 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 import torch
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("average_checkpoints")
 PATH_SETTINGS = frozenset(

@@ -8,7 +8,7 @@ import recipe_config
 from launch import Devices
 from models import corpus_files, distill_flags, mend
 from recipe import LIB, REPO, Model, StepError
-from step import USER_DIR, Step
+from step import USER_DIR, Step, find
 
 
 class Benchmark:
@@ -70,26 +70,60 @@ class Benchmark:
         return [model for model in models if model.step == stage and self.chosen(model.name)]
 
 
-def fetched(
-    step: Step, bench: Benchmark, own: str, function: str, out: pathlib.Path, *words: Any
-) -> None:
-    """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it.
+class Family:
+    """A family of corpora: how one is prepared, and how outputs are scored.
 
-    Raises:
-        StepError: it cannot be had; ``own`` says which settings take a copy of the user's.
+    Attributes:
+        step: at work.
+        bench: the benchmark.
+        folder: of what is made between the raw text and ``bench.bin``.
     """
-    sources, downloads = step.path("SOURCES"), bench.home / "downloads"
-    with step.remedy(f"{own} takes a copy of your own"):
-        step.call("fetch.fetch", sources, downloads)
-    step.call(function, sources, downloads, out, *words)
+
+    def __init__(self, step: Step) -> None:
+        self.step, self.bench = step, Benchmark(step)
+        self.folder = self.bench.home / "prepared"
+
+    def inputs(self) -> List[Any]:
+        """What the corpus is made of, for the record."""
+        return [self.step.path("SOURCES"), *filter(None, [self.step["RAW"]])]
+
+    def make(self) -> List[pathlib.Path]:
+        """Make ``bench.bin``; returns what else was made."""
+        raise NotImplementedError
+
+    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+        """Score outputs called SET.SYSTEM.out."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Make ``bench.bin`` unless that is done."""
+        self.step.need("fairseq-preprocess", "subword-nmt")
+        inputs, record = self.inputs(), self.bench.bin / "provenance.json"
+        if not self.step.finished(record, inputs):
+            self.step.record(record, inputs, self.bench.bin, *self.make())
+
+    def fetch(self, own: str, function: str, out: pathlib.Path, *words: Any) -> None:
+        """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it.
+
+        Raises:
+            StepError: it cannot be had; ``own`` names the settings that take the user's copy.
+        """
+        sources, downloads = self.step.path("SOURCES"), self.bench.home / "downloads"
+        with self.step.remedy(f"{own} takes a copy of your own"):
+            self.step.call("fetch.fetch", sources, downloads)
+        self.step.call(function, sources, downloads, out, *words)
+
+    def keep_test(self, raw: pathlib.Path) -> None:
+        """Keep the raw test set, which the scores are computed on."""
+        kept = self.step.make(self.bench.home / "raw")
+        for path in (raw / f"test.{side}" for side in self.bench.languages):
+            if self.step.made(path) and raw.resolve() != kept.resolve():
+                self.step.call("shutil.copy", path, kept)
 
 
-def keep_test(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
-    """Keep the raw test set, which the scores are computed on."""
-    kept = step.make(bench.home / "raw")
-    for path in (raw / f"test.{side}" for side in bench.languages):
-        if step.made(path) and raw.resolve() != kept.resolve():
-            step.call("shutil.copy", path, kept)
+def prepare(step: Step, family: str) -> None:
+    """An action: the corpus of a family, ``module.Class``."""
+    find(family)(step).prepare()
 
 
 def machine_overrides(
@@ -107,7 +141,7 @@ def machine_overrides(
 
 
 def place_overrides(step: Step, folder: pathlib.Path, corpus: pathlib.Path) -> List[str]:
-    """Overrides that say where the data are, and where hydra writes."""
+    """Overrides that set where the data are, and where hydra writes."""
     bench = Benchmark(step)
     return [
         f"common.user_dir='{USER_DIR}'", f"common.seed={step['SEED']}", f"task.data='{corpus}'",

@@ -3,7 +3,7 @@
 sources.tsv has a line a file: split, address, checksum, licence, member of each side (see
 ``parallel_text``). A checksum is ``sha256:...`` or ``md5:...``. Where none is published (``-``),
 the SHA-256 of the first fetch is written beside the file and checked from then on: that guards
-against later changes and truncation, not against a wrong first file. The log says which it was.
+against later changes and truncation, not against a wrong first file. The log shows which it was.
 """
 
 import hashlib
@@ -15,8 +15,9 @@ import urllib.request
 from typing import Any, List, NamedTuple
 
 from recipe import read_table
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("fetch")
 CHUNK = 1 << 20

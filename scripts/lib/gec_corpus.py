@@ -12,8 +12,9 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from scoring import m2_file
 from scoring.m2_file import Sentence, read_lines
-from specdec_io.atomic import write_json
 from text_files import write_lines
+
+from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("gec_corpus")
 Pair = Tuple[str, str]

@@ -19,8 +19,9 @@ from recipe import System, read_table
 from scoring import errant, m2
 from scoring.m2_file import read
 from scoring.m2_file import read_lines as read_text
-from specdec_io.atomic import PathLike, write_json
 from text_files import write_lines
+
+from fairseq_specdec.io.atomic import PathLike, write_json
 
 logger = logging.getLogger("gec_scores")
 OFFICIAL = re.compile(r"^(Precision|Recall|F_[\d.]+)\s*:\s*([\d.]+)\s*$", re.MULTILINE)
@@ -60,8 +61,8 @@ def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) 
             raise ValueError(f"M2SCORER: {command} cannot be run ({error.strerror})") from error
     found = dict(OFFICIAL.findall(done.stdout))
     if done.returncode or len(found) != 3:
-        said = (done.stderr or done.stdout).strip()[-500:]
-        raise ValueError(f"M2SCORER: {command} failed (it runs on Python 2): {said}")
+        printed = (done.stderr or done.stdout).strip()[-500:]
+        raise ValueError(f"M2SCORER: {command} failed (it runs on Python 2): {printed}")
     names = [("precision", "Precision"), ("recall", "Recall"), ("f", f"F_{beta:.1f}")]
     return {ours: 100 * float(found[theirs]) for ours, theirs in names}
 
@@ -173,7 +174,7 @@ def write_sets(
     Args:
         outputs: of fairseq-generate.
         json: file to write.
-        table: systems.tsv, which says what split a set decodes.
+        table: systems.tsv, which has the split that a set decodes.
         gold: folder of SPLIT.m2.
         gpt2: encoder.json and vocab.bpe, where the outputs are GPT-2's numbers.
         segmenter: command from lines to words, for languages whose scores are of words.

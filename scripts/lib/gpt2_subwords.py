@@ -9,9 +9,10 @@ import multiprocessing
 from typing import Any, Iterator
 
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-from specdec_io.atomic import PathLike
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import PathLike
+from fairseq_specdec.io.progress import erased_bar as bar
 
 CHUNK = 200
 

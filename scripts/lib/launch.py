@@ -15,15 +15,11 @@ from typing import Any, List, Tuple
 from recipe import StepError
 from step import Step
 
+from fairseq_specdec.commands.words import ALLOCATION
+
 FAST_HALF = (7, 0)  # compute capability of the V100
 CPU_INFO = pathlib.Path("/proc/cpuinfo")
 CPU_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's names, and Arm's
-# Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
-ALLOCATION = {
-    "MALLOC_MMAP_THRESHOLD_": "4000000000",
-    "MALLOC_TRIM_THRESHOLD_": "20000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-}
 
 
 def computes_in_bf16(info: pathlib.Path = CPU_INFO) -> bool:
@@ -65,7 +61,7 @@ def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
     command = [step.python, "-c", code]
     done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise StepError(f"{step.python} cannot say what devices there are: see above")
+        raise StepError(f"{step.python} cannot list the devices: see above")
     count, precision, name = done.stdout.splitlines()[-3:]
     return int(count), precision, name
 

@@ -34,7 +34,7 @@ class Group:
         return list(dict.fromkeys(path for _, _, paths in self.systems for path in paths))
 
     def text(self, out: pathlib.Path) -> str:
-        """The systems in a form that tells whether they changed."""
+        """The systems in a form that shows whether they changed."""
         systems = "; ".join(f"{name}: {shlex.join(words)}" for name, words, _ in self.systems)
         return f"{self.name}: {systems}".replace(str(out), ".")
 
@@ -101,12 +101,12 @@ def decode_set(
         yield out
 
 
-def decode_step(step: Step, score: str) -> None:
+def decode_step(step: Step, family: str) -> None:
     """An action: decode the sets that the recipe decodes, and score the text: scores.json.
 
     Args:
         step: at work.
-        score: ``module.function`` of step, benchmark, outputs and the file to write.
+        family: ``module.Class`` that scores outputs.
     """
     step.need("fairseq-generate")
     bench = Benchmark(step)
@@ -124,7 +124,7 @@ def decode_step(step: Step, score: str) -> None:
     outputs = [path for group in chosen for path in decode_set(step, bench, devices, group)]
     if not outputs:
         raise StepError("nothing to decode: train a verifier first (MODELS)")
-    find(score)(step, bench, outputs, folder / "scores.json")
+    find(family)(step).score(outputs, folder / "scores.json")
     step.record(record, inputs, folder)
 
 
@@ -181,7 +181,7 @@ def measure_set(step: Step, bench: Benchmark, devices: Devices, group: Group) ->
 def table_step(step: Step) -> None:
     """An action: measure the sets of systems.tsv (or of TABLE_SETS), and print the papers' tables.
 
-    Our figures stand beside theirs in ``tables.md``; ``claims.md`` says what becomes of the claims
+    Our figures stand beside theirs in ``tables.md``; ``claims.md`` shows what becomes of the claims
     in the recipe's claims.tsv.
     """
     step.need("specdec-bench")
@@ -202,7 +202,7 @@ def table_step(step: Step) -> None:
     step.call("paper_table.write", paper, measured, scores, direction, note, written[0])
     if claims.exists():
         written.append(bench.out / "claims.md")
-        step.call("claims.write", claims, measured, note, written[1])
+        step.call(f"{step.recipe.name}.claims.write", claims, measured, note, written[1])
     step.call("measure.show", *written)
     step.record(bench.out / "tables.provenance.json", [paper, *shown], *written)
 

@@ -9,12 +9,16 @@ from typing import Any, List, Sequence
 
 from launch import Devices
 from recipe import StepError
-from specdec_io.atomic import replacing
-from step import USER_DIR, Step, flags
+from step import USER_DIR, Step
+
+from fairseq_specdec.commands import words as shared
+from fairseq_specdec.io.atomic import replacing
 
 logger = logging.getLogger("models")
 
-SAID = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
+SUMMARY = re.compile(r"^(?:.* \| |INFO:[\w.]+:)(strategy .*)", re.MULTILINE)
+
+WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
 
 
 def corpus_files(folder: Any, src: str, tgt: str) -> List[pathlib.Path]:
@@ -56,17 +60,6 @@ def mend(folder: pathlib.Path) -> None:
     raise ValueError(f"{last} is cut off, and so are the others: delete it to start anew")
 
 
-def training_flags(own: Sequence[Any], folder: pathlib.Path, updates: int) -> List[str]:
-    """Flags of every training; those in ``own`` come first and replace their like."""
-    return flags(
-        own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
-        lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
-        max_update=updates, save_dir=folder, save_interval_updates=(updates + 9) // 10,
-        keep_interval_updates="1", validate_interval_updates=updates, log_format="simple",
-        log_interval="20", num_workers="0",
-    )  # fmt: skip
-
-
 def train_model(
     step: Step,
     devices: Devices,
@@ -97,7 +90,7 @@ def train_model(
     step.run(
         "fairseq-train", corpus, *device, "--user-dir", USER_DIR, "--seed", step["SEED"],
         "--task", "translation", "-s", pair[0], "-t", pair[1],
-        *training_flags(own, folder, updates), "--no-epoch-checkpoints", "--no-progress-bar",
+        *shared.training_flags(own, folder, updates), "--no-epoch-checkpoints", "--no-progress-bar",
         log=folder.with_name(folder.name + ".log"),
     )  # fmt: skip
     step.average(output, folder, "--last", average)
@@ -142,12 +135,9 @@ def distill_flags(
     step: Step, teacher: Any, dest: Any, pair: Sequence[str], beam: str, tokens: str
 ) -> List[Any]:
     """The flags of every distillation, less those of the device."""
-    return [
-        "--user-dir", USER_DIR, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
-        "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,
-        "--seed", step["SEED"], "--max-tokens", tokens, "--skip-invalid-size-inputs-valid-test",
-        *flags(step.settings.words("DISTILL_FLAGS"), max_len_a="1.5", max_len_b="20"),
-    ]  # fmt: skip
+    own = ["--seed", step["SEED"], "--max-tokens", tokens, WORDS_AND_SIZES[1]]
+    own += step.settings.words("DISTILL_FLAGS")
+    return shared.distill_flags(own, USER_DIR, teacher, dest, pair, beam)
 
 
 def distill(
@@ -208,7 +198,7 @@ def decode(
     """
     step.make(folder)
     out, log = (folder / f"{name}.{end}" for end in ("out", "log"))
-    words = flags(own, task="translation_specdec", beam="1", batch_size="1")
+    words = shared.flags(own, task="translation_specdec", beam="1", batch_size="1")
     lengths = step.settings.get("LENGTH_FLAGS", "").split()
     step.run(
         "fairseq-generate", corpus, "--user-dir", USER_DIR, "--gen-subset", subset, "-s", pair[0],
@@ -216,18 +206,15 @@ def decode(
         "--no-progress-bar", "--num-workers", "0", out=out, log=log, mode="w",
     )  # fmt: skip
     if not step.dry:
-        step.log(f"{name}: {_last_said(out, log)}")
+        step.log(f"{name}: {_last_summary(out, log)}")
     return out
 
 
-def _last_said(*files: pathlib.Path) -> str:
+def _last_summary(*files: pathlib.Path) -> str:
     """The last times and counts of a decoding: fairseq logs to stdout, or to stderr where another
     package began to log before it."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files)
-    return ["", *(said for text in texts for said in SAID.findall(text))][-1]
-
-
-WORDS_AND_SIZES = ("--remove-bpe", "--skip-invalid-size-inputs-valid-test")
+    return ["", *(line for text in texts for line in SUMMARY.findall(text))][-1]
 
 
 def decode_each(step: Step, systems: Sequence[Sequence[Any]]) -> None:

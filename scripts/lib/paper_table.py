@@ -7,7 +7,7 @@ are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SE
 the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
 and ``text.KEY`` one of scores.json. What was not run reads "not run".
 
-A line ``note, table, key, text`` says where our figure and the published one are not of one kind:
+A line ``note, table, key, text`` notes where our figure and the published one are not of one kind:
 the column gets a letter, and the text stands under the table. Table ``*`` is every one with the
 key, and ``key`` without ``@N`` is that of every batch size.
 """
@@ -17,10 +17,9 @@ import pathlib
 import string
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from specdec_io.atomic import write_text
-
 from fairseq_specdec.bench import machine
 from fairseq_specdec.bench.tables import section_title, table
+from fairseq_specdec.io.atomic import write_text
 
 NOTHING = "-"
 NOTE, EVERY = "note", "*"

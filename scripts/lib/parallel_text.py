@@ -1,7 +1,7 @@
 """Fetched archives -> raw parallel text: {train,valid,test}.{source,target}, one sentence a line.
 
 Reads plain text and the ``<seg>`` lines of SGML and XML test sets, out of .tgz and .zip archives,
-as sources.tsv says. Training text is cleaned as in the recipes that the papers build on:
+as sources.tsv lists. Training text is cleaned as in the recipes that the papers build on:
 punctuation and control characters normalised (Moses), pairs dropped that are empty, longer than
 250 words or more than 1.5 times as long on one side. Without ``diacritics`` Romanian loses its own
 (both encodings of s and t with a comma), as in the corpus of Lee et al. 2018. Validation and test
@@ -22,9 +22,10 @@ from typing import IO, Callable, Iterator, List, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
 from sacremoses import MosesPunctNormalizer
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("parallel_text")
 SEGMENT = re.compile(r"<seg[^>]*>\s*(.*?)\s*</seg>")
@@ -40,7 +41,7 @@ Normaliser = Callable[[str], str]
 
 
 def broken(name: str, error: Exception) -> SourceError:
-    """What to tell the user of an archive that cannot be unpacked."""
+    """The error of an archive that cannot be unpacked."""
     return SourceError(f"{name}: cannot be read ({error}); delete its archive and fetch it again")
 
 

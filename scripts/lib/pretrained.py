@@ -17,7 +17,8 @@ from average_checkpoints import UNNEEDED, load
 from fairseq.data import Dictionary
 from fetch import read_sources
 from parallel_text import open_member
-from specdec_io.atomic import replacing
+
+from fairseq_specdec.io.atomic import replacing
 
 logger = logging.getLogger("pretrained")
 TABLES = (

@@ -20,10 +20,12 @@ import pathlib
 import re
 import shlex
 import string
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 REPO = SCRIPTS.parent
+sys.path.insert(0, str(REPO))  # the package, also where it is not installed
 LIB = SCRIPTS / "lib"
 SWEEP = re.compile(r"\[([^\[\]|]+(?:\|[^\[\]|]+)+)\]")
 

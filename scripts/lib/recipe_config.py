@@ -1,7 +1,7 @@
 """Overrides that fit a hydra configuration to this machine; batches stay as large as the paper's.
 
 A batch holds GPUs x max-tokens x update-freq tokens (or GPUs x batch-size x update-freq sentences).
-The configuration says what the paper had; this recomputes update-freq, and says so.
+The configuration has the paper's; this recomputes update-freq, and logs it.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ SMOKE_SHAPE = {
     "ffn_embed_dim": 64,
     "attention_heads": 2,
 }
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 DRAFTERS = ("nar_drafter_", "spec_drafter_")
 SMOKE_DRAFTER = "spec_drafter_tiny"
 
@@ -103,14 +103,14 @@ def read(path: pathlib.Path) -> Dict[str, Any]:
     ):
         for name in names:
             if name not in config.get(room, {}):
-                raise ValueError(f"{path}: says nothing of {room}.{name}; add it")
+                raise ValueError(f"{path}: lacks {room}.{name}; add it")
     if not {"max_tokens", "batch_size"} & set(config.get("dataset", {})):
         raise ValueError(f"{path}: has neither dataset.max_tokens nor dataset.batch_size; add one")
     return config
 
 
-def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], say: Say) -> List[str]:
-    """Overrides for so many GPUs; says what they come to."""
+def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], log: Log) -> List[str]:
+    """Overrides for so many GPUs; logs what they come to."""
     name = "max_tokens" if "max_tokens" in config["dataset"] else "batch_size"
     paper = Batch(
         config["distributed_training"]["distributed_world_size"],
@@ -118,12 +118,12 @@ def batch_overrides(config: Dict[str, Any], gpus: int, each: Optional[int], say:
         config["optimization"]["update_freq"][0],
     )
     here = rebatch(paper, gpus, each if name == "max_tokens" else None)
-    say(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"))
+    log(explain(paper, here, "tokens" if name == "max_tokens" else "sentences"))
     return [f"dataset.{name}={here.each}", f"optimization.update_freq=[{here.update_freq}]"]
 
 
 def overrides(
-    path: pathlib.Path, gpus: int, each: Optional[int], updates: Optional[int], say: Say
+    path: pathlib.Path, gpus: int, each: Optional[int], updates: Optional[int], log: Log
 ) -> List[str]:
     """Overrides that fit a configuration to this machine.
 
@@ -132,7 +132,7 @@ def overrides(
         gpus: processes that train together.
         each: tokens that fit into one of them (default: the YAML's).
         updates: of a tiny model that shows that it runs (default: the published model).
-        say: what tells the user about the size of a batch.
+        log: prints the size of a batch.
 
     Raises:
         ValueError: naming the file and the setting.
@@ -140,7 +140,7 @@ def overrides(
     config = read(path)
     found = [f"distributed_training.distributed_world_size={gpus}"]
     if updates is None:
-        return found + batch_overrides(config, gpus, each, say)
+        return found + batch_overrides(config, gpus, each, log)
     found.append("optimization.update_freq=[1]")
     if "max_tokens" in config["dataset"]:
         found.append(f"dataset.max_tokens={each or 1000}")

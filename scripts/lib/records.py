@@ -9,8 +9,8 @@ import pathlib
 import platform
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
-from specdec_io.atomic import write_json
-from specdec_io.provenance import cores, origin, sha256
+from fairseq_specdec.io.atomic import write_json
+from fairseq_specdec.io.provenance import cores, origin, sha256
 
 PACKAGES = (
     "fairseq", "ve-fairseq", "fairseq-fixed", "fairseq-specdec", "numpy", "rouge-score",

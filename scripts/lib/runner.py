@@ -59,7 +59,7 @@ def show(text: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the words say; returns the exit status.
+    """Run the command line; returns the exit status.
 
     Raises:
         StepError: a word means nothing, or a step fails.
@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
-    sys.path[:0] = [str(REPO), str(SCRIPTS), str(SCRIPTS / "demo")]
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         return run(arguments)

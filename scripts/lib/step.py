@@ -54,7 +54,7 @@ class Step:
         return pathlib.Path(self.settings[name])
 
     def log(self, text: str) -> None:
-        """Say it on stderr."""
+        """Print it to stderr."""
         print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
 
     def make(self, folder: pathlib.Path) -> pathlib.Path:
@@ -91,7 +91,7 @@ class Step:
             log: file for its stderr, and for its stdout without ``out``.
             out: file for its stdout.
             mode: of ``log``: ``a`` keeps what earlier runs wrote there, ``w`` does not.
-            failure: what to say if it fails; by default, to see the log.
+            failure: the error where it fails; by default, to see the log.
 
         Raises:
             StepError: its exit status is not 0.
@@ -112,7 +112,7 @@ class Step:
             raise StepError(failure or f"{name} failed: see {log or 'above'}")
 
     def _note(self, command: str) -> bool:
-        """Remember a command; in a dry run print it, and say that it is not to be run."""
+        """Remember a command; in a dry run print it; returns whether it is not to be run."""
         self.commands.append(command)
         if self.dry:
             print(command, flush=True)
@@ -129,7 +129,7 @@ class Step:
 
     @contextlib.contextmanager
     def remedy(self, text: str) -> Iterator[None]:
-        """Say what else to do where what is within fails."""
+        """Add what else to do to an error where what is within fails."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -161,7 +161,7 @@ class Step:
             partial.replace(path)
 
     def finished(self, record: pathlib.Path, inputs: Iterable[Any]) -> bool:
-        """Whether a record says that this was done with these inputs.
+        """Whether, by a record, this was done with these inputs.
 
         Raises:
             ValueError: an input is missing, or has changed since; with the remedy.
@@ -191,17 +191,6 @@ def _text(value: Any) -> str:
     return shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
-    """``own``, then ``--name value`` of each default whose flag it does not give."""
-    words = [str(word) for word in own]
-    given = set(words)
-    for name, value in defaults.items():
-        flag = "--" + name.replace("_", "-")
-        if flag not in given:
-            words += [flag, str(value)]
-    return words
-
-
 def find(function: str) -> Callable[..., Any]:
     """``module.function``, of lib, or of a recipe as ``recipe.module.function``."""
     module, _, name = function.rpartition(".")
@@ -222,6 +211,6 @@ def run_steps(recipe: Recipe, names: Sequence[str] = ()) -> None:
 
 
 def run_recipe(step: Step, name: str, *steps: str, **settings: Any) -> None:
-    """Run steps of another recipe (none named: as its settings say), with these settings."""
+    """Run steps of another recipe (none named: as its settings have it), with these settings."""
     environment = {**step.recipe.environment, **{k: str(v) for k, v in settings.items()}}
     run_steps(Recipe(name, environment, step.dry), steps)

@@ -1,9 +1,9 @@
 """The summarisation benchmarks: their corpora, BART's subwords and weights, and ROUGE."""
 
 import pathlib
-from typing import Any, List
+from typing import List
 
-from benchmark import Benchmark, fetched, keep_test, stand_in
+from benchmark import Family, stand_in
 from fetch import read_sources
 from prepare import SPLITS, binarise, prepare, sample
 from step import Step
@@ -12,99 +12,92 @@ SIDES = ("source", "target")
 SUBWORDS = ("encoder.json", "vocab.bpe", "dict.txt")  # GPT-2's files, and BART's dictionary
 
 
-def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
-    """A folder of raw text, fetched if need be."""
-    raw = step.path("RAW") if step["RAW"] else bench.home / "raw"
-    files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
-    if not step["RAW"] and any(map(step.lacks, files)):
-        if bench.smoke:
-            ends = SIDES if step["SAMPLE"] else ("src", "tgt")
-            sample(step, raw, dict(zip(SIDES, ends)), "demo_edit")
-        else:
-            fetched(step, bench, "RAW", "summary_corpus.write", raw, step["recipe"])
-    return raw
-
-
-def gpt2_subwords(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
-    """Binarise numbers of GPT-2's subwords with BART's dictionary."""
-    folder, subwords = step.make(bench.home / "prepared"), step.make(bench.home / "subwords")
-    downloads, sources = bench.home / "downloads", step.path("SOURCES")
-    step.call("fetch.fetch", sources, downloads, "subwords")
-    for source in read_sources(sources):
-        if source.split == "subwords":
-            step.call(
-                "shutil.copy", downloads / source.name, subwords / pathlib.Path(source.url).name
-            )
-    encoder, merges, dictionary = (subwords / name for name in SUBWORDS)
-    for out in (folder / f"{split}.bpe.{side}" for split in SPLITS for side in SIDES):
-        text, most = raw / out.name.replace(".bpe", ""), step.settings.number("MAX_SOURCE")
-        threads = step.settings.number("THREADS")
-        step.once(out, "gpt2_subwords.write", text, out, encoder, merges, most, threads)
-    prefixes = {split: folder / f"{split}.bpe" for split in SPLITS}
-    words = ["--srcdict", dictionary, "--tgtdict", dictionary]
-    binarise(step, bench.bin, SIDES, prefixes, *words, log=folder / "preprocess.log")
-
-
 def need_rouge(step: Step) -> None:
-    """An action: better to hear of it now than after the training."""
+    """An action: a missing package ends the recipe now, not after the training."""
     step.call("summary_scores.make_scorer")
 
 
-def prepare_step(step: Step) -> None:
-    """An action: the corpus, and what the chosen models of models.tsv start from."""
-    step.need("fairseq-preprocess", "subword-nmt")
-    need_rouge(step)
-    bench = Benchmark(step)
-    bench.chosen_models("")
-    prepare_corpus(step, bench)
-    starts = [source.split for source in read_sources(pretrained_table(step))]
-    for row in step.recipe.models():
-        for start in starts:
-            if bench.chosen(row.name) and f"{{{start}}}" in row.overrides:
-                pretrained(step, bench, start, row.config)
+class Summarisation(Family):
+    """Articles and summaries, and what the chosen models of models.tsv start from."""
 
+    def prepare(self) -> None:
+        need_rouge(self.step)
+        self.bench.chosen_models("")
+        super().prepare()
+        self._table = self.step.recipe.folder / "pretrained.tsv"
+        starts = [source.split for source in read_sources(self._table)]
+        for row in self.step.recipe.models():
+            for start in starts:
+                if self.bench.chosen(row.name) and f"{{{start}}}" in row.overrides:
+                    self._pretrained(start, row.config)
 
-def pretrained_table(step: Step) -> pathlib.Path:
-    """What models of models.tsv start from: as sources.tsv."""
-    return step.recipe.folder / "pretrained.tsv"
+    def make(self) -> List[pathlib.Path]:
+        raw = self._raw()
+        if self.bench.smoke:
+            languages, merges = ["en", "en"], self.step["SMOKE_MERGES"]
+            prepare(self.step, raw, self.folder, self.bench.bin, SIDES, languages, merges)
+        else:
+            self._gpt2_subwords(raw)
+        self.keep_test(raw)
+        return []
 
+    def _raw(self) -> pathlib.Path:
+        """A folder of raw text, fetched if need be."""
+        step = self.step
+        raw = step.path("RAW") if step["RAW"] else self.bench.home / "raw"
+        files = [raw / f"{split}.{side}" for split in SPLITS for side in SIDES]
+        if not step["RAW"] and any(map(step.lacks, files)):
+            if self.bench.smoke:
+                ends = SIDES if step["SAMPLE"] else ("src", "tgt")
+                sample(step, raw, dict(zip(SIDES, ends)), "demo_edit")
+            else:
+                self.fetch("RAW", "summary_corpus.write", raw, step["recipe"])
+        return raw
 
-def prepare_corpus(step: Step, bench: Benchmark) -> None:
-    """The binarised corpus, and the test set as raw text."""
-    inputs: List[Any] = [step.path("SOURCES"), *filter(None, [step["RAW"]])]
-    record = bench.bin / "provenance.json"
-    if step.finished(record, inputs):
-        return
-    raw = raw_corpus(step, bench)
-    if bench.smoke:
-        folder = bench.home / "prepared"
-        prepare(step, raw, folder, bench.bin, SIDES, ["en", "en"], step["SMOKE_MERGES"])
-    else:
-        gpt2_subwords(step, bench, raw)
-    keep_test(step, bench, raw)
-    step.record(record, inputs, bench.bin)
+    def _gpt2_subwords(self, raw: pathlib.Path) -> None:
+        """Binarise numbers of GPT-2's subwords with BART's dictionary."""
+        step, home, sources = self.step, self.bench.home, self.step.path("SOURCES")
+        folder, subwords, downloads = step.make(self.folder), self._subwords, home / "downloads"
+        step.make(subwords)
+        step.call("fetch.fetch", sources, downloads, "subwords")
+        for source in read_sources(sources):
+            if source.split == "subwords":
+                path = subwords / pathlib.Path(source.url).name
+                step.call("shutil.copy", downloads / source.name, path)
+        encoder, merges, dictionary = (subwords / name for name in SUBWORDS)
+        for out in (folder / f"{split}.bpe.{side}" for split in SPLITS for side in SIDES):
+            text, most = raw / out.name.replace(".bpe", ""), step.settings.number("MAX_SOURCE")
+            threads = step.settings.number("THREADS")
+            step.once(out, "gpt2_subwords.write", text, out, encoder, merges, most, threads)
+        prefixes = {split: folder / f"{split}.bpe" for split in SPLITS}
+        words = ["--srcdict", dictionary, "--tgtdict", dictionary]
+        binarise(step, self.bench.bin, SIDES, prefixes, *words, log=folder / "preprocess.log")
 
+    @property
+    def _subwords(self) -> pathlib.Path:
+        return self.bench.home / "subwords"
 
-def pretrained(step: Step, bench: Benchmark, name: str, config: str) -> None:
-    """The model that others start from; in the smoke profile a tiny one of this YAML."""
-    dictionary, folder = bench.bin / "dict.source.txt", bench.model(name).parent
-    step.commands = []
-    record, inputs = folder / "provenance.json", [pretrained_table(step), dictionary]
-    if step.finished(record, inputs):
-        return
-    output, downloads = folder / "model.pt", bench.home / "downloads"
-    if bench.smoke:
-        path = stand_in(step, name, folder, config)
-        step.call("pretrained.fit_file", path, dictionary, dictionary, output)
-    else:
-        step.call("fetch.fetch", pretrained_table(step), downloads, name)
-        archive = (pretrained_table(step), name, downloads)
-        step.call("pretrained.fit_archive", *archive, dictionary, output)
-    step.record(record, inputs, output)
+    def _pretrained(self, name: str, config: str) -> None:
+        """The model that others start from; in the smoke profile a tiny one of this YAML."""
+        step, bench = self.step, self.bench
+        dictionary, folder = bench.bin / "dict.source.txt", bench.model(name).parent
+        step.commands = []
+        record, inputs = folder / "provenance.json", [self._table, dictionary]
+        if step.finished(record, inputs):
+            return
+        output, downloads = folder / "model.pt", bench.home / "downloads"
+        if bench.smoke:
+            path = stand_in(step, name, folder, config)
+            step.call("pretrained.fit_file", path, dictionary, dictionary, output)
+        else:
+            step.call("fetch.fetch", self._table, downloads, name)
+            step.call(
+                "pretrained.fit_archive", self._table, name, downloads, dictionary, output
+            )
+        step.record(record, inputs, output)
 
-
-def score(step: Step, bench: Benchmark, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
-    """Score outputs: ROUGE."""
-    subwords = [bench.home / "subwords" / name for name in SUBWORDS[:2]]
-    wanted = bench.home / "raw" / "test.target"
-    step.call("summary_scores.write", outputs, wanted, [] if bench.smoke else subwords, json)
+    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+        subwords = [self._subwords / name for name in SUBWORDS[:2]]
+        wanted = self.bench.home / "raw" / "test.target"
+        gpt2 = [] if self.bench.smoke else subwords
+        self.step.call("summary_scores.write", outputs, wanted, gpt2, json)

@@ -5,8 +5,8 @@
 - ``xsum``: BBC articles and their first sentence (Narayan et al. 2018), without the lines that the
   web page adds.
 
-sources.tsv says what is read: lines whose split is ``articles`` are archives, those called train,
-valid, test or ``splits`` say which article belongs where.
+sources.tsv lists what is read: lines whose split is ``articles`` are archives, those called train,
+valid, test or ``splits`` list which article belongs where.
 """
 
 import hashlib
@@ -19,15 +19,16 @@ from contextlib import ExitStack
 from typing import Dict, Iterator, Sequence, Tuple
 
 from fetch import Source, SourceError, read_sources
-from specdec_io.atomic import replacing
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
+
+from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger("summary_corpus")
 SPLITS = ("train", "valid", "test")
 ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 HIGHLIGHT = "@highlight"
-# What the web page says around a BBC article.
+# What the web page has around a BBC article.
 PAGE = frozenset(
     (
         "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp",

@@ -12,10 +12,11 @@ from importlib import metadata
 from typing import Any, Callable, Dict, Sequence
 
 from sacremoses import MosesDetokenizer
-from specdec_io.atomic import PathLike
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines
 from translation_scores import Output, lines_of, write_each
+
+from fairseq_specdec.io.atomic import PathLike
+from fairseq_specdec.io.progress import erased_bar as bar
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")

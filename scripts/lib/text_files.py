@@ -2,7 +2,7 @@
 
 from typing import Iterable, List
 
-from specdec_io.atomic import PathLike, replacing
+from fairseq_specdec.io.atomic import PathLike, replacing
 
 
 def write_lines(path: PathLike, lines: Iterable[str]) -> None:

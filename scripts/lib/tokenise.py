@@ -1,9 +1,10 @@
 """Tokenise text exactly as fairseq's `--tokenizer moses` does by default."""
 
 from sacremoses import MosesTokenizer
-from specdec_io.atomic import PathLike
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import PathLike
+from fairseq_specdec.io.progress import erased_bar as bar
 
 
 def tokenise(raw: PathLike, out: PathLike, language: str) -> None:

@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any, List
 
-from benchmark import Benchmark, fetched, keep_test
+from benchmark import Benchmark, Family
 from prepare import SPLITS, prepare, sample
 from step import Step
 
@@ -16,41 +16,33 @@ def sample_corpus(step: Step, bench: Benchmark, raw: pathlib.Path) -> None:
     sample(step, raw, dict(zip(bench.languages, ends)), "demo_ende", odd)
 
 
-def raw_corpus(step: Step, bench: Benchmark) -> pathlib.Path:
-    """A folder of raw text, fetched if need be."""
-    raw = step.path("RAW") if step["RAW"] else bench.home / "raw"
-    if bench.smoke and not step["RAW"]:
-        sample_corpus(step, bench, raw)
-    elif not step["RAW"]:
-        words = (bench.languages, step["diacritics"] == "kept")
-        fetched(step, bench, "RAW or TOKENISED", "parallel_text.write", raw, *words)
-    return raw
+class Translation(Family):
+    """Parallel text: fetched, cleaned, tokenised and binarised once for both directions; BLEU, and
+    COMET where it is asked for."""
 
+    def inputs(self) -> List[Any]:
+        if not self.step["TOKENISED"]:
+            return super().inputs()
+        names = [f"{split}.bpe.{side}" for split in SPLITS for side in self.bench.languages]
+        return [self.step.path("TOKENISED") / name for name in names]
 
-def prepare_step(step: Step) -> None:
-    """An action: fetch, clean, tokenise and binarise the corpus, once for both directions."""
-    step.need("fairseq-preprocess", "subword-nmt")
-    bench, tokenised = Benchmark(step), step["TOKENISED"]
-    folder, record = bench.home / "prepared", bench.bin / "provenance.json"
-    inputs: List[Any] = [step.path("SOURCES"), *filter(None, [step["RAW"]])]
-    if tokenised:
-        names = [f"{split}.bpe.{side}" for split in SPLITS for side in bench.languages]
-        inputs = [pathlib.Path(tokenised) / name for name in names]
-    if step.finished(record, inputs):
-        return
-    if tokenised:
-        raw = pathlib.Path(step["RAW"] or tokenised)
-        step.make(folder)
-        for path in inputs:
-            step.call("shutil.copy", path, folder)
-    else:
-        raw = raw_corpus(step, bench)
-    prepare(step, raw, folder, bench.bin, bench.languages, bench.languages, step["MERGES"])
-    keep_test(step, bench, raw)
-    step.record(record, inputs, bench.bin)
+    def make(self) -> List[pathlib.Path]:
+        step, bench, folder = self.step, self.bench, self.folder
+        raw = pathlib.Path(step["RAW"] or step["TOKENISED"] or bench.home / "raw")
+        if step["TOKENISED"]:
+            step.make(folder)
+            for path in self.inputs():
+                step.call("shutil.copy", path, folder)
+        elif bench.smoke and not step["RAW"]:
+            sample_corpus(step, bench, raw)
+        elif not step["RAW"]:
+            words = (bench.languages, step["diacritics"] == "kept")
+            self.fetch("RAW or TOKENISED", "parallel_text.write", raw, *words)
+        prepare(step, raw, folder, bench.bin, bench.languages, bench.languages, step["MERGES"])
+        self.keep_test(raw)
+        return []
 
-
-def score(step: Step, bench: Benchmark, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
-    """Score outputs: BLEU, and COMET where it is asked for."""
-    raw = [bench.home / "raw" / f"test.{side}" for side in (bench.src, bench.tgt)]
-    step.call("translation_scores.write", outputs, raw, bench.tgt, step["COMET"], json)
+    def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:
+        bench, comet = self.bench, self.step["COMET"]
+        raw = [bench.home / "raw" / f"test.{side}" for side in (bench.src, bench.tgt)]
+        self.step.call("translation_scores.write", outputs, raw, bench.tgt, comet, json)

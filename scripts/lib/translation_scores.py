@@ -17,10 +17,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics import BLEU
 from sacremoses import MosesDetokenizer
-from specdec_io.atomic import write_json
 from text_files import read_lines
 
 from fairseq_specdec.bench.text import split_compounds
+from fairseq_specdec.io.atomic import write_json
 
 logger = logging.getLogger("translation_scores")
 GREEDY = ".fairseq_beam_1.out"  # after the name of the set
@@ -56,7 +56,7 @@ def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[st
     """The lines of these sentences, in ascending order.
 
     Raises:
-        ValueError: there are fewer lines, of a file that ``name`` says.
+        ValueError: there are fewer lines, of the file ``name``.
     """
     if len(lines) <= numbers[-1]:
         raise ValueError(f"{name} has no line {numbers[-1]}: it is not this test set's")

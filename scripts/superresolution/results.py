@@ -6,7 +6,8 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-from specdec_io.atomic import replacing, write_json, write_text
+
+from fairseq_specdec.io.atomic import replacing, write_json, write_text
 
 COLUMNS = ("regular", "approximate", "fine_tuned", "both")
 TITLES = {

@@ -57,7 +57,7 @@ def test_a_sweep_crosses_the_flags_of_one_system(bench, pair, tmp_path):
             "--system 'a block_size=5': --sweep makes a row of this name too",
         ),
         (["--sweep", "collapse_repeats=2"], "expected true or false"),
-        (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; say which"),
+        (["--sweep", "block_size=5", "--system", "b: --strategy iad"], "2 systems; name one"),
     ],
 )
 def test_mistaken_sweeps_are_named(bench, words, message):
@@ -185,18 +185,19 @@ def test_pictures_are_titled_and_a_system_keeps_its_colour(monkeypatch):
     )
     monkeypatch.setattr(plots, "MOST", 2)  # "other" is left out of some pictures
     monkeypatch.setattr(
-        plots, "picture", lambda run, name, caption, figure: figures.update({name: figure})
+        plots,
+        "picture",
+        lambda run, name, caption, *panels: figures.update(
+            {name: plots.figure_of(run, "What it shows, with more.", panels)}
+        ),
     )
     plots.latency_and_throughput(run)
     plots.speed_by_batch(run)
-    monkeypatch.undo()
-    for name, figure in figures.items():
+    for figure in figures.values():
         colours = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
         assert colours["gad"] == "C2" and "other" not in colours
-        plots.picture(run, name, "What it shows, with more.", figure)
         assert figure.get_suptitle() == "What it shows"
-        said = figure.axes[0].get_title()
-        assert said == "s-t, test, 2 sentences; Abacus, 1 thread"
+        assert figure.axes[0].get_title() == "s-t, test, 2 sentences; Abacus, 1 thread"
     speeds = {
         line.get_label(): line.get_ydata() for line in figures["speed_by_batch"].axes[0].lines
     }

@@ -1,6 +1,6 @@
 """The commonest mistakes end real commands with one line: flag or file, and the remedy.
 
-What the commands say is the transcript of docs/mistakes.md; ``SPECDEC_UPDATE=1`` writes it anew.
+The transcript of docs/troubleshooting.md is what they print; ``SPECDEC_UPDATE=1`` writes it anew.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from toy_translation import dictionary
 
 from fairseq_specdec.training.dictionaries import Dictionaries
 
-PAGE = pathlib.Path(PLUGIN).parent / "docs" / "mistakes.md"
+PAGE = pathlib.Path(PLUGIN).parent / "docs" / "troubleshooting.md"
 GENERATE = "fairseq-generate toy --user-dir fairseq_specdec --task translation_specdec --cpu "
 GAD = GENERATE + "--path verifier.pt --strategy gad "
 # What the user did, and the command.

@@ -48,9 +48,8 @@ def tab(written, tmp_path):
 @pytest.mark.parametrize(
     "words, wanted, unwanted",
     [
-        ("specdec-bench --re", "--repeats --replay --remove-bpe", "--limit"),
-        ("specdec-bench --replay ", "base big", "--replay"),
-        ("specdec-bench --mean-a", "--mean-accepted", "--mean-copied"),
+        ("specdec-bench --re", "--repeats --resume --remove-bpe", "--limit"),
+        ("specdec-bench --isa ", "avx2", "--isa"),
         ("specdec-bench --strategy ga", "gad gad++", "greedy"),
         ("specdec-distill --max-length-r", "--max-length-ratio", ""),
         ("specdec-distill --on-length-limit ", "drop keep", ""),

@@ -9,7 +9,7 @@ from doc_pages import commands_in
 from fairseq import options
 
 from fairseq_specdec.accelerate import flags as accelerate_flags
-from fairseq_specdec.bench import quickstart, replay_flags, session
+from fairseq_specdec.bench import session
 from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, shortlist
@@ -45,6 +45,7 @@ ELSEWHERE = {
     "bash scripts/quickstart.sh": "tests/docs/test_docs_run.py",  # what it measures
     "bash scripts/test.sh": ".ci/run",
     "python -m pytest": "scripts/test.sh",
+    "python benchmarks/replay.py": "tests/benchmarks/test_replay.py",
     "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
     "shtab": "tests/commands/test_parsers.py",  # needs an extra
@@ -107,8 +108,7 @@ def flags_of(words):
     if words[0] in PLAIN:
         parser.parse_args(list(words[1:]))
     else:
-        data = ["."] if replay_flags.asked(words) else []
-        options.parse_args_and_arch(parser, input_args=[*data, *words[1:]])
+        options.parse_args_and_arch(parser, input_args=list(words[1:]))
     nested = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     parsers = [parser, *(command for choices in nested for command in choices.values())]
     return frozenset(flag for one in parsers for flag in one._option_string_actions)
@@ -116,6 +116,6 @@ def flags_of(words):
 
 def known_flags(commands):
     """Every flag that some of these commands, or a program without a block, has."""
-    scripts = {"--train", "--list", "--dry-run", "--metric"}
-    own = set(quickstart.get_parser()._option_string_actions) | scripts
-    return (own | FOREIGN).union(*map(flags_of, commands))
+    scripts = {"--train", "--list", "--dry-run", "--metric", "--mean-accepted"}
+    scripts |= {"--mean-copied", "--sentences", "--length"}
+    return (scripts | FOREIGN).union(*map(flags_of, commands))

@@ -55,10 +55,6 @@ SMALLER = [
         "--batch-size 1,4 --warmup 0 --threads 1 --no-memory",
     ),
     (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
-    (
-        r"--replay base (.*)--sentences 8",
-        r"--replay base \1--vocabulary 500 --repeats 1 --sentences 1",
-    ),
     (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
 ]
 PLOTS = (r"--(?:html|plots) \S+", "")

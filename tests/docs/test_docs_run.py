@@ -57,6 +57,7 @@ def test_a_page_runs_from_top_to_bottom(page, sandbox, tmp_path):
 def test_what_the_quickstart_measures(sandbox, tmp_path):
     if not sandbox.has_demos():
         pytest.skip("the demo pairs are not in this checkout")
-    command = "python -m fairseq_specdec.bench.quickstart --limit 4 --json quickstart.json"
+    bench = "specdec-bench data-bin/demo_{0} --preset demo_{0} --limit 4 --json {0}.json"
+    command = "; ".join(map(bench.format, ("ende", "edit")))
     out = sandbox.check(command, sandbox.copy(tmp_path / "site", command))
-    assert "| gad++ " in out and "| iad " in out
+    assert "| gad++ " in out and "| iad --realign " in out and " exact |" in out

@@ -3,9 +3,9 @@
 import json
 import random
 
-import claims
 import numpy
 import pytest
+from ende_small import claims
 from sacrebleu.metrics import BLEU
 
 COUNT = 120

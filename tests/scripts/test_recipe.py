@@ -5,12 +5,12 @@ import pathlib
 import re
 import shlex
 
-import claims
 import gec
 import paper_table
 import pytest
 import recipe
 import recipe_config
+from ende_small import claims
 from fetch import read_sources
 from recipe import Recipe, Settings, StepError, read_table, recipe_names
 from recipe_parts import REPO

@@ -6,7 +6,7 @@ import os
 import pytest
 from launch import Devices
 from recipe import Recipe, StepError
-from step import Step, flags
+from step import Step
 
 
 @pytest.fixture
@@ -18,11 +18,6 @@ def make_step(tmp_path, warm_python):
         return Step(Recipe("wmt14_ende", {**environment, **settings}), "04_train")
 
     return make
-
-
-def test_flags_that_are_given_replace_defaults():
-    found = flags(["--lr", 2, "--share"], lr=1, warmup_updates=5)
-    assert found == ["--lr", "2", "--share", "--warmup-updates", "5"]
 
 
 def test_a_command_that_fails_is_named_with_its_log(make_step, tmp_path):

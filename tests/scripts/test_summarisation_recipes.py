@@ -11,7 +11,6 @@ import parallel_text
 import pretrained
 import pytest
 import recipe_config
-import simplification_scores
 import summary_corpus
 import summary_scores
 import torch
@@ -21,6 +20,7 @@ from fetch import SourceError, read_sources
 from gpt2_subwords import decode, encode
 from recipe_parts import REPO
 from translation_scores import Output
+from wikilarge import scores as simplification_scores
 
 
 def test_published_figures_of_the_main_rows():

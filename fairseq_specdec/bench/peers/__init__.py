@@ -80,7 +80,7 @@ def legible(path: str, folder: str) -> str:
 
 
 def _start(name: str, kind: str, plan: Plan, workload: Any) -> Tuple[Child, Dict[str, Any]]:
-    """A process that has loaded the checkpoint, converted, and what it says of itself."""
+    """A process that has loaded the checkpoint, converted, and what it reports of itself."""
     path, cfg, title = plan.paths[0], workload.task.cfg, ENGINES[name].title
     with tempfile.TemporaryDirectory(prefix="specdec-bench-") as folder:
         model = os.path.join(folder, "model")

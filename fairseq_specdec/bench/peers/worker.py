@@ -51,7 +51,7 @@ def load(
 def decode(rows: List[List[int]], limit: int, beam: int) -> Dict[str, Any]:
     """Decode a batch, ``limit`` tokens at most; what makes words of numbers and back is not timed.
 
-    No engine tells a GPU's memory.
+    No engine reports a GPU's memory.
     """
     model, cuda = _MODELS
     inputs = model.inputs(rows)

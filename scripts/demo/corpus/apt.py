@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Sequence
 
-from specdec_io.progress import erased_bar as bar
+from fairseq_specdec.io.progress import erased_bar as bar
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ import tarfile
 import zipfile
 from typing import List
 
-from specdec_io.atomic import write_text
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.atomic import write_text
+from fairseq_specdec.io.progress import erased_bar as bar
 
 from . import english
 from .apt import FetchError, PrivateApt, require_tools

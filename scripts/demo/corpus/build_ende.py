@@ -6,8 +6,9 @@ import pathlib
 import re
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set
 
-from specdec_io.progress import erased_bar as bar
 from text_files import read_lines, write_lines
+
+from fairseq_specdec.io.progress import erased_bar as bar
 
 from . import catalogs, descriptions, docbook, libreoffice, manpages, mozilla
 from .apt import PrivateApt
@@ -43,7 +44,7 @@ def kde_manuals(unpacked: pathlib.Path) -> List[Pair]:
 
 
 def debian_manual(unpacked: pathlib.Path, name: str) -> List[Pair]:
-    """One Debian manual: its English and German files lie apart or are told apart by name."""
+    """One Debian manual: its English and German files lie apart or differ by name."""
     english: Dict[str, pathlib.Path] = {}
     german: Dict[str, pathlib.Path] = {}
     for path in sorted(unpacked.glob(f"{name}*/usr/share/**/*.html")):

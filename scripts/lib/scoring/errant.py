@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Sequence
 
-from specdec_io.progress import bar
+from fairseq_specdec.io.progress import bar
 
 from .m2 import Counts
 from .m2_file import Sentence

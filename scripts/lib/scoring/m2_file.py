@@ -31,7 +31,7 @@ def parse(text: str, name: str = "M2") -> List[Sentence]:
     """The sentences of an M2 file.
 
     ``S`` lines hold a source, ``A start end|||type|||correction||correction|||...|||annotator``
-    lines its edits; a ``noop`` edit, or one at ``-1 -1``, says that its annotator changed nothing.
+    lines its edits; a ``noop`` edit, or one at ``-1 -1``, means that its annotator changed nothing.
     A sentence without any ``A`` line has one annotator, who changed nothing.
 
     Args:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: bash scripts/gpu.sh [FOLDER]
+# Usage: bash benchmarks/gpu.sh [FOLDER]
 #
 # Everything that a GPU is needed for, in one command of some ten minutes: whether the wheel runs on
 # the card, the tests of tests/gpu, identity and speed of the demo pairs, the papers' sizes, cost of
@@ -36,5 +36,5 @@ fi
 
 cd "$repo"
 export PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH}
-exec "$python" scripts/lib/gpu_run.py "$out" --device "${DEVICE:-cuda}" \
+exec "$python" benchmarks/gpu_run.py "$out" --device "${DEVICE:-cuda}" \
     --minutes "${MINUTES:-10}" ${SENTENCES:+--sentences "$SENTENCES"}

@@ -1,4 +1,4 @@
-"""``specdec-bench --replay`` on tiny random models, and what it replays."""
+"""Replays of tiny random models."""
 
 import collections
 import functools
@@ -6,15 +6,13 @@ import importlib.util
 import json
 
 import pytest
+import random_pair
+import replay
 import torch
+from accepted_sizes import constant_acceptance, draw, mean_emitted
+from replay import NOTICE
 
-from fairseq_specdec.bench import cli, memory, random_pair, replay, run, session
-from fairseq_specdec.bench.accepted_sizes import (
-    constant_acceptance,
-    draw,
-    mean_emitted,
-)
-from fairseq_specdec.bench.replay import NOTICE
+from fairseq_specdec.bench import memory
 from fairseq_specdec.bench.workload import BenchError
 from fairseq_specdec.decoding.builder import Overrides
 
@@ -34,9 +32,9 @@ def play(monkeypatch):
 
     def measured(*words, size="base", memory=False):
         printed = []
-        line = ["--replay", size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
+        line = [size, "--cpu", "--threads", 1, "--repeats", 1, *TINY, *words]
         line += [] if memory else ["--no-memory"]
-        result = cli.main([str(word) for word in line], printed.append)
+        result = replay.main([str(word) for word in line], printed.append)
         return result, "".join(printed)
 
     yield measured
@@ -110,9 +108,9 @@ def test_every_row_emits_what_was_drawn(play):
 def test_memory_of_each_system_alone(play, monkeypatch):
     asked = []
 
-    def here(index, words, folder):
+    def here(index, words):
         asked.append(index)
-        return memory.measure_here(index, words, folder)
+        return memory.measure_here(index, words)
 
     monkeypatch.setattr(memory, "measure", here)
     result, printed = play(*MEAN, "--mean-copied", 2, memory=True)
@@ -128,21 +126,12 @@ def test_memory_of_each_system_alone(play, monkeypatch):
 @pytest.mark.slow
 def test_packed_weights_do_not_lie_beside_the_models_own(tmp_path):
     """At a paper's size: the tied embeddings are the only weights that are there twice."""
-    words = [
-        "--replay",
-        "base",
-        "--backend",
-        "torch",
-        "--cpu",
-        "--threads",
-        "1",
-        "--vocabulary",
-        "2000",
-    ]
-    words += ["--mean-accepted", "3", "--sentences", "1", "--length", "27"]
-    asked = session.read(words, str(tmp_path))
-    stock, _, _, gad = (memory.measure(row, words, str(tmp_path)) for row in range(4))
-    size, task = random_pair.SIZES["base"], asked.workload().task
+    words = "base --vocabulary 2000 --mean-accepted 3 --sentences 1 --strategies greedy,gad"
+    played, _ = replay.read(words.split())
+    replay.write(played, str(tmp_path))
+    line = [*replay.command_line(played, str(tmp_path)), "--backend", "torch", "--cpu"]
+    stock, _, _, gad = (memory.measure(row, [*line, "--threads", "1"]) for row in range(4))
+    size, task = random_pair.SIZES["base"], random_pair.write(played.args, str(tmp_path))
     drafter = sum(p.numel() for p in random_pair.drafter(size, task, 1, 25).parameters())
     assert gad["peaks"]["1"] - stock["peaks"]["1"] < 1.2 * 4 * drafter
 
@@ -159,7 +148,7 @@ def test_each_sentence_follows_its_own_list_at_any_batch_size(play, monkeypatch)
         found = [systems[0].generator.generate(systems[0].models, batch) for batch in systems[1]]
         kept.append((bench.replay.sizes["gad"], systems[1], found))
 
-    monkeypatch.setattr(run.Bench, "write", write)
+    monkeypatch.setattr(replay.ReplayBench, "write", write)
     monkeypatch.setattr(replay, "Overrides", functools.partial(Overrides, keep_trace=True))
     play(*MEAN, "--batch-size", "1,4", "--strategies", "gad")
     assert [len(batches) for _, batches, _ in kept] == [6, 2]
@@ -186,7 +175,7 @@ def test_everything_says_that_it_is_a_replay_and_nothing_tells_a_quality(play, t
     assert NOTICE in caplog.text and NOTICE in printed and "REPLAY: tiny" in printed
     assert files["--markdown"].read_text() == printed
     assert json.loads(files["--json"].read_text()) == result
-    assert result["replay"]["notice"] == NOTICE
+    assert result["notice"] == NOTICE
     for row in result["runs"][0]["rows"]:
         assert not {"bleu", "identical_percent", "lossless"} & set(row)
     page = files["--html"].read_text() if "--html" in files else printed
@@ -223,14 +212,13 @@ def test_peers_decode_the_same_verifier(play):
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
         (["--strategies", "greedy", *MEAN], "--mean-accepted: gad and gad++ need it, and"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
-        (["--drafter-dtype", "int4", *MEAN], "--drafter-dtype int4: choose"),
+        (["--drafter-dtype", "int4", *MEAN], "drafter.dtype.*int4"),
         (["--sentences", 0, *MEAN], "--sentences 0: must be 1 or more"),
         (["--length", 1, *MEAN], "--length 1: must be from 2 to 200"),
         (["--length", 500, *MEAN], "--length 500: must be from 2 to 200"),
-        (["--system", "a: --strategy iad", *MEAN], "--system: has no meaning with --replay"),
-        (["--min-len=3", *MEAN], "--min-len: has no meaning with --replay"),
-        (["-s", "de", *MEAN], "-s: has no meaning with --replay"),
-        (["--replay", "huge", *MEAN], "--replay huge: choose one of base, 12"),
+        (["--system", "a: --strategy iad", *MEAN], "--system: has no meaning in a replay"),
+        (["--min-len=3", *MEAN], "--min-len: has no meaning in a replay"),
+        (["-s", "de", *MEAN], "-s: has no meaning in a replay"),
         (["--repeats", 0, *MEAN], "--repeats 0: must be 1 or more"),
         (["--markdown", ".", *MEAN], "--markdown .: is a folder"),
     ],
@@ -246,9 +234,9 @@ def test_no_drafter_is_asked_for_by_name(play):
         play("--strategies", "gad", *MEAN, size="gec")
 
 
-def test_the_console_script_knows_the_mode(monkeypatch):
-    with pytest.raises(SystemExit, match="specdec-bench: error: --repeats 0: must be 1"):
-        cli.cli_main(["--replay=base", "--repeats", "0", "--mean-accepted", "3"])
+def test_an_unknown_size_is_named(play):
+    with pytest.raises(BenchError, match="huge: no size of a paper; choose one of base, 12"):
+        play(*MEAN, size="huge")
 
 
 def test_the_papers_sizes_are_theirs():

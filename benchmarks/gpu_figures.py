@@ -1,4 +1,4 @@
-"""Figures of a device for scripts/gpu.sh: check, cost of an iteration, profile, identity."""
+"""Figures of a device for benchmarks/gpu.sh: check, cost of an iteration, profile, identity."""
 
 import argparse
 import json
@@ -9,9 +9,9 @@ import sys
 import tempfile
 from typing import Any, Dict, List, Sequence, Tuple
 
+import random_pair
 import torch
 
-from fairseq_specdec.bench import random_pair
 from fairseq_specdec.bench.timing import generation_flags
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.costs import devices

@@ -1,4 +1,4 @@
-"""scripts/gpu.sh: its steps, and what becomes of them."""
+"""benchmarks/gpu.sh: its steps, and what becomes of them."""
 
 import argparse
 import json
@@ -9,10 +9,11 @@ import sys
 import gpu_figures
 import gpu_run
 import pytest
-from recipe_parts import REPO
 
 from fairseq_specdec.bench.systems import make_plan
 from fairseq_specdec.costs import devices
+
+REPO = gpu_run.REPOSITORY
 
 
 def given(folder, device="cpu"):
@@ -122,10 +123,10 @@ def test_costs_are_found_from_times(column, drafter):
     verifying = [(n, 3.0 * (1 + column * (n - 1))) for n in (1, 26, 8, 208, 32, 832)]
     drafting = [(n, 3.0 * drafter * (1 + column * (n - 1))) for n in (25, 200, 800)]
     found = gpu_figures.fitted(verifying, drafting)
-    assert found.column == pytest.approx(column, abs=1e-6)
-    assert found.drafter == pytest.approx(drafter, rel=1e-6)
+    assert found[0] == pytest.approx(column, abs=1e-6)
+    assert found[1] == pytest.approx(drafter, rel=1e-6)
     falling = [(1, 3.0), (26, 2.9)]
-    assert gpu_figures.fitted(falling, drafting).column == 0
+    assert gpu_figures.fitted(falling, drafting)[0] == 0
 
 
 def test_a_cost_says_where_it_holds():
@@ -192,7 +193,7 @@ def test_check_without_a_card(tmp_path, monkeypatch, capsys):
 def test_a_wheelhouse_without_wheels_is_named(tmp_path):
     (tmp_path / "wheels").mkdir()
     done = subprocess.run(
-        ["bash", str(REPO / "scripts" / "gpu.sh"), str(tmp_path / "out")],
+        ["bash", str(REPO / "benchmarks" / "gpu.sh"), str(tmp_path / "out")],
         env=dict(os.environ, WHEELHOUSE=str(tmp_path / "wheels"), PYTHON=sys.executable),
         capture_output=True, text=True,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A replay's data and models: random ones of a paper's size."""
+"""Data and models of a paper's size with random content, as files and in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 SOURCE, TARGET, SPLIT = "src", "tgt", "test"
-VERIFIER, DRAFTER = "verifier.pt", "drafter.pt"  # what the flags name
 
 
 class Size(NamedTuple):
@@ -71,16 +70,27 @@ def drafter(size: Size, task: Any, seed: int, block_size: int) -> Any:
     return _model(training_flags(str(size.drafter), block_size=block_size), task, seed + 1)
 
 
-def save_verifier(size: Size, task: Any, seed: int, path: str) -> None:
-    """Write the verifier's checkpoint, for other engines, with what loading needs."""
+def save(model: Any, flags: argparse.Namespace, path: str) -> None:
+    """Write a model's checkpoint with what loading needs."""
     past = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
     state = {
-        "args": training_flags(size.arch, **size.settings),
-        "model": verifier(size, seed, task).state_dict(),
+        "args": flags,
+        "model": model.state_dict(),
         "optimizer_history": [past],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
     torch.save(state, path)
+
+
+def save_verifier(size: Size, task: Any, seed: int, path: str) -> None:
+    """Write a verifier with random weights."""
+    save(verifier(size, seed, task), training_flags(size.arch, **size.settings), path)
+
+
+def save_drafter(size: Size, task: Any, seed: int, block_size: int, path: str) -> None:
+    """Write a block drafter with random weights."""
+    flags = training_flags(str(size.drafter), block_size=block_size)
+    save(drafter(size, task, seed, block_size), flags, path)
 
 
 def write(settings: Any, folder: str) -> Any:

@@ -1,4 +1,4 @@
-"""The steps of scripts/gpu.sh, one after the other, whatever becomes of each."""
+"""The steps of benchmarks/gpu.sh, one after the other, whatever becomes of each."""
 
 import argparse
 import importlib.util
@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, List, NamedTuple
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 KEPT = 20_000  # characters of a log
 PAIRS = {"ende": ("demo_ende", "en", "de"), "edit": ("demo_edit", "src", "tgt")}
 
@@ -25,12 +25,12 @@ class Step(NamedTuple):
     needed: bool = False
 
 
-def benchmark(given: argparse.Namespace, name: str, *flags: Any) -> List[Any]:
-    """A command that writes NAME.json and NAME.md."""
+def benchmark(given: argparse.Namespace, name: str, *command: Any) -> List[Any]:
+    """A command of Python that writes NAME.json and NAME.md."""
     out = given.folder / name
     files = ["--json", f"{out}.json", "--markdown", f"{out}.md", "--no-memory"]
     device = ["--cpu"] if given.device == "cpu" else []
-    return [sys.executable, "-m", "fairseq_specdec.bench.cli", *flags, *files, *device]
+    return [sys.executable, *command, *files, *device]
 
 
 def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
@@ -58,7 +58,7 @@ def speed(given: argparse.Namespace, pair: str, precision: str) -> Step:
     flags += [word for system in systems for word in ("--system", system)]
     flags += ["--fp16"] if precision == "fp16" else []
     flags += ["--peers"] if importlib.util.find_spec("ctranslate2") else []
-    return Step(name, 150, benchmark(given, name, *flags))
+    return Step(name, 150, benchmark(given, name, "-m", "fairseq_specdec.bench.cli", *flags))
 
 
 def beams(given: argparse.Namespace) -> List[Step]:
@@ -81,13 +81,13 @@ def beams(given: argparse.Namespace) -> List[Step]:
 
 def figures(given: argparse.Namespace, what: str, *flags: Any) -> List[Any]:
     """A command of gpu_figures.py."""
-    program = REPOSITORY / "scripts" / "lib" / "gpu_figures.py"
+    program = REPOSITORY / "benchmarks" / "gpu_figures.py"
     return [sys.executable, program, what, given.folder, "--device", given.device, *flags]
 
 
 def replay(given: argparse.Namespace, size: str) -> Step:
     """The papers' sizes at the acceptance of Xia et al. 2023, Table 1."""
-    flags = ["--replay", size, "--block-size", 25, "--mean-accepted", 8.23]
+    flags = [REPOSITORY / "benchmarks" / "replay.py", size, "--mean-accepted", 8.23]
     flags += ["--sentences", min(given.sentences, 16), "--batch-size", 1]
     return Step(f"replay_{size}", 90, benchmark(given, f"replay_{size}", *flags))
 

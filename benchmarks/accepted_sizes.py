@@ -6,7 +6,7 @@ import math
 import random
 from typing import List, Sequence
 
-from .workload import BenchError
+from fairseq_specdec.bench.workload import BenchError
 
 # Draws of the whole set, of which the one is kept whose mean is nearest to the one asked for.
 DRAWS = 2000

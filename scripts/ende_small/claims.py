@@ -9,7 +9,7 @@ run of ``specdec-bench --by-sentence`` (``SET.json``), the figure ``tok`` (token
 - ``rises``: the last has more than the first, and none less than the one before it.
 - ``peaks``: the figure rises to one that is neither the first nor the last, and falls after it.
 
-A test holds, or does not, where a 95 percent interval (paired bootstrap over sentences) says so,
+A test holds, or does not, where a 95 percent interval (paired bootstrap over sentences) shows it,
 and is undecided otherwise; so is one on fewer than 30 sentences, and one of speed that was measured
 on a busy machine. A claim holds where all its tests do, and does not where one does not.
 """
@@ -21,9 +21,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy
 from recipe import read_table
 from sacrebleu.metrics import BLEU
-from specdec_io.atomic import write_text
 
 from fairseq_specdec.bench import tables
+from fairseq_specdec.io.atomic import write_text
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 FIGURES = ("tok", "speed", "bleu")
@@ -31,7 +31,7 @@ SYSTEMS = {"greater": (2, 2), "equal": (2, 2), "rises": (2, 99), "peaks": (3, 99
 BEAM = "fairseq beam 5"
 MARGIN = 0.05  # relative, of equal figures
 RESAMPLES = 1000
-LEAST = 30  # sentences from which an interval says something
+LEAST = 30  # sentences from which an interval means something
 SEED = 1
 INTERVAL = (2.5, 97.5)  # percentiles
 
@@ -81,7 +81,7 @@ class Run:
 
     Attributes:
         sentences: how many were decoded.
-        busy: why its times say little; empty where they do.
+        busy: why its times mean little; empty where they do.
 
     Raises:
         ValueError: the run has no figures of single sentences.

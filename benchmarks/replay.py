@@ -1,0 +1,477 @@
+"""Decoding whose acceptance is replayed: the engine at a paper's size, without its training.
+
+    python benchmarks/replay.py base --mean-accepted 8.23 --mean-copied 5 --repeats 3 --cpu
+
+Models of the papers' sizes are not at hand trained. Their cost does not depend on their weights but
+on how many tokens each iteration keeps: that is drawn, and everything else (encoders, drafting,
+verification of k+1 positions, the rule's own arithmetic, rollback of the caches) is done in full.
+
+Flags that are not listed go to ``specdec-bench``: ``--peers``, ``--batch-size``, ``--json``, ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import functools
+import itertools
+import logging
+import os
+import shlex
+import statistics
+import sys
+import tempfile
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_specdec.bench import instruction_sets
+
+if __name__ == "__main__":  # before torch is loaded
+    instruction_sets.hold(sys.argv)
+
+import accepted_sizes
+import random_pair
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.acceptance.base import Acceptance
+from fairseq_specdec.bench import cli, flags, session, systems
+from fairseq_specdec.bench.run import Bench
+from fairseq_specdec.bench.timing import System
+from fairseq_specdec.bench.workload import BenchError, Workload, refuse
+from fairseq_specdec.commands.own import reporting
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.strategies import STRATEGIES, Setup
+from fairseq_specdec.drafting import (
+    Drafter,
+    DraftSession,
+    InputCopyDrafter,
+    ReadyDrafter,
+    Source,
+)
+from fairseq_specdec.drafting.input_copy import InputCopySession
+from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.io import provenance
+from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range
+
+NOTICE = (
+    "REPLAY: the models have random weights, and how many tokens each iteration keeps is drawn "
+    "from a distribution, not found by comparing drafts. Times are real; outputs mean nothing, so "
+    "there is no quality to report."
+)
+FILES = ("verifier.pt", "drafter.pt")
+BLOCK_ROWS = ("gad", "gad++")
+STRATEGY_ROWS = ("greedy", *BLOCK_ROWS, "iad")
+TITLES = "; ".join(f"{name}: {size.title}" for name, size in random_pair.SIZES.items())
+# Figures that compare outputs or drafts, which mean nothing here.
+OUTPUT_FIGURES = (
+    "acceptance_by_position", "bleu", "bleu_compound", "exact_percent", "identical_percent",
+    "identical_to", "unsteady_sentences", "lossless", "near_ties", "score_difference",
+)  # fmt: skip
+
+FLAGS: flags.Flags = {
+    "size": dict(metavar="SIZE", help=TITLES),
+    "--strategies": dict(
+        metavar="NAME[,NAME]",
+        help="rows beside stock: greedy, gad, gad++, iad (default: greedy, gad and gad++ where the "
+        "size has a drafter, iad where --mean-copied is given)",
+    ),
+    "--mean-accepted": dict(
+        type=float, metavar="TOK",
+        help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
+        "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
+        "drawn as if every draft token were right with one probability; required by these rows "
+        "(default: none)",
+    ),
+    "--mean-copied": dict(
+        type=float, metavar="TOK",
+        help="tokens an iteration of iad emits on average, from 1 to --length; required by "
+        "that row (default: none)",
+    ),
+    "--block-size": dict(
+        action=InRange, values=AT_LEAST_1, default=25,
+        help="of the drafter, %(values)s (default: 25)",
+    ),
+    "--drafter-dtype": dict(
+        default="auto", help="number format of gad and gad++ (default: %(default)s)",
+    ),
+    "--vocabulary": dict(
+        action=InRange, values=Range(16, whole=True), default=32000,
+        help="tokens, %(values)s (default: 32000)",
+    ),
+    "--sentences": dict(
+        action=InRange, values=AT_LEAST_1, default=8, help="how many, %(values)s (default: 8)"
+    ),
+    "--length": dict(
+        action=InRange, values=Range(2, 200, whole=True), default=27,  # fairseq's default limit
+        help="tokens of each, </s> included, %(values)s (default: 27)",
+    ),
+    "--seed": dict(type=int, default=1, help="of weights and draws (default: %(default)s)"),
+}  # fmt: skip
+# Flags of specdec-bench that would change what is replayed.
+FIXED = ("--system", "--sweep", "--path", "--min-len", "-s", "-t", "--gen-subset", "--limit")
+
+
+class Script:
+    """What the next iterations of the live rows emit.
+
+    Args:
+        sizes: of each sentence, by its id, the tokens that each iteration emits.
+        length: tokens of every sentence, </s> included.
+        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
+    """
+
+    def __init__(self, sizes: Dict[int, List[int]], length: int, words: Any) -> None:
+        self.sizes, self.length = sizes, length
+        self.eos, self.filler = words.eos(), words.nspecial
+        self.rows: List[int] = []
+        self.have: List[int] = []
+        self.done = 0
+
+    def begin(self, sentences: Sequence[int]) -> None:
+        """Begin a batch of these sentences."""
+        self.rows = list(sentences)
+        self.done = 0
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Only these rows are left."""
+        self.rows = [self.rows[row] for row in rows]
+
+    def step(self, have: Sequence[int]) -> None:
+        """An iteration begins, the rows having so many tokens."""
+        self.have = list(have)
+        self.done += 1
+
+    def without_eos(self, tokens: Tensor) -> Tensor:
+        """The same with an ordinary token in place of every </s>."""
+        return tokens.masked_fill(tokens == self.eos, self.filler)
+
+    @property
+    def now(self) -> List[int]:
+        """Tokens that this iteration emits, row by row; 1 after the end of a row's list."""
+        lists = (self.sizes[row] for row in self.rows)
+        return [each[self.done - 1] if self.done <= len(each) else 1 for each in lists]
+
+
+class ReplayedDrafter(Drafter):
+    """Another drafter, whose tokens never end the sentence; reports to the script how far it is."""
+
+    adaptive = False  # the script decides, and counts every iteration
+
+    def __init__(self, drafter: Drafter, script: Script) -> None:
+        self.drafter, self.script = drafter, script
+        self.read_layers = drafter.read_layers
+
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
+        return _Ready(self.drafter.prepare(verifier, backend), self.script)
+
+
+class _Ready(NamedTuple):
+    drafter: ReadyDrafter
+    script: Script
+
+    def open(self, source: Source) -> DraftSession:
+        return _ReplayedSession(self.drafter.open(source), self.script)
+
+
+class _ReplayedSession(DraftSession):
+    def __init__(self, session: DraftSession, script: Script) -> None:
+        self.session, self.script = session, script
+
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+        self.script.step(hypotheses.lengths_cpu)
+        tree = self.session.propose(hypotheses, budget)
+        return tree._replace(tokens=self.script.without_eos(tree.tokens))
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        self.session.commit(sizes, hidden_states)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.script.keep(rows_cpu)
+        self.session.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class AlignedCopy(InputCopyDrafter):
+    """Input copying that always finds its place: the source from the output's position on.
+
+    The suffix search runs too, and its result is not used: no suffix of a random output occurs.
+    """
+
+    def open(self, source: Source) -> DraftSession:
+        return _AlignedSession(self, source.net_input["src_tokens"])
+
+
+class _AlignedSession(InputCopySession):
+    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+        super().draft(row, output)
+        return self.sources[row][len(output) :]
+
+
+class ReplayedRule(AcceptanceRule):
+    """Another rule, whose verdict is computed and then replaced by the script's."""
+
+    def __init__(self, rule: AcceptanceRule, script: Script) -> None:
+        self.rule, self.script = rule, script
+        self.needs_draft_probabilities = rule.needs_draft_probabilities
+
+    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+        self.rule.accept(draft, scores)
+        script, sizes = self.script, draft.sizes
+        left = [script.length - have - 1 for have in script.have]  # draft tokens before </s>
+        planned = [min(size - 1, most) for size, most in zip(script.now, left)]
+        both = torch.tensor([planned, left], device=sizes.device)
+        counts = torch.minimum(both[0], sizes)
+        chosen = script.without_eos(scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
+        return Acceptance(counts, chosen.masked_fill(counts == both[1], script.eos))
+
+
+class ReplayedGenerator:
+    """A generator of this project's whose acceptance follows a script: it was built with a
+    ``ReplayedDrafter`` and a ``ReplayedRule`` of that script."""
+
+    def __init__(self, generator: Any, script: Script) -> None:
+        self.generator, self.script = generator, script
+
+    def generate(
+        self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
+    ) -> List[List[Dict[str, Any]]]:
+        """One hypothesis a sentence, as the generator gives them."""
+        self.script.begin(sample["id"].tolist())
+        found: List[List[Dict[str, Any]]] = self.generator.generate(models, sample, prefix_tokens)
+        return found
+
+
+class Replay(NamedTuple):
+    """What is replayed.
+
+    Attributes:
+        args: the flags.
+        size: of the models.
+        sizes: for each strategy, of each sentence, the tokens that each iteration emits.
+        shapes: where each strategy's came from, in words.
+    """
+
+    args: argparse.Namespace
+    size: random_pair.Size
+    sizes: Dict[str, List[List[int]]]
+    shapes: Dict[str, str]
+
+    def tok(self, strategy: str) -> float:
+        """Tokens an iteration of a strategy."""
+        return statistics.fmean(itertools.chain(*self.sizes[strategy]))
+
+    def described(self) -> Dict[str, Any]:
+        """For the results; histograms count the iterations of one pass by their tokens."""
+        found = {}
+        for name, sizes in self.sizes.items():
+            counts = sorted(collections.Counter(itertools.chain(*sizes)).items())
+            found[name] = {
+                "distribution": self.shapes[name],
+                "tok": self.tok(name),
+                "histogram": {str(size): count for size, count in counts},
+            }
+        drafter = self.size.drafter if set(self.sizes) & set(BLOCK_ROWS) else None
+        return {"verifier": self.size.title, "drafter": drafter, "acceptance": found}
+
+
+def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
+    """``systems.build`` with the strategy's drafter and rule under a script."""
+    settings = decoding_settings(**plan.settings)
+    words, models = workload.task.target_dictionary, workload.models(plan.paths)
+    strategy, eos = STRATEGIES[settings.strategy], words.eos()
+    copies = settings.strategy == "iad"
+    setup = Setup(settings, models, words, words, load, eos)
+    drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
+    script = Script(dict(enumerate(replay.sizes[settings.strategy])), replay.args.length, words)
+    overrides = Overrides(
+        ReplayedDrafter(drafter, script), ReplayedRule(strategy.rule(settings), script)
+    )
+    # Drafts are not cut at the end, as where it is not known beforehand.
+    free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
+    system = systems.build(free, workload, overrides=overrides)
+    return dataclasses.replace(system, generator=ReplayedGenerator(system.generator, script))
+
+
+def load(path: str, src_dict: Any, tgt_dict: Any, read: Any, dtype: Any) -> Any:
+    """A drafter's model, as ``Setup.load`` reads it."""
+    return read(path, src_dict, tgt_dict)
+
+
+class ReplayBench(Bench):
+    """A run of ``specdec-bench`` whose own systems follow scripts.
+
+    Args:
+        asked: the command line of specdec-bench.
+        replay: what is replayed.
+        words: the command line of this benchmark, for the record.
+    """
+
+    def __init__(self, asked: session.Session, replay: Replay, words: Sequence[str]) -> None:
+        self.replay = replay
+        super().__init__(asked._replace(build=functools.partial(build, replay=replay)))
+        what, args = replay.described(), vars(replay.args)
+        form = "drafter {drafter} with k = {block_size}, " if what["drafter"] else ""
+        form += "vocabulary {vocabulary}; {sentences} sentences of {length} tokens"
+        self.results["title"] = ("REPLAY: {verifier}, " + form).format(**what, **args)
+        self.results["notice"] = NOTICE
+        self.results["notes"] = [
+            f"{name}: replays {each['tok']:.2f} tokens an iteration; {each['distribution']}."
+            for name, each in what["acceptance"].items()
+        ]
+        self.results["replay"] = what
+        self.results["settings"].update(args, data=None)
+        command = provenance.command_line(["python", "benchmarks/replay.py", *words])
+        self.results["provenance"].update(command=command, checkpoints={})
+
+    def measure_rows(self, references: List[System], size: int) -> List[Dict[str, Any]]:
+        """The rows of a batch size, less what compares outputs."""
+        for system in self.systems:
+            # CTranslate2's words come back with an </s> that took no step.
+            length = self.replay.args.length
+            system.tokens = {n: output[:length] for n, output in system.tokens.items()}
+        rows = super().measure_rows(references, size)
+        return [{k: v for k, v in row.items() if k not in OUTPUT_FIGURES} for row in rows]
+
+    def faults(self, system: System, plan: systems.Plan, reference: System) -> List[str]:
+        """What a system that was measured did not do that it was to."""
+        found, strategy, length = [], plan.settings.get("strategy", ""), self.replay.args.length
+        wrong = sum(len(output) != length for output in system.tokens.values())
+        if wrong:
+            found.append(f"{system.name}: {wrong} outputs are of another length")
+        if system.stats is not None and strategy in self.replay.sizes:
+            got, tok = system.stats.mean_accepted_tokens, self.replay.tok(strategy)
+            if abs(got - tok) > 0.005 * tok:
+                found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
+        return found
+
+
+def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
+    if args.strategies is None:
+        copied = ["iad"] if args.mean_copied is not None else []
+        return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
+    names: List[str] = args.strategies.split(",")
+    if not set(names) <= set(STRATEGY_ROWS) or len(set(names)) < len(names):
+        rows = ", ".join(STRATEGY_ROWS)
+        raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
+    return names
+
+
+def _check(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:
+    """Refuse values that no replay can have, and flags of rows that are not measured."""
+    drafting = [name for name in strategies if name in BLOCK_ROWS]
+    refuse({
+        f"--strategies {''.join(drafting[:1])}: the paper has no drafter for {args.size}; "
+        "choose another size": drafting and size.drafter is None,
+        "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither (Xia "
+        "et al. 2023, Table 2: 8.23 for a block size of 25)":
+            bool(drafting) != (args.mean_accepted is not None),
+        "--mean-copied: the iad row needs it, and no other does; give both or neither":
+            ("iad" in strategies) != (args.mean_copied is not None),
+    })  # fmt: skip
+
+
+def _acceptance(args: argparse.Namespace, strategy: str) -> Tuple[List[float], str]:
+    """Weights of the sizes of a strategy's iterations from 1, and their origin in words."""
+    if strategy == "greedy":
+        return [1.0], "nothing is drafted"
+    largest, mean, flag, what = args.length, args.mean_copied, "--mean-copied", "copied"
+    if strategy in BLOCK_ROWS:
+        largest = min(args.block_size + 1, args.length)
+        mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
+    weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
+    return weights, f"every {what} token right alike, {mean:g} tokens an iteration asked"
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The benchmark's own flags."""
+    text, form = str(__doc__), argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=text, formatter_class=form, allow_abbrev=False)
+    flags.add(parser, FLAGS)
+    return parser
+
+
+def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
+    """Check the command line, and draw what is replayed; nothing is built.
+
+    Returns:
+        the replay, and the flags of specdec-bench.
+
+    Raises:
+        BenchError: naming the flag.
+    """
+    args, rest = get_parser().parse_known_args(list(words))
+    given = [word.partition("=")[0] for word in rest]
+    refuse({
+        **{f"{flag}: has no meaning in a replay; leave it out": flag in given for flag in FIXED},
+        f"{args.size}: no size of a paper; choose one of {', '.join(random_pair.SIZES)}":
+            args.size not in random_pair.SIZES,
+    })  # fmt: skip
+    size = random_pair.SIZES[args.size]
+    strategies = _strategies(args, size)
+    _check(args, strategies, size)
+    sizes, shapes = {}, {}
+    for name in strategies:
+        weights, shapes[name] = _acceptance(args, name)
+        sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)
+    return Replay(args, size, sizes, shapes), rest
+
+
+def command_line(replay: Replay, folder: str) -> List[str]:
+    """The command line of specdec-bench on the files of a folder."""
+    verifier, drafter = (os.path.join(folder, name) for name in FILES)
+    last = str(replay.args.length - 1)  # </s> comes after these
+    words = [folder, "--path", verifier, "--gen-subset", random_pair.SPLIT]
+    words += ["-s", random_pair.SOURCE, "-t", random_pair.TARGET, "--seed", str(replay.args.seed)]
+    words += ["--min-len", last, "--max-len-a", "0", "--max-len-b", last]
+    own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {replay.args.drafter_dtype}"
+    for name in replay.sizes:
+        row = f"{name} (replay): --strategy {name}" + (own if name in BLOCK_ROWS else "")
+        words += ["--system", row]
+    return words
+
+
+def write_models(replay: Replay, folder: str) -> None:
+    """Write data, the verifier, and the drafter where a row drafts with one."""
+    args, size = replay.args, replay.size
+    verifier, drafter = (os.path.join(folder, name) for name in FILES)
+    task = random_pair.write(args, folder)
+    random_pair.save_verifier(size, task, args.seed, verifier)
+    if set(replay.sizes) & set(BLOCK_ROWS):
+        random_pair.save_drafter(size, task, args.seed, args.block_size, drafter)
+
+
+def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
+    """Run the benchmark.
+
+    Args:
+        words: the command line.
+        write: prints text.
+
+    Returns:
+        what ``--json`` writes.
+
+    Raises:
+        BenchError: naming the flag.
+    """
+    replay, rest = read(words)
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        for name in FILES:  # flags are checked before models are made
+            open(os.path.join(folder, name), "ab").close()
+        asked = session.read([*command_line(replay, folder), *rest])
+        logging.getLogger("fairseq_specdec.bench").warning("%s", NOTICE)
+        write_models(replay, folder)
+        return cli.run(ReplayBench(asked, replay, words), write)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    with reporting("replay.py", sys.argv[1:]):
+        main(sys.argv[1:], sys.stdout.write)

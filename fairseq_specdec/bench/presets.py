@@ -1,0 +1,41 @@
+"""``--preset``: the flags of the demo pairs' tables, for a folder of data."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Dict, List
+
+import torch
+
+from fairseq_specdec.engine.backend import quickest_format
+from fairseq_specdec.engine.eager.linear import computes_in_bf16
+
+PRESETS: Dict[str, str] = {
+    "demo_ende": (
+        "-s en -t de --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "
+        "--system 'gad: --strategy gad --drafter-path {drafter} --drafter-dtype {dtype}' "
+        "--system 'gad++: --strategy gad++ --top-beta 3 --tau 1.0 --drafter-path {drafter} "
+        "--drafter-dtype {dtype}'"
+    ),
+    "demo_edit": (
+        "-s src -t tgt --system 'greedy: --strategy greedy' --system 'iad: --strategy iad' "
+        "--system 'iad --realign: --strategy iad --realign'"
+    ),
+}  # fmt: skip
+SHARED = "--path {verifier} --gen-subset test --tokenizer moses --remove-bpe --cpu --no-memory"
+
+
+def flags_of(name: str, data: str) -> List[str]:
+    """The flags of a preset.
+
+    Args:
+        name: a key of ``PRESETS``.
+        data: folder of ``verifier.pt`` and, where a system drafts with one, ``drafter.pt``. The
+            drafter computes in the number format that is the fastest here, for gad++ too.
+    """
+    quickest = quickest_format("auto", []) == torch.int8
+    dtype = "int8" if quickest else "bf16" if computes_in_bf16() else "same"
+    drafter = shlex.quote(os.path.join(data, "drafter.pt"))  # within the word of a --system
+    values = {"verifier": os.path.join(data, "verifier.pt"), "drafter": drafter, "dtype": dtype}
+    return [word.format(**values) for word in shlex.split(f"{SHARED} {PRESETS[name]}")]

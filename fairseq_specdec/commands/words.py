@@ -1,0 +1,61 @@
+"""Command lines of training and distillation, which specdec-accelerate and the recipes share."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List, Sequence
+
+# Keep freed memory in the process: otherwise every update maps, zeroes and unmaps gigabytes.
+ALLOCATION = {
+    "MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "MALLOC_TRIM_THRESHOLD_": "20000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
+    """``own``, then ``--name value`` of each default whose flag it does not give."""
+    words = [str(word) for word in own]
+    given = set(words)
+    for name, value in defaults.items():
+        flag = "--" + name.replace("_", "-")
+        if flag not in given:
+            words += [flag, str(value)]
+    return words
+
+
+def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
+    """Flags of every training; those in ``own`` come first and replace their like.
+
+    Args:
+        own: flags of the model, and those that differ.
+        folder: of the checkpoints.
+        updates: in all, over which the learning rate falls to 0.
+    """
+    return flags(
+        own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
+        lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
+        max_update=updates, save_dir=folder, save_interval_updates=(updates + 9) // 10,
+        keep_interval_updates="1", validate_interval_updates=updates, log_format="simple",
+        log_interval="20", num_workers="0",
+    )  # fmt: skip
+
+
+def distill_flags(
+    own: Sequence[Any], plugin: str, teacher: Any, dest: Any, pair: Sequence[str], beam: Any
+) -> List[str]:
+    """Flags of every distillation, less those of the device.
+
+    Args:
+        own: others, and those that replace the longest output allowed.
+        plugin: folder of ``--user-dir``.
+        teacher: checkpoint.
+        dest: folder to make.
+        pair: source and target suffix.
+        beam: width of the teacher's search.
+    """
+    words = [
+        "--user-dir", plugin, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
+        "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,
+        *flags(own, max_len_a="1.5", max_len_b="20"),
+    ]  # fmt: skip
+    return list(map(str, words))
