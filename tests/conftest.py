@@ -9,6 +9,8 @@ import subprocess
 import sys
 
 import pytest
+from composed_once import compose_once
+from fairseq.dataclass import utils
 from toy_cache import cached_folder, key
 from warm_python import WarmPython
 
@@ -54,6 +56,14 @@ def run_fairseq(command, *arguments, cwd=None, env=None, launcher=(), python=sys
         f"fairseq-{command} exited {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     )
     return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settings_composed_once():
+    """A toy's settings are those of the last time, whatever reads it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(utils, "compose", compose_once())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from device_decoding import BATCHES, device_generator, guarded
 from device_guard import DeviceGuard
 from device_systems import SYSTEMS, count
 from plain_graphs import GuardedRecorder, plain_graphs
-from test_device_guard import BATCHES, device_generator, guarded
 from toy_strategies import TOYS, flags, stock, tokens
 
 from fairseq_specdec.decoding import generator as generator_module

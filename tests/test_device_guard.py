@@ -1,14 +1,14 @@
 """Decoding as on a GPU: one device, one wait an iteration, no more launches than before."""
 
-import copy
 import gc
 
 import pytest
 import torch
-from device_guard import DeviceGuard, MixedDevicesError, PretendedEvent, on_device
+from device_decoding import BATCHES, device_generator, guarded
+from device_guard import DeviceGuard, MixedDevicesError, PretendedEvent
 from device_systems import SYSTEMS, count
 from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
-from toy_translation import make_sample, make_task, sentences
+from toy_translation import make_task
 
 from fairseq_specdec.acceptance import ExactRule
 from fairseq_specdec.engine.transfer import to_device
@@ -86,43 +86,6 @@ def test_launches_are_counted_and_views_are_not():
 
 # ---- decoding ----------------------------------------------------------------------------------
 
-BATCHES = {1: make_sample(sentences(1, seed=6)), 8: make_sample(sentences(8, seed=5))}
-# Copies of an iteration: what is left of the rows; which prefixes to score, and what was found.
-COPIES = {1: 1, 5: 5}
-
-
-def device_generator(case, half=False, beam=1, **options):
-    """The generator of a case of ``TOYS``, its verifier on the pretended device."""
-    verifier = copy.deepcopy(TOYS[case].verifier())
-    verifier = (verifier.half() if half else verifier).to("cuda")
-    args = flags()
-    args.beam = beam
-    return make_generator(case, args, models=[verifier], **options)
-
-
-def guarded(generator, guard, sample):
-    """Decode a batch, after one that filled tables; no more waits and copies than there may be.
-
-    Raises:
-        AssertionError: what waited or was copied, by line.
-    """
-    sample, beam = on_device(sample), generator.options.beam
-    generator.generate(generator.models, sample)
-    guard.clear()
-    with generator.batch(generator.models, sample) as batch:
-        copying = generator.strategy == "iad"  # its drafts are made on the host
-        assert sum(guard.waits.values()) <= 1 + copying, dict(guard.waits)
-        while batch.live:
-            guard.clear()
-            ended = sum(map(len, filter(None, batch.finished)))
-            batch.iterate()
-            ended = sum(map(len, filter(None, batch.finished))) - ended
-            most = COPIES[beam] + (2 * ended if beam > 1 else copying)  # each is put on the device
-            assert sum(guard.waits.values()) <= 1, dict(guard.waits)
-            assert sum(guard.copies.values()) <= most, dict(guard.copies)
-    assert all(h["tokens"].is_cuda and h["score"].is_cuda for h, *_ in batch.finished)
-    return batch.finished
-
 
 @pytest.mark.parametrize("rows", BATCHES)
 @pytest.mark.parametrize("case", TOYS)
@@ -142,7 +105,7 @@ def test_relaxed_strategies_say_what_they_say_on_a_cpu(case):
         assert tokens(h[0] for h in found) == want
 
 
-@pytest.mark.parametrize("rows", BATCHES)
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("case", TOYS)
 def test_strategies_in_half_precision(case, rows):
     with DeviceGuard() as guard:

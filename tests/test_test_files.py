@@ -83,22 +83,14 @@ def test_no_two_files_have_one_name():
     assert sorted(names) == sorted(set(names))
 
 
-# Files that still import another file of tests; what two share belongs in a file of its own.
-IMPORTING = {
-    "compat/test_unpickling_files.py",
-    "gpu/test_training.py",
-    "test_device_graphs.py",
-}
-
-
 def test_no_file_of_tests_imports_another():
-    """Else a deleted case takes those of other files with it."""
+    """What two share stands in a file of its own: a deleted case takes no other file with it."""
     found = {
         str(path.relative_to(TESTS))
         for path in TESTS.rglob("*.py")
         if re.search(r"^(?:from|import) test_\w+", path.read_text(encoding="utf-8"), re.M)
     }
-    assert not found - IMPORTING
+    assert not found
 
 
 def test_exceptions_exist():

@@ -14,6 +14,7 @@ from sacrebleu.metrics import BLEU
 from fairseq_specdec.acceptance import Acceptance, ExactRule
 from fairseq_specdec.bench import memory
 from fairseq_specdec.bench.workload import BenchError
+from fairseq_specdec.engine.native.library import load
 
 
 def gad(pair, *more):
@@ -261,6 +262,7 @@ def test_figures_of_single_sentences_add_up_to_the_rows(bench, pair, tmp_path):
             assert score.score == pytest.approx(row["bleu"])
 
 
+@pytest.mark.skipif(load() is None, reason="no native library here")
 def test_another_number_format_promises_nothing(bench):
     result, _ = bench(
         "--system", "int8: --strategy greedy --verifier-dtype int8",

@@ -128,7 +128,7 @@ def test_packed_weights_do_not_lie_beside_the_models_own(tmp_path):
     """At a paper's size: the tied embeddings are the only weights that are there twice."""
     words = "base --vocabulary 2000 --mean-accepted 3 --sentences 1 --strategies greedy,gad"
     played, _ = replay.read(words.split())
-    replay.write(played, str(tmp_path))
+    replay.write_models(played, str(tmp_path))
     line = [*replay.command_line(played, str(tmp_path)), "--backend", "torch", "--cpu"]
     stock, _, _, gad = (memory.measure(row, [*line, "--threads", "1"]) for row in range(4))
     size, task = random_pair.SIZES["base"], random_pair.write(played.args, str(tmp_path))

@@ -13,6 +13,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
+from in_process import run_here
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
 from pickle_payloads import runs
 
@@ -188,31 +189,48 @@ READERS = {
 }  # fmt: skip
 
 
-# In a Python of their own; the others in forks of a process that has imported fairseq.
+# In a Python of their own. fairseq's other commands run here, the rest in forks.
 NEW = ("fairseq-generate", "the hub")
 
 
+def said_here(command, words, capsys):
+    """What a command of fairseq says as it fails in this process."""
+    log = io.StringIO()
+    with pytest.raises((Exception, SystemExit)) as caught:
+        run_here(command, *words, log=log)
+    return "".join([str(caught.value), "\n", log.getvalue(), *capsys.readouterr()])
+
+
+def said_there(words, folder):
+    """What a command says as it fails in a process of its own."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run(
+        words, env=dict(environment, PYTHONPATH=str(ROOT)), cwd=str(folder),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0, (done.stderr + done.stdout)[-2000:]
+    return done.stderr + done.stdout
+
+
 @pytest.mark.parametrize("name", sorted(READERS))
-def test_no_command_runs_what_a_checkpoint_says(name, hostile, trained, tmp_path, warm_python):
+def test_no_command_runs_what_a_checkpoint_says(
+    name, hostile, trained, tmp_path, warm_python, capsys, monkeypatch
+):
     """The layouts take turns: both are read by the same code everywhere."""
-    before, arguments = READERS[name]
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     turn = sorted(READERS).index(name) % 2
     places = {
         "data": trained.arguments[0], "plugin": PLUGIN, "evil": hostile[turn], "out": tmp_path,
         "sound": trained.checkpoint, "scripts": SCRIPTS,
         "python": sys.executable if name in NEW else warm_python.python,
     }  # fmt: skip
-    done = subprocess.run(
-        [word.format(**places) for word in (*before, *arguments)],
-        env=dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT)),
-        cwd=str(tmp_path),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    before, words = ([word.format(**places) for word in part] for part in READERS[name])
+    command = before[-1].partition("fairseq_cli.")[2]
+    if command and name not in NEW:
+        said = said_here(command, words, capsys)
+    else:
+        said = said_there([*before, *words], tmp_path)
     assert not hostile[2].exists()
-    said = done.stderr + done.stdout
-    assert done.returncode != 0, said[-2000:]
     reason = ("names posix.mkdir", "protocol is 4")[turn]
     assert [line for line in said.splitlines() if reason in line], said[-3000:]
 

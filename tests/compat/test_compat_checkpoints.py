@@ -11,78 +11,15 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from checkpoint_samples import load, samples, saved
 from fairseq import checkpoint_utils
-from fairseq.distributed import utils as distributed_utils
-from fairseq.logging import meters
-from omegaconf import DictConfig, OmegaConf, _utils
+from omegaconf import DictConfig
 
 import fairseq_specdec
 from fairseq_specdec.compat.checkpoints import (
     checkpoint_types,
     load_checkpoint,
 )
-
-
-def saved(content, **kwargs):
-    buffer = io.BytesIO()
-    torch.save(content, buffer, **kwargs)
-    return buffer.getvalue()
-
-
-def load(data):
-    return load_checkpoint(io.BytesIO(data))
-
-
-def renamed(data, old, new):
-    """The checkpoint with one module name replaced, as another release would have written it."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w") as target:
-        for entry in source.infolist():
-            content = source.read(entry)
-            if entry.filename.endswith("data.pkl"):
-                assert b"c" + old + b"\n" in content
-                content = content.replace(b"c" + old + b"\n", b"c" + new + b"\n")
-            target.writestr(entry.filename, content)
-    return out.getvalue()
-
-
-def config_with_namespace():
-    """A config as fairseq 1.0.0a0 pickled it: a DictConfig that holds an argparse Namespace."""
-    content = {"task": {"lr": [0.1, 0.2]}, "name": None}
-    namespace = argparse.Namespace(arch="transformer", layers=2)
-    primitive = getattr(_utils, "is_primitive_type", None)
-    if primitive is None:
-        config = OmegaConf.create(content, flags={"allow_objects": True})
-        config["model"] = namespace
-        return config
-    try:  # omegaconf 2.0 knows no allow_objects; fairseq gets by in the same way
-        _utils.is_primitive_type = lambda _: True
-        return OmegaConf.create({**content, "model": namespace})
-    finally:
-        _utils.is_primitive_type = primitive
-
-
-def samples():
-    """One checkpoint of each kind, in bytes, by name."""
-    namespace = argparse.Namespace(arch="transformer", lr=[0.1])
-    array = saved({"extra_state": {"metrics": {"_bleu_counts": np.arange(4)}}})
-    core = b"numpy._core.multiarray" if b"numpy._core" in array else b"numpy.core.multiarray"
-    made = {
-        "command line": saved({"args": namespace, "cfg": {"task": {"lr": [1.0]}}}),
-        "eval-bleu, numpy 1": renamed(array, core, b"numpy.core.multiarray"),
-        "eval-bleu, numpy 2": renamed(array, core, b"numpy._core.multiarray"),
-        "config object": saved({"args": None, "cfg": config_with_namespace()}),
-        "config of integers": saved({"cfg": DictConfig({}, element_type=int)}),
-        "several processes": saved(
-            distributed_utils._split_tensors_from_obj(
-                {"model": {"w": torch.ones(2)}, "seen": collections.defaultdict(dict)}, []
-            )
-        ),
-    }
-    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter"):
-        meter = saved({"train_meters": {"loss": getattr(meters, name)()}})
-        made["fairseq 0.9, " + name] = renamed(meter, b"fairseq.logging.meters", b"fairseq.meters")
-    return made
 
 
 class Evil:

@@ -68,7 +68,9 @@ def test_ddp_takes_a_model_on_the_cpu(tmp_path):
 
 
 @no_gpu
-@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize(
+    "backend", ["pytorch_ddp", pytest.param("legacy_ddp", marks=pytest.mark.slow)]
+)
 def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path, backend):
     """Rank 0 sends the checkpoint, numpy arrays and all, to rank 1; both make one training."""
     launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")

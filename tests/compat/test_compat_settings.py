@@ -7,6 +7,7 @@ import contextlib
 import copy
 import importlib
 import io
+import itertools
 import os
 import sys
 import time
@@ -187,53 +188,65 @@ def content(reader, files):
     return files.drafter() if reader in DRAFTERS else files.state
 
 
-def check_programs(programs, reader, layout, files, folder, capsys):
-    """Every program, one file each; the harmless rest of the file is a sound checkpoint."""
-    canary, path = folder / "canary", folder / "hostile.pt"
-    for i, what in enumerate(programs):
-        text = PROGRAMS[what].format(repr(f"touch {canary}"))
-        setting = SETTINGS[i % 2]
-        write(path, content(reader, files), {setting: text}, layout)
-        said = refusal(reader, files, str(path), capsys)
-        assert not canary.exists(), what
+@pytest.fixture
+def check(bench_files, tmp_path, capsys):
+    """Let a reader read a program or an interpolation; the rest of the file is sound."""
+    canary, path = tmp_path / "canary", str(tmp_path / "hostile.pt")
+    command = f"touch {canary}"
+
+    def program(what, reader, layout):
+        setting = SETTINGS[list(PROGRAMS).index(what) % 2]
+        text = PROGRAMS[what].format(repr(command))
+        write(path, content(reader, bench_files), {setting: text}, layout)
+        said = refusal(reader, bench_files, path, capsys)
         assert "is not a literal" in said and setting in said, (what, said)
 
+    def interpolation(what, reader, layout):
+        settings = filled(INTERPOLATIONS[what], command)
+        write(path, content(reader, bench_files), settings, layout)
+        said = refusal(reader, bench_files, path, capsys)
+        assert "interpolation" in said and os.environ["HOME"] not in said, (what, said)
 
-@pytest.mark.parametrize("layout", ["cfg", "args"])
-@pytest.mark.parametrize("reader", sorted(BUILDERS))
-def test_no_reader_runs_a_program(reader, layout, bench_files, tmp_path, capsys):
-    """All programs by one reader, every sixth by the others: each is tried by two or more."""
-    first = (sorted(BUILDERS).index(reader) + 3 * (layout == "args")) % 6
-    everything = reader == "SpeculativeTranslator" and layout == "cfg"
-    programs = list(PROGRAMS) if everything else list(PROGRAMS)[first::6]
-    check_programs(programs, reader, layout, bench_files, tmp_path, capsys)
+    def run(what, reader, layout):
+        (program if what in PROGRAMS else interpolation)(what, reader, layout)
+        assert not canary.exists(), what
+
+    return run
+
+
+LAYOUTS = ("cfg", "args", "namespace")
+FASTEST = "load_verifier (--init-encoder-from)"
+# What is refused by whom, in which layouts.
+REFUSALS = [(PROGRAMS, BUILDERS, LAYOUTS[:2]), (INTERPOLATIONS, READERS, LAYOUTS)]
+PAIRS = [(reader, *refused) for refused in REFUSALS for reader in sorted(refused[1])]
+
+
+@pytest.mark.parametrize("reader, things, readers, layouts", PAIRS)
+def test_no_reader_runs_or_resolves_a_setting(reader, things, readers, layouts, check):
+    """In each layout another one, in turn; all of them by the fastest reader."""
+    names, turn = list(things), sorted(readers).index(reader) * len(layouts)
+    for number, layout in enumerate(layouts):
+        in_turn = [names[(turn + number) % len(names)]]
+        for what in names if reader == FASTEST else in_turn:
+            check(what, reader, layout)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["cfg", "args"])
-@pytest.mark.parametrize("reader", sorted(BUILDERS))
-def test_no_reader_runs_any_program(reader, layout, bench_files, tmp_path, capsys):
-    check_programs(list(PROGRAMS), reader, layout, bench_files, tmp_path, capsys)
+@pytest.mark.parametrize("reader, things, readers, layouts", PAIRS)
+def test_every_reader_refuses_everything(reader, things, readers, layouts, check):
+    for layout, what in itertools.product(layouts, things):
+        check(what, reader, layout)
 
 
-@pytest.mark.parametrize("layout", ["cfg", "args", "namespace"])
-@pytest.mark.parametrize("reader", sorted(READERS))
-def test_no_reader_resolves_an_interpolation(reader, layout, bench_files, tmp_path, capsys):
-    canary, path = tmp_path / "canary", tmp_path / "hostile.pt"
-    # Every third by each reader and layout, so that each is tried by many.
-    first = (sorted(READERS).index(reader) + ["cfg", "args", "namespace"].index(layout)) % 3
-    for what in list(INTERPOLATIONS)[first::3]:
-        settings = filled(INTERPOLATIONS[what], f"touch {canary}")
-        write(path, content(reader, bench_files), settings, layout)
-        said = refusal(reader, bench_files, str(path), capsys)
-        assert not canary.exists(), what
-        assert "interpolation" in said and os.environ["HOME"] not in said, (what, said)
+HIDDEN_IN = (
+    "fairseq-generate --path", "fairseq-generate --path, stock task", "SpeculativeTranslator",
+)  # fmt: skip
+IN_TURN = [(what, HIDDEN_IN[i % len(HIDDEN_IN)]) for i, what in enumerate(sorted(HIDDEN))]
+OTHERS = [pair for pair in itertools.product(HIDDEN, HIDDEN_IN) if pair not in IN_TURN]
 
 
-@pytest.mark.parametrize("what", sorted(HIDDEN))
 @pytest.mark.parametrize(
-    "reader",
-    ["fairseq-generate --path", "fairseq-generate --path, stock task", "SpeculativeTranslator"],
+    "what, reader", [*IN_TURN, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS)]
 )
 def test_no_setting_becomes_an_interpolation(
     reader, what, bench_files, tmp_path, capfd, monkeypatch

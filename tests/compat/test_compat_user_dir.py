@@ -55,11 +55,11 @@ def test_other_user_dirs_and_none_go_to_fairseq(tmp_path):
     sys.path.remove(str(tmp_path))
 
 
-def in_a_fresh_process(folder):
+def in_a_fresh_process(folder, python=sys.executable):
     """(exit status, standard output, error) of fairseq that meets the folder first."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", COLD, str(folder)],
+        [str(python), "-c", COLD, str(folder)],
         cwd=str(folder.parent), env=environment, capture_output=True, text=True,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -72,13 +72,13 @@ def test_a_fresh_process_takes_a_link_of_the_same_name(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["link", "copy"])
-def test_another_name_is_refused_in_one_line(how, tmp_path):
+def test_another_name_is_refused_in_one_line(how, tmp_path, warm_python):
     folder = tmp_path / "plug"
     if how == "link":
         folder.symlink_to(PACKAGE)
     else:
         shutil.copytree(str(PACKAGE), str(folder), ignore=shutil.ignore_patterns("__pycache__"))
-    code, _, error = in_a_fresh_process(folder)
+    code, _, error = in_a_fresh_process(folder, warm_python.python)
     last = error.strip().splitlines()[-1]
     assert code == 1 and last == (
         f"ImportError: --user-dir {folder}: the plugin works under its own name only; "

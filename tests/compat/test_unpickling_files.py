@@ -11,6 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from checkpoint_samples import samples
 from pickle_assembly import (
     FLOATS,
     HEADER,
@@ -26,7 +27,6 @@ from pickle_assembly import (
     zipped,
 )
 from pickle_payloads import runs
-from test_compat_checkpoints import samples
 
 from fairseq_specdec.compat import unpickling_objects
 from fairseq_specdec.compat.checkpoints import load_checkpoint

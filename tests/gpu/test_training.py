@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from device_guard import on_device
-from test_device_training import CASES, batch
+from device_training import CASES, batch
 
 import fairseq_specdec
 
