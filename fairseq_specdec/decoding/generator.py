@@ -200,6 +200,10 @@ class SpeculativeGenerator(SequenceGenerator):
         """The mode to compute in: inference mode where no training follows."""
         return torch.inference_mode() if self.options.inference else torch.no_grad()
 
+    def parts(self) -> DecodingParts:
+        """What decodes, with the weights, which are read if they were not."""
+        return self._parts_for(self.models)
+
     def _parts_for(self, models: Sequence[Any]) -> DecodingParts:
         """The weights of these models, read if they were not."""
         with self._lock:

@@ -174,6 +174,11 @@ class SpeculativeTranslator:
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
 
     @property
+    def generator(self) -> Any:
+        """What decodes: a ``SpeculativeGenerator``."""
+        return self._generator
+
+    @property
     def device(self) -> torch.device:
         """Where the verifier is."""
         device: torch.device = next(self._models[0].parameters()).device

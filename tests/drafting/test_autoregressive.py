@@ -144,7 +144,7 @@ def decode(verifiers, small, sources, args, tmp_path, prefix=None, **settings):
         words,
         words,
         args,
-        decoding_settings(strategy="sps", drafter_path=str(path), **settings),
+        decoding_settings(strategy="sps", drafter_path=str(path), draft_budget=0, **settings),
         load=lambda *given: copy.deepcopy(small),
     )
     ours = [h[0] for h in generator.generate(verifiers, sample, prefix_tokens=prefix)]

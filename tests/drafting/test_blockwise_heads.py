@@ -166,7 +166,7 @@ def test_new_weights_are_read_after_refresh(folder):
     model, _ = make_blockwise(folder / "post_norm.pt", block_size=3, freeze_base=True)
     words, sample = make_task().tgt_dict, make_sample(SENTENCES)
     generator = build_generator(
-        [model], words, words, flags(), decoding_settings(strategy="blockwise")
+        [model], words, words, flags(), decoding_settings(strategy="blockwise", draft_budget=0)
     )
     generator.generate([model.eval()], sample)
     before = generator.stats.accepted

@@ -63,7 +63,7 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
         args,
         chosen,
         load=load,
-        overrides=builder.Overrides(keep_trace=keep_trace),
+        overrides=builder.Overrides(always_draft=True, keep_trace=keep_trace),
     )
     sample = make_sample(sentences(12, seed=5))
     torch.manual_seed(3)
