@@ -16,9 +16,9 @@ from fairseq_specdec.engine.eager.allocator import keep_freed_memory
 from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.engine.eager.parts import check_model, is_decoder
 from fairseq_specdec.engine.threads import set_threads
+from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.io.flag_values import check_flags, flag_of
 from fairseq_specdec.models.block_decoder import BlockDecoder
-from fairseq_specdec.trace.files import check_path
 
 from .cuda_graphs import check_cuda_graphs
 from .draft_budget import Planning
@@ -64,7 +64,7 @@ def check_settings(settings: Any) -> None:
     check_flags(settings, TranslationSpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
     if settings.trace_path is not None:
-        check_path(settings.trace_path, "--trace-path")
+        check_new_file(settings.trace_path, "--trace-path")
     _check_own_flags(settings)
     _check_drafter_path(settings)
 

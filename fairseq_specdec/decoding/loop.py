@@ -74,6 +74,7 @@ class Batch(OpenBatch):
         self._commit(done.done)
 
     def close(self) -> None:
+        """Keep what was learnt of drafts, return the caches, and stop the clock."""
         self.general.budget.close()
         super().close()
 

@@ -15,6 +15,19 @@ PathLike = Union[str, "os.PathLike[str]"]
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
+def check_new_file(path: str, flag: str) -> None:
+    """Refuse a path that no file can be written to, before anything is loaded.
+
+    Raises:
+        ValueError: naming ``flag``.
+    """
+    if os.path.isdir(path):
+        raise ValueError(f"{flag} {path}: is a directory; name a file")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ValueError(f"{flag} {path}: no such directory: {folder}; make it first")
+
+
 def own_suffix() -> str:
     """A file name ending that no other process uses, nor an earlier one with the same number."""
     return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"

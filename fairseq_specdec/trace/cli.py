@@ -15,8 +15,9 @@ from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_text
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange
 
+from ..io.atomic import check_new_file
 from .compare import chosen, systems_of
-from .files import check_path, read_traces
+from .files import read_traces
 from .page import page
 from .record import TraceError
 from .terminal import show
@@ -102,7 +103,7 @@ def main(words: Sequence[str], stream: Any) -> None:
     """
     args = brief(get_parser()).parse_args(list(words))
     if args.command == "html":
-        check_path(args.output, "--output")
+        check_new_file(args.output, "--output")
     systems = systems_of([(path, read_traces(path)) for path in args.files])
     ids, total = chosen(systems, args.id, args.limit)
     if not ids:

@@ -7,24 +7,11 @@ import fcntl
 import os
 from typing import IO, Iterable, List
 
-from fairseq_specdec.io.atomic import sync, write_text
+from fairseq_specdec.io.atomic import check_new_file, sync, write_text
 from fairseq_specdec.io.file_locks import lock_file
 from fairseq_specdec.io.named import naming
 
 from .record import Trace, TraceError
-
-
-def check_path(path: str, flag: str) -> None:
-    """Refuse a path that no file can be written to, before anything is loaded.
-
-    Raises:
-        TraceError: naming ``flag``.
-    """
-    if os.path.isdir(path):
-        raise TraceError(f"{flag} {path}: is a directory; name a file")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise TraceError(f"{flag} {path}: no such directory: {folder}; make it first")
 
 
 class TraceFile:
@@ -42,7 +29,7 @@ class TraceFile:
     """
 
     def __init__(self, path: str, flag: str = "--trace-path") -> None:
-        check_path(path, flag)
+        check_new_file(path, flag)
         self.path = path
         self.temporary = path + ".partial"
         self.traces = 0
@@ -119,7 +106,7 @@ def write_traces(path: str, traces: Iterable[Trace]) -> None:
     Raises:
         TraceError: the path cannot be written.
     """
-    check_path(path, "path")
+    check_new_file(path, "path")
     write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
 
 

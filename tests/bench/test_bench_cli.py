@@ -29,8 +29,8 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
     files = {"--json": tmp_path / "new" / "x.json", "--markdown": tmp_path / "x.md"}
     words = [word for item in files.items() for word in item]
     result, printed = bench(
-        "--system", gad(pair, "--draft-confidence 0.05 --draft-budget 0"), "--system", "iad: --strategy iad",
-        "--repeats", 3, "--warmup", 1, *words,
+        "--system", gad(pair, "--draft-confidence 0.05 --draft-budget 0"),
+        "--system", "iad: --strategy iad", "--repeats", 3, "--warmup", 1, *words,
     )  # fmt: skip
     rows = rows_of(result)
     assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "gad", "iad"]

@@ -62,7 +62,7 @@ def test_the_page_describes_every_contract():
     assert told == {
         "DraftTree", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
         "Drafter", "DraftSession", "AcceptanceRule", "Search", "DecodingConstraints",
-        "DecodingOptions", "Strategy",
+        "DecodingOptions", "Strategy", "Planner", "Plan",
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Drafts from lists of words: each row's best among its own, on both backends and in any batch."""
 
+import copy
+
 import pytest
 import torch
 from toy_drafter import ToyTask, make_drafter
@@ -38,7 +40,7 @@ def word_list(kinds):
 
 
 def listed_toy(kinds, **settings):
-    model = toy_drafter(updates=60, **settings)
+    model = copy.deepcopy(toy_drafter(updates=60, **settings))  # other tests share it
     model.word_list = word_list(kinds)
     return model
 

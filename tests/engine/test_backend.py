@@ -110,9 +110,9 @@ def test_an_engine_that_was_not_built_is_told_once(monkeypatch, caplog, without_
 
 def test_the_quickest_format_is_one_that_the_processor_multiplies(monkeypatch, without_library):
     assert quickest_format("auto", [toy_model()]) is None
-    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="avx512"))
+    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="aarch64"))
     assert quickest_format("auto", [toy_model()]) is None
-    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="avx512_vnni_bf16"))
+    monkeypatch.setattr(backend, "load", lambda: Namespace(variant="x86_64_v3"))
     assert quickest_format("auto", [toy_model()]) == torch.int8
     assert quickest_format("torch", [toy_model()]) is None
     assert quickest_format("auto", [toy_model(seed=3, updates=1).bfloat16()]) is None

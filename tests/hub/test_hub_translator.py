@@ -304,7 +304,7 @@ def test_mistakes_are_named(pair, changes, error, said):
 
 def test_a_verifier_that_is_none(pair, tmp_path):
     (tmp_path / "v.pt").write_text("no checkpoint")
-    with pytest.raises(ValueError, match="verifier: .*v.pt cannot be read as a fairseq checkpoint"):
+    with pytest.raises(ValueError, match="verifier: .*v.pt: cannot be read as a checkpoint"):
         SpeculativeTranslator.from_pretrained(tmp_path / "v.pt", data=pair, strategy="greedy")
     with pytest.raises(FileNotFoundError, match="verifier: no such file: gone.pt; .*demo_ende"):
         SpeculativeTranslator.from_pretrained("gone.pt", strategy="greedy")

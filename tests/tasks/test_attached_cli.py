@@ -33,7 +33,7 @@ def generate(toy, task="translation_specdec", **flags):
 def test_prints_what_stock_prints_in_fewer_iterations(toy, attached, flags):
     path, log = attached
     greedy = hypotheses(generate(toy, task="translation")[0])
-    out, said = generate(toy, strategy="gad", drafter_path=path, **flags)
+    out, said = generate(toy, strategy="gad", drafter_path=path, draft_budget=0, **flags)
     assert {n: words for n, (words, _, _) in hypotheses(out).items()} == {
         n: words for n, (words, _, _) in greedy.items()
     }

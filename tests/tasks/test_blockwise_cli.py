@@ -49,7 +49,7 @@ def test_training_reports_every_head(blockwise):
 
 def test_a_frozen_base_prints_what_the_base_prints(toy, blockwise):
     reference = hypotheses(generate(toy, toy.v, task="translation")[0])
-    task = {"task": "translation_specdec", "strategy": "blockwise"}
+    task = {"task": "translation_specdec", "strategy": "blockwise", "draft_budget": 0}
     for flags in ({}, {"batch_size": 1, "block_size": 2}):
         out, log = generate(toy, blockwise[0], **dict(task, **flags))
         ours = hypotheses(out)

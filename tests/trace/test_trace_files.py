@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from fairseq_specdec.io.atomic import check_new_file
 from fairseq_specdec.trace import Trace, TraceError, TraceFile, read_traces, write_traces
-from fairseq_specdec.trace.files import check_path
 
 HOLD = """
 import fcntl, sys, time
@@ -96,9 +96,9 @@ def test_a_forked_process_leaves_it_alone(tmp_path):
 
 def test_impossible_paths_are_refused(tmp_path):
     with pytest.raises(TraceError, match="--trace-path .*: is a directory; name a file"):
-        check_path(str(tmp_path), "--trace-path")
+        check_new_file(str(tmp_path), "--trace-path")
     with pytest.raises(TraceError, match="--trace-path .*: no such directory: .*/no; make it"):
-        check_path(str(tmp_path / "no" / "t.jsonl"), "--trace-path")
+        check_new_file(str(tmp_path / "no" / "t.jsonl"), "--trace-path")
 
 
 def test_reading_names_file_and_line(tmp_path):

@@ -399,7 +399,9 @@ def test_drafts_of_impossible_sizes_are_refused(part, name, value, small, loaded
     cached, tokens = torch.zeros(2).long(), torch.zeros(16).long()
     call = DraftCall(
         small.embedding, small.hypotheses,
-        DraftRequest(1, 1, cached.data_ptr(), small.seconds, 1, cached.data_ptr(), 1, 0.0, 1),
+        DraftRequest(
+            1, 1, cached.data_ptr(), small.seconds, 1, cached.data_ptr(), 1, 0.0, None, 1
+        ),
         tokens.data_ptr(), tokens.data_ptr(),
     )  # fmt: skip
     loaded.call("specdec_draft", drafter, session, ctypes.byref(call))
