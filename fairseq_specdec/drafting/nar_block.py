@@ -118,8 +118,9 @@ class ReadyNarBlockDrafter(NamedTuple):
     def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         if not isinstance(self.layers, NativeDecoder):
             return None
-        # About half of a draft is accepted, which the next one reads with the token after it.
-        fresh, stack = 1 + size / 2, self.layers.stack
+        # The next draft reads what was accepted of this one, and the token after it.
+        fresh = sum(NarBlockDrafter.first_chance**place for place in range(size + 1))
+        stack = self.layers.stack
         vocabulary = stack.vocabulary_work
         if self.word_list is not None:
             vocabulary = vocabulary.share(self.word_list.expected_share(rows))

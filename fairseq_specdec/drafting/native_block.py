@@ -73,7 +73,7 @@ class NativeBlockDrafter:
             if stack.frees:
                 PackedModule.replace(modules, states)
             self.states_work.add(states.stored, states.size * states.width, states.nbytes)
-            self.states_work.breadth = states.width
+            self.states_work.breadth = states.width / 4  # a norm, no attention
             library.call("specdec_drafter_states", self.pointer, products[0].layers, states.pointer)
         if decoder.chain is not None:
             self._read_chain(decoder)
@@ -99,7 +99,7 @@ class NativeBlockDrafter:
             for_token.contiguous(),
         ]
         self.chain_work.add("fp32", 2 * chain.width**2, 8 * chain.width**2)
-        self.chain_work.breadth = 2 * chain.width
+        self.chain_work.breadth = chain.width
         pointers = [pointer(tensor) for tensor in tensors]
         self.layers.stack.library.call(
             "specdec_drafter_chain", self.pointer, chain.width, *pointers

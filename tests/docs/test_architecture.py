@@ -18,7 +18,7 @@ from fairseq_specdec.engine.verifier import VerifierSession
 PACKAGE = ROOT / "fairseq_specdec"
 PAGE = ROOT / "docs" / "architecture.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
-CORE = ("engine", "acceptance", "drafting", "decoding")
+CORE = ("engine", "costs", "acceptance", "drafting", "decoding")
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

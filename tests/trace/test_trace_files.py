@@ -95,9 +95,9 @@ def test_a_forked_process_leaves_it_alone(tmp_path):
 
 
 def test_impossible_paths_are_refused(tmp_path):
-    with pytest.raises(TraceError, match="--trace-path .*: is a directory; name a file"):
+    with pytest.raises(ValueError, match="--trace-path .*: is a directory; name a file"):
         check_new_file(str(tmp_path), "--trace-path")
-    with pytest.raises(TraceError, match="--trace-path .*: no such directory: .*/no; make it"):
+    with pytest.raises(ValueError, match="--trace-path .*: no such directory: .*/no; make it"):
         check_new_file(str(tmp_path / "no" / "t.jsonl"), "--trace-path")
 
 
