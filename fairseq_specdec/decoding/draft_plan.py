@@ -22,11 +22,12 @@ _GOOD_ENOUGH = 0.98
 
 # Drafts are made where they promise to emit so many times as much as none would: the predicted
 # times are wrong by some hundredths (benchmarks/costs.md).
-_PAYS = 1.04
+_PAYS = 1.05
 
-# A try to draft, where drafts do not pay, may lose this share of the time since the last one.
+# A try to draft, where drafts do not pay, may lose this share of the time since the last one. It
+# also ends a call of the native library that does many iterations: tries are seldom in any case.
 _TRIAL_SHARE = 0.01
-_SHORTEST_REST = 2
+_SHORTEST_REST = 48
 
 
 def expected(chance: Any, size: Any) -> Any:

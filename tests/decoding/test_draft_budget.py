@@ -24,9 +24,7 @@ NO_LIMIT = 10**6
 
 def rows(accepted, proposed, done=0, count=1):
     """An iteration of rows that fared alike."""
-    return Iteration(
-        *([each] * count for each in (accepted + 1, done, accepted, 0, proposed))
-    )
+    return Iteration(*([each] * count for each in (accepted + 1, done, accepted, 0, proposed)))
 
 
 def test_without_planning_drafts_are_whole():
