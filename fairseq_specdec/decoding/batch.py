@@ -46,7 +46,7 @@ class OpenBatch:
             encoder_outs = parts.verifier.encode(net_input)
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, widest)
-        self.drafts = parts.drafter.open(Source(net_input, encoder_outs[0], self.max_len, timer))
+        self.drafts = parts.open_drafts(Source(net_input, encoder_outs[0], self.max_len, timer))
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
         self.ended: List[int] = []

@@ -58,10 +58,17 @@ class History:
 
     def __init__(self, chance: float) -> None:
         self.acceptance = Acceptance.of(chance)
+        self.rested = 0  # iterations since something was drafted
 
 
 class Planning(Protocol):
-    """Decides how much to draft."""
+    """Decides how much to draft.
+
+    Attributes:
+        again: within a batch drafts begin where they promise so many times as many tokens as none.
+    """
+
+    again: float
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
@@ -73,6 +80,8 @@ class FewRejections:
     Args:
         most: expected rejected tokens of a verification, of all sentences together.
     """
+
+    again = 1.0
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -95,7 +104,8 @@ _LONGEST_REST = 16
 class DraftBudget:
     """How many tokens a row may draft in the next iteration of one batch.
 
-    Where drafts do not pay, one is tried now and then: rarely enough to cost little time.
+    Where drafts do not pay, one is tried now and then, rarely enough to cost little time, and as
+    the first of a batch, when a drafter has nothing to catch up with.
 
     Args:
         planning: decides; None for whole drafts.
@@ -117,8 +127,9 @@ class DraftBudget:
         self.asked: Optional[int] = None
         self.kept: Optional[Plan] = None
         self.live = 0
-        self.rested = 0
-        self.rest = 0
+        self.rested = self.history.rested
+        self.skipped = 0  # iterations of this batch without a draft, since the last one
+        self.begun = 0  # iterations of this batch
 
     def plan(self, live: int) -> Plan:
         """What ``live`` rows draft now."""
@@ -129,24 +140,21 @@ class DraftBudget:
         if live != self.live or plan is None or not plan.low <= chance < plan.high:
             plan = self.planning.plan(live, chance)
             self.kept, self.live = plan, live
-        self.rest = 0
-        if plan.size == 0:
-            self.rest = plan.rest - self.rested
-            plan = NOTHING if self.rest > 0 else Plan(plan.trial, low=2.0)
+        if plan.size == 0 and self.begun == 0 and self.rested >= plan.rest:
+            plan = Plan(plan.trial, low=2.0)
+        elif plan.size == 0 or (self.skipped > 0 and plan.gain < self.planning.again):
+            plan = NOTHING
         self.asked = plan.size
         return plan
 
-    @property
-    def rests(self) -> int:
-        """Where ``plan`` gave no draft: how many iterations after that one have none, either, if no
-        row ends before."""
-        return max(self.rest - 1, 0)
-
     def learn(self, iteration: Iteration) -> None:
         """An iteration is over."""
+        self.begun += 1
         if self.asked == 0:
             self.rested += 1
+            self.skipped += 1
             return
+        self.skipped = 0
         accepted, stopped, rows = self.outcomes(iteration)
         if rows == 0:
             return
@@ -170,4 +178,4 @@ class DraftBudget:
 
     def close(self) -> None:
         """The batch is over; later ones begin with what was learnt."""
-        self.history.acceptance = self.acceptance
+        self.history.acceptance, self.history.rested = self.acceptance, self.rested

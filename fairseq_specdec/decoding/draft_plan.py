@@ -48,10 +48,19 @@ class Planner:
         times: how long they take.
         longest: most tokens that are drafted for a row.
         judged: the drafter ends drafts where it expects the next token to be rejected.
+        again: drafts begin within a batch where they promise so many times as many tokens as none:
+            a drafter that is a model has all to read then that was accepted until there.
     """
 
-    def __init__(self, times: PassTimes, longest: int = LONGEST, judged: bool = False) -> None:
+    def __init__(
+        self,
+        times: PassTimes,
+        longest: int = LONGEST,
+        judged: bool = False,
+        again: float = 1.0,
+    ) -> None:
         self.times = times
+        self.again = again
         self.longest = min(longest, LONGEST)
         self.judged = judged
         self._of: Callable[[int], _Plans] = functools.lru_cache(None)(self._plans)
@@ -116,7 +125,8 @@ class _Plans:
             rest = max(_SHORTEST_REST, round(float(lost) / _TRIAL_SHARE))
         low = CHANCES[first] if first > 0 else -1.0
         high = CHANCES[last + 1] if last + 1 < len(CHANCES) else 2.0
-        return Plan(size, tuple(costs.tolist()), low, high, rest, trial)
+        gain = float(self.rates[i, size] / self.rates[i, 0])
+        return Plan(size, tuple(costs.tolist()), low, high, rest, trial, gain)
 
     def _kept(self, i: int) -> Tuple[int, int]:
         """The first and the last chance around the i-th for which its size is good enough."""

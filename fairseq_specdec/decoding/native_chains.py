@@ -63,7 +63,6 @@ class NativeChains:
         self.call.rules.max_len = general.max_len
         self.call.read_count = len(self.layers.weights.read_layers)
         self.call.read = self.layers.weights.read
-        self.drafts = general.drafts.native_form()
         self.states: List[Tensor] = []
         self.undecided: Optional[DraftTree] = None
 
@@ -79,8 +78,9 @@ class NativeChains:
             return [], draft
         general, hypotheses = self.general, self.general.hypotheses
         plan = general.budget.plan(len(hypotheses.lengths_cpu))
-        if plan.size != 0 and self.drafts is not None:
-            rounds = self.speculate(self.drafts, most, plan)
+        drafts = general.drafts.native_form() if plan.size != 0 else None
+        if drafts is not None:
+            rounds = self.speculate(drafts, most, plan)
             if rounds:
                 return rounds, None
             if self.undecided is not None:
@@ -91,7 +91,7 @@ class NativeChains:
         if not draft.is_chain:
             return [], draft
         if not general.drafts.never_drafts:
-            most = min(most, 1 + general.budget.rests) if plan.size == 0 else 1
+            most = most if plan.size == 0 else 1
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from fairseq_specdec.drafting import ReadyDrafter
+from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
+from fairseq_specdec.drafting.deferred import DeferredSession
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget, History, Planning
+from .draft_plan import Planner
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .policy import DecodingConstraints
@@ -42,6 +44,11 @@ class DecodingParts(NamedTuple):
     native: Optional[NativeForm] = None
     planning: Optional[Planning] = None
     history: Optional[History] = None
+
+    def open_drafts(self, source: Source) -> DraftSession:
+        """The drafter's session for a batch; of a model that may be left out, once it is needed."""
+        runs_model = isinstance(self.planning, Planner) and self.planning.again > 1
+        return DeferredSession(self.drafter, source) if runs_model else self.drafter.open(source)
 
     def budget(self) -> DraftBudget:
         """How much to draft, for one batch."""

@@ -14,6 +14,9 @@ from .draft_budget import FewRejections, Planning
 from .draft_plan import LONGEST, Planner
 from .options import DecodingOptions
 
+# As ``Planner.again``, of drafters that run a model.
+_AGAIN = 1.5
+
 # A draft of a model whose work is not known, as a share of a pass over as many tokens.
 _UNKNOWN_DRAFT = 0.5
 
@@ -34,7 +37,8 @@ def planning_for(
     if options.max_expected_rejections is not None:
         return FewRejections(options.max_expected_rejections)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
-    return Planner(times(verifier, drafter, ready, options.cost_table), longest, drafter.judged)
+    found = times(verifier, drafter, ready, options.cost_table)
+    return Planner(found, longest, drafter.judged, _AGAIN if drafter.runs_model else 1.0)
 
 
 def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:

@@ -18,6 +18,7 @@ class Plan(NamedTuple):
         rest: where ``size`` is 0: iterations without drafts in whose time what a try loses is a
             small share.
         trial: and the draft tokens of a row in such a try.
+        gain: how many times as many tokens it promises to emit in a time as no draft.
     """
 
     size: Optional[int]
@@ -26,6 +27,7 @@ class Plan(NamedTuple):
     high: float = 2.0
     rest: int = 0
     trial: int = 0
+    gain: float = float("inf")
 
 
 WHOLE = Plan(None)

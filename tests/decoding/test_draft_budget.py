@@ -15,7 +15,7 @@ from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, Hi
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.iteration import Iteration
 from fairseq_specdec.drafting import Drafter, DraftSession
-from fairseq_specdec.drafting.plan import WHOLE, Plan
+from fairseq_specdec.drafting.plan import NOTHING, WHOLE, Plan
 
 SENTENCES = sentences(12, seed=7)
 # So many expected rejected tokens limit no draft.
@@ -93,29 +93,41 @@ def test_rows_are_counted_together():
     assert many.acceptance == few.acceptance
 
 
-def test_where_drafts_do_not_pay_they_are_tried_now_and_then():
-    budget = DraftBudget(Planner(linear(0.5, 0.5), 10), History(0.3))
-    drafted = []
-    for _ in range(300):
-        plan = budget.plan(2)
-        drafted.append(plan.size)
-        if plan.size == 0:
-            rests = budget.rests
-        budget.learn(rows(0, plan.size, count=2))
-        if plan.size == 0 and rests:
-            assert budget.plan(2).size == 0 and budget.rests == rests - 1
-    assert drafted[0] == 0
-    assert 1 <= sum(size > 0 for size in drafted) < 12
+def batches(history, planner, right, count=60, length=20):
+    """Sizes asked for in batches of one row, whose drafts are accepted as a whole or not at all."""
+    found = []
+    for _ in range(count):
+        budget = DraftBudget(planner, history)
+        sizes = []
+        for _ in range(length):
+            plan = budget.plan(1)
+            sizes.append(plan.size)
+            budget.learn(rows(plan.size if right else 0, plan.size))
+        budget.close()
+        found.append(sizes)
+    return found
+
+
+def test_where_drafts_do_not_pay_they_are_tried_now_and_then_as_the_first_of_a_batch():
+    found = batches(History(0.3), Planner(linear(0.5, 0.5), 10), False)
+    assert found[0] == [0] * 20
+    assert not any(any(sizes[1:]) for sizes in found)
+    assert 5 <= sum(sizes[0] > 0 for sizes in found) <= 20
 
 
 def test_drafts_come_back_where_tries_succeed():
-    budget = DraftBudget(Planner(linear(0.1, 0.2), 10), History(0.1))
-    sizes = []
-    for _ in range(600):
-        plan = budget.plan(1)
-        sizes.append(plan.size)
-        budget.learn(rows(plan.size, plan.size))
-    assert sizes[0] == 0 and all(size > 0 for size in sizes[-20:])
+    found = batches(History(0.1), Planner(linear(0.1, 0.2), 10), True)
+    assert found[0] == [0] * 20 and all(size > 0 for size in found[-1])
+
+
+def test_within_a_batch_a_model_begins_again_where_that_promises_much():
+    for again in (1.0, 1.5, 1e9):
+        planner = Planner(linear(0.1, 0.2), 10, again=again)
+        budget = DraftBudget(planner, History(0.9))
+        assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
+        assert budget.plan(30) == NOTHING
+        budget.learn(rows(0, 0, count=30))
+        assert (budget.plan(1).size > 0) == (again < planner.plan(1, 0.9).gain)
 
 
 def test_a_batch_begins_with_what_was_learnt_before():
@@ -236,7 +248,6 @@ def drafts(case, monkeypatch, most):
     generator = make_generator(case, overrides=Overrides(drafter, Nothing()))
     calls = iter(range(10**6))
     monkeypatch.setattr(DraftBudget, "plan", lambda self, live: Plan(most(next(calls))))
-    monkeypatch.setattr(DraftBudget, "rests", 0)
     decode(generator, make_sample(SENTENCES))
     return found
 
