@@ -52,6 +52,8 @@ class DeferredSession(DraftSession):
     ) -> DraftTree:
         if budget == 0 and self._session is None:
             return DraftTree.empty(hypotheses.lengths)
+        if costs is None:  # what judges no drafts knows no costs
+            return self.opened().propose(hypotheses, budget)
         return self.opened().propose(hypotheses, budget, costs)
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
