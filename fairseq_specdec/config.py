@@ -127,9 +127,9 @@ class TranslationSpecDecConfig(TranslationConfig):
     cost_table: str = flag(
         "auto",
         "what passes take on this processor, by which iad, gad, sps and exact blockwise choose how "
-        "much to draft: a file that specdec-costs wrote, off (the figures of an ordinary "
-        "processor), or auto (measured once, in 0.3 s, and kept in the user's cache folder; also "
-        "FAIRSEQ_SPECDEC_COST_TABLE)",
+        "much to draft: a file that specdec-costs wrote, off (the figures of an Intel Emerald "
+        "Rapids with AVX2, which are shipped), or auto (measured once, in 0.3 s, and kept in the "
+        "user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE)",
     )
     top_beta: int = flag(
         3,

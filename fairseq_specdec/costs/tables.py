@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import pathlib
+from typing import Tuple
 
 from fairseq_specdec.engine.native.library import Library
 from fairseq_specdec.version import __version__
@@ -33,16 +34,39 @@ def figures(asked: str, library: Library) -> Figures:
     Raises:
         ValueError: a file that cannot be read or holds no figures.
     """
-    if asked == AUTO:
-        asked = os.environ.get(ENVIRONMENT) or AUTO
+    asked, name = source(asked)
     if asked == AUTO:
         return of_machine(library)
-    return shipped() if asked == OFF else load(asked)
+    return shipped() if asked == OFF else _named(asked, name)
+
+
+def source(asked: str) -> Tuple[str, str]:
+    """(what holds, the flag or variable that names it) of ``--cost-table``."""
+    other = os.environ.get(ENVIRONMENT)
+    return (other, ENVIRONMENT) if asked == AUTO and other else (asked, "--cost-table")
+
+
+def check(asked: str) -> None:
+    """Refuse a file without figures, before any model is loaded.
+
+    Raises:
+        ValueError: it names the flag or variable, the file and the remedy.
+    """
+    asked, name = source(asked)
+    if asked not in (AUTO, OFF):
+        _named(asked, name)
+
+
+def _named(path: str, name: str) -> Figures:
+    try:
+        return load(path)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}; specdec-costs FILE writes one") from None
 
 
 @functools.lru_cache(maxsize=None)
 def shipped() -> Figures:
-    """Figures of an ordinary processor with AVX2, the same on every machine."""
+    """The same on every machine: an Intel Emerald Rapids, held to AVX2."""
     return load(SHIPPED)
 
 

@@ -9,6 +9,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.compat.checkpoint_file import check_file
 from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.costs.tables import check as check_costs
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import quickest_format
 from fairseq_specdec.engine.devices import check_device
@@ -65,6 +66,7 @@ def check_settings(settings: Any) -> None:
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
     if settings.trace_path is not None:
         check_new_file(settings.trace_path, "--trace-path")
+    check_costs(settings.cost_table)
     _check_own_flags(settings)
     _check_drafter_path(settings)
 

@@ -15,6 +15,9 @@ FORGETS = 0.05
 # The same where little is drafted: a try weighs more.
 _TRIAL_FORGETS = 0.15
 
+# Iterations between tries of ``FewRejections``.
+_LONGEST_REST = 16
+
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
 
@@ -40,7 +43,7 @@ class Acceptance(NamedTuple):
         """Of a draft token to be accepted after accepted ones."""
         return self.accepted / max(self.accepted + self.stopped, 1e-9)
 
-    def with_(self, accepted: float, stopped: float, weight: float) -> Acceptance:
+    def updated(self, accepted: float, stopped: float, weight: float) -> Acceptance:
         """After an iteration of these means."""
         return Acceptance(
             self.accepted + weight * (accepted - self.accepted),
@@ -65,10 +68,11 @@ class Planning(Protocol):
     """Decides how much to draft.
 
     Attributes:
-        again: within a batch drafts begin where they promise so many times as many tokens as none.
+        resume_gain: within a batch drafts begin where they promise so many times as many tokens as
+            none.
     """
 
-    again: float
+    resume_gain: float
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
@@ -81,7 +85,7 @@ class FewRejections:
         most: expected rejected tokens of a verification, of all sentences together.
     """
 
-    again = 1.0
+    resume_gain = 1.0
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -98,9 +102,6 @@ class FewRejections:
         return WHOLE
 
 
-_LONGEST_REST = 16
-
-
 class DraftBudget:
     """How many tokens a row may draft in the next iteration of one batch.
 
@@ -110,7 +111,7 @@ class DraftBudget:
     Args:
         planning: decides; None for whole drafts.
         history: how drafts were accepted so far.
-        judged: a drafter that drafts fewer tokens than it is asked for expects the rest to be
+        ends_early: a drafter that drafts fewer tokens than it is asked for expects the rest to be
             rejected; else it has no more.
     """
 
@@ -118,11 +119,11 @@ class DraftBudget:
         self,
         planning: Optional[Planning],
         history: Optional[History] = None,
-        judged: bool = False,
+        ends_early: bool = False,
     ) -> None:
         self.planning = planning
         self.history = history or History(0.5)
-        self.judged = judged
+        self.ends_early = ends_early
         self.acceptance = self.history.acceptance
         self.asked: Optional[int] = None
         self.kept: Optional[Plan] = None
@@ -142,7 +143,7 @@ class DraftBudget:
             self.kept, self.live = plan, live
         if plan.size == 0 and self.begun == 0 and self.rested >= plan.rest:
             plan = Plan(plan.trial, low=2.0)
-        elif plan.size == 0 or (self.skipped > 0 and plan.gain < self.planning.again):
+        elif plan.size == 0 or (self.skipped > 0 and plan.gain < self.planning.resume_gain):
             plan = NOTHING
         self.asked = plan.size
         return plan
@@ -160,7 +161,7 @@ class DraftBudget:
             return
         trial, self.rested = self.rested > 0, 0
         weight = _TRIAL_FORGETS if trial else FORGETS
-        self.acceptance = self.acceptance.with_(accepted / rows, stopped / rows, weight)
+        self.acceptance = self.acceptance.updated(accepted / rows, stopped / rows, weight)
 
     def outcomes(self, iteration: Iteration) -> Tuple[int, int, int]:
         """(draft tokens accepted, rows with fewer than were expected, all rows) of those rows for
@@ -168,9 +169,9 @@ class DraftBudget:
         accepted = stopped = rows = 0
         columns = zip(iteration.accepted, iteration.proposed, iteration.done)
         for kept, proposed, done in columns:
-            if not self.judged and proposed == 0:
+            if not self.ends_early and proposed == 0:
                 continue
-            wanted = self.asked if self.judged and self.asked is not None else proposed
+            wanted = self.asked if self.ends_early and self.asked is not None else proposed
             accepted += kept
             stopped += not done and kept < wanted
             rows += 1

@@ -47,22 +47,22 @@ class Planner:
     Args:
         times: how long they take.
         longest: most tokens that are drafted for a row.
-        judged: the drafter ends drafts where it expects the next token to be rejected.
-        again: drafts begin within a batch where they promise so many times as many tokens as none:
-            a drafter that is a model has all to read then that was accepted until there.
+        ends_early: the drafter ends drafts where it expects the next token to be rejected.
+        resume_gain: drafts begin within a batch where they promise so many times as many tokens as
+            none: a drafter that is a model has all to read then that was accepted until there.
     """
 
     def __init__(
         self,
         times: PassTimes,
         longest: int = LONGEST,
-        judged: bool = False,
-        again: float = 1.0,
+        ends_early: bool = False,
+        resume_gain: float = 1.0,
     ) -> None:
         self.times = times
-        self.again = again
+        self.resume_gain = resume_gain
         self.longest = min(longest, LONGEST)
-        self.judged = judged
+        self.ends_early = ends_early
         self._of: Callable[[int], _Plans] = functools.lru_cache(None)(self._plans)
 
     def plan(self, live: int, chance: float) -> Plan:
@@ -73,7 +73,7 @@ class Planner:
         sizes = range(self.longest + 1)
         verifying = [self.times.verifying(live * (1 + size)) for size in sizes]
         drafting = [self.times.drafting(live, size) if size else 0.0 for size in sizes]
-        return _Plans(live, np.array(verifying), np.array(drafting), self.judged)
+        return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early)
 
 
 class _Plans:
@@ -83,11 +83,11 @@ class _Plans:
         live: rows.
         verifying: [N + 1] seconds of a pass of the verifier with drafts of 0, 1, ... tokens.
         drafting: [N + 1] seconds of these drafts.
-        judged: as of ``Planner``.
+        ends_early: as of ``Planner``.
     """
 
     def __init__(
-        self, live: int, verifying: np.ndarray, drafting: np.ndarray, judged: bool
+        self, live: int, verifying: np.ndarray, drafting: np.ndarray, ends_early: bool
     ) -> None:
         self.live = live
         self.verifying = verifying
@@ -96,7 +96,7 @@ class _Plans:
         # A drafter that judges its tokens gives fewer than it is asked for: the demo pair's gives
         # 2.9, 3.6 and 4.0 of 4, 6 and 10, about as many as if the root of the chance were that of a
         # token to be given.
-        given = expected(np.sqrt(chances), sizes) - 1 if judged else sizes + 0 * chances
+        given = expected(np.sqrt(chances), sizes) - 1 if ends_early else sizes + 0 * chances
         self.emitted = expected(chances, sizes)
         self.seconds = np.interp(given, sizes, verifying) + drafting
         self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row a second

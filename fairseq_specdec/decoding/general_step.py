@@ -82,8 +82,10 @@ class GeneralStep:
     def propose(self, plan: Plan) -> DraftTree:
         """What the drafter proposes, within the plan and the length limit."""
         hypotheses = self.hypotheses
+        if plan.size != 0:
+            self.drafts.ensure_open()
         with self.timer("drafter"):
-            if self.budget.judged:
+            if self.budget.ends_early:
                 draft = self.drafts.propose(hypotheses, plan.size, plan.costs)
             else:
                 draft = self.drafts.propose(hypotheses, plan.size)

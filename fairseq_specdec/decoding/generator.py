@@ -234,6 +234,6 @@ class SpeculativeGenerator(SequenceGenerator):
         if options.beam == 1:
             native = native_form(verifier, self.rule, self.policy)
         return DecodingParts(
-            verifier, ready, reads, search, self.policy, options, drafter.judged, native, planning,
-            history,
+            verifier, ready, reads, search, self.policy, options, drafter.ends_early, native,
+            planning, history,
         )  # fmt: skip

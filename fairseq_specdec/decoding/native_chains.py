@@ -90,8 +90,8 @@ class NativeChains:
         drafting = time.perf_counter() - started
         if not draft.is_chain:
             return [], draft
-        if not general.drafts.never_drafts:
-            most = most if plan.size == 0 else 1
+        if plan.size != 0 and not general.drafts.never_drafts:
+            most = 1
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
 

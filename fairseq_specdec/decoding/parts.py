@@ -9,7 +9,6 @@ from fairseq_specdec.drafting.deferred import DeferredSession
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget, History, Planning
-from .draft_plan import Planner
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .policy import DecodingConstraints
@@ -27,7 +26,7 @@ class DecodingParts(NamedTuple):
         search: decides what enters the hypotheses.
         policy: decoding constraints.
         options: all other settings.
-        judged: as of ``Drafter``.
+        ends_early: as of ``Drafter``.
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft, where the output does not depend on it; None for whole
             drafts.
@@ -40,16 +39,18 @@ class DecodingParts(NamedTuple):
     search: Search
     policy: DecodingConstraints
     options: DecodingOptions
-    judged: bool = False
+    ends_early: bool = False
     native: Optional[NativeForm] = None
     planning: Optional[Planning] = None
     history: Optional[History] = None
 
     def open_drafts(self, source: Source) -> DraftSession:
-        """The drafter's session for a batch; of a model that may be left out, once it is needed."""
-        runs_model = isinstance(self.planning, Planner) and self.planning.again > 1
-        return DeferredSession(self.drafter, source) if runs_model else self.drafter.open(source)
+        """The drafter's session for a batch; where it costs something and drafts may be left out,
+        it begins with the first draft."""
+        if self.planning is not None and self.planning.resume_gain > 1:
+            return DeferredSession(self.drafter, source)
+        return self.drafter.open(source)
 
     def budget(self) -> DraftBudget:
         """How much to draft, for one batch."""
-        return DraftBudget(self.planning, self.history, self.judged)
+        return DraftBudget(self.planning, self.history, self.ends_early)

@@ -14,8 +14,8 @@ from .draft_budget import FewRejections, Planning
 from .draft_plan import LONGEST, Planner
 from .options import DecodingOptions
 
-# As ``Planner.again``, of drafters that run a model.
-_AGAIN = 1.5
+# As ``Planner.resume_gain``, of drafters that run a model.
+_RESUME_GAIN = 1.5
 
 # A draft of a model whose work is not known, as a share of a pass over as many tokens.
 _UNKNOWN_DRAFT = 0.5
@@ -38,7 +38,7 @@ def planning_for(
         return FewRejections(options.max_expected_rejections)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     found = times(verifier, drafter, ready, options.cost_table)
-    return Planner(found, longest, drafter.judged, _AGAIN if drafter.runs_model else 1.0)
+    return Planner(found, longest, drafter.ends_early, _RESUME_GAIN if drafter.runs_model else 1.0)
 
 
 def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:

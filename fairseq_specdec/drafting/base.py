@@ -167,6 +167,9 @@ class DraftSession:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
+    def ensure_open(self) -> None:
+        """Called before each draft, outside of the time that is counted as drafting."""
+
     def propose(
         self,
         hypotheses: Hypotheses,
@@ -252,14 +255,14 @@ class Drafter:
         for_beams: its sessions can draft for the hypotheses of a beam search.
         runs_model: a draft takes passes of a model.
         block_size: most draft tokens of an iteration; None where there is no limit.
-        judged: it drafts fewer tokens than it is asked for where it expects the others to be
+        ends_early: it drafts fewer tokens than it is asked for where it expects the others to be
             rejected.
         first_chance: of a draft token to be accepted after accepted ones, before any was.
     """
 
     for_beams = False
     runs_model = True
-    judged = False
+    ends_early = False
     first_chance = 0.75
     block_size: Optional[int] = None
     read_layers: Sequence[int] = ()
@@ -305,6 +308,7 @@ class SilentSession(DraftSession):
 class NoDrafter(Drafter):
     """Drafts nothing: plain greedy decoding or beam search on this project's engine."""
 
+    adaptive = False  # there is nothing to leave out
     for_beams = True
     runs_model = False
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fairseq_specdec.engine.eager.linear import Linear
 
-from .token_choice import worth
+from .token_choice import kept_lengths
 
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
@@ -64,7 +64,7 @@ class ChainSearch:
             previous: long [B], the token before the block.
             confidence: end a row before the first token whose probability among the candidates,
                 times those of the tokens before it, is below this; 0 for never.
-            costs: as of ``token_choice.worth``.
+            costs: as of ``token_choice.kept_lengths``.
             words: gives the tokens of columns of ``logits``, long [B, K, m] to [B, K, m].
 
         Returns:
@@ -89,7 +89,7 @@ class ChainSearch:
         tokens = torch.stack(chosen, 1)
         if not judges:
             return tokens, torch.full_like(previous, tokens.size(1))
-        sizes = worth(torch.cat(chances, 1), confidence, costs)
+        sizes = kept_lengths(torch.cat(chances, 1), confidence, costs)
         return tokens[:, : int(sizes.max())], sizes
 
     def _candidates(
@@ -164,7 +164,7 @@ class ChainSearch:
         tokens = candidates.gather(2, torch.stack(ranks, 1)).squeeze(2)
         if not judges:
             return tokens, torch.full_like(previous, tokens.size(1))
-        return tokens, worth(torch.cat(chances, 1), confidence, costs)
+        return tokens, kept_lengths(torch.cat(chances, 1), confidence, costs)
 
 
 class _Candidates(NamedTuple):

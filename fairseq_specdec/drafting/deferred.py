@@ -41,6 +41,9 @@ class DeferredSession(DraftSession):
         else:
             event(self._session)
 
+    def ensure_open(self) -> None:
+        self.opened()
+
     def native_form(self) -> Optional[NativeDrafts]:
         return self.opened().native_form()
 

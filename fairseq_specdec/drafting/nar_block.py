@@ -67,7 +67,7 @@ class NarBlockDrafter(Drafter):
         self.block_size = options.block_size
         self.read_layers = getattr(model.encoder, "read_layers", ())
         self.adaptive = not model.decoder.whole_blocks
-        self.judged = options.any_confidence or options.confidence > 0
+        self.ends_early = options.any_confidence or options.confidence > 0
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
@@ -215,7 +215,7 @@ class NarBlockSession(DraftSession):
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return DraftTree.empty(hypotheses.lengths)
-        if self.replayed is not None:
+        if self.replayed is not None:  # a recorded draft is the same for all costs
             tree = self.replayed.draft(hypotheses, masks, self.states)
             if tree is not None:
                 return tree

@@ -20,7 +20,7 @@ def likeliest(
         logits: [B, K, V].
         confidence: least product of probabilities up to a token; 0 for all tokens.
         whole: give all K tokens, as on a GPU.
-        costs: as of ``worth``.
+        costs: as of ``kept_lengths``.
 
     Returns:
         (tokens long [B, K'], lengths long [B]); on a processor K' is the largest length.
@@ -29,13 +29,13 @@ def likeliest(
     if confidence == 0 and costs is None:
         return drafted, drafted.new_full((drafted.size(0),), drafted.size(1))
     chances = torch.softmax(logits, -1, dtype=torch.float32).amax(-1)
-    counts = worth(chances, confidence, costs)
+    counts = kept_lengths(chances, confidence, costs)
     if not whole and not drafted.is_cuda:  # there it would cost a synchronisation
         drafted = drafted[:, : int(counts.max())]
     return drafted, counts
 
 
-def worth(chances: Tensor, confidence: float, costs: Optional[Sequence[float]]) -> Tensor:
+def kept_lengths(chances: Tensor, confidence: float, costs: Optional[Sequence[float]]) -> Tensor:
     """How many tokens of each row's draft to keep, long [B].
 
     Args:

@@ -61,7 +61,7 @@ def test_a_file_or_the_shipped_ones_where_these_are_asked_for(loaded, tmp_path, 
     monkeypatch.setenv(tables.ENVIRONMENT, path)
     assert tables.figures("auto", loaded) == other(0.5)
     assert tables.figures("off", loaded) == tables.shipped()
-    with pytest.raises(ValueError, match=r"y.json: no figures of a processor"):
+    with pytest.raises(ValueError, match=r"^--cost-table: .*y.json: no figures of a processor"):
         tables.figures(str(tmp_path / "y.json"), loaded)
 
 
@@ -77,3 +77,15 @@ def test_other_variants_are_measured_on_their_own(loaded, monkeypatch):
 
     for name in ("one", "three"):
         assert tables.figures("auto", Other(variant=name)) == other(len(name))
+
+
+def test_a_file_without_figures_is_refused_by_what_named_it(tmp_path, monkeypatch):
+    path = str(tmp_path / "y.json")
+    with pytest.raises(ValueError, match=r"^--cost-table: .*y.json: .*No such file.*specdec-costs"):
+        tables.check(path)
+    monkeypatch.setenv(tables.ENVIRONMENT, path)
+    with pytest.raises(ValueError, match=r"^FAIRSEQ_SPECDEC_COST_TABLE: .*y.json"):
+        tables.check("auto")
+    tables.check("off")
+    save(other(0.5), path)
+    tables.check("auto")

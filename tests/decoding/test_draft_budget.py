@@ -48,11 +48,11 @@ def test_few_rejections_limit_no_draft_that_is_sure():
     assert FewRejections(NO_LIMIT).plan(1, 0.5) is WHOLE
 
 
-@pytest.mark.parametrize("judged", [False, True])
-def test_the_chance_is_that_by_which_drafts_are_drawn(judged):
+@pytest.mark.parametrize("ends_early", [False, True])
+def test_the_chance_is_that_by_which_drafts_are_drawn(ends_early):
     generator = torch.Generator().manual_seed(3)
     for chance in (0.4, 0.7, 0.9):
-        budget = DraftBudget(FewRejections(NO_LIMIT), History(0.5), judged)
+        budget = DraftBudget(FewRejections(NO_LIMIT), History(0.5), ends_early)
         found = []
         for _ in range(1500):
             budget.plan(2)
@@ -65,12 +65,12 @@ def test_the_chance_is_that_by_which_drafts_are_drawn(judged):
 
 
 def test_what_a_drafter_that_judges_leaves_out_counts_as_rejected():
-    judged, plain = (DraftBudget(Planner(linear(0.1, 0.1), 8), History(0.9), x) for x in (1, 0))
-    for budget in (judged, plain):
+    ends_early, plain = (DraftBudget(Planner(linear(0.1, 0.1), 8), History(0.9), x) for x in (1, 0))
+    for budget in (ends_early, plain):
         for _ in range(30):
             assert budget.plan(1).size > 2
             budget.learn(rows(2, 2))
-    assert judged.acceptance.chance < 0.75 < 0.95 < plain.acceptance.chance
+    assert ends_early.acceptance.chance < 0.75 < 0.95 < plain.acceptance.chance
     first = plain.acceptance
     plain.learn(rows(0, 0))  # found nothing to copy
     assert plain.acceptance == first
@@ -122,7 +122,7 @@ def test_drafts_come_back_where_tries_succeed():
 
 def test_within_a_batch_a_model_begins_again_where_that_promises_much():
     for again in (1.0, 1.5, 1e9):
-        planner = Planner(linear(0.1, 0.2), 10, again=again)
+        planner = Planner(linear(0.1, 0.2), 10, resume_gain=again)
         budget = DraftBudget(planner, History(0.9))
         assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
         assert budget.plan(30) == NOTHING

@@ -48,10 +48,10 @@ def test_a_plan_is_the_best_size_where_it_pays(name, live):
             assert max(rates) <= 1.051 * rates[0]
 
 
-@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("ends_early", [False, True])
 @pytest.mark.parametrize("name", ["line", "free drafts", "dear"])
-def test_plans_grow_with_the_chance_and_shrink_with_the_rows(name, judged):
-    planner = Planner(TIMES[name], 20, judged)
+def test_plans_grow_with_the_chance_and_shrink_with_the_rows(name, ends_early):
+    planner = Planner(TIMES[name], 20, ends_early)
     for live in ROWS:
         sizes = [planner.plan(live, chance).size for chance in CHANCES]
         assert sizes == sorted(sizes) and sizes[0] == 0
@@ -66,10 +66,10 @@ def test_no_plan_is_longer_than_the_drafter_drafts():
         assert planner.plan(1, 0.99).size == min(longest, LONGEST)
 
 
-@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("ends_early", [False, True])
 @pytest.mark.parametrize("name", TIMES)
-def test_a_plan_holds_around_its_chance(name, judged):
-    planner = Planner(TIMES[name], 20, judged)
+def test_a_plan_holds_around_its_chance(name, ends_early):
+    planner = Planner(TIMES[name], 20, ends_early)
     for live in (1, 4):
         for chance in CHANCES:
             plan = planner.plan(live, chance)
@@ -79,7 +79,7 @@ def test_a_plan_holds_around_its_chance(name, judged):
                 if plan.low <= other < plan.high:
                     there = planner.plan(live, other)
                     assert (there.size > 0) == (plan.size > 0)
-                    if not judged:
+                    if not ends_early:
                         kept = rate(TIMES[name], live, other, plan.size)
                         assert kept >= 0.979 * rate(TIMES[name], live, other, there.size)
 
@@ -97,11 +97,11 @@ def test_costs_are_the_tokens_of_the_time_that_verification_takes():
 
 def test_a_drafter_that_judges_is_asked_for_more():
     for chance in (0.6, 0.75, 0.9):
-        plain, judged = (
+        plain, ends_early = (
             Planner(TIMES["line"], 20, each).plan(1, chance).size for each in (False, True)
         )
-        assert judged >= plain
-    assert judged > plain
+        assert ends_early >= plain
+    assert ends_early > plain
 
 
 def test_tries_are_the_rarer_the_more_they_lose():

@@ -93,10 +93,9 @@ def test_a_cost_table_decides_and_the_output_stays(native, tmp_path):
     assert drafted[0] < drafted[1]
 
 
-def test_a_file_that_is_none_is_refused(native):
-    made = make_generator("gad", draft_budget=None, cost_table="nowhere.json", backend="native")
+def test_a_file_that_is_none_is_refused_before_anything_is_read(native):
     with pytest.raises(ValueError, match=r"nowhere.json: no figures .*No such file"):
-        decode(made, make_sample(SENTENCES))
+        make_generator("gad", draft_budget=None, cost_table="nowhere.json", backend="native")
 
 
 def test_on_torch_a_measured_device_decides(monkeypatch, tmp_path):

@@ -1,11 +1,14 @@
 """A session that begins with its first draft knows what was before."""
 
+import contextlib
+
 import pytest
 import torch
 from toy_strategies import decode, flags, make_generator, stock, tokens
 from toy_translation import assert_diverse, make_sample, sentences
 
 from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting.base import DraftSession
 from fairseq_specdec.drafting.deferred import DeferredSession
 from fairseq_specdec.drafting.plan import NOTHING, Plan
@@ -69,16 +72,15 @@ def test_one_that_never_drafted_is_never_opened():
 class FromTheEnd:
     """Drafts for few rows alone, so that drafters begin late."""
 
-    again = 1.5
+    resume_gain = 1.5
 
     def plan(self, live, chance):
         return Plan(4) if live < 6 else NOTHING
 
 
-@pytest.mark.parametrize("backend", ["native", "torch"])
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("case", ["gad", "gad-attached", "sps", "blockwise"])
-def test_outputs_stay_and_late_drafts_are_accepted(case, backend, monkeypatch):
-    monkeypatch.setattr("fairseq_specdec.decoding.parts.Planner", FromTheEnd)
+def test_outputs_stay_and_late_drafts_are_accepted(case, backend):
     generator = make_generator(
         case, draft_budget=None, backend=backend, overrides=Overrides(planning=FromTheEnd())
     )
@@ -87,3 +89,24 @@ def test_outputs_stay_and_late_drafts_are_accepted(case, backend, monkeypatch):
     assert tokens(decode(generator, sample)) == expected
     assert_diverse(expected)
     assert generator.stats.undrafted > 0 and generator.stats.accepted > 0
+
+
+@pytest.mark.parametrize("case", ["gad", "sps"])  # drafters with an encoder of their own
+def test_no_time_is_counted_twice(case, monkeypatch):
+    """A session that opens within what is timed as drafting would count its encoder as both."""
+    timed, within, nested = Stopwatch.__call__, [], []
+
+    @contextlib.contextmanager
+    def noted(self, section):
+        nested.extend((outer, section) for outer in within)
+        within.append(section)
+        with timed(self, section):
+            yield
+        within.pop()
+
+    monkeypatch.setattr(Stopwatch, "__call__", noted)
+    generator = make_generator(
+        case, draft_budget=None, backend="torch", overrides=Overrides(planning=FromTheEnd())
+    )
+    decode(generator, make_sample(sentences(5, seed=7)))
+    assert generator.stats.stopwatch.seconds["drafter_encoder"] > 0 and nested == []
