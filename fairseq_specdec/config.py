@@ -5,6 +5,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from .engine.backend import BACKENDS
@@ -20,8 +21,8 @@ _NOT_NEGATIVE = Range(0)
 
 
 @dataclass
-class TranslationSpecDecConfig(TranslationConfig):
-    """fairseq's translation task, and how to decode it."""
+class SpecDecConfig(FairseqDataclass):
+    """How to decode: what is added to the flags of every task."""
 
     strategy: str = flag(
         "greedy",
@@ -202,9 +203,18 @@ class TranslationSpecDecConfig(TranslationConfig):
     )
 
 
+@dataclass
+class TranslationSpecDecConfig(SpecDecConfig, TranslationConfig):
+    """fairseq's translation task, and how to decode it."""
+
+
+OWN_FIELDS = tuple(each for each in dataclasses.fields(SpecDecConfig) if each.name != "_name")
+"""The fields of this project."""
+
+
 def decoding_settings(**changes: Any) -> argparse.Namespace:
     """Every field at its default, with changes: flags for those who come without a command line."""
-    fields = dataclasses.asdict(TranslationSpecDecConfig())
+    fields = dataclasses.asdict(SpecDecConfig())
     unknown = sorted(set(changes) - set(fields))
     if unknown:
         raise TypeError(f"no such decoding setting: {', '.join(unknown)}")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fairseq_specdec.bench.systems import DECODING
+from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.commands import parsers
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.noise import cli as noise_cli
@@ -71,7 +71,7 @@ def test_help_names_the_papers_symbols():
     for name, symbols in SYMBOLS.items():
         words = re.findall(r"\w+", fields[name].metadata["help"])
         assert set(symbols) <= set(words), name
-    assert set(SYMBOLS) <= {field.name for field in DECODING}
+    assert set(SYMBOLS) <= {field.name for field in OWN_FIELDS}
 
 
 @pytest.mark.parametrize("name", ["block_size", "top_beta", "tau", "alpha_fb", "alpha_rb"])

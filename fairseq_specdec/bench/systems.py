@@ -14,9 +14,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import FairseqTask
-from fairseq.tasks.translation import TranslationConfig
 
-from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
+from fairseq_specdec.config import OWN_FIELDS, decoding_settings
 from fairseq_specdec.decoding.builder import (
     Overrides,
     build_generator,
@@ -35,16 +34,10 @@ from .engines import ENGINES
 from .timing import StockSteps, System, generation_flags
 from .workload import BenchError, Workload, blaming, refuse, split_paths
 
-# The strategies' flags: fields of the decoding task that fairseq's own task has not.
-DECODING = [
-    field
-    for name, field in TranslationSpecDecConfig.__dataclass_fields__.items()
-    if name not in TranslationConfig.__dataclass_fields__
-]
 GENERATION = tuple(name for name in GenerationConfig.__dataclass_fields__ if name != "_name")
 # The type of every flag that a system may have.
 TYPES = {
-    **{field.name: field.type for field in DECODING},
+    **{field.name: field.type for field in OWN_FIELDS},
     **{name: GenerationConfig.__dataclass_fields__[name].type for name in GENERATION},
 }
 
@@ -94,7 +87,7 @@ def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = complain  # type: ignore[method-assign]
-    own = [(field.name, field.type, copy.copy(field)) for field in DECODING]
+    own = [(field.name, field.type, copy.copy(field)) for field in OWN_FIELDS]
     decoding = dataclasses.make_dataclass("Decoding", own, bases=(FairseqDataclass,))
     gen_parser_from_dataclass(parser, decoding())
     gen_parser_from_dataclass(parser, GenerationConfig())
@@ -121,7 +114,7 @@ def make_plan(
         BenchError: naming the system and the flag.
     """
     args = system_parser(name, shared).parse_args(list(words))
-    settings, generation = given(args, [field.name for field in DECODING]), given(args)
+    settings, generation = given(args, [field.name for field in OWN_FIELDS]), given(args)
     own = argparse.Namespace(**settings)
     with blaming(f"--system {name!r}: "):
         refuse({
@@ -214,7 +207,7 @@ def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List
 
 def _refuse_unused(plans: Sequence[Plan], shared: Any) -> None:
     """Refuse a strategy's flag before ``--system`` that holds for no system; stock has none."""
-    for field in DECODING:
+    for field in OWN_FIELDS:
         value, name = getattr(shared, field.name, field.default), field.name
         used = any(plan.settings[name] == value for plan in plans)
         if value != field.default and not used and name != "threads":

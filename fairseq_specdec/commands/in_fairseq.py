@@ -189,12 +189,12 @@ def refusal(parser: argparse.ArgumentParser, program: str) -> Callable[[str], No
 
 def explained(message: str) -> str:
     """An error of fairseq's parser, shortened, with the remedy where it is known."""
-    from fairseq_specdec.config import TranslationSpecDecConfig
+    from fairseq_specdec.config import SpecDecConfig
 
     unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
     if unknown:
         flag = unknown.group(1)
-        if flag[2:].replace("-", "_") in TranslationSpecDecConfig.__dataclass_fields__:
+        if flag[2:].replace("-", "_") in SpecDecConfig.__dataclass_fields__:
             return f"{flag}: is a flag of --task {TASK}; add that task"
     choice = re.match(r"argument ([^:]+): invalid choice: '?(.*?)'? \(choose from (.*)\)$", message)
     if choice:

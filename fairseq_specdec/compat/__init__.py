@@ -20,6 +20,7 @@ from .misfits import name_misfits
 from .ngrams import block_ngrams_on_cpu
 from .parser_errors import refuse_flags_in_one_line
 from .stripped import read_stripped_checkpoints
+from .task_faults import give_mbart_its_args, take_the_hubs_arguments
 from .tpu import bf16_without_tpu
 from .truncated import name_unreadable_checkpoints
 from .truncated_data import name_truncated_data
@@ -46,6 +47,8 @@ FIXES = (
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
     warn_of_tasks_named_by_strings,
+    give_mbart_its_args,
+    take_the_hubs_arguments,
 )
 
 

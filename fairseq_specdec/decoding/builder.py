@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from fairseq.models.multilingual_transformer import MultilingualTransformerModel
+from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_specdec.acceptance import AcceptanceRule, Sampler
 from fairseq_specdec.compat.checkpoint_file import check_file
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.costs.tables import check as check_costs
 from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import quickest_format
@@ -31,6 +33,8 @@ from .policy import DecodingConstraints
 from .stats import DecodingStats
 from .strategies import OWN_FLAGS, STRATEGIES, Setup
 
+_MODELS = (TransformerModelBase, MultilingualTransformerModel, S2TTransformerModel)
+
 
 def check_verifier(model: Any, name: str) -> None:
     """Refuse, by name, models that the engine cannot run.
@@ -43,10 +47,10 @@ def check_verifier(model: Any, name: str) -> None:
             f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
         )
     decoder = getattr(model, "decoder", None)
-    if not isinstance(model, TransformerModelBase) or not is_decoder(decoder):
+    if not isinstance(model, _MODELS) or not is_decoder(decoder):
         raise ValueError(
-            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}; --task "
-            "translation_specdec decodes fairseq TransformerModel checkpoints only"
+            f"{name} holds a {type(model).__name__} with decoder {type(decoder).__name__}; this "
+            "project decodes fairseq's Transformers only"
         )
     check_model(model, name)
 
@@ -62,7 +66,7 @@ def check_settings(settings: Any) -> None:
             f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "
             "(specdec-flags explains them)"
         )
-    check_flags(settings, TranslationSpecDecConfig)
+    check_flags(settings, SpecDecConfig)
     STRATEGIES[settings.strategy].rule(settings)  # raises where its flags contradict one another
     if settings.trace_path is not None:
         check_new_file(settings.trace_path, "--trace-path")
@@ -74,7 +78,7 @@ def check_settings(settings: Any) -> None:
 def _check_own_flags(settings: Any) -> None:
     """Refuse flags that the strategy does not read."""
     for name, owners in OWN_FLAGS.items():
-        default = TranslationSpecDecConfig.__dataclass_fields__[name].default
+        default = SpecDecConfig.__dataclass_fields__[name].default
         if settings.strategy not in owners and getattr(settings, name) != default:
             others = [", ".join(owners[:-1]), owners[-1]]
             raise ValueError(
@@ -108,7 +112,14 @@ def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: An
     """
     if settings is not None:
         STRATEGIES[strategy].rule(settings).read_vocabulary(tgt_dict.symbols)
-    if STRATEGIES[strategy].joined_dictionary and src_dict.symbols != tgt_dict.symbols:
+    if not STRATEGIES[strategy].joined_dictionary:
+        return
+    if src_dict is None:
+        raise ValueError(
+            f"--strategy {strategy}: copies tokens of the source, and the source of this task is no "
+            "text; use another strategy"
+        )
+    if src_dict.symbols != tgt_dict.symbols:
         raise ValueError(
             f"--strategy {strategy}: source and target dictionaries differ, so source tokens "
             "cannot be drafts; preprocess with fairseq-preprocess --joined-dictionary and train "
@@ -161,7 +172,7 @@ def build_generator(
         models: the ensemble.
         src_dict, tgt_dict: dictionaries.
         args: fairseq's generation config, or a bare namespace with the same fields.
-        settings: object with the fields of ``TranslationSpecDecConfig``.
+        settings: object with the fields of ``SpecDecConfig``.
         extra: fairseq's ``extra_gen_cls_kwargs``; see ``stop_symbols``.
         stats: counters to add to.
         load: reads drafters, as ``Setup.load``.

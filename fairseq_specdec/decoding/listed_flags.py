@@ -12,10 +12,8 @@ import sys
 import textwrap
 from typing import Iterator, Optional, Sequence
 
-from fairseq.tasks.translation import TranslationConfig
-
 from fairseq_specdec.commands.own import brief, reporting
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.version import __version__
 
 from .strategies import OWN_FLAGS, STRATEGIES
@@ -43,13 +41,11 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
-    inherited = TranslationConfig.__dataclass_fields__
-    for each in dataclasses.fields(TranslationSpecDecConfig):
+    for each in OWN_FIELDS:
         wanted = strategy is None or strategy in OWN_FLAGS.get(each.name, (strategy,))
         drafts = each.name != "drafter_path" or strategy is None
-        if each.name not in inherited and wanted:
-            if drafts or STRATEGIES[str(strategy)].needs_drafter:
-                yield each
+        if wanted and (drafts or STRATEGIES[str(strategy)].needs_drafter):
+            yield each
 
 
 def listed(strategy: Optional[str] = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 
 from fairseq.dataclass.configs import GenerationConfig
 
-from fairseq_specdec.config import TranslationSpecDecConfig, decoding_settings
+from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig, decoding_settings
 from fairseq_specdec.decoding.generation_flags import REFUSED
 
 # fairseq's generation flags that mean something to one call from Python.
@@ -19,11 +19,10 @@ GENERATION = (
     "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature",
     "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp", "beam", "nbest",
 )  # fmt: skip
-INHERITED = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
 OWN = [
-    name
-    for name in TranslationSpecDecConfig.__dataclass_fields__
-    if name not in INHERITED and name not in ("strategy", "drafter_path", "trace_path")
+    each.name
+    for each in OWN_FIELDS
+    if each.name not in ("strategy", "drafter_path", "trace_path")
 ]
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}
@@ -62,7 +61,7 @@ def split_flags(
     generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)
     for name, value in flags.items():
         if name in OWN:
-            own[name] = _checked(name, value, TranslationSpecDecConfig)
+            own[name] = _checked(name, value, SpecDecConfig)
         elif name in GENERATION:
             generation[name] = _checked(name, value, GenerationConfig)
         else:

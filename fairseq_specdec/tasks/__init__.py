@@ -1,3 +1,3 @@
 """fairseq tasks of this plugin."""
 
-from . import translation_lev_modified, translation_specdec  # noqa: F401
+from . import families, translation_lev_modified, translation_specdec  # noqa: F401

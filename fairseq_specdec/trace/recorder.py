@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from typing import Any, Callable, Dict, List, Optional
 
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.decoding.iteration import TracedIteration
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
@@ -23,15 +23,15 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
     """The flags that matter to a strategy.
 
     Args:
-        settings: object with the fields of ``TranslationSpecDecConfig``.
+        settings: object with the fields of ``SpecDecConfig``.
         args: fairseq's generation flags.
         generator: the ``SpeculativeGenerator`` made from both.
     """
-    inherited = set(TranslationSpecDecConfig.__mro__[1].__dataclass_fields__)
     stated = STRATEGIES[settings.strategy].stated
     found: Dict[str, Any] = {}
-    for name, field in TranslationSpecDecConfig.__dataclass_fields__.items():
-        if name in inherited or name in ("strategy", "trace_path"):
+    for field in OWN_FIELDS:
+        name = field.name
+        if name in ("strategy", "trace_path"):
             continue
         value = getattr(settings, name, field.default)
         if value != field.default or (name in stated and value is not None):

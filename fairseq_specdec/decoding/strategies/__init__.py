@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Dict, Tuple
 
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import OWN_FIELDS
 
 from .base import Setup, Strategy
 from .blockwise import BLOCKWISE
@@ -33,7 +32,7 @@ STRATEGIES: Dict[str, Strategy] = {
 # that name too.
 OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
     field.name: field.metadata["used_by"]
-    for field in dataclasses.fields(TranslationSpecDecConfig)
+    for field in OWN_FIELDS
     if field.metadata.get("used_by")
 }
 # Strategies whose drafter is a block drafter.

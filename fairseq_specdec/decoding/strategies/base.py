@@ -30,7 +30,7 @@ class Setup(NamedTuple):
     """What a strategy's drafter may be made from.
 
     Attributes:
-        settings: the fields of ``TranslationSpecDecConfig``.
+        settings: the fields of ``SpecDecConfig``.
         models: the ensemble.
         src_dict, tgt_dict: dictionaries.
         load: reads ``--drafter-path``: ``load(path, src_dict, tgt_dict, read, dtype)``, where

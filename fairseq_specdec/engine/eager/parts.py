@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
 
+from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import nn
 
@@ -270,15 +271,15 @@ def check_model(model: Any, name: str) -> None:
     """Refuse a fairseq Transformer that would decode differently here and in fairseq.
 
     Args:
-        model: a ``TransformerModelBase`` with a decoder of known class (``is_decoder``).
+        model: a fairseq Transformer with a decoder of known class (``is_decoder``).
         name: what to call the model in the error, e.g. ``--path``.
 
     Raises:
         ValueError: names the part or the setting.
     """
     for method in ("get_normalized_probs", "get_normalized_probs_scriptable"):
-        stock = getattr(TransformerModelBase, method)
-        if method in vars(model) or getattr(type(model), method) is not stock:
+        stock = [getattr(kind, method) for kind in (TransformerModelBase, BaseFairseqModel)]
+        if method in vars(model) or getattr(type(model), method) not in stock:
             _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
     check_decoder(model.decoder, name)
     cfg = model.decoder.cfg

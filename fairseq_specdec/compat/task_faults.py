@@ -1,0 +1,50 @@
+"""Faults of fairseq's tasks that keep them from decoding."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from .patch import wrap_once
+
+
+def give_mbart_its_args() -> None:
+    """Let ``--task translation_from_pretrained_bart`` load data and decode.
+
+    Fault: it reads ``self.args``, which its base class has not set since 0.12.1 (fairseq issues
+    3169 and 4479). Versions: 0.12.1 to today's main.
+    """
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+
+    wrap_once(TranslationFromPretrainedBARTTask, "__init__", "give_mbart_its_args", _with_args)
+
+
+def _with_args(original: Any, task: Any, args: Any, *rest: Any, **more: Any) -> None:
+    original(task, args, *rest, **more)
+    if getattr(task, "args", None) is None:
+        task.args = args
+
+
+def take_the_hubs_arguments() -> None:
+    """Let models of multilingual and speech tasks translate through fairseq's hub.
+
+    Fault: the hub passes ``prefix_allowed_tokens_fn`` to every task's ``build_generator``, and
+    these do not take it. Versions: 0.12.1 to today's main.
+    """
+    from fairseq.tasks.speech_to_text import SpeechToTextTask
+    from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
+
+    for task in (SpeechToTextTask, TranslationMultiSimpleEpochTask):
+        taken = inspect.signature(task.build_generator).parameters.values()
+        names = {each.name for each in taken if each.kind is not each.VAR_KEYWORD}
+        if len(names) == len(taken) and _HUBS not in names:
+            wrap_once(task, "build_generator", "take_the_hubs_arguments", _without)
+
+
+_HUBS = "prefix_allowed_tokens_fn"
+
+
+def _without(original: Any, task: Any, *args: Any, **more: Any) -> Any:
+    if more.get(_HUBS) is None:
+        more.pop(_HUBS, None)
+    return original(task, *args, **more)

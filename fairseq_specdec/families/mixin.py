@@ -1,0 +1,286 @@
+"""What turns a fairseq task into one that decodes with this project."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import weakref
+from argparse import Namespace
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_specdec.commands.in_fairseq import decoding_begins
+from fairseq_specdec.compat.truncated_data import tokens_checked
+from fairseq_specdec.config import OWN_FIELDS, SpecDecConfig
+from fairseq_specdec.decoding import builder
+from fairseq_specdec.decoding.advice import advice
+from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
+from fairseq_specdec.decoding.stats import DecodingStats
+from fairseq_specdec.engine.eager.packed_module import only_decodes
+from fairseq_specdec.trace.files import TraceFile
+from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
+
+from .stock_generator import decided
+
+logger = logging.getLogger(__name__)
+
+
+def _log_is_open() -> bool:
+    """Whether every stream that this module logs to can still be written."""
+    current: Optional[logging.Logger] = logger
+    while current is not None:
+        for handler in current.handlers:
+            if getattr(getattr(handler, "stream", None), "closed", False):
+                return False
+        current = current.parent if current.propagate else None
+    return True
+
+
+def _report(strategy: str, stats: DecodingStats, options: Any, lossless: bool) -> None:
+    if stats.sentences and _log_is_open():
+        logger.info(stats.summary(strategy))
+        for each in advice(stats, strategy, options, lossless):
+            logger.info("advice: %s", each.text)
+
+
+def _ended(batches: List[Any]) -> Optional[bool]:
+    """Whether every batch was asked for; None where there was no iterator."""
+    if not batches:
+        return None
+    try:
+        return bool(batches[0].end_of_epoch())
+    except AttributeError:  # no iteration was begun
+        return False
+
+
+def _settings(args: Any, own: Any) -> Namespace:
+    """Flags from the generation arguments where they are given there, else from the task.
+
+    Hub keyword arguments and --eval-bleu-args reach the generator only in ``args``. A task that a
+    checkpoint describes lacks those that were added since, or all.
+    """
+    found = {}
+    for field in OWN_FIELDS:
+        value = getattr(args, field.name, None)
+        found[field.name] = getattr(own, field.name, field.default) if value is None else value
+    return Namespace(**found)
+
+
+class SpecDecMixin:
+    """Stands before the class of a fairseq task: what the task would decode with stock's generator
+    is decoded with this project's, under the same decisions of the task (start and end symbols,
+    prefixes, limits, symbols that are not printed).
+
+    ``register_specdec`` makes such a class and adds the decoding flags to the task's.
+    """
+
+    decodes_speculatively = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._collected = False
+        # Weak, so that a generator's end is seen (see below) and hub calls do not pile up.
+        self._generators: weakref.WeakSet = weakref.WeakSet()
+        self._recorders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+        self._drafters: Dict[Tuple[Any, ...], Any] = {}
+        self._batches: List[Any] = []  # the iterator that was asked for last
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """The task's flags, and this project's where the task has no dataclass to hold them."""
+        super().add_args(parser)  # type: ignore[misc]
+        if getattr(cls, "__dataclass", None) is None:
+            gen_parser_from_dataclass(parser, SpecDecConfig())
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> Any:
+        """The task, its dictionaries loaded.
+
+        Raises:
+            ValueError: flags that contradict one another or the dictionaries, by name; before any
+                model is loaded.
+        """
+        settings = cls.check_flags(cfg)
+        task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]
+        words = (task.source_dictionary, task.target_dictionary)
+        builder.check_dictionaries(settings.strategy, *words, settings)
+        return task
+
+    @classmethod
+    def check_flags(cls, cfg: Any) -> Namespace:
+        """This project's flags among a task's.
+
+        Raises:
+            ValueError: they contradict one another, by name.
+        """
+        settings = _settings(None, cfg)
+        builder.check_settings(settings)
+        return settings
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> Any:
+        """As fairseq's; its attribute ``file`` names the file.
+
+        Raises:
+            ValueError: the file is no dictionary; by name, with the remedy.
+        """
+        try:
+            dictionary = super().load_dictionary(filename)  # type: ignore[misc]
+            dictionary.file = filename
+            return dictionary
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of encodings fairseq raises Exception itself
+            said = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"{filename}: cannot be read as a dictionary ({said}); copy it again from where "
+                "the model was trained"
+            ) from error
+
+    @property
+    def own_flags(self) -> Any:
+        """The task's flags, this project's among them, where fairseq keeps them."""
+        cfg = getattr(self, "cfg", None)
+        return self.args if cfg is None else cfg  # type: ignore[attr-defined]
+
+    def _name(self) -> str:
+        """As ``--task`` takes it."""
+        names = [name for name, kind in TASK_REGISTRY.items() if kind is type(self)]
+        return names[0] if names else type(self).__name__
+
+    def _loader(self, models: Any) -> Callable[..., Any]:
+        """What reads ``--drafter-path``, once a file: the hub builds a generator for every call.
+
+        Generators whose drafters run in the same format share one; they move it there, and to the
+        verifier's device.
+        """
+
+        def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
+            like = next(models[0].parameters())
+            key = (path, os.stat(path).st_mtime_ns, read, dtype, like.dtype, like.device)
+            if key not in self._drafters:
+                self._drafters = {key: read(path, src_dict, tgt_dict)}
+            return self._drafters[key]
+
+        return load
+
+    def build_generator(self, models: Any, args: Any, *rest: Any, **more: Any) -> Any:
+        """The generator for ``--strategy``.
+
+        Args:
+            models: the ensemble.
+            args: fairseq's generation flags.
+            rest, more: as the task takes them. Where a class is asked for (``seq_gen_cls``), the
+                task builds that one.
+
+        Raises:
+            ValueError: a flag or file that cannot be honoured, by name.
+        """
+        if (rest[0] if rest else more.get("seq_gen_cls")) is not None:
+            return super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
+        if more.pop("prefix_allowed_tokens_fn", None) is not None:
+            raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")
+        if OmegaConf.is_config(args):
+            # Reading a field that a config lacks leaves a traceback in memory, and with it the
+            # frame that will hold the generator, until the next garbage collection.
+            args = Namespace(**OmegaConf.to_container(args))
+        settings = _settings(args, self.own_flags)
+        check_generation_flags(args, settings.strategy)
+        sampler_of(args)
+        stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
+        generator = self._converted(models, stock, args, settings)
+        if not self._collected:
+            self._collected = True
+            gc.collect()  # of a config's traceback that fairseq's own commands caused, see above
+        self._watch(generator, settings, args)
+        decoding_begins()
+        return generator
+
+    def _converted(self, models: Any, stock: Any, args: Namespace, settings: Namespace) -> Any:
+        """This project's generator that does what the task's would."""
+        args, extra = decided(stock, args, self._name())
+        return builder.build_generator(
+            list(models),
+            self.source_dictionary,  # type: ignore[attr-defined]
+            stock.tgt_dict,
+            args,
+            settings,
+            extra,
+            load=self._loader(models),
+            free_unpacked=all(map(only_decodes, models)) and not settings.keep_weights,
+            overrides=builder.Overrides(keep_trace=settings.trace_path is not None),
+        )
+
+    def _watch(self, generator: Any, settings: Any, args: Any) -> None:
+        """Report the figures of a generator at its end, and record its traces if asked to.
+
+        fairseq's commands do not say when they end. They drop the generator then, before they close
+        a --results-path file, which the log is written to.
+        """
+        self._generators.add(generator)
+        known = (settings.strategy, generator.stats, generator.options, generator.rule.lossless)
+        weakref.finalize(generator, _report, *known)
+        if settings.trace_path is not None:
+            self._recorders[generator] = self._recorder(generator, settings, args)
+
+    def _recorder(self, generator: Any, settings: Any, args: Any) -> Recorder:
+        """Traces what a generator decodes to ``--trace-path``."""
+        facts = settings_of(settings, args, generator)
+        words = (self.source_dictionary, generator.tgt_dict)  # type: ignore[attr-defined]
+        trace_builder = TraceBuilder(settings.strategy, facts, *words)
+        batches = self._batches  # not the task itself: the recorder may outlive it
+        recorder = Recorder(TraceFile(settings.trace_path), trace_builder, lambda: _ended(batches))
+        weakref.finalize(generator, recorder.close, _log_is_open)
+        return recorder
+
+    def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
+        """As fairseq's.
+
+        Raises:
+            OSError: a file is damaged, or was binarised with another dictionary.
+        """
+        with tokens_checked():
+            super().load_dataset(split, *args, **kwargs)  # type: ignore[misc]
+
+    def get_batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; a trace is complete when the last iterator has come to its end."""
+        batches = super().get_batch_iterator(*args, **kwargs)  # type: ignore[misc]
+        self._batches[:] = [batches]
+        return batches
+
+    def inference_step(
+        self, generator: Any, models: Any, sample: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """As fairseq's, and recorded where ``--trace-path`` asks for it."""
+        step = super().inference_step  # type: ignore[misc]
+        recorder = self._recorders.get(generator)
+        if recorder is None:
+            return step(generator, models, sample, *args, **kwargs)
+        try:
+            recorder.begin()
+            hypotheses = step(generator, models, sample, *args, **kwargs)
+            recorder.add(sample, hypotheses)
+        except BaseException:
+            recorder.fail()
+            raise
+        return hypotheses
+
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        """Training begins.
+
+        Raises:
+            ValueError: ``--trace-path`` was given.
+        """
+        super().begin_epoch(epoch, model)  # type: ignore[misc]
+        if getattr(self.own_flags, "trace_path", None) is not None:
+            raise ValueError("--trace-path: traces decoding, not training; leave it out here")
+
+    def begin_valid_epoch(self, epoch: int, model: Any) -> None:
+        """Training has moved the weights since the last validation, and perhaps the model."""
+        super().begin_valid_epoch(epoch, model)  # type: ignore[misc]
+        for generator in self._generators:
+            generator.refresh()

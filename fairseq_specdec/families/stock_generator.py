@@ -1,0 +1,76 @@
+"""What a task has decided for its generator, read from the stock generator that it builds."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, Dict, NamedTuple
+
+from fairseq.search import BeamSearch, Sampling
+from fairseq.sequence_generator import SequenceGenerator
+
+
+class Decided(NamedTuple):
+    """A task's decisions.
+
+    Attributes:
+        args: the generation flags with them in place of what the command line said.
+        extra: end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``.
+    """
+
+    args: Namespace
+    extra: Dict[str, Any]
+
+
+def decided(stock: Any, args: Namespace, task: str) -> Decided:
+    """Read a stock generator.
+
+    Args:
+        stock: what the task's ``build_generator`` has returned.
+        args: the generation flags that it was given.
+        task: the task's name, for the error.
+
+    Raises:
+        ValueError: it does what this project's generator does not, by name.
+    """
+    unknown = _unknown(stock)
+    if unknown is not None:
+        raise ValueError(
+            f"--task {task}: builds a generator with {unknown}, which speculative decoding does "
+            "not run; decode with the same task of fairseq"
+        )
+    blocker = stock.repeat_ngram_blocker
+    flags = {
+        "beam": stock.beam_size,
+        "max_len_a": stock.max_len_a,
+        "max_len_b": stock.max_len_b,
+        "min_len": stock.min_len,
+        "unnormalized": not stock.normalize_scores,
+        "lenpen": stock.len_penalty,
+        "unkpen": stock.unk_penalty,
+        "temperature": stock.temperature,
+        "no_repeat_ngram_size": 0 if blocker is None else blocker.no_repeat_ngram_size,
+        "sampling": type(stock.search) is Sampling,
+    }
+    extra = {
+        "eos": stock.eos,
+        "symbols_to_strip_from_output": stock.symbols_to_strip_from_output,
+    }
+    return Decided(Namespace(**{**vars(args), **flags}), extra)
+
+
+def _unknown(stock: Any) -> Any:
+    """What a generator has that this project's does not, in words; None for nothing."""
+    if type(stock) is not SequenceGenerator:
+        return f"the class {type(stock).__name__}"
+    if type(stock.search) not in (BeamSearch, Sampling):
+        return f"the search {type(stock.search).__name__}"
+    if stock.lm_model is not None:
+        return "a language model (--lm-path)"
+    if getattr(stock, "token_indices_to_suppress", None) is not None:
+        return "suppressed tokens"
+    if stock.match_source_len:
+        return "--match-source-len"
+    most = getattr(stock, "max_len", 0)
+    if most and most != stock.model.max_decoder_positions():
+        return f"the limit max_len={most}"
+    return None
