@@ -27,12 +27,18 @@ FAMILIES = {
         {"encoder_normalize_before": True, "decoder_normalize_before": True,
          "encoder_layerdrop": 0.05, "decoder_layerdrop": 0.05},
     ),
-    # mBART-50: tokens in place of <s> and </s>, its style of tokens.
+    # mBART-50 and its style of tokens.
     "mbart50": (
         "translation_multi_simple_epoch", "mbart_base",
-        {"lang_pairs": PAIRS, "langs": LANGUAGES, "lang_tok_style": "mbart",
-         "lang_tok_replacing_bos_eos": True, **BOTH_WAYS},
+        {"lang_pairs": PAIRS, "langs": LANGUAGES, "lang_tok_style": "mbart", **BOTH_WAYS},
         {"layernorm_embedding": True},
+    ),
+    # Tokens in place of <s> and </s>.
+    "replacing": (
+        "translation_multi_simple_epoch", "transformer",
+        {"lang_pairs": "en-de", "langs": LANGUAGES, "lang_tok_replacing_bos_eos": True,
+         **BOTH_WAYS},
+        {},
     ),
     # mBART-25: one pair; the output ends with the target's token.
     "mbart25": (
