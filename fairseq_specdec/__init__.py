@@ -26,7 +26,11 @@ def __getattr__(name: str) -> Any:
     """Subpackages that are imported when they are first asked for."""
     if name in ("compat", *on_demand.PARTS):
         return import_module(f"{__name__}.{name}")
+    if name in ("SpecDecMixin", "register_specdec"):
+        return getattr(import_module(f"{__name__}.families"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["__version__", "compat", "criterions", "models", "tasks"]
+__all__ = [
+    "SpecDecMixin", "__version__", "compat", "criterions", "models", "register_specdec", "tasks",
+]  # fmt: skip

@@ -13,7 +13,7 @@ from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, check_checkpoints
 from .distributed import ddp_without_devices, torchrun_without_gpu
-from .hub_task import warn_of_tasks_named_by_strings
+from .hub_task import take_tasks_of_the_hub
 from .interpolations import refuse_interpolations_of_checkpoints
 from .literals import parse_settings_as_literals
 from .misfits import name_misfits
@@ -46,7 +46,7 @@ FIXES = (
     read_stripped_checkpoints,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
-    warn_of_tasks_named_by_strings,
+    take_tasks_of_the_hub,
     give_mbart_its_args,
     take_the_hubs_arguments,
 )

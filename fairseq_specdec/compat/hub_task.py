@@ -1,41 +1,56 @@
-"""A task that fairseq's hub is given by its name."""
+"""A task of this project that fairseq's hub is asked for."""
 
 from __future__ import annotations
 
-import logging
-from typing import Any
+from argparse import Namespace
+from typing import Any, Dict, Optional
 
 from .patch import wrap_once
 
-logger = logging.getLogger(__name__)
 
-PACKAGE = __name__.split(".")[0]
+def take_tasks_of_the_hub() -> None:
+    """Let ``from_pretrained(..., task=...)`` choose one of this project's tasks, by its name or by
+    a dictionary with ``_name`` and flags.
 
-
-def warn_of_tasks_named_by_strings() -> None:
-    """Warn where ``from_pretrained(..., task="translation_specdec")`` decodes with another task.
-
-    Fault: fairseq's loader replaces the task of a checkpoint by a dictionary's only. It ignores a
-    string, and stock beam search decodes without a warning. Versions: all.
+    Fault: fairseq's loader takes a dictionary where the checkpoint's own task has a dataclass, and
+    a string where it has none (or the checkpoint is of the older layout). The other form fails, or
+    is ignored, and stock beam search decodes without a warning. Versions: all.
     """
     from fairseq import checkpoint_utils
 
-    fix = "warn_of_tasks_named_by_strings"
+    fix = "take_tasks_of_the_hub"
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", fix, _load)
+    wrap_once(checkpoint_utils, "overwrite_args_by_name", fix, _overwrite)
 
 
-def _load(original: Any, filenames: Any, arg_overrides: Any = None, *rest: Any, **more: Any) -> Any:
+def _ours(name: Any) -> bool:
+    """Whether a task decodes with this project."""
     from fairseq.tasks import TASK_REGISTRY
 
-    loaded = original(filenames, arg_overrides, *rest, **more)
-    name = (arg_overrides or {}).get("task")
-    asked = TASK_REGISTRY.get(name) if isinstance(name, str) else None
-    if asked is not None and asked.__module__.startswith(PACKAGE + "."):
-        if not isinstance(loaded[2], asked):
-            logger.warning(
-                "task=%r: fairseq ignores a string here and decodes without speculation; pass "
-                'task={"_name": %r} instead, with the decoding flags beside _name',
-                name,
-                name,
-            )
-    return loaded
+    task = TASK_REGISTRY.get(name) if isinstance(name, str) else None
+    return getattr(task, "decodes_speculatively", False)
+
+
+def _load(
+    original: Any, filenames: Any, arg_overrides: Optional[Dict[str, Any]] = None, *rest: Any,
+    **more: Any,
+) -> Any:  # fmt: skip
+    """The name, and the flags beside the others."""
+    asked = (arg_overrides or {}).get("task")
+    if isinstance(asked, dict) and _ours(asked.get("_name")):
+        flags = {name: value for name, value in asked.items() if name != "_name"}
+        arg_overrides = {**(arg_overrides or {}), **flags, "task": asked["_name"]}
+    return original(filenames, arg_overrides, *rest, **more)
+
+
+def _overwrite(original: Any, cfg: Any, overrides: Dict[str, Any]) -> None:
+    """A name becomes a dictionary where the checkpoint's task has a dataclass."""
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    name = overrides.get("task")
+    if _ours(name) and "task" in cfg and not isinstance(cfg["task"], Namespace):
+        config = TASK_DATACLASS_REGISTRY.get(name)
+        known = () if config is None else config.__dataclass_fields__
+        flags = {each: value for each, value in overrides.items() if each in known}
+        overrides = {**overrides, "task": {**flags, "_name": name}}
+    original(cfg, overrides)

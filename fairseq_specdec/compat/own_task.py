@@ -7,7 +7,6 @@ from typing import Any, Dict, Optional, Tuple
 
 from omegaconf import OmegaConf
 
-PACKAGE = __name__.split(".")[0]
 # Of tasks that add symbols to their dictionaries: the flags that say which.
 _FLAGS = {
     "multilingual_translation": ("lang_pairs", "encoder_langtok", "decoder_langtok"),
@@ -20,6 +19,7 @@ _FLAGS = {
     ),
 }  # fmt: skip
 STOCK = "translation"
+SUFFIX = "_specdec"
 
 
 class OwnTask:
@@ -29,23 +29,37 @@ class OwnTask:
         state: the checkpoint's content; whatever it lacks is not known.
 
     Attributes:
-        name: as ``--task`` takes it; ``translation`` where the checkpoint names none, or one of
-            this project's.
+        name: fairseq's task, as ``--task`` takes it: of one that decodes with this project, the
+            task that it was made of; ``translation`` where the checkpoint names none.
     """
 
     def __init__(self, state: Any) -> None:
         name, self._settings = _named(state if isinstance(state, dict) else {})
-        kind = _registered(name)
-        ours = kind is not None and kind.__module__.startswith(PACKAGE + ".")
-        self.name = name if isinstance(name, str) and not ours else STOCK
+        if getattr(_registered(name), "decodes_speculatively", False):
+            stock = name[: -len(SUFFIX)] if name.endswith(SUFFIX) else STOCK
+            name = stock if _registered(stock) is not None else STOCK
+        self.name = name if isinstance(name, str) else STOCK
 
     def adds_symbols(self, task: Any) -> bool:
-        """Whether it may have added symbols to the dictionaries that ``task`` does not know."""
-        return self.name != STOCK and type(task) is not _registered(self.name)
+        """Whether it may have added symbols to the dictionaries that ``task`` does not know, or
+        knows only by flags."""
+        return self.name in _FLAGS or (self.name != STOCK and not self.made(task))
 
-    def flags(self) -> str:
-        """The words of a command line that decode with it, as far as the checkpoint says."""
-        words = ["--task", self.name]
+    def made(self, task: Any) -> bool:
+        """Whether ``task`` is one of these."""
+        known = _registered(self.name)
+        return known is not None and isinstance(task, known)
+
+    def flags(self, ours: bool = False) -> str:
+        """The words of a command line that decode with it, as far as the checkpoint says.
+
+        Args:
+            ours: with this project's task that is made of it, where there is one.
+        """
+        name = self.name
+        if ours and _registered(name + SUFFIX) is not None:
+            name += SUFFIX
+        words = ["--task", name]
         if _registered(self.name) is None:
             words[:0] = ["--user-dir", "FOLDER_THAT_REGISTERS_IT"]
         for name in _FLAGS.get(self.name, ()):

@@ -70,6 +70,11 @@ def _unknown(stock: Any) -> Any:
         return "suppressed tokens"
     if stock.match_source_len:
         return "--match-source-len"
+    if stock.eos == stock.unk:
+        return (
+            "an end symbol that its dictionary does not have (is --target-lang among the languages "
+            "of training?)"
+        )
     most = getattr(stock, "max_len", 0)
     if most and most != stock.model.max_decoder_positions():
         return f"the limit max_len={most}"

@@ -32,6 +32,9 @@ TASKS = {
     "semisupervised_translation": ({}, "--task semisupervised_translation"),
     "translation": ({"langs": "a,b"}, "--task translation"),
     "translation_specdec": ({}, "--task translation"),
+    "translation_multi_simple_epoch_specdec": (
+        {"langs": ["a", "b"]}, "--task translation_multi_simple_epoch --langs a,b",
+    ),
     "translation_lev_modified": ({}, "--task translation"),
     "of somebody's": ({}, "--user-dir FOLDER_THAT_REGISTERS_IT --task 'of somebody'\"'\"'s'"),
 }
@@ -65,6 +68,21 @@ def test_what_names_no_task_is_translation(state):
 def test_a_task_knows_its_own_symbols():
     task = make_task()
     assert not OwnTask(states("translation", {})[0]).adds_symbols(task)
-    other = OwnTask(states("multilingual_translation", {})[0])
+    other = OwnTask(states("semisupervised_translation", {})[0])
     assert other.adds_symbols(task)
-    assert not other.adds_symbols(object.__new__(TASK_REGISTRY["multilingual_translation"]))
+    assert not other.adds_symbols(object.__new__(TASK_REGISTRY["semisupervised_translation"]))
+    by_flags = OwnTask(states("multilingual_translation", {})[0])
+    assert by_flags.adds_symbols(object.__new__(TASK_REGISTRY["multilingual_translation"]))
+
+
+def test_this_projects_task_is_named_where_there_is_one():
+    for name in ("multilingual_translation", "multilingual_translation_specdec"):
+        own = OwnTask(states(name, {"decoder_langtok": True})[0])
+        assert own.flags() == "--task multilingual_translation --decoder-langtok"
+        assert own.flags(ours=True) == "--task multilingual_translation_specdec --decoder-langtok"
+    assert OwnTask(states("translation_lev_modified", {})[0]).flags(ours=True) == (
+        "--task translation_specdec"
+    )
+    assert OwnTask(states("semisupervised_translation", {})[0]).flags(ours=True) == (
+        "--task semisupervised_translation"
+    )

@@ -5,7 +5,9 @@ import os
 import pathlib
 from types import SimpleNamespace
 
+import families_toys
 import pytest
+from families_toys import train_family, write_corpus
 from in_process import SHAPE, run_here
 from toy_cache import EVERYTHING, cached_folder, key
 from toy_translation import sentences, translate
@@ -89,3 +91,25 @@ def other(data, train_here):
         eval_bleu=True, eval_bleu_args='{"beam": 1, "max_len_b": 20, "strategy": "iad"}',
         keep=True, **SHAPE,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def languages(tmp_path_factory, fairseq_command):
+    """The binarised corpus of three languages."""
+    folder = tmp_path_factory.mktemp("languages")
+    made = key("languages", files=[families_toys.__file__])
+    cached_folder(folder, made, lambda to: write_corpus(to, fairseq_command))
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def family(languages, tmp_path_factory):
+    """A toy of a family by its name."""
+    made = {}
+
+    def toy_of(name):
+        if name not in made:
+            made[name] = train_family(name, languages, tmp_path_factory.mktemp(name))
+        return made[name]
+
+    return toy_of

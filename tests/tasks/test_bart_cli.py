@@ -37,11 +37,18 @@ def test_the_drafter_starts_from_barts_encoder(bart):
 
 
 @pytest.mark.parametrize(
-    "flags", [{}, {"max_len_b": 14, "min_len": 6, "no_repeat_ngram_size": 3}], ids=["free", "news"]
-)
+    "flags",
+    [
+        {"beam": 1},
+        {"beam": 1, "max_len_b": 14, "min_len": 6, "no_repeat_ngram_size": 3},
+        {"beam": 4, "max_len_b": 14, "min_len": 5, "no_repeat_ngram_size": 3, "lenpen": 2.0,
+         "prefix_size": 1},
+    ],
+    ids=["free", "news", "summaries"],
+)  # fmt: skip
 def test_bart_decodes_as_stock_does(data, bart, flags):
     path, drafter, _ = bart
-    given = dict(flags, path=path, beam=1, batch_size=16)
+    given = dict(flags, path=path, batch_size=16)
     stock = hypotheses(run_here("generate", data, task="translation", **given)[0])
     assert len(stock) == 100
     assert_diverse([words for words, _, _ in stock.values()])

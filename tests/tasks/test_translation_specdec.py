@@ -56,23 +56,16 @@ def test_from_the_hub(toy, expected, strategy):
     assert_diverse([line.split() for line in expected[1]])
 
 
-def test_a_task_named_by_a_string_is_warned_of(toy, caplog):
-    """fairseq ignores it; the warning gives the form that works."""
+def test_the_hub_takes_a_task_in_both_forms(toy):
     folder, name = toy.v.rsplit("/", 1)
-    place = (folder, name, str(toy.data))
-    model = TransformerModel.from_pretrained(*place, task="translation_specdec")
-    assert type(model.task) is TranslationTask
-    (said,) = [r.getMessage() for r in caplog.records if r.name.startswith("fairseq_specdec")]
-    assert said.startswith("task='translation_specdec': fairseq ignores a string here")
-    form = re.search(r"pass task=(\{.*?\}) instead", said).group(1)
-    caplog.clear()
-    for task in (ast.literal_eval(form), None, "translation", "no_task"):
-        given = dict(task, data=place[2]) if isinstance(task, dict) else task
-        model = TransformerModel.from_pretrained(
-            *place, **({} if task is None else {"task": given})
-        )
-        assert isinstance(model.task, TranslationSpecDecTask) == isinstance(task, dict)
-    assert not [r for r in caplog.records if r.name.startswith("fairseq_specdec")]
+    forms = ["translation_specdec", {"_name": "translation_specdec", "strategy": "iad"}]
+    for task in [*forms, None, "translation", "no_task"]:
+        given = {} if task is None else {"task": task}
+        model = TransformerModel.from_pretrained(folder, name, str(toy.data), **given)
+        assert isinstance(model.task, TranslationSpecDecTask) == (task in forms)
+        assert model.task.cfg.data == str(toy.data) or task not in forms
+    model = TransformerModel.from_pretrained(folder, name, str(toy.data), task=forms[1])
+    assert model.task.cfg.strategy == "iad"
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "gad"])
