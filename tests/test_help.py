@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from fairseq_specdec.config import OWN_FIELDS
 from fairseq_specdec.commands import parsers
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import OWN_FIELDS, TranslationSpecDecConfig
 from fairseq_specdec.noise import cli as noise_cli
 
 # The papers' names of what a flag sets, by strategy.

@@ -105,8 +105,9 @@ def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeE
     own = own_task()
     if own.adds_symbols(task):
         ours = getattr(task, "decodes_speculatively", False)
+        or_else = f", or {_REMEDY}" if own.made(task) else ""
         raise RuntimeError(
             f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
-            f"to them: decode it with {own.flags(ours)}" + f", or {_REMEDY}" * own.made(task)
+            f"to them: decode it with {own.flags(ours)}{or_else}"
         ) from error
     raise RuntimeError(f"{':'.join(names)}: trained with {said}; {_REMEDY}") from error

@@ -116,8 +116,8 @@ def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: An
         return
     if src_dict is None:
         raise ValueError(
-            f"--strategy {strategy}: copies tokens of the source, and the source of this task is no "
-            "text; use another strategy"
+            f"--strategy {strategy}: copies tokens of the source, and the source of this task is "
+            "no text; use another strategy"
         )
     if src_dict.symbols != tgt_dict.symbols:
         raise ValueError(

@@ -33,7 +33,12 @@ def register_specdec(name: str, task: Optional[type] = None) -> Any:
         raise ValueError(f"register_specdec({name!r}): no task of that name is registered")
     config: Any = getattr(base, "__dataclass", None)
     if config is not None:
-        config = dataclasses.make_dataclass(f"SpecDec{config.__name__}", [], bases=(SpecDecConfig, config))
-    inside = {"__doc__": f"``{name}``, decoded with this project's generator.", "__module__": __name__}
+        config = dataclasses.make_dataclass(
+            f"SpecDec{config.__name__}", [], bases=(SpecDecConfig, config)
+        )
+    inside = {
+        "__doc__": f"``{name}``, decoded with this project's generator.",
+        "__module__": __name__,
+    }
     made = type(f"SpecDec{base.__name__}", (SpecDecMixin, base), inside)
     return register_task(name + SUFFIX, dataclass=config)(made)

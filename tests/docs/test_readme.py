@@ -9,7 +9,7 @@ from doc_pages import README, ROOT, sections, text_of
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_specdec import compat
-from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.config import SpecDecConfig
 from fairseq_specdec.criterions import GlancingBlockLossConfig
 from fairseq_specdec.decoding.generation_flags import REFUSED
 from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
@@ -74,7 +74,7 @@ def test_the_flag_reference_is_that_of_the_code():
     """``SPECDEC_UPDATE=1`` writes it anew."""
     page = DOCS / "decoding.md"
     before, table, after = re.split(r"(?ms)^(\| flag \|.*?)(?=\n\n)", text_of(page))
-    made = flag_table(TranslationSpecDecConfig)
+    made = flag_table(SpecDecConfig)
     if os.environ.get("SPECDEC_UPDATE"):
         page.write_text(before + made + after, encoding="utf-8")
     else:
@@ -92,7 +92,7 @@ def test_every_strategy_has_a_page_with_its_flags(strategy):
     own = {"--" + n.replace("_", "-") for n, owners in OWN_FLAGS.items() if strategy in owners}
     own |= {"--drafter-path"} if STRATEGIES[strategy].needs_drafter else set()
     assert own <= told
-    fields = own_fields(TranslationSpecDecConfig)
+    fields = own_fields(SpecDecConfig)
     for (flag, *_), cells in rows_of(text):
         default = fields[flag].default
         if is_number(default):

@@ -13,9 +13,7 @@ COMMON = ("m2m", "replacing", "mbart25", "separate")
 def decoded(languages, model, task, **flags):
     """Of fairseq-generate from English to German: {sentence: [(words, score), ...], best first}."""
     given = {"source_lang": "en", "target_lang": "de", "batch_size": 16, **flags}
-    out, _ = run_here(
-        "generate", languages, task=task, path=model.path, **model.languages, **given
-    )
+    out, _ = run_here("generate", languages, task=task, path=model.path, **model.languages, **given)
     found = {}
     for line in out.splitlines():
         if line.startswith("H-"):

@@ -62,9 +62,7 @@ def generate(fairseq_command, project, toy, path, task, *words):
     return hypotheses(out)
 
 
-def test_its_task_decides_and_its_architecture_decodes(
-    fairseq_command, project, toy, checkpoint
-):
+def test_its_task_decides_and_its_architecture_decodes(fairseq_command, project, toy, checkpoint):
     path = checkpoint("my_transformer")
     stock = generate(fairseq_command, project, toy, path, "my_translation")
     ours = generate(
@@ -81,6 +79,6 @@ def test_another_decoder_is_refused_by_name(fairseq_command, project, toy, check
     with pytest.raises(AssertionError) as failed:
         generate(fairseq_command, project, toy, path, "my_translation_specdec")
     assert (
-        "--path (model 1 of 1) holds a PointerTransformer with decoder PointerDecoder; this project "
-        "decodes fairseq's Transformers only\n"
+        "--path (model 1 of 1) holds a PointerTransformer with decoder PointerDecoder; this "
+        "project decodes fairseq's Transformers only\n"
     ) in str(failed.value)

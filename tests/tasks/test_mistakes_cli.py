@@ -135,7 +135,7 @@ def test_a_verifier_that_is_no_transformer(attempt, train_here):
     )  # fmt: skip
     message = attempt(path=folder / "checkpoint_last.pt")
     assert message.startswith(f"{folder / 'checkpoint_last.pt'}: holds a LSTMModel ")
-    assert message.endswith("TransformerModel checkpoints only; decode it with --task translation")
+    assert message.endswith("Transformers only; decode it with --task translation")
 
 
 def test_a_mistake_is_the_exit_code(toy):

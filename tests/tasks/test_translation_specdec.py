@@ -1,6 +1,5 @@
 """The task from Python and in training, and its flags beside fairseq's own."""
 
-import ast
 import dataclasses
 import logging
 import re
@@ -23,6 +22,7 @@ from fairseq_specdec.decoding.options import DecodingOptions
 from fairseq_specdec.decoding.strategies import gad
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.families import mixin
 from fairseq_specdec.tasks import translation_specdec
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
@@ -223,7 +223,7 @@ def test_a_closed_log_is_left_alone(capsys):
     stream = Stream()
     handler = logging.StreamHandler(stream)
     handler.setLevel(logging.NOTSET)
-    logger = translation_specdec.logger
+    logger = mixin.logger
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -31,9 +31,7 @@ STRATEGIES: Dict[str, Strategy] = {
 # at their default. --block-size is missing: models that are trained under this task have a flag of
 # that name too.
 OWN_FLAGS: Dict[str, Tuple[str, ...]] = {
-    field.name: field.metadata["used_by"]
-    for field in OWN_FIELDS
-    if field.metadata.get("used_by")
+    field.name: field.metadata["used_by"] for field in OWN_FIELDS if field.metadata.get("used_by")
 }
 # Strategies whose drafter is a block drafter.
 BLOCK_DRAFTED = OWN_FLAGS["collapse_repeats"]
