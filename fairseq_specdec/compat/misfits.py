@@ -10,6 +10,7 @@ from typing import Any, List, NoReturn, Sequence
 from hydra.errors import HydraException
 
 from .architectures import built_from, own_task
+from .own_task import STOCK
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
 
@@ -64,10 +65,18 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
         path, said = built_from() or "?", " ".join(str(error).split())
         if path in said:
             raise
+        own, task = own_task(), given.get("task")
+        other = own.name != STOCK and task is not None and not own.made(task)
+        remedy = f"decode it with {own.flags(_ours(task))}" if other else "is the file sound?"
         raise RefusedCheckpointError(
             f"{path}: holds no model that fairseq can build ({type(error).__name__}: "
-            f"{said[:200]}); is the file sound?"
+            f"{said[:200]}); {remedy}"
         ) from error
+
+
+def _ours(task: Any) -> bool:
+    """Whether a task decodes with this project."""
+    return bool(getattr(task, "decodes_speculatively", False))
 
 
 def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
@@ -104,10 +113,9 @@ def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeE
         )
     own = own_task()
     if own.adds_symbols(task):
-        ours = getattr(task, "decodes_speculatively", False)
         or_else = f", or {_REMEDY}" if own.made(task) else ""
         raise RuntimeError(
             f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
-            f"to them: decode it with {own.flags(ours)}{or_else}"
+            f"to them: decode it with {own.flags(_ours(task))}{or_else}"
         ) from error
     raise RuntimeError(f"{':'.join(names)}: trained with {said}; {_REMEDY}") from error

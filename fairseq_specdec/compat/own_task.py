@@ -14,10 +14,11 @@ _FLAGS = {
     "translation_moe": ("method", "num_experts", "mean_pool_gating_network"),
     "translation_multi_simple_epoch": (
         "lang_pairs", "langs", "lang_dict", "source_dict", "target_dict", "encoder_langtok",
-        "decoder_langtok", "lang_tok_style", "lang_tok_replacing_bos_eos", "langtoks",
-        "fixed_dictionary",
+        "decoder_langtok", "lang_tok_style", "lang_tok_replacing_bos_eos", "fixed_dictionary",
     ),
 }  # fmt: skip
+# Their values where nobody asked for another.
+_UNSAID = {"lang_tok_style": "multilingual"}
 STOCK = "translation"
 SUFFIX = "_specdec"
 
@@ -68,7 +69,7 @@ class OwnTask:
                 value = ",".join(map(str, value))
             if value is True:
                 words.append(flag)
-            elif value:
+            elif value and value != _UNSAID.get(name):
                 words += [flag, str(value)]
         return " ".join(map(shlex.quote, words))
 

@@ -24,6 +24,7 @@ from fairseq_specdec.engine.eager.packed_module import only_decodes
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
+from .languages import check_direction, check_languages
 from .stock_generator import decided
 
 logger = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class SpecDecMixin:
                 model is loaded.
         """
         settings = cls.check_flags(cfg)
+        check_languages(cfg)
         task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]
         words = (task.source_dictionary, task.target_dictionary)
         builder.check_dictionaries(settings.strategy, *words, settings)
@@ -189,6 +191,7 @@ class SpecDecMixin:
             # frame that will hold the generator, until the next garbage collection.
             args = Namespace(**OmegaConf.to_container(args))
         settings = _settings(args, self.own_flags)
+        check_direction(self.own_flags)
         check_generation_flags(args, settings.strategy)
         sampler_of(args)
         stock = super().build_generator(models, args, *rest, **more)  # type: ignore[misc]

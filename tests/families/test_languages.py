@@ -1,0 +1,50 @@
+"""Languages that are missing are named."""
+
+from argparse import Namespace
+
+import pytest
+
+from fairseq_specdec.families.languages import check_direction, check_languages
+
+PAIRS = {"lang_pairs": ["en-de", "en-ro"]}
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ({"langs": None}, "--langs: missing; name the languages"),
+        ({"lang_pairs": None}, "--lang-pairs: missing; name the pairs"),
+        (
+            {**PAIRS, "source_lang": "en", "target_lang": "fr"},
+            "--target-lang fr: in none of --lang-pairs en-de,en-ro",
+        ),
+        (
+            {"lang_pairs": "en-de,en-ro", "source_lang": "fr", "target_lang": "de"},
+            "--source-lang fr: in none of --lang-pairs en-de,en-ro",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(flags, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        check_languages(Namespace(**flags))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"langs": "en,de"},
+        {**PAIRS, "source_lang": "de", "target_lang": "ro"},
+        {**PAIRS, "source_lang": None, "target_lang": None},
+        {**PAIRS, "langs": ["en", "fr"], "source_lang": "en", "target_lang": "fr"},
+    ],
+)
+def test_the_rest_is_fairseqs(flags):
+    check_languages(Namespace(**flags))
+
+
+def test_a_direction_is_needed_to_decode():
+    check_direction(Namespace(source_lang=None))
+    check_direction(Namespace(**PAIRS, source_lang="en", target_lang="de"))
+    with pytest.raises(ValueError, match="^--target-lang: missing; name the languages"):
+        check_direction(Namespace(**PAIRS, source_lang="en", target_lang=None))
