@@ -185,6 +185,16 @@ def forced(rows, width=4):
     return prefix
 
 
+def forced_here_and_there(rows, width=4):
+    """Prefixes with places where any token may stand, and unknown words; some rows have none."""
+    prefix = torch.randint(3, 4 + WORDS, (rows, width), generator=torch.Generator().manual_seed(4))
+    for row in range(rows):
+        prefix[row, row % width] = PAD
+        prefix[row, 1 + row % 3] = 3 if row % 2 else PAD
+    prefix[2::5] = PAD
+    return prefix
+
+
 def check(found, expected):
     """One hypothesis of each sentence: equal tokens, and scores but for rounding."""
     assert tokens(found) == tokens(expected)

@@ -49,11 +49,14 @@ class AcceptanceRule:
         lossless: the output equals that of the verifier alone.
         draft_independent: the output, or its distribution, does not depend on the draft.
         needs_draft_probabilities: the rule asks for the draft's ``log_probs``.
+        keeps_forced: a draft token that is the only one that constraints allow is kept, so that a
+            prefix is verified as one draft.
     """
 
     lossless = False
     draft_independent = False
     needs_draft_probabilities = False
+    keeps_forced = False
     spent: Optional[Tensor] = None
 
     def native_form(self) -> Optional[NativeRule]:

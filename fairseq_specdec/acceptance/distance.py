@@ -50,6 +50,8 @@ class DistanceRule(AcceptanceRule):
         epsilon: 0 or more, in units of the tokens' numbers (intensities of pixels); 0 is exact.
     """
 
+    keeps_forced = True
+
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
         self.values: Optional[Tensor] = None

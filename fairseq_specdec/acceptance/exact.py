@@ -16,6 +16,7 @@ class ExactRule(AcceptanceRule):
 
     lossless = True
     draft_independent = True
+    keeps_forced = True
 
     def native_form(self) -> NativeRule:
         return NativeRule()

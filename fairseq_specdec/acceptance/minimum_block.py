@@ -29,6 +29,7 @@ class MinimumBlockRule(AcceptanceRule):
         self.lossless = rule.lossless and minimum == 1
         self.draft_independent = rule.draft_independent and minimum == 1
         self.needs_draft_probabilities = rule.needs_draft_probabilities
+        self.keeps_forced = rule.keeps_forced
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)

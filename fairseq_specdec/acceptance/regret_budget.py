@@ -35,6 +35,7 @@ class RegretBudgetRule(AcceptanceRule):
     def __init__(self, rule: AcceptanceRule, budget: float) -> None:
         self.rule = rule
         self.budget = budget
+        self.keeps_forced = rule.keeps_forced
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)

@@ -17,6 +17,7 @@ class TopBetaRule(AcceptanceRule):
     """
 
     lossless = False
+    keeps_forced = True
 
     def __init__(self, top_beta: int, tau: float) -> None:
         self.top_beta = top_beta

@@ -40,6 +40,8 @@ class GeneralStep:
         timer: of the batch.
     """
 
+    _forced: Optional[DraftTree] = None
+
     def __init__(
         self,
         parts: DecodingParts,
@@ -59,14 +61,18 @@ class GeneralStep:
         self.timer = timer
         self.budget = parts.budget()
         self.search = parts.search.open(hypotheses.tokens.size(0), hypotheses.tokens.device)
+        rule = parts.search.rule
+        if prefix is not None and rule is not None and rule.keeps_forced:
+            self._forced = parts.policy.forced_draft(prefix, max_len)
 
     def step(self, draft: Optional[DraftTree] = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation.
 
         Args:
-            draft: to verify; None to ask the drafter.
+            draft: to verify; None for the forced one or the drafter's.
         """
         before = self.timer.lap() if self.parts.options.keep_trace else None
+        draft = draft or self.take_forced()
         if draft is None:
             draft = self.propose(self.budget.plan(len(self.hypotheses.lengths_cpu)))
         with self.timer("verifier"):
@@ -77,7 +83,14 @@ class GeneralStep:
             if self.parts.read_hidden_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             done = self.read_back(draft, scores, step)
-        return done._replace(passes=draft.passes, seconds=self._seconds_since(before))
+        return done._replace(
+            passes=draft.passes, forced=draft.forced, seconds=self._seconds_since(before)
+        )
+
+    def take_forced(self) -> Optional[DraftTree]:
+        """The draft of the first iteration, where outputs must begin with a prefix; then None."""
+        draft, self._forced = self._forced, None
+        return draft
 
     def propose(self, plan: Plan) -> DraftTree:
         """What the drafter proposes, within the plan and the length limit."""

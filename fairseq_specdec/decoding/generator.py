@@ -121,7 +121,8 @@ class SpeculativeGenerator(SequenceGenerator):
         Args:
             models: the ensemble; where it is another than before, its weights are read.
             sample: fairseq batch with ``net_input``.
-            prefix_tokens: long [B, P] forced first tokens, padded on the right.
+            prefix_tokens: long [B, P] forced first tokens, padded on the right; any token may stand
+                where padding is.
             constraints: refused.
             bos_token: first decoder input instead of </s>.
 
@@ -129,7 +130,8 @@ class SpeculativeGenerator(SequenceGenerator):
             For each sentence its hypotheses, best first.
 
         Raises:
-            ValueError: constraints given, or the length limits contradict each other.
+            ValueError: constraints given, the length limits contradict each other, or prefixes are
+                not those of as many sentences.
         """
         if constraints is not None:
             raise ValueError("--constraints: not supported by --task translation_specdec")
@@ -153,7 +155,9 @@ class SpeculativeGenerator(SequenceGenerator):
         with self._without_gradients():
             parts = self._parts_for(models)
             kind = Batch if self.options.beam == 1 else BeamBatch
-            batch = kind(parts, sample["net_input"], prefix_tokens, bos_token)
+            net_input = sample["net_input"]
+            prefix = _prefix(prefix_tokens, len(net_input["src_tokens"]))
+            batch = kind(parts, net_input, prefix, bos_token)
             try:
                 yield batch
             finally:
@@ -237,3 +241,15 @@ class SpeculativeGenerator(SequenceGenerator):
             verifier, ready, reads, search, self.policy, options, drafter.ends_early, native,
             planning, history,
         )  # fmt: skip
+
+
+def _prefix(given: Optional[Tensor], rows: int) -> Optional[Tensor]:
+    """Prefixes of so many sentences as the loops read them; ValueError for those of others."""
+    if given is None:
+        return None
+    if given.dim() != 2 or given.size(0) != rows:
+        raise ValueError(
+            f"prefix_tokens: shape {tuple(given.shape)} does not fit a batch of {rows} sentences; "
+            f"give [{rows}, P] token ids, padded on the right"
+        )
+    return given.long().contiguous()

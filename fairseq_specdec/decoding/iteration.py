@@ -41,6 +41,7 @@ class Iteration(NamedTuple):
         rows: numbers of the sentences in the batch.
         live: beam search: hypotheses that go on.
         beam: beam search: what the pass did, a ``BeamPass`` each.
+        forced: the draft was what the outputs must begin with, which no drafter made.
     """
 
     sizes: Sequence[int]
@@ -56,6 +57,7 @@ class Iteration(NamedTuple):
     rows: Sequence[int] = ()
     live: Optional[Sequence[int]] = None
     beam: Optional[Sequence[Any]] = None
+    forced: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class TracedIteration:
 
     Attributes:
         position: tokens that the output had before.
-        draft: tokens given to the verifier.
+        draft: tokens given to the verifier: of the drafter, or what the output must begin with.
         verdicts: a value of ``VERDICTS`` for each of them.
         choices: the verifier's likeliest token at each position that counted: those of the accepted
             tokens, and that of ``own``.

@@ -53,7 +53,7 @@ class Batch(OpenBatch):
             self.stats.stopwatch,
         )  # fmt: skip
         self.native: Optional[NativeChains] = None
-        if parts.native is not None and prefix is None:
+        if parts.native is not None:
             self.native = NativeChains(parts.native, self.general)
         self.origin = list(range(rows))
         self.rounds = 0
@@ -88,7 +88,8 @@ class Batch(OpenBatch):
         lengths = self.hypotheses.lengths_cpu
         self.hypotheses.lengths_cpu = list(map(operator.add, lengths, done.sizes))
         self.stats.count(done)
-        self.general.budget.learn(done)
+        if not done.forced:
+            self.general.budget.learn(done)
 
     def _commit(self, done: Sequence[int]) -> None:
         """Roll back what was rejected in the last iteration, and let rows leave that are done."""

@@ -30,7 +30,7 @@ from fairseq_specdec.engine.native.structures import (
 from .draft_budget import FORGETS
 from .general_step import GeneralStep
 from .iteration import Iteration
-from .native_form import NativeForm
+from .native_form import NativeForm, force_prefix
 
 # Iterations of one call that drafts.
 _MOST_WITH_DRAFTS = 64
@@ -77,6 +77,10 @@ class NativeChains:
         if draft is not None:
             return [], draft
         general, hypotheses = self.general, self.general.hypotheses
+        draft = general.take_forced()
+        if draft is not None:
+            rounds = [done._replace(forced=True) for done in self.verify(draft, 1)]
+            return rounds, None if rounds else draft
         plan = general.budget.plan(len(hypotheses.lengths_cpu))
         drafts = general.drafts.native_form() if plan.size != 0 else None
         if drafts is not None:
@@ -174,6 +178,7 @@ class NativeChains:
             (ctypes.c_double * most)(),
         )
         self._point_to_hypotheses(call.hypotheses)
+        force_prefix(call.rules, self.general.prefix)
         states = self._room_for_states(rows, width, most if loop is None else 1)
         call.drafts = drafts
         call.verdict = Verdict(

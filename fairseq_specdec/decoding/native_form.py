@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, Optional
 
+import torch
+from torch import Tensor
+
 from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.engine.backend import tell_once
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
+from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import Rules
 from fairseq_specdec.engine.verifier import Verifier
 
@@ -59,6 +63,13 @@ def native_form(
         verifier.temperature, *form,
     )  # fmt: skip
     return NativeForm(tables, rules)
+
+
+def force_prefix(rules: Rules, prefix: Optional[Tensor]) -> None:
+    """Point to what the outputs of a batch must begin with (long [B, P], or None), which the caller
+    keeps."""
+    rules.prefix = pointer(prefix, torch.long)
+    rules.prefix_width = 0 if prefix is None else prefix.size(1)
 
 
 def log_slower(reason: str) -> None:

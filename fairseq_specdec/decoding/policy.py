@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
+from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.scores import Edits
@@ -89,6 +90,16 @@ class DecodingConstraints(NamedTuple):
             forced = wanted if forced is None else torch.where(wanted >= 0, wanted, forced)
             early = None if early is None else early & ~inside
         return Edits(self._everywhere(), self.eos, early, listed, forced)
+
+    def forced_draft(self, prefix: Tensor, max_len: int) -> Optional[DraftTree]:
+        """The prefixes as the first draft, so that one pass scores them; None where no row has one.
+
+        Args:
+            prefix, max_len: as for ``edits``. Tokens after padding in a prefix are left out.
+        """
+        sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=max_len)
+        width = int(sizes.max())
+        return DraftTree(prefix[:, :width], sizes, forced=True) if width > 0 else None
 
     def _everywhere(self) -> Tuple[Tuple[int, float], ...]:
         """The constraints that hold at every entry."""

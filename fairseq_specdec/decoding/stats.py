@@ -82,7 +82,7 @@ class DecodingStats:
         emitted: tokens that entered the output, </s> included; in beam search, steps of the search.
         scored: tokens that the verifier scored: of a chain, the last accepted one and the draft; in
             beam search, prefixes.
-        drafted: draft tokens given to the verifier.
+        drafted: draft tokens given to the verifier; those of a prefix are none.
         accepted: draft tokens that entered the output.
         rollbacks: iterations in which the verifier replaced a draft token by its own.
         undrafted: iterations without a draft, summed over sentences.
@@ -106,6 +106,10 @@ class DecodingStats:
 
     def count(self, done: Iteration) -> None:
         """Add an iteration of chains."""
+        self.scored += len(done.sizes) + sum(done.proposed)
+        if done.forced:
+            nothing = [0] * len(done.sizes)
+            done = done._replace(accepted=nothing, proposed=nothing)
         # A sentence that ended inside its draft has no bonus token, and judged no more.
         judged = [
             (accepted + (size > accepted < proposed), accepted)
@@ -118,7 +122,6 @@ class DecodingStats:
         self.iterations += rows
         self.emitted += sum(done.sizes)
         self.accepted += accepted
-        self.scored += rows + proposed
         self.drafted += proposed
         self.rollbacks += rejected
         self.undrafted += undrafted

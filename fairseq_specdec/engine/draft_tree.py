@@ -19,6 +19,7 @@ class DraftTree(NamedTuple):
         passes: passes of a small model that drafts token by token; 0 for other drafters.
         parents: long [B, N], for a tree the entry that each token follows, which precedes it; -1 is
             the last accepted token. None for a chain, whose parents are -1, 0, 1, ...
+        forced: no drafter made it: constraints leave no other tokens.
     """
 
     tokens: Tensor
@@ -26,6 +27,7 @@ class DraftTree(NamedTuple):
     log_probs: Optional[Tensor] = None
     passes: int = 0
     parents: Optional[Tensor] = None
+    forced: bool = False
 
     @property
     def is_chain(self) -> bool:

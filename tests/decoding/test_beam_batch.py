@@ -7,7 +7,7 @@ from ctypes import byref, c_float, c_int64
 import pytest
 import torch
 from listener import Listener, wrong
-from toy_strategies import check_beams, flags, look_ahead
+from toy_strategies import check_beams, flags, look_ahead, stock_beams
 from toy_translation import EOS, PAD, make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -29,6 +29,8 @@ from fairseq_specdec.engine.native.library import Library, load
 SENTENCES = sentences(5, seed=7)
 BACKENDS = ["torch"] + ["native"] * (load() is not None)
 UNK = 3
+# Of one, three and no tokens; the last two with any token before or between.
+PREFIX = torch.tensor([[5, 1, 1], [6, 7, 8], [1, 1, 1], [1, 9, 1], [4, 1, 5]])
 
 
 def make(args=None, models=None, drafter=None, **settings):
@@ -99,6 +101,26 @@ def test_a_trace_is_of_the_best_hypothesis_alone(backend):
         told.append(sum(part.beam.steps for part in parts))
     assert sum(told) == generator.stats.emitted
     assert all(not one["iterations"] for row in decode(make(backend=backend)) for one in row)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_prefix_is_scored_in_the_first_pass(backend, monkeypatch):
+    """Its tokens are no drafts, and they lead all hypotheses."""
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator, chosen = make(strategy="iad", backend=backend), SENTENCES[:3]
+    with generator.batch(generator.models, make_sample(chosen), PREFIX[:3]) as batch:
+        batch.iterate()
+        steps = [1 + int((row != PAD).sum()) for row in PREFIX[:3]]
+        assert [len(one.tokens) for row in range(3) for one in batch.beams.live(row)] == [
+            step for step in steps for _ in range(3)
+        ]
+        assert batch.stats.emitted == sum(steps) and batch.stats.drafted > 0 == batch.stats.accepted
+        forced = batch.stats.scored - batch.stats.drafted
+        assert forced == sum(steps)
+        while batch.live:
+            batch.iterate(9)
+    expected = stock_beams([toy_model()], make_sample(chosen), flags(3), PREFIX[:3])
+    check_beams(batch.finished, expected)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "iad"])
@@ -189,14 +211,15 @@ def test_natively_weights_that_the_cache_holds_need_no_drafts():
 
 
 @pytest.mark.skipif(load() is None, reason="no native library here")
+@pytest.mark.parametrize("prefix", [None, PREFIX], ids=["free", "forced"])
 @pytest.mark.parametrize("limit", [200, 4])
-def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, monkeypatch):
+def test_a_trace_tells_of_the_same_drafts_on_both_backends(limit, prefix, monkeypatch):
     """Each prefix that a pass scored, whether it was, and whether it is kept for the next pass."""
     look_ahead(monkeypatch, Reach(3, 4))
     told = []
     for backend in ("torch", "native"):
         args = flags(3, retain_iter_history=True, max_len_b=limit)
-        found = decode(make(args, backend=backend, strategy="iad"))
+        found = decode(make(args, backend=backend, strategy="iad"), prefix)
         told.append([[part.beam for part in best["iterations"]] for best, *_ in found])
     drafted = [one for row in told[1] for beam in row for one in beam.draft]
     assert told[0] == told[1]
@@ -269,7 +292,8 @@ def test_what_the_library_does_not_search_is_replayed():
             return type(batch.beams)
 
     assert kind(flags(3)) is NativeBeams
-    assert kind(flags(3), prefix=torch.tensor([[5]] * len(SENTENCES))) is ReplayedBeams
+    prefix = torch.tensor([[5]] * len(SENTENCES))
+    assert kind(flags(3), prefix=prefix) is NativeBeams
     for size in (1, 2):
-        assert kind(flags(3, no_repeat_ngram_size=size)) is ReplayedBeams
+        assert kind(flags(3, no_repeat_ngram_size=size), prefix=prefix) is ReplayedBeams
     assert kind(flags(3), [toy_model(), toy_model("pre_norm")]) is ReplayedBeams

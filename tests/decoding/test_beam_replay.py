@@ -26,7 +26,7 @@ def follows(seed, prefix, max_len, reward=0.0, forced=()):
     only = EOS if len(prefix) >= max_len else None
     if len(prefix) < min(len(forced), max_len):
         only = forced[len(prefix)]
-    if only is not None:
+    if only is not None and only >= 0:
         values[np.arange(WORDS) != only] = NOTHING
     return values
 
@@ -106,10 +106,18 @@ def check_slots(sentence):
 def replay(model, rules, seed=None, forced=()):
     """(the sentence at its end, how many prefixes were scored); drafts by ``seed``."""
     sentence = Sentence(rules, START, 3, forced)
+
+    def forced_at(step):
+        return forced[step] if step < min(len(forced), rules.max_len) else -1
+
     draw, told, scored, came, hoped = np.random.RandomState(seed or 0), [], 0, 0, set()
     while not sentence.done:
         waiting = sentence.waiting()
-        assert waiting and all(node in sentence.live for node in waiting)
+        assert waiting and sentence.inside_prefix == (forced_at(sentence.step) >= 0)
+        for node in waiting:
+            if node not in sentence.live:
+                assert forced_at(node.depth - 1) == node.token
+                assert node.parent in waiting or node.parent.best is not None
         nodes = waiting + (drafted(waiting, model, draw) if seed is not None else [])
         hoped |= {tuple(tokens_of(node)) for node in nodes[len(waiting) :]}
         score(sentence, model, nodes)
@@ -279,7 +287,12 @@ def test_of_equal_candidates_those_of_the_better_hypothesis_come_first():
 def test_forced_tokens_lead_and_a_forced_end_is_the_end_of_all(beam, max_len, forced):
     rules = BeamRules(beam, EOS, max_len)
     model = functools.partial(follows, 4, max_len=max_len, forced=forced)
-    found = ended(replay(model, rules, forced=forced)[0])
+    sentence, scored = replay(model, rules, forced=forced)
+    found = ended(sentence)
+    within = sum(token != EOS for token in forced[:max_len])
+    # What is forced is scored with the start symbol, and is no draft.
+    assert sentence.passes == sentence.steps - within and sentence.used == 0
+    assert scored > within
     if max_len > 1 and EOS in forced:
         # Stock has beam copies of one hypothesis.
         own = sum(model(forced[:size])[word] for size, word in enumerate(forced))
@@ -287,6 +300,15 @@ def test_forced_tokens_lead_and_a_forced_end_is_the_end_of_all(beam, max_len, fo
     else:
         assert found == plain(model, rules)
         assert all(tokens[: len(forced)] == list(forced[:max_len]) for tokens, _ in found)
+
+
+def test_what_is_forced_after_a_free_token_follows_every_hypothesis():
+    rules, forced = BeamRules(3, EOS, 9), (5, -1, 6, 7, -1, 8)
+    model = functools.partial(follows, 4, max_len=9, forced=forced)
+    sentence, _ = replay(model, rules, forced=forced)
+    assert ended(sentence) == plain(model, rules)
+    assert sentence.passes == sentence.steps - 4
+    assert ended(replay(model, rules, 3, forced)[0]) == plain(model, rules)
 
 
 def test_no_token_and_no_number_are_told_apart():

@@ -152,6 +152,22 @@ def test_decoding_reassigns_nothing(case, lossless):
         assert [key for key in read if after[key] is not read[key]] == []
 
 
+@pytest.mark.parametrize("shape", [(11, 2), (13, 2), (12,)])
+@pytest.mark.parametrize("beam", [1, 2])
+def test_prefixes_of_other_sentences_are_refused(beam, shape):
+    generator, prefix = make_generator("greedy", flags(beam)), torch.full(shape, 7)
+    with pytest.raises(ValueError, match=r"^prefix_tokens: shape .* a batch of 12 sentences"):
+        decode(generator, make_sample(SENTENCES), prefix)
+
+
+def test_a_prefix_may_be_a_slice_and_of_any_integers():
+    generator, sample = make_generator("greedy"), make_sample(SENTENCES)
+    wide = torch.full((12, 6), 7)
+    expected = tokens(decode(generator, sample, wide[:, :2].contiguous()))
+    for given in (wide[:, :2], wide[:, :2].int()):
+        assert tokens(decode(generator, sample, given)) == expected
+
+
 def test_converted_models_are_read_again():
     """``generator.double()`` after a batch: the next one is computed in the new format."""
     sample = make_sample(sentences(6, seed=5))

@@ -310,6 +310,45 @@ def test_a_block_drafter_follows_forced_tokens():
     assert generator.stats.drafted > 0
 
 
+PREFIX = torch.tensor([[5, 6, PAD], [7, PAD, PAD], [PAD, PAD, PAD], [8, 9, 10]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_trace_begins_with_the_prefix_which_no_figure_counts_as_drafted(backend):
+    chosen = SENTENCES[:4]
+    expected = tokens(stock([toy_model()], make_sample(chosen), flags(), PREFIX))
+    generator = make(ScriptedDrafter(expected, "noisy", WORDS, 3), backend=backend)
+    found, drafts = decode(generator, PREFIX, chosen), []
+    assert tokens(found) == expected
+    for one, wanted in zip(found, PREFIX.tolist()):
+        first, *others = one["iterations"]
+        wanted = [token for token in wanted if token != PAD]
+        assert first.draft == wanted and first.accepted == len(wanted)
+        assert first.choices == one["tokens"].tolist()[: len(wanted) + 1]
+        emitted = [token for part in one["iterations"] for token in part.emitted]
+        assert emitted == one["tokens"].tolist()
+        drafts += [(len(part.draft), part.accepted) for part in others]
+    stats = generator.stats
+    assert (stats.drafted, stats.accepted) == tuple(map(sum, zip(*drafts))) and stats.drafted > 0
+    assert stats.scored == stats.iterations + stats.drafted + 6
+    assert stats.iterations == sum(one["steps"] for one in found) == len(drafts) + 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_learnt_of_drafts_from_a_prefix(backend):
+    planning = Planner(linear(0.01, 0.01), 4)
+    generator = make(
+        block_drafter(toy_drafter()), backend=backend, always_draft=False, planning=planning
+    )
+    before = generator.parts().history.acceptance
+    ends = torch.full((len(SENTENCES), 1), EOS)
+    assert tokens(decode(generator, ends)) == [[EOS]] * len(SENTENCES)
+    assert generator.parts().history.acceptance == before
+    assert figures(generator.stats)["undrafted"] == generator.stats.iterations == len(SENTENCES)
+    decode(generator)
+    assert generator.parts().history.acceptance != before
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_iterations_go_one_by_one_or_in_one_call(backend, expected):
     generator = make(keep_trace=False, backend=backend)

@@ -133,6 +133,52 @@ def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
     assert generator.stats.iterations == calls[0] == generator.stats.emitted
 
 
+FORCED = torch.tensor([[5, 6, 7], [8, PAD, PAD], [PAD] * 3, [4, PAD, 9]])
+
+
+@pytest.mark.parametrize("kind", ["greedy", "gad-attached-unsure"])
+def test_a_prefix_takes_one_pass_and_leaves_the_rest_to_the_library(kind, monkeypatch):
+    model, calls = toy_model("pre_norm"), iterations_of_calls(monkeypatch)
+    drafter = None if kind == "greedy" else block_drafter(model, kind)
+    args, sample = flags(min_len=9), make_sample(SENTENCES[:4])
+    generator = generator_for(model, args=args, drafter=drafter)
+    with generator.batch([model], sample, FORCED) as batch:
+        batch.iterate(100)
+        assert calls == [1] and batch.hypotheses.lengths_cpu == [4, 2, 1, 2]
+        assert batch.stats.emitted == 9 and batch.stats.iterations == batch.stats.undrafted == 4
+        assert batch.stats.scored == 4 + 5 and batch.stats.drafted == 0
+        batch.iterate(100)
+        assert max(batch.hypotheses.lengths_cpu) > 6
+        while batch.live:
+            batch.iterate(100)
+    wanted = stock([model], sample, args, FORCED)
+    assert [h["tokens"].tolist() for (h,) in batch.finished] == [
+        h["tokens"].tolist() for h in wanted
+    ]
+    assert drafter or calls[1] > 1
+    assert all(calls), "a step was left to the general code"
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_every_draft_after_a_prefix_leads_to_the_bits_of_greedy(number_format):
+    model = toy_model("pre_norm")
+
+    def bits(generator, sources, prefix):
+        found = generator.generate([model], make_sample(sources), prefix_tokens=prefix)
+        return [(h["tokens"].tolist(), h["positional_scores"].tolist()) for (h,) in found]
+
+    plain, sources = generator_for(model, number_format), SENTENCES[:4]
+    rows = [(sources[row : row + 1], FORCED[row : row + 1]) for row in range(4)]
+    wanted = [bits(plain, *row)[0] for row in rows]
+    outputs = [tokens for tokens, _ in wanted]
+    drafters = [None, ScriptedDrafter(outputs, "noisy", WORDS, 5)]
+    drafters += [block_drafter(model, kind) for kind in ("gad", "gad-attached-unsure")]
+    for drafter in drafters:
+        generator = generator_for(model, number_format, drafter=drafter)
+        assert bits(generator, sources, FORCED) == wanted
+    assert bits(generator_for(model, number_format, strategy="iad"), sources, FORCED) == wanted
+
+
 COUNTS = ("iterations", "emitted", "drafted", "accepted", "rollbacks")
 
 

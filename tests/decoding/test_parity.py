@@ -19,6 +19,7 @@ from toy_strategies import (
     decode,
     flags,
     forced,
+    forced_here_and_there,
     look_ahead,
     make_generator,
     stock,
@@ -143,6 +144,8 @@ CHANGES = {
     "normalised": {"lenpen": 0.4},
     "unnormalised": {"unnormalized": True},
     "forced": {},
+    "forced, short": {"max_len_b": 3},
+    "forced here and there": {"min_len": 6, "unkpen": 2.5},
 }
 
 
@@ -165,7 +168,9 @@ def cells():
 
 
 def prefix_of(name):
-    return forced(len(SENTENCES)) if name == "forced" else None
+    if "forced" not in name:
+        return None
+    return (forced_here_and_there if "there" in name else forced)(len(SENTENCES))
 
 
 @functools.lru_cache(maxsize=None)
@@ -409,6 +414,25 @@ def test_rules(name, backend):
     assert 0.1 < generator.stats.acceptance_rate < 0.95
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_rules_keep_a_prefix(name, backend):
+    """In one pass, which costs no regret, where the rule says that it keeps forced tokens."""
+    rule, words = RULES[name][0](), make_task().tgt_dict
+    words.symbols[FIRST:] = [str(number) for number in range(WORDS)]
+    generator = build_generator(
+        [copy.deepcopy(toy_model())], words, words, flags(),
+        decoding_settings(strategy="greedy", backend=backend),
+        overrides=Overrides(None, rule, always_draft=True), free_unpacked=linear.SMALL == 0,
+    )  # fmt: skip
+    found = decode(generator, SAMPLE, prefix_of("forced"))
+    assert tokens(found) == tokens(greedy(toy_model, "forced"))
+    for one, prefix in zip(found, prefix_of("forced").tolist()):
+        kept = sum(token not in (PAD, EOS) for token in prefix) * rule.keeps_forced
+        assert one["steps"] == len(one["tokens"]) - kept
+    slow = ("rollback", "sampling", "blocks")
+    assert rule.keeps_forced == (name not in slow) and generator.stats.drafted == 0
+
+
 # ---- beams -------------------------------------------------------------------------------------
 
 BEAMS = [1, 2, 3, 5, 10, WORDS + 2]
@@ -430,6 +454,8 @@ BEAM_CHANGES = {
     "no n-gram twice, long": {"no_repeat_ngram_size": 3, "min_len": 9, "max_len_b": 12},
     "forced": {},
     "forced, short": {"max_len_b": 3},
+    "forced, no n-gram twice": {"no_repeat_ngram_size": 2},
+    "forced here and there": {"min_len": 6, "unkpen": 2.5},
 }
 # Drafts for beams reach nowhere, a little, far, and over the rest of a source that is not copied.
 REACHES = [(0, 0), (3, 4), (30, 100), (3, 9, -1.0, 2)]
@@ -443,8 +469,7 @@ on_each = pytest.mark.parametrize("backend", BEAM_COLUMNS, indirect=True)
 @functools.lru_cache(maxsize=None)
 def beams(verifier, beam, name):
     args = flags(beam, **BEAM_CHANGES[name])
-    prefix = forced(len(SENTENCES)) if "forced" in name else None
-    return stock_beams([verifier()], SAMPLE, args, prefix)
+    return stock_beams([verifier()], SAMPLE, args, prefix_of(name))
 
 
 def search(case, beam, name, backend):
@@ -453,8 +478,7 @@ def search(case, beam, name, backend):
     model = toys(case).drafter is not None
     budget = {"draft_budget": 60} if model and backend == "torch" else {}
     generator = make_generator(case, args, backend=backend, **budget)
-    prefix = forced(len(SENTENCES)) if "forced" in name else None
-    return generator.generate(generator.models, SAMPLE, prefix_tokens=prefix), generator
+    return generator.generate(generator.models, SAMPLE, prefix_tokens=prefix_of(name)), generator
 
 
 @on_each
@@ -490,7 +514,9 @@ SEARCHED = [case for case in cases() if case not in REFUSED]
 
 
 @on_each
-@pytest.mark.parametrize("name", ["no flags", "unknown words", "no n-gram twice", "a token"])
+@pytest.mark.parametrize(
+    "name", ["no flags", "unknown words", "no n-gram twice", "a token", "forced"]
+)
 @pytest.mark.parametrize("case", SEARCHED)
 def test_beams_of_every_drafter(case, name, backend):
     found, generator = search(case, 4, name, backend)

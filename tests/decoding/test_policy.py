@@ -121,6 +121,19 @@ def test_what_cannot_matter_is_left_out():
     assert blocked.listed is not None and blocked.forced is None
 
 
+def test_prefixes_are_the_first_draft():
+    """Up to what stands after padding, and to the length limit."""
+    prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
+    draft = policy().forced_draft(prefix, 9)
+    assert draft.forced and draft.is_chain and draft.sizes.tolist() == [3, 0, 1, 2]
+    assert draft.tokens.tolist() == prefix[:, :3].tolist()
+    short = policy().forced_draft(prefix, 2)
+    assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2
+    for nothing in (prefix[1:2], torch.full((2, 3), PAD), prefix[:, :0]):
+        assert policy().forced_draft(nothing, 9) is None
+    assert policy().forced_draft(prefix, 0) is None
+
+
 def test_a_prefix_as_long_as_the_limit_still_ends_there():
     prefix = torch.tensor([[0, 6, 7, 8]])
     found = policy(min_len=6).edits(rows_of([0]), 5, 2, prefix)

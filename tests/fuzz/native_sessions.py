@@ -68,13 +68,16 @@ class Session:
             call.states = None
         calls.call("specdec_session_run", self.pointer, ctypes.byref(call))
 
-    def rules(self):
+    def rules(self, rows):
         calls, random = self.calls, self.calls.random
+        width = random.choice((0, 0, 1, 4))
         symbols = [calls.size(random.randrange(self.stack.words), VALUES) for _ in range(3)]
         floats = [random.choice(FLOATS) if random.random() < calls.odd else 1.0 for _ in range(3)]
         return of.Rules(
             *symbols, calls.size(random.randint(0, 3), VALUES), calls.size(9, VALUES), *floats[:2],
             random.choice((0, 1, 3)), floats[2], random.choice((0.0, 2.0)),
+            calls.maybe(calls.integers(rows, width, most=self.stack.words - 1)),
+            calls.size(width, (0, -1, 2**62, -(2**63))),
         )  # fmt: skip
 
     def hypotheses(self, rows, columns):
@@ -101,7 +104,7 @@ class Session:
         if drafter is not None:
             loop = drafter.loop(rows, width, most)
         call = of.VerifyCall(
-            self.stack.embedding(), self.rules(),
+            self.stack.embedding(), self.rules(rows),
             of.Drafts(
                 calls.size64(rows), calls.size64(width),
                 calls.integers(rows, width, most=self.stack.words - 1),
@@ -123,7 +126,7 @@ class Session:
         """Beam search to its end, or some passes of it."""
         calls, random = self.calls, self.calls.random
         setup = of.BeamSetup(
-            self.stack.embedding(), self.rules(), calls.size64(random.randint(1, 10)),
+            self.stack.embedding(), self.rules(self.rows or 1), calls.size64(random.randint(1, 10)),
             calls.size64(random.randrange(self.stack.words)),
         )  # fmt: skip
         beams = calls.made("specdec_beams_new", self.pointer, ctypes.byref(setup))
@@ -236,7 +239,7 @@ class Drafter:
             calls.size(random.randint(0, 1), ODD_64), calls.integers(rows), states,
             calls.size(stride, (0, -1, -(2**63))), calls.integers(rows, least=1, most=stride),
             calls.size(random.randint(1, 4), (0, -1, 2**31 - 1)), random.choice((0.0, 0.2, 2.0)),
-            calls.size(masks, (0, -1, -(2**63))), self.words,
+            calls.maybe(calls.floats(masks + 1)), calls.size(masks, (0, -1, -(2**63))), self.words,
         )  # fmt: skip
 
     def draft(self):
@@ -254,6 +257,7 @@ class Drafter:
         return of.DraftLoop(
             self.stack.embedding(), self.request(rows, block), calls.size64(block),
             calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1), 0.5, 0.1,
-            0.0, calls.integers(rows), calls.integers(most, rows, block),
+            0.0, random.choice((-1.0, 0.9)), 2.0, calls.integers(rows),
+            calls.integers(most, rows, block),
             calls.integers(most, rows), calls.pointer_of_doubles(most), calls.size(0, ODD_64),
         )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
 from toy_strategies import flags, make_generator
-from toy_translation import FIRST, PAD, make_sample, make_task, sentences
+from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences
 
 from fairseq_specdec.engine.native import library
 
@@ -131,9 +131,15 @@ def drawn(random, seed):
     options.beam = options.nbest = random.choice((1, 1, *range(1, 11)))
     prefix = None
     if random.random() < 0.3:
-        prefix = torch.randint(FIRST, FIRST + 24, (sample["nsentences"], 2))
+        width = random.randint(1, 4)
+        prefix = torch.randint(FIRST - 1, FIRST + 24, (sample["nsentences"], width))  # <unk> too
         for row in range(len(prefix)):
-            prefix[row, random.randint(0, 2) :] = PAD
+            size = random.randint(0, width)
+            prefix[row, size:] = PAD
+            if size > 1 and random.random() < 0.2:  # stock's beams die of </s> alone
+                prefix[row, size - 1] = EOS
+            elif random.random() < 0.4:
+                prefix[row, random.randrange(width)] = PAD
     given = [settings(random) for _ in range(random.choice((1, 1, 1, 2, 3)))]
     models = [build(each, twins) for each in given]
     return (models, sample, options, prefix, twins), (options.beam, twins, prefix, given)

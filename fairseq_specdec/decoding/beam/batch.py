@@ -58,10 +58,10 @@ class BeamBatch(OpenBatch):
         parts, policy = self.parts, self.parts.policy
         rewarded = max(0.0, -policy.unk_penalty)
         rules = BeamRules(parts.options.beam, policy.eos, self.max_len, rewarded)
-        tables = native_tables(parts.verifier, policy) if prefix is None else None
+        tables = native_tables(parts.verifier, policy)
         looking = self._lookaheads(tables is not None, like.size(0))
         if tables is not None:
-            return NativeBeams(self.session, tables, policy, rules, start, looking)
+            return NativeBeams(self.session, tables, policy, rules, start, prefix, looking)
         forecasts = None
         if looking and self.drafts.forecasts:
             forecasts = Forecasts(self.drafts, start, parts.read_hidden_states, like)

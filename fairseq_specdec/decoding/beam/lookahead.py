@@ -106,7 +106,8 @@ class Lookahead:
             self._judge(node, guess)
             if first:  # all of the first draft is a copy
                 for node, after in zip(nodes[1:], nodes[2:]):
-                    self._judge(node, after.token)
+                    if after.parent is node:
+                        self._judge(node, after.token)
             self._guess = None, None
         self._fresh += nodes
 

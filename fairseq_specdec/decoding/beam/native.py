@@ -5,12 +5,15 @@ from __future__ import annotations
 import collections
 import ctypes
 import weakref
-from typing import DefaultDict, List, Sequence
+from typing import DefaultDict, List, Optional, Sequence
+
+from torch import Tensor
 
 from fairseq_specdec.engine.native.embedding import EmbeddingTables
 from fairseq_specdec.engine.native.structures import BeamFacts, BeamSetup, PrefixFacts, Rules
 from fairseq_specdec.engine.verifier import VerifierSession
 
+from ..native_form import force_prefix
 from ..policy import DecodingConstraints
 from .beams import EndedHypothesis, Prefix, Progress
 from .lookahead import NOTHING, Lookahead, Reach
@@ -39,6 +42,7 @@ class NativeBeams:
         policy: decoding constraints, without n-gram blocking.
         rules: of the search.
         start: the start symbol.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
         lookaheads: one of each sentence, or none.
     """
 
@@ -49,12 +53,13 @@ class NativeBeams:
         policy: DecodingConstraints,
         rules: BeamRules,
         start: int,
+        prefix: Optional[Tensor],
         lookaheads: Sequence[Lookahead] = (),
     ) -> None:
         layers = session.native_layers()
         self._library = layers.weights.stack.library
         # The library reads these until the end.
-        self._kept = (layers.buffers, tables, session.sessions[0].positions)
+        self._kept = (layers.buffers, tables, session.sessions[0].positions, prefix)
         setup = BeamSetup(
             tables.of(session.sessions[0].positions),
             Rules(
@@ -64,6 +69,7 @@ class NativeBeams:
             rules.beam,
             start,
         )  # fmt: skip
+        force_prefix(setup.rules, prefix)
         self._longest = rules.max_len + 1
         self._facts: DefaultDict[int, BeamFacts] = collections.defaultdict(BeamFacts)
         self._pointer = ctypes.c_void_p()

@@ -82,7 +82,7 @@ class Sentence:
         rules: of the search.
         start: the start symbol.
         row: of the batch.
-        prefix: forced first tokens.
+        prefix: forced first tokens; -1 where any may stand.
     """
 
     def __init__(
@@ -110,9 +110,27 @@ class Sentence:
         counts = (self.passes, self.steps, self.scored, self.drafted, self.used)
         return Progress(self.done, *counts, live)
 
+    @property
+    def inside_prefix(self) -> bool:
+        """Whether the next token is forced by the prefix."""
+        return self._forced_after(self.live[0]) >= 0
+
+    def _forced_after(self, node: Node) -> int:
+        """The token of the prefix that must follow; -1 where any may."""
+        inside = node.depth < min(len(self.prefix), self.rules.max_len)
+        return self.prefix[node.depth] if inside else -1
+
     def waiting(self) -> List[Node]:
-        """The nodes that must be scored before ``advance`` goes on."""
-        return [node for node in self.live if node.best is None]
+        """The nodes that must be scored before ``advance`` goes on: live ones, and all that the
+        prefix adds to these, each after its parent."""
+        nodes = list(self.live)
+        for live in self.live:
+            node, token = live, self._forced_after(live)
+            while token >= 0 and token != self.rules.eos:
+                node = node.child(token)
+                nodes.append(node)
+                token = self._forced_after(node)
+        return [node for node in nodes if node.best is None]
 
     def advance(self) -> None:
         """Do all the steps that the known distributions decide, after a pass.
@@ -154,6 +172,7 @@ class Sentence:
                 growth.append((node, token, score))
         if len(known) < len(live) and not self._decided(growth):
             return False
+        forced = self.inside_prefix
         self._end(ending)
         if not self.done:
             if not growth:
@@ -161,7 +180,7 @@ class Sentence:
             for node, token, score in growth:
                 child = node.child(token)
                 child.score = score
-                self.used += child.best is not None
+                self.used += child.best is not None and not forced
                 chosen.append(child)
             self.tree.follow(live, chosen)
             self.live = chosen
@@ -178,8 +197,7 @@ class Sentence:
 
     def _end(self, ending: List[Ended]) -> None:
         rules, step = self.rules, self.step
-        inside = step < min(len(self.prefix), rules.max_len)
-        if ending and inside and self.prefix[step] == rules.eos:
+        if ending and self._forced_after(self.live[0]) == rules.eos:
             # Stock gives all N hypotheses what the first one has.
             ending = [one for one in ending if one.node is self.live[0]] * rules.beam
         self.ended += ending[: rules.beam - len(self.ended)]

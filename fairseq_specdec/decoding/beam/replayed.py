@@ -22,7 +22,7 @@ from .replay import BeamRules, Sentence
 
 
 class ReplayedBeams:
-    """See ``Beams``. An ensemble, prefixes and n-gram blocking are served here alone.
+    """See ``Beams``. An ensemble and n-gram blocking are served here alone.
 
     Args:
         session: of the verifier, opened for the batch.
@@ -54,7 +54,9 @@ class ReplayedBeams:
         self.device = like.device
         self.lookaheads = lookaheads
         self.forecasts = forecasts
-        forced = [()] * like.size(0) if prefix is None else prefix.tolist()
+        forced = [()] * like.size(0)
+        if prefix is not None:
+            forced = prefix.masked_fill(prefix == policy.pad, -1).tolist()
         self.sentences = [Sentence(rules, start, row, one) for row, one in enumerate(forced)]
         self._rows = list(range(like.size(0)))  # that the session has
 
@@ -64,7 +66,8 @@ class ReplayedBeams:
             if not live:
                 break
             self._select(live)
-            if self.forecasts is not None:
+            ahead = not all(sentence.inside_prefix for sentence in live)
+            if self.forecasts is not None and ahead:
                 self.forecasts.update(live, [self.lookaheads[sentence.row] for sentence in live])
             block = [self._drafted(sentence) for sentence in live]
             for sentence, nodes in zip(live, block):
@@ -80,7 +83,7 @@ class ReplayedBeams:
 
     def _drafted(self, sentence: Sentence) -> List[Node]:
         """The nodes that a sentence waits for, and those that are likely to come next."""
-        if self.lookaheads:
+        if self.lookaheads and not sentence.inside_prefix:
             return self.lookaheads[sentence.row].draft(sentence)
         return sentence.waiting()
 

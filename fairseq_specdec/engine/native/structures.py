@@ -76,6 +76,8 @@ class Rules(Structure):
         ("top_beta", c_int32),
         ("tau", c_float),
         ("regret_budget", c_double),
+        ("prefix", c_void_p),
+        ("prefix_width", c_int64),
     ]
 
 

@@ -252,6 +252,24 @@ def test_tables_of_another_size_are_refused(changed, session, loaded):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "token, width, message",
+    [(2**20, 2, "not in the vocabulary"), (5, -1, "impossible length"), (5, 2**62, "impossible")],
+)
+def test_impossible_prefixes_are_refused(token, width, message, session, loaded):
+    small, beams = Small(loaded, session), ctypes.c_void_p()
+    prefix = torch.tensor([[5, 6], [7, token]])
+    small.rules.prefix, small.rules.prefix_width = prefix.data_ptr(), width
+    with pytest.raises(ValueError, match=message):
+        small.verify(small.verification())
+    setup = BeamSetup(small.embedding, small.rules, 2, 2)
+    with pytest.raises(ValueError, match=message):
+        loaded.call("specdec_beams_new", small.pointer, ctypes.byref(setup), ctypes.byref(beams))
+    small.rules.prefix, small.rules.prefix_width = None, 2
+    with pytest.raises(ValueError, match="a prefix without tokens"):
+        small.verify(small.verification())
+
+
 @pytest.mark.parametrize("steps, reach, count", [(2**31 - 1, 1, 0), (1, 2**20, 0), (1, 1, -1)])
 def test_impossible_looks_ahead_are_refused(steps, reach, count, session, loaded):
     words = session.weights.layers.stack.words

@@ -11,8 +11,8 @@ namespace specdec {
 
 constexpr int kLongestSuffix = 4;  // by which prefixes are compared
 
-Sentence::Sentence(const Rules& rules, int beam, int32_t start)
-    : rules_(&rules), beam_(beam), count_(2 * beam) {
+Sentence::Sentence(const Rules& rules, int row, int beam, int32_t start)
+    : rules_(&rules), row_(row), beam_(beam), count_(2 * beam) {
   prefixes.push_back(Prefix{start, -1, 0});
   live.push_back(0);
   best_scores_.resize(count_);
@@ -118,6 +118,13 @@ bool Sentence::one_step() {
       return false;
   }
   const int now = step();
+  const int64_t forced = forced_after(live[0]);
+  if (forced == rules_->eos && !ending.empty()) {
+    // Stock gives all N hypotheses what the first one has.
+    const auto first = std::find_if(ending.begin(), ending.end(),
+                                    [&](const Ended& one) { return one.prefix == live[0]; });
+    ending = first == ending.end() ? std::vector<Ended>{} : std::vector<Ended>(beam_, *first);
+  }
   for (const Ended& one : ending)
     if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
   done = ended.size() == static_cast<size_t>(beam_) || (!ending.empty() && now >= rules_->max_len);
@@ -130,7 +137,7 @@ bool Sentence::one_step() {
   for (const Candidate& one : growth) {
     chosen.push_back(child(one.from, one.token));
     prefixes[chosen.back()].score = one.score;
-    used += prefixes[chosen.back()].scored;
+    used += prefixes[chosen.back()].scored && forced < 0;
   }
   follow(chosen);
   live = std::move(chosen);
@@ -144,11 +151,18 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
       found.push_back(at);
   };
   for (int at : live) add(at);
+  const bool inside = forced_after(live[0]) >= 0;
+  for (int at : live)
+    for (int64_t token; (token = forced_after(at)) >= 0 && token != rules_->eos;) {
+      at = child(at, static_cast<int32_t>(token));
+      add(at);
+    }
   const size_t waiting = found.size();
   std::vector<std::pair<int, float>> ahead;
   for (int at : live) ahead.emplace_back(at, prefixes[at].score);
   size_t room = beam_ - ended.size();
-  for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
+  const int steps = inside ? 0 : lookahead.steps;
+  for (int i = 0; i < steps && step() + i < rules_->max_len; i++) {
     std::vector<Candidate> candidates;
     for (const auto& [from, score] : ahead) {
       const int like = prefixes[from].scored ? from : same_suffix(from);
@@ -308,9 +322,9 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
   }
 }
 
-// The likeliest tokens after a prefix of `step` tokens, constraints applied (LogitsPolicy). NaN
-// where the logits are no distribution.
-void rate(float* logits, int words, const Rules& rules, int step, int count, float* scores,
+// The likeliest tokens after a prefix of `step` tokens of a row, constraints applied
+// (DecodingConstraints). NaN where the logits are no distribution.
+void rate(float* logits, int words, const Rules& rules, int row, int step, int count, float* scores,
           int32_t* tokens) {
   divide(rules, words, logits);
   const float top = peak_of(logits, words).top;
@@ -321,10 +335,11 @@ void rate(float* logits, int words, const Rules& rules, int step, int count, flo
     return;
   }
   constrain(rules, step, logits);
-  if (step >= rules.max_len) {
+  const int64_t forced = forced_token(rules, row, step);
+  if (forced >= 0) {
     std::fill_n(scores, count, kMinusInfinity);
-    std::fill_n(tokens, count, rules.eos);
-    scores[0] = logits[rules.eos] - top - total;
+    std::fill_n(tokens, count, static_cast<int32_t>(forced));
+    scores[0] = logits[forced] - top - total;
     return;
   }
   largest_of(logits, words, count, scores, tokens);
@@ -338,11 +353,11 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
     : session_(session), embedding_(embedding), rules_(rules), beam_(beam) {
   const int words = session.stack.vocabulary_size();
   require(embedding.fits(session.stack), "a table of another size than the session's");
-  for (int64_t symbol : {rules.pad, rules.unk, rules.eos, start})
-    require(symbol >= 0 && symbol < words, "a special symbol out of range");
+  rules.check(session.rows(), words);
+  require(start >= 0 && start < words, "a special symbol out of range");
   require(beam > 0 && beam < words, "a beam wider than the vocabulary");
   require(rules.max_len < kMost, "an impossible length");
-  for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, beam, start);
+  for (int row = 0; row < session.rows(); row++) sentences.emplace_back(rules_, row, beam, start);
 }
 
 void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reach) {
@@ -408,8 +423,9 @@ bool Beams::pass() {
     for (int i = 0; i < some; i++) {
       Sentence& sentence = sentences[rows[first + i]];
       const int at = nodes[first + i];
-      rate(rated + static_cast<size_t>(i) * words, words, rules_, sentence.prefixes[at].depth,
-           2 * beam_, sentence.best_scores(at), sentence.best_tokens(at));
+      rate(rated + static_cast<size_t>(i) * words, words, rules_, rows[first + i],
+           sentence.prefixes[at].depth, 2 * beam_, sentence.best_scores(at),
+           sentence.best_tokens(at));
       sentence.prefixes[at].scored = true;
     }
   }

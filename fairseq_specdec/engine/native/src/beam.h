@@ -49,15 +49,16 @@ enum class Failure { kNone = 0, kNoNumber = 1, kNoToken = 2 };
 
 class Sentence {
  public:
-  Sentence(const Rules& rules, int beam, int32_t start);
+  // row: of the batch.
+  Sentence(const Rules& rules, int row, int beam, int32_t start);
 
   int step() const { return prefixes[live[0]].depth; }
   // The prefix of one token more, made if it is not there.
   int child(int prefix, int32_t token);
   // Give slots to prefixes without one; those before them come first.
   void place(const std::vector<int>& chosen);
-  // The prefixes to score next: those that the search waits for, then those that are likely to
-  // come; each after the one before it.
+  // The prefixes to score next: those that the search waits for, with all that the forced prefix
+  // adds to them; past it, those that are likely to come. Each after the one before it.
   std::vector<int> wanted(const Lookahead& lookahead);
   // Do all steps that are decided.
   void advance();
@@ -87,7 +88,13 @@ class Sentence {
   void unlink(int prefix);
   void give(int prefix);
 
+  // The token of the forced prefix that must follow; -1 where any may.
+  int64_t forced_after(int prefix) const {
+    return prefix_token(*rules_, row_, prefixes[prefix].depth);
+  }
+
   const Rules* rules_;
+  int row_;
   int beam_, count_;  // N, 2 N
   int slots_ = 0;
   std::vector<float> best_scores_;

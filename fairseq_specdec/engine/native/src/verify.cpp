@@ -9,6 +9,15 @@
 
 namespace specdec {
 
+void Rules::check(int rows, int words) const {
+  for (int64_t symbol : {pad, unk, eos})
+    require(symbol >= 0 && symbol < words, "a special symbol out of range");
+  const int64_t count = rows * int64_t{bounded(prefix_width, 0, "a prefix of impossible length")};
+  require(count == 0 || prefix != nullptr, "a prefix without tokens");
+  for (int64_t i = 0; i < count; i++)
+    require(prefix[i] < words, "a token that is not in the vocabulary");
+}
+
 void Hypotheses::check() const {
   bounded(columns, 1, "hypotheses of an impossible length");
   bounded(token_stride, 0, "rows that are impossibly far apart");
@@ -76,13 +85,14 @@ Entries lay_out(const Session& session, const Embedding& embedding, const Drafts
 // One entry's logits and what the rules say of them.
 class Entry {
  public:
-  Entry(float* logits, int count, const Rules& rules, int64_t step)
-      : logits_(logits), count_(count), rules_(rules), forced_(step >= rules.max_len) {
+  Entry(float* logits, int count, const Rules& rules, int row, int64_t step)
+      : logits_(logits), count_(count), rules_(rules), forced_(forced_token(rules, row, step)) {
     divide(rules, count, logits);
     best_ = peak_of(logits, count);
     top_ = best_.top;
     log_sum_ = log_sum(logits, count, top_);
     constrain(rules, step, logits);
+    if (forced_ >= 0) return;
     const bool early = step < rules.min_len;
     const int at = best_.at;
     if (at == rules.pad || (early && at == rules.eos) || rules.unk_penalty != 0)
@@ -91,15 +101,17 @@ class Entry {
       best_ = peak_of(logits, count);
   }
 
-  bool decided() const { return std::isfinite(log_sum_) && best_.at >= 0 && !best_.tied; }
-  int64_t best() const { return forced_ ? rules_.eos : best_.at; }
+  bool decided() const {
+    return std::isfinite(log_sum_) && (forced_ >= 0 || (best_.at >= 0 && !best_.tied));
+  }
+  int64_t best() const { return forced_ >= 0 ? forced_ : best_.at; }
   float score(int64_t token) const { return logits_[token] - top_ - log_sum_; }
 
   double regret(int64_t token) const { return best_.top - logits_[token]; }
 
   // Among the best few and close to the best one (Ge et al. 2022, equations 8 and 9).
   bool near(int64_t token) const {
-    if (rules_.top_beta <= 1 || forced_) return false;
+    if (rules_.top_beta <= 1 || forced_ >= 0) return false;
     const float own = logits_[token];
     if (!(best_.top - own <= rules_.tau) || !(own > kMinusInfinity)) return false;
     int above = 0;
@@ -111,7 +123,7 @@ class Entry {
   const float* logits_;
   int count_;
   const Rules& rules_;
-  bool forced_;
+  int64_t forced_;  // the only possible token, or -1
   Peak best_;
   float top_, log_sum_;  // of the logits without constraints
 };
@@ -150,8 +162,6 @@ class Iteration {
   void check() {
     require(drafts_.rows == rows_ && embedding_.fits(stack_),
             "a batch or a table of another size than the session's");
-    for (int64_t symbol : {rules_.pad, rules_.unk, rules_.eos})
-      require(symbol >= 0 && symbol < words_, "a special symbol out of range");
     int64_t longest = 0;
     for (int row = 0; row < rows_; row++) {
       const int length = bounded(hypotheses_.lengths[row], 0, "impossible lengths");
@@ -209,7 +219,7 @@ class Iteration {
     int64_t* facts = verdict_.facts + 3 * row;
     bool goes_on = true;
     for (int64_t w = 0; goes_on; w++) {
-      const Entry entry(logits(first + w), words_, rules_, length + w);
+      const Entry entry(logits(first + w), words_, rules_, row, length + w);
       if (!entry.decided()) return false;
       const bool accepted = w < drafts_.sizes[row] && accepts(row, entry, drafted[w]);
       tokens[w] = accepted ? drafted[w] : entry.best();
@@ -260,6 +270,7 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
   bounded(drafts.token_stride, 0, "rows that are impossibly far apart");
   hypotheses.check();
   const int rows = session.rows();
+  rules.check(rows, session.stack.vocabulary_size());
   const int64_t entries = rows * (drafts.width + 1);
   std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);
   for (int64_t length : lengths) bounded(length, 0, "impossible lengths");

@@ -24,7 +24,8 @@ struct Embedding {
   void embed(int64_t token, int64_t position, float* out) const;
 };
 
-// The constraints of decoding that need no look at the hypothesis (LogitsPolicy), and the rule.
+// The constraints of decoding that need no look at the hypothesis (DecodingConstraints), and the
+// rule.
 struct Rules {
   int32_t pad, unk, eos;
   int32_t min_len, max_len;
@@ -32,7 +33,25 @@ struct Rules {
   int32_t top_beta;  // 1: a draft token must be the best one (ExactRule)
   float tau;
   double regret_budget;  // of a sentence, where Hypotheses::spent is kept (RegretBudgetRule)
+  // [B][prefix_width], tokens that outputs must begin with, pad for any; or null
+  const int64_t* prefix;
+  int64_t prefix_width;
+
+  // Throws std::invalid_argument for a symbol or a token that is none of `words`.
+  void check(int rows, int words) const;
 };
+
+// The token of a row's prefix that must be output token number `step`; -1 where any may be.
+inline int64_t prefix_token(const Rules& rules, int row, int64_t step) {
+  if (step >= rules.prefix_width || step >= rules.max_len) return -1;
+  const int64_t token = rules.prefix[row * rules.prefix_width + step];
+  return token == rules.pad || token < 0 ? -1 : token;
+}
+
+// The same of all constraints: at the length limit only </s> may follow.
+inline int64_t forced_token(const Rules& rules, int row, int64_t step) {
+  return step >= rules.max_len ? rules.eos : prefix_token(rules, row, step);
+}
 
 // By the temperature.
 inline void divide(const Rules& rules, int count, float* logits) {
@@ -43,7 +62,8 @@ inline void divide(const Rules& rules, int count, float* logits) {
 // Of output token number `step`: single logits change, and are not normalised again.
 inline void constrain(const Rules& rules, int64_t step, float* logits) {
   logits[rules.pad] = kMinusInfinity;
-  if (step < rules.min_len) logits[rules.eos] = kMinusInfinity;
+  // Stock asks for no least length where a prefix of the batch may reach.
+  if (step < rules.min_len && step >= rules.prefix_width) logits[rules.eos] = kMinusInfinity;
   logits[rules.unk] -= rules.unk_penalty;
 }
 
