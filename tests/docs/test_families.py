@@ -11,7 +11,8 @@ TAGS = ["<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>"]
 
 
 def test_nllbs_dictionary_has_the_models_size_and_order(tmp_path):
-    code = re.search(r"```text\n(sed .*?)```", text_of(ROOT / "docs" / "families.md"), re.S).group(1)
+    page = text_of(ROOT / "docs" / "families.md")
+    code = re.search(r"```text\n(sed .*?)```", page, re.S).group(1)
     (tmp_path / "dictionary.txt").write_text("".join(f"t{i} 1\n" for i in range(WORDS)))
     (tmp_path / "nllb.langs.txt").write_text("".join(f"l{i}_Latn\n" for i in range(LANGUAGES)))
     subprocess.run(["bash", "-ec", code], cwd=str(tmp_path), check=True)
