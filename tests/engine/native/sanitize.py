@@ -36,8 +36,8 @@ def compile_object(source, output, *flags):
     PACKAGE["seal"](output)
 
 
-def build(native):
-    """The probe as it is, and the best variant with sanitizers."""
+def build(native, *flags):
+    """The probe as it is, and of the variants only the best for this processor, with ``flags``."""
     sources = native / "src"
     compile_object(sources / "cpu.cpp", native / PACKAGE["PROBE"])
     bits = ctypes.CDLL(str(native / PACKAGE["PROBE"])).specdec_variants()
@@ -45,7 +45,7 @@ def build(native):
     version = runpy.run_path(str(native.parents[1] / "version.py"))["__version__"]
     stamp = f"{version} {variant.name} {PACKAGE['digest'](sources)}"
     stamped = f'-DSPECDEC_STAMP="{stamp}"'
-    compile_object(sources / "engine.cpp", native / variant.file, *variant.flags, *MEMORY, stamped)
+    compile_object(sources / "engine.cpp", native / variant.file, *variant.flags, *flags, stamped)
 
 
 def library_of_the_compiler(name):
@@ -103,7 +103,7 @@ def main(fuzz):
             run_threads(folder)
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(str(ROOT / NATIVE.parts[0]), str(folder / NATIVE.parts[0]), ignore=ignored)
-        build(folder / NATIVE)
+        build(folder / NATIVE, *MEMORY)
         if fuzz:
             try:
                 run_tests(folder, "-m", "fuzz", *map(str, FUZZERS))

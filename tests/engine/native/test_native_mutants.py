@@ -5,12 +5,13 @@ Each takes a compiler run and two test files, so they run nightly (``-m slow``).
 
 import os
 import pathlib
-import runpy
 import shutil
 import subprocess
 import sys
 
 import pytest
+import toy_cache
+from sanitize import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NATIVE = pathlib.PurePath("fairseq_specdec") / "engine" / "native"
@@ -98,27 +99,54 @@ def test_each_fault_has_its_place_in_the_sources():
         assert text.count(before) == 1, (name, before)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)  # of which the compiler takes most
-@pytest.mark.parametrize("name, before, after", MUTANTS, ids=lambda text: text[:40])
-def test_a_fault_in_the_sources_is_noticed(name, before, after, tmp_path):
-    shutil.copytree(
-        str(ROOT), str(tmp_path / "copy"),
-        ignore=shutil.ignore_patterns(".git", "build", "*.so", "data-bin", "docs"),
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The tree, to be compiled with faults; whatever is compiled stays with the original."""
+    folder = tmp_path_factory.mktemp("mutants") / "copy"
+    left_out = shutil.ignore_patterns(".*", "build", "*.so", "data-bin", "docs", "scripts")
+    shutil.copytree(str(ROOT), str(folder), ignore=left_out)
+    return folder
+
+
+def run(copy, tests, seconds):
+    """pytest's exit status and last output, after the copy's sources were compiled."""
+    build(copy / NATIVE, "-O1")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += [f"--timeout={seconds}", "--timeout-method=thread"]  # some faults loop in C++
+    environment = dict(os.environ, PYTHONPATH=str(copy), SPECDEC_TOYS=str(toy_cache.folder()))
+    done = subprocess.run(
+        [*command, *tests],
+        cwd=str(copy), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    copy = tmp_path / "copy"
+    return done.returncode, done.stdout.decode(errors="replace")[-2000:]
+
+
+@pytest.fixture(scope="module")
+def passing(copy):
+    """Makes sure, once, that tests pass without a fault, or else a fault would prove nothing."""
+    passed = set()
+
+    def check(tests):
+        if tuple(tests) not in passed:
+            status, output = run(copy, tests, seconds=600)  # of which toys are trained
+            assert status == 0, output
+            passed.add(tuple(tests))
+
+    return check
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)  # of which the compiler takes most
+@pytest.mark.parametrize("name, before, after", MUTANTS, ids=lambda text: text[:40])
+def test_a_fault_in_the_sources_is_noticed(name, before, after, copy, passing):
+    tests = TESTS_OF.get(name, TESTS)
+    passing(tests)
     source = copy / NATIVE / "src" / name
     text = source.read_text(encoding="utf-8")
     source.write_text(text.replace(before, after), encoding="utf-8")
-    variants = runpy.run_path(str(copy / NATIVE / "variants.py"))
-    assert variants["VARIANTS"]
-    toys = str(ROOT / ".pytest_cache" / "toys")
-    environment = dict(os.environ, PYTHONPATH=str(copy), SPECDEC_TOYS=toys)
-    build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    subprocess.run(build, cwd=str(copy), check=True, env=environment)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    command += ["--timeout=60", "--timeout-method=thread"]  # some faults loop in the library
-    command += TESTS_OF.get(name, TESTS)
-    done = subprocess.run(command, cwd=str(copy), env=environment, capture_output=True, text=True)
+    try:
+        status, output = run(copy, tests, seconds=60)
+    finally:
+        source.write_text(text, encoding="utf-8")
     # A crash is noticed too; 4 and 5 are pytest's: no tests.
-    assert done.returncode not in (0, 4, 5), done.stdout[-2000:]
+    assert status not in (0, 4, 5), output
