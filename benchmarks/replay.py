@@ -53,7 +53,7 @@ from fairseq_specdec.drafting import (
 )
 from fairseq_specdec.drafting.input_copy import InputCopySession
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.io import provenance
@@ -183,10 +183,10 @@ class _ReplayedSession(DraftSession):
     def __init__(self, session: DraftSession, script: Script) -> None:
         self.session, self.script = session, script
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> DraftTree:
+    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> Draft:
         self.script.step(hypotheses.lengths_cpu)
-        tree = self.session.propose(hypotheses, budget)
-        return tree._replace(tokens=self.script.without_eos(tree.tokens))
+        draft = self.session.propose(hypotheses, budget)
+        return draft._replace(tokens=self.script.without_eos(draft.tokens))
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         self.session.commit(sizes, hidden_states)
@@ -222,7 +222,7 @@ class ReplayedRule(AcceptanceRule):
         self.rule, self.script = rule, script
         self.needs_draft_probabilities = rule.needs_draft_probabilities
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         self.rule.accept(draft, scores)
         script, sizes = self.script, draft.sizes
         left = [script.length - have - 1 for have in script.have]  # draft tokens before </s>

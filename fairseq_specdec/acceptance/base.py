@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional, Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 
@@ -86,7 +86,7 @@ class AcceptanceRule:
     def select(self, rows: Tensor) -> None:
         """Keep what is remembered of these rows (long [B'])."""
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         """Judge a chain of draft tokens.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 
 from .base import Acceptance
 from .sampling import SamplingRule
@@ -34,7 +34,7 @@ class BlockVerificationRule(SamplingRule):
         sampler: cuts p, as it did q, and draws.
     """
 
-    def verdict(self, draft: DraftTree, p: Tensor, q: Tensor) -> Acceptance:
+    def verdict(self, draft: Draft, p: Tensor, q: Tensor) -> Acceptance:
         width, lengths = draft.width, draft.sizes
         at = draft.tokens.unsqueeze(2)
         own, drawn = p[:, :width].gather(2, at).squeeze(2), q.gather(2, at).squeeze(2)

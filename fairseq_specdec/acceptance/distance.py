@@ -9,7 +9,7 @@ from typing import List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, judged
@@ -61,7 +61,7 @@ class DistanceRule(AcceptanceRule):
         # float64 holds the integers of any vocabulary exactly.
         self.values = torch.tensor(token_values(symbols), dtype=torch.float64)
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         if self.values is None:
             raise ValueError("--accept-epsilon: no vocabulary was read")
         tokens = draft.tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, NativeRule, judged
@@ -21,6 +21,6 @@ class ExactRule(AcceptanceRule):
     def native_form(self) -> NativeRule:
         return NativeRule()
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best = scores.best()
         return judged(draft.tokens == best[:, :-1], draft.sizes, best)

@@ -6,7 +6,7 @@ from typing import Sequence
 
 import torch
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, leading
@@ -34,7 +34,7 @@ class MinimumBlockRule(AcceptanceRule):
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         self.rule.read_vocabulary(symbols)
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         verdict = self.rule.accept(draft, scores)
         if self.minimum == 1 or draft.width == 0:
             return verdict

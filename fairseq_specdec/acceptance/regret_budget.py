@@ -8,7 +8,7 @@ from typing import Optional, Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, NativeRule
@@ -63,7 +63,7 @@ class RegretOfBatch(RegretBudgetRule):
         self.rule.select(rows)
         self.spent = self.spent.index_select(0, rows)
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         verdict = self.rule.accept(draft, scores)
         if draft.width == 0:
             return verdict

@@ -6,7 +6,7 @@ from typing import Optional
 
 import torch
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, judged
@@ -35,7 +35,7 @@ class RollbackRule(AcceptanceRule):
         self.alpha_rb = alpha_rb
         self.sampler = sampler
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         own = scores.of(draft.tokens)
         kept = (-own <= self.alpha_rb) & (own > float("-inf"))
         verdict = judged(kept, draft.sizes, scores.best())

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, leading
@@ -138,7 +138,7 @@ class SamplingRule(AcceptanceRule):
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         """As of the base class.
 
         Raises:
@@ -152,7 +152,7 @@ class SamplingRule(AcceptanceRule):
             raise ValueError("--sampling: the drafter does not say what its drafts were drawn from")
         return self.verdict(draft, p, draft.log_probs.exp())
 
-    def verdict(self, draft: DraftTree, p: Tensor, q: Tensor) -> Acceptance:
+    def verdict(self, draft: Draft, p: Tensor, q: Tensor) -> Acceptance:
         """Judge drafts of one token or more.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.scores import Scores
 
 from .base import Acceptance, AcceptanceRule, NativeRule, judged
@@ -26,7 +26,7 @@ class TopBetaRule(AcceptanceRule):
     def native_form(self) -> NativeRule:
         return NativeRule(self.top_beta, self.tau)
 
-    def accept(self, draft: DraftTree, scores: Scores) -> Acceptance:
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         best, tokens = scores.best(), draft.tokens
         matches = tokens == best[:, :-1]
         gap = scores.gap(tokens)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_specdec.drafting import DraftSession
 from fairseq_specdec.drafting.plan import Plan
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
@@ -40,7 +40,7 @@ class GeneralStep:
         timer: of the batch.
     """
 
-    _forced: Optional[DraftTree] = None
+    _forced: Optional[Draft] = None
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GeneralStep:
         if prefix is not None and rule is not None and rule.keeps_forced:
             self._forced = parts.policy.forced_draft(prefix, max_len)
 
-    def step(self, draft: Optional[DraftTree] = None) -> Iteration:
+    def step(self, draft: Optional[Draft] = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation.
 
         Args:
@@ -87,12 +87,12 @@ class GeneralStep:
             passes=draft.passes, forced=draft.forced, seconds=self._seconds_since(before)
         )
 
-    def take_forced(self) -> Optional[DraftTree]:
+    def take_forced(self) -> Optional[Draft]:
         """The draft of the first iteration, where outputs must begin with a prefix; then None."""
         draft, self._forced = self._forced, None
         return draft
 
-    def propose(self, plan: Plan) -> DraftTree:
+    def propose(self, plan: Plan) -> Draft:
         """What the drafter proposes, within the plan and the length limit."""
         hypotheses = self.hypotheses
         if plan.size != 0:
@@ -109,19 +109,17 @@ class GeneralStep:
             near = hypotheses.longest + draft.width > self.max_len
             return draft.limited(most, self.max_len - hypotheses.lengths if near else None)
 
-    def lay_out(self, draft: DraftTree) -> Tuple[Tensor, Layout]:
+    def lay_out(self, draft: Draft) -> Tuple[Tensor, Layout]:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""
         hypotheses = self.hypotheses
         hypotheses.reserve(draft.width + 1)
         tokens = hypotheses.last()
         if draft.width > 0:
             tokens = torch.cat([tokens, draft.tokens], 1)
-        places = (hypotheses.lengths, hypotheses.lengths_cpu)
-        if draft.parents is not None:
-            return tokens, Layout.tree(*places, draft.parents)
-        return tokens, Layout.chain(*places, tokens.size(1))
+        lengths, lengths_cpu = hypotheses.lengths, hypotheses.lengths_cpu
+        return tokens, Layout.chain(lengths, lengths_cpu, tokens.size(1))
 
-    def constrain(self, draft: DraftTree, scores: Scores) -> None:
+    def constrain(self, draft: Draft, scores: Scores) -> None:
         """Apply the decoding constraints to the scores."""
         hypotheses, policy = self.hypotheses, self.parts.policy
         if policy.reads_hypotheses and draft.width > 0:
@@ -129,7 +127,7 @@ class GeneralStep:
             hypotheses.write(hypotheses.lengths.unsqueeze(1) + columns, draft.tokens)
         scores.edit(policy.edits(hypotheses, draft.width + 1, self.max_len, self.prefix))
 
-    def read_back(self, draft: DraftTree, scores: Scores, step: Step) -> Iteration:
+    def read_back(self, draft: Draft, scores: Scores, step: Step) -> Iteration:
         """What the host needs of every row: the iteration's one synchronisation."""
         columns = [step.sizes, step.done.long(), step.accepted, step.broken.long(), draft.sizes]
         table = [each.unsqueeze(1) for each in columns]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
 from fairseq_specdec.drafting.plan import Plan
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafts,
@@ -64,9 +64,9 @@ class NativeChains:
         self.call.read_count = len(self.layers.weights.read_layers)
         self.call.read = self.layers.weights.read
         self.states: List[Tensor] = []
-        self.undecided: Optional[DraftTree] = None
+        self.undecided: Optional[Draft] = None
 
-    def run(self, most: int) -> Tuple[List[Iteration], Optional[DraftTree]]:
+    def run(self, most: int) -> Tuple[List[Iteration], Optional[Draft]]:
         """Do iterations: at most ``most``, until a row ends or the general step must decide.
 
         Returns:
@@ -92,14 +92,12 @@ class NativeChains:
         started = time.perf_counter()
         draft = general.propose(plan)
         drafting = time.perf_counter() - started
-        if not draft.is_chain:
-            return [], draft
         if plan.size != 0 and not general.drafts.never_drafts:
             most = 1
         rounds = self.verify(draft, most, drafting)
         return rounds, None if rounds else draft
 
-    def verify(self, draft: DraftTree, most: int, drafting: float = 0.0) -> List[Iteration]:
+    def verify(self, draft: Draft, most: int, drafting: float = 0.0) -> List[Iteration]:
         """Score a chain, accept, and add what follows to the hypotheses.
 
         Args:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
 from fairseq_specdec.engine.scores import Edits
@@ -91,7 +91,7 @@ class DecodingConstraints(NamedTuple):
             early = None if early is None else early & ~inside
         return Edits(self._everywhere(), self.eos, early, listed, forced)
 
-    def forced_draft(self, prefix: Tensor, max_len: int) -> Optional[DraftTree]:
+    def forced_draft(self, prefix: Tensor, max_len: int) -> Optional[Draft]:
         """The prefixes as the first draft, so that one pass scores them; None where no row has one.
 
         Args:
@@ -99,7 +99,7 @@ class DecodingConstraints(NamedTuple):
         """
         sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=max_len)
         width = int(sizes.max())
-        return DraftTree(prefix[:, :width], sizes, forced=True) if width > 0 else None
+        return Draft(prefix[:, :width], sizes, forced=True) if width > 0 else None
 
     def _everywhere(self) -> Tuple[Tuple[int, float], ...]:
         """The constraints that hold at every entry."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
 
@@ -47,12 +47,12 @@ class Search:
     def select(self, rows: Tensor) -> None:
         """Keep what is remembered of these rows (long [B'])."""
 
-    def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
+    def advance(self, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int) -> Step:
         """Add to every hypothesis what follows from a verification.
 
         Args:
             hypotheses: changed in place; columns for N + 1 more tokens are there.
-            tree: N draft tokens a row.
+            draft: N draft tokens a row.
             scores: of N + 1 entries.
             eos: the token that ends a sentence.
         """
@@ -78,14 +78,13 @@ class GreedySearch(Search):
     def select(self, rows: Tensor) -> None:
         self.rule.select(rows)
 
-    def advance(self, hypotheses: Hypotheses, tree: DraftTree, scores: Scores, eos: int) -> Step:
-        assert tree.is_chain, "greedy search accepts chains"
-        counts, next_token = self.rule.accept(tree, scores)
-        if tree.width == 0:
+    def advance(self, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int) -> Step:
+        counts, next_token = self.rule.accept(draft, scores)
+        if draft.width == 0:
             return self._one_token(hypotheses, next_token, counts, scores, eos)
-        columns = torch.arange(tree.width + 1, device=counts.device)
+        columns = torch.arange(draft.width + 1, device=counts.device)
         bonus = next_token.unsqueeze(1)
-        emitted = torch.cat([tree.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
+        emitted = torch.cat([draft.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
         sizes, done = emitted_sizes(emitted, counts, eos)
         # Columns after the emitted ones are overwritten by later iterations.
         after = hypotheses.lengths.unsqueeze(1) + columns

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, first_slots
 from fairseq_specdec.engine.transfer import to_device
@@ -111,13 +111,13 @@ class AutoregressiveSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
         most = self.options.block_size if budget is None else min(self.options.block_size, budget)
         steps = min(most, self.last - hypotheses.shortest)
         if steps <= 0:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         return self._draft(hypotheses, steps)
 
     def forecast(
@@ -172,7 +172,7 @@ class AutoregressiveSession(DraftSession):
         at = (hypotheses.lengths.unsqueeze(1) + columns).clamp(min=0)
         return hypotheses.tokens.gather(1, at), at
 
-    def _draft(self, hypotheses: Hypotheses, steps: int) -> DraftTree:
+    def _draft(self, hypotheses: Hypotheses, steps: int) -> Draft:
         """Up to ``steps`` tokens of each row."""
         lengths, lengths_cpu = hypotheses.lengths, hypotheses.lengths_cpu
         self.session.layers.cache.reserve(max(lengths_cpu) + steps)
@@ -200,7 +200,7 @@ class AutoregressiveSession(DraftSession):
             width = int(counts.max())
         self.session.commit(lengths + passes, [have + passes for have in lengths_cpu])
         log_probs = torch.stack(chances, 1)[:, :width] if chances else None
-        return DraftTree(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
+        return Draft(torch.stack(drafted, 1)[:, :width], counts, log_probs, passes)
 
     def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from fairseq_specdec.acceptance.sampling import Sampler
 from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.devices import supported
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.work import Pass
 
@@ -118,7 +118,7 @@ class NativeLoop(Protocol):
     def of(self, iteration: int) -> List[List[int]]:
         """Draft tokens of each row."""
 
-    def pending_draft(self, done: int) -> Optional[DraftTree]:
+    def pending_draft(self, done: int) -> Optional[Draft]:
         """The draft that was made after ``done`` iterations and not verified, if there is one."""
 
 
@@ -175,7 +175,7 @@ class DraftSession:
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         """Draft the tokens that follow the accepted ones.
 
         Args:
@@ -301,8 +301,8 @@ class SilentSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
-        return DraftTree.empty(hypotheses.lengths)
+    ) -> Draft:
+        return Draft.empty(hypotheses.lengths)
 
 
 class NoDrafter(Drafter):

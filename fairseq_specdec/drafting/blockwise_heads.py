@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.linear import Linear
 from fairseq_specdec.engine.eager.packed_heads import PackedHeads
 from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
@@ -102,16 +102,16 @@ class BlockwiseHeadsSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         room = min(self.block_size - 1, self.max_len - hypotheses.shortest)
         if budget == 0 or self.state is None or self.weights is None or room < 1:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         weights, state = self.weights, self.state
         if weights.project_out is not None:
             state = weights.project_out(state)
         logits = weights.vocabulary(weights.heads(state)[:, :room])
         logits[..., self.pad] = float("-inf")
-        return DraftTree(logits.argmax(-1), torch.full_like(hypotheses.lengths, room))
+        return Draft(logits.argmax(-1), torch.full_like(hypotheses.lengths, room))
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         assert hidden_states is not None

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 from .base import DraftSession, NativeDrafts, ReadyDrafter, Source
@@ -52,9 +52,9 @@ class DeferredSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         if budget == 0 and self._session is None:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         if costs is None:  # what judges no drafts knows no costs
             return self.opened().propose(hypotheses, budget)
         return self.opened().propose(hypotheses, budget, costs)

@@ -11,7 +11,7 @@ from typing import List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.transfer import to_device
 
@@ -154,14 +154,14 @@ class InputCopySession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         if budget == 0:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         drafts = [self.draft(row, output) for row, output in enumerate(hypotheses.outputs())]
         width, pad = max(map(len, drafts)), self.settings.pad
         table = [[len(draft), *draft, *[pad] * (width - len(draft))] for draft in drafts]
         there = to_device(torch.tensor(table), hypotheses.lengths.device)  # one copy
-        return DraftTree(there[:, 1:], there[:, 0])
+        return Draft(there[:, 1:], there[:, 0])
 
     def draft(self, row: int, output: Sequence[int]) -> List[int]:
         """The rest of a row's source after the place that its output has reached.

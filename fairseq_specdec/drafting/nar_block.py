@@ -14,7 +14,7 @@ from fairseq_specdec.engine.backend import (
     AnyEncoder,
     Backend,
 )
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.positions import learned_limit
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.layout import Layout, first_slots, horizon_mask
@@ -211,14 +211,14 @@ class NarBlockSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         if self.replayed is not None:  # a recorded draft is the same for all costs
-            tree = self.replayed.draft(hypotheses, masks, self.states)
-            if tree is not None:
-                return tree
+            draft = self.replayed.draft(hypotheses, masks, self.states)
+            if draft is not None:
+                return draft
         costs = costs if self.options.any_confidence else None
         return self._choose(hypotheses, self._features(hypotheses, masks), costs)
 
@@ -308,7 +308,7 @@ class NarBlockSession(DraftSession):
 
     def _choose(
         self, hypotheses: Hypotheses, features: Tensor, costs: Optional[Sequence[float]]
-    ) -> DraftTree:
+    ) -> Draft:
         """The draft, from the masks' features [B, K, C']."""
         options, lengths = self.options, hypotheses.lengths
         words = all_words
@@ -321,7 +321,7 @@ class NarBlockSession(DraftSession):
             log_probs = (logits / options.temperature).log_softmax(-1, dtype=torch.float32)
             chances = options.sampler.warp(log_probs)
             drafted = options.sampler.draw(chances)
-            return DraftTree(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
+            return Draft(drafted, torch.full_like(lengths, logits.size(1)), chances.log())
         if self.weights.chain is None:
             columns, counts = likeliest(logits, options.confidence, costs=costs)
             drafted = words(columns)
@@ -331,7 +331,7 @@ class NarBlockSession(DraftSession):
             drafted, counts = chain(features, logits, before, least, costs, words)
         if options.collapse_repeats:
             drafted, counts = without_repeats(drafted, counts)
-        return DraftTree(drafted, counts)
+        return Draft(drafted, counts)
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         if hidden_states is not None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.backend import AnyDecoder
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.engine.eager.positions import learned_limit, position_rows
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -217,13 +217,13 @@ class LoopDrafts:
         rows = range(first, first + self.rows)
         return [self.tokens[row * block : row * block + self.sizes[row]] for row in rows]
 
-    def pending_draft(self, done: int) -> Optional[DraftTree]:
+    def pending_draft(self, done: int) -> Optional[Draft]:
         """The draft that was made after ``done`` iterations and not verified, if there is one."""
         if self.loop.drafts == done:
             return None
         block, first = self.loop.block, done * self.rows
         tokens = torch.tensor(self.tokens[first * block : (first + self.rows) * block])
-        return DraftTree(
+        return Draft(
             tokens.view(self.rows, block), torch.tensor(self.sizes[first : first + self.rows])
         )
 
@@ -289,10 +289,10 @@ class NativeBlockSession(DraftSession):
         hypotheses: Hypotheses,
         budget: Optional[int] = None,
         costs: Optional[Sequence[float]] = None,
-    ) -> DraftTree:
+    ) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
-            return DraftTree.empty(hypotheses.lengths)
+            return Draft.empty(hypotheses.lengths)
         rows = len(hypotheses.lengths_cpu)
         tokens = torch.zeros(rows, masks, dtype=torch.long)  # valid ones after each draft, too
         sizes = torch.empty(rows, dtype=torch.long)
@@ -322,7 +322,7 @@ class NativeBlockSession(DraftSession):
         self.layers.commit(hypotheses.lengths + self.drafter.first, known)
         if self.options.collapse_repeats:
             tokens, sizes = without_repeats(tokens, sizes)
-        return DraftTree(tokens[:, : int(sizes.max())], sizes)
+        return Draft(tokens[:, : int(sizes.max())], sizes)
 
     def begin_loop(
         self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.static_decoder import BucketSession, StaticSession
 from fairseq_specdec.engine.graphs import Fixed, Outputs, Shape, bucket, row_bucket
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -145,7 +145,7 @@ class ReplayedBlock:
 
     def draft(
         self, hypotheses: Hypotheses, masks: int, states: HiddenStateQueue
-    ) -> Optional[DraftTree]:
+    ) -> Optional[Draft]:
         """A draft of ``masks`` tokens; None where it is to be made without a graph.
 
         Args:
@@ -171,7 +171,7 @@ class ReplayedBlock:
             return None
         known = [have + self.first for have in hypotheses.lengths_cpu]
         layers.commit(hypotheses.lengths + self.first, known)
-        return DraftTree(found[0][:rows], found[1][:rows])
+        return Draft(found[0][:rows], found[1][:rows])
 
     def _run(
         self,

@@ -138,9 +138,7 @@ def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
 @pytest.mark.parametrize("strategy", ["sps", "gad"])
 def test_outputs_under_a_budget_are_distributed_so_too(strategy, tmp_path):
     """Drafts of every length: the budget cuts them as rows come and go."""
-    generator = generator_for(
-        strategy, {}, tmp_path, budget=24, sampling_verification="block"
-    )
+    generator = generator_for(strategy, {}, tmp_path, budget=24, sampling_verification="block")
     assert worst_excess(generator, {}, rows=8) < 4
     assert generator.stats.drafted > 0
 

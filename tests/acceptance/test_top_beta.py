@@ -17,7 +17,7 @@ from fairseq_specdec.acceptance import (
     TopBetaRule,
     leading,
 )
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.scores import LogitScores
 
 
@@ -129,7 +129,7 @@ def test_a_verdict_is_made_on_the_scores_device(name):
     """No tensor comes from another device; "meta" has shapes and no numbers."""
     rule = RULES[name][0]()
     rule.read_vocabulary(["</s>", *map(str, range(5))])
-    draft = DraftTree(
+    draft = Draft(
         torch.zeros(2, 4, dtype=torch.long, device="meta"),
         torch.zeros(2, dtype=torch.long, device="meta"),
         torch.zeros(2, 4, 6, device="meta"),
@@ -145,7 +145,7 @@ def test_ranks_are_counted_only_where_they_decide():
     scores = LogitScores(log_probs, normalised=True)
     asked = []
     scores.among_best = lambda tokens, count, where: asked.append(where) or where
-    draft = DraftTree(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))
+    draft = Draft(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))
     assert TopBetaRule(2, 2.0).accept(draft, scores).counts.tolist() == [3, 2]
     assert asked[0].long().tolist() == [[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
 

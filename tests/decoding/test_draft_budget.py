@@ -221,14 +221,16 @@ class RecordedSession(DraftSession):
         self.origin = list(range(source.net_input["src_tokens"].size(0)))
 
     def propose(self, hypotheses, budget=None):
-        tree = self.session.propose(hypotheses, budget)
+        draft = self.session.propose(hypotheses, budget)
         if budget == 0:
-            assert int(tree.sizes.sum()) == 0
-            return tree
+            assert int(draft.sizes.sum()) == 0
+            return draft
         for row, have in enumerate(hypotheses.lengths_cpu):
             known = tuple(hypotheses.tokens[row, 1 : have + 1].tolist())
-            self.found[self.origin[row], known] = tree.tokens[row, : int(tree.sizes[row])].tolist()
-        return tree
+            self.found[self.origin[row], known] = draft.tokens[
+                row, : int(draft.sizes[row])
+            ].tolist()
+        return draft
 
     def commit(self, sizes, hidden_states):
         self.session.commit(sizes, hidden_states)

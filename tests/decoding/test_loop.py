@@ -23,8 +23,6 @@ from toy_translation import (
 )
 
 from fairseq_specdec.acceptance import (
-    Acceptance,
-    AcceptanceRule,
     ExactRule,
     RegretBudgetRule,
     TopBetaRule,
@@ -35,10 +33,7 @@ from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.draft_budget import DraftBudget, FewRejections, History
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.iteration import Iteration
-from fairseq_specdec.decoding.loop import Batch
-from fairseq_specdec.decoding.search import GreedySearch
 from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
-from fairseq_specdec.engine.draft_tree import DraftTree
 from fairseq_specdec.engine.native.library import load
 
 SENTENCES = sentences(8, seed=7)
@@ -504,55 +499,3 @@ def test_what_a_sentence_has_spent_is_remembered_in_one_call(expected):
         return tokens(decode(generator)), figures(generator.stats)
 
     assert run("native", 9.0) == run("torch", 9.0) != run("torch", 99.0)
-
-
-class ForkedSession(ScriptedSession):
-    """Drafts two tokens that may follow, and a third after the second one; the second and third
-    are right."""
-
-    def propose(self, hypotheses, budget=None):
-        tree = super().propose(hypotheses, budget)
-        wrong = torch.full_like(tree.tokens[:, :1], 5)
-        parents = torch.tensor([[-1, -1, 1]]).expand(len(self.rows), 3)
-        tokens = torch.cat([wrong, tree.tokens[:, :2]], 1)
-        return DraftTree(tokens, torch.full_like(tree.sizes, 3), parents=parents)
-
-
-class Forked(ScriptedDrafter):
-    def open(self, source):
-        return ForkedSession(self, len(source.net_input["src_tokens"]), source.max_len)
-
-
-class NoDraft(AcceptanceRule):
-    """Adds the verifier's next token alone."""
-
-    def accept(self, draft, scores):
-        return Acceptance(torch.zeros_like(draft.sizes), scores.best()[:, 0])
-
-
-class FirstOfTree(GreedySearch):
-    """Adds the verifier's next token, and writes down what it would say after each draft token."""
-
-    def advance(self, hypotheses, tree, scores, eos):
-        best = scores.best().tolist()
-        self.told = [(n, *row) for n, row in zip(hypotheses.lengths_cpu, best)]
-        return super().advance(hypotheses, DraftTree.empty(hypotheses.lengths), scores, eos)
-
-
-def test_a_tree_is_scored_along_its_paths(expected):
-    """The search decides what it takes of one; greedy search takes chains."""
-    generator, sample = make(Forked(expected, "perfect", WORDS, 2)), make_sample(SENTENCES)
-    with generator.batch(generator.models, sample) as opened:
-        search = FirstOfTree(NoDraft())
-        parts = opened.parts._replace(search=search)
-        batch = Batch(parts, sample["net_input"], None, None)
-        compared = 0
-        while batch.live:
-            rows = list(batch.origin)
-            batch.iterate()
-            for row, (done, *best) in zip(rows, search.told):
-                rest = expected[row][done : done + 3]
-                assert best[0] == rest[0] and best[2 : 1 + len(rest)] == rest[1:]
-                compared += len(rest) == 3
-        batch.close()
-    assert tokens([one for (one,) in batch.finished]) == expected and compared > 20

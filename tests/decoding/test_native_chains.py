@@ -359,8 +359,8 @@ def test_a_token_out_of_the_vocabulary_is_refused():
             propose = session.propose
 
             def foreign(hypotheses, budget=None):
-                tree = propose(hypotheses, budget)
-                return tree._replace(tokens=tree.tokens + 1000)
+                draft = propose(hypotheses, budget)
+                return draft._replace(tokens=draft.tokens + 1000)
 
             session.propose = foreign
             return session

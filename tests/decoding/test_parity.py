@@ -382,9 +382,9 @@ class Certain(ScriptedDrafter):
         propose = session.propose
 
         def certain(hypotheses, budget=None):
-            tree = propose(hypotheses, budget)
-            chances = torch.nn.functional.one_hot(tree.tokens, FIRST + WORDS).float()
-            return tree._replace(log_probs=chances.log())
+            draft = propose(hypotheses, budget)
+            chances = torch.nn.functional.one_hot(draft.tokens, FIRST + WORDS).float()
+            return draft._replace(log_probs=chances.log())
 
         session.propose = certain
         return session

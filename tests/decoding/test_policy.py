@@ -125,7 +125,7 @@ def test_prefixes_are_the_first_draft():
     """Up to what stands after padding, and to the length limit."""
     prefix = torch.tensor([[5, 6, 7, PAD], [PAD, 8, 9, 9], [4, PAD, 6, PAD], [4, EOS, PAD, PAD]])
     draft = policy().forced_draft(prefix, 9)
-    assert draft.forced and draft.is_chain and draft.sizes.tolist() == [3, 0, 1, 2]
+    assert draft.forced and draft.sizes.tolist() == [3, 0, 1, 2]
     assert draft.tokens.tolist() == prefix[:, :3].tolist()
     short = policy().forced_draft(prefix, 2)
     assert short.sizes.tolist() == [2, 0, 1, 2] and short.width == 2

@@ -10,7 +10,7 @@ from toy_hypotheses import hypotheses_of
 
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule, ExactRule
 from fairseq_specdec.decoding.search import GreedySearch, emitted_sizes
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.scores import LogitScores
 
 EOS, WORDS = 2, 9
@@ -37,7 +37,7 @@ class Scripted(AcceptanceRule):
         self.verdict = Acceptance(torch.tensor(counts), torch.tensor(bonus))
 
     def accept(self, draft, scores):
-        assert isinstance(draft, DraftTree) and isinstance(scores, LogitScores)
+        assert isinstance(draft, Draft) and isinstance(scores, LogitScores)
         return self.verdict
 
 
@@ -49,9 +49,9 @@ def log_probs(rows, width, seed=1):
 def advance(rule, outputs, drafts, scores):
     hypotheses = hypotheses_of(outputs, 20)
     tokens = torch.tensor(drafts, dtype=torch.long).view(len(drafts), len(drafts[0]))
-    tree = DraftTree(tokens, torch.full((len(drafts),), tokens.size(1)))
+    draft = Draft(tokens, torch.full((len(drafts),), tokens.size(1)))
     step = GreedySearch(rule).advance(
-        hypotheses, tree, LogitScores(scores.clone(), normalised=True), EOS
+        hypotheses, draft, LogitScores(scores.clone(), normalised=True), EOS
     )
     return hypotheses, step
 
@@ -117,14 +117,6 @@ def test_a_batch_has_a_search_of_its_own_where_the_rule_remembers_something():
 def test_one_search_serves_all_batches_where_the_rule_remembers_nothing():
     search = GreedySearch(ExactRule())
     assert search.open(3, torch.device("cpu")) is search
-
-
-def test_a_tree_is_refused():
-    tree = DraftTree(torch.tensor([[4, 5]]), torch.tensor([2]), parents=torch.tensor([[-1, -1]]))
-    with pytest.raises(AssertionError, match="chains"):
-        GreedySearch(ExactRule()).advance(
-            hypotheses_of([[]]), tree, LogitScores(log_probs(1, 2)), EOS
-        )
 
 
 def test_an_end_behind_the_bonus_token_is_none():

@@ -22,7 +22,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import STRATEGIES, Strategy
 from fairseq_specdec.drafting import Drafter, DraftSession
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.trace.recorder import settings_of
 
 SENTENCES = sentences(12, seed=7)
@@ -191,7 +191,7 @@ class SourceSession(DraftSession):
         self.tokens = tokens
 
     def propose(self, hypotheses, budget=None):
-        return DraftTree(self.tokens, torch.full_like(hypotheses.lengths, self.tokens.size(1)))
+        return Draft(self.tokens, torch.full_like(hypotheses.lengths, self.tokens.size(1)))
 
     def select(self, rows, rows_cpu):
         self.tokens = self.tokens[rows]

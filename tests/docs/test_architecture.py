@@ -60,7 +60,7 @@ def test_the_page_describes_every_contract():
     told = {name for names in re.findall(r"^\*\*(.+?)\*\*", text, flags=re.M)
             for name in names.split(" and ")}  # fmt: skip
     assert told == {
-        "DraftTree", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
+        "Draft", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
         "Drafter", "DraftSession", "AcceptanceRule", "Search", "DecodingConstraints",
         "DecodingOptions", "Strategy", "Planner", "Plan",
     }  # fmt: skip

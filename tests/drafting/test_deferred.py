@@ -12,7 +12,7 @@ from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting.base import DraftSession
 from fairseq_specdec.drafting.deferred import DeferredSession
 from fairseq_specdec.drafting.plan import NOTHING, Plan
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 
@@ -24,7 +24,7 @@ class Noted(DraftSession):
 
     def propose(self, hypotheses, budget=None, costs=None):
         self.seen.append(("propose", budget, costs))
-        return DraftTree.empty(hypotheses.lengths)
+        return Draft.empty(hypotheses.lengths)
 
     def commit(self, sizes, hidden_states):
         self.seen.append(("commit", sizes.tolist()))

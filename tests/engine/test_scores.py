@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
-from fairseq_specdec.engine.draft_tree import DraftTree
+from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.scores import LogitScores
 from fairseq_specdec.engine.scores import Edits
 
@@ -299,7 +299,7 @@ def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
     forced = random_edits(seed).forced[:, : WIDTH - 1]
     right = torch.rand(tokens.shape, generator=generator) < 0.7
     tokens = torch.where((forced >= 0) & right, forced, tokens)
-    draft = DraftTree(tokens, torch.full((ROWS,), WIDTH - 1))
+    draft = Draft(tokens, torch.full((ROWS,), WIDTH - 1))
     for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
         scores, plain = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
         plain = LogitScores(plain.dense(), normalised=True)

@@ -59,34 +59,22 @@ def random_tokens(generator, rows, width):
     return torch.randint(4, 4 + WORDS, (rows, width), generator=generator)
 
 
-def random_parents(generator, rows, count):
-    columns = [torch.randint(-1, i, (rows, 1), generator=generator) for i in range(count)]
-    return torch.cat(columns, 1) if columns else torch.zeros(rows, 0, dtype=torch.long)
-
-
 def scored(session, tokens, layout):
     features = session.run(tokens, layout)
     return session.logits(features), session.layers.hidden_states
 
 
 def agree(sessions, generator, seed):
-    """Run the same blocks through both sessions: chains and trees, ragged rows, rows that leave."""
+    """Run the same blocks through both sessions: ragged rows, rows that leave."""
     lengths = [0] * len(SENTENCES)
     for step in range(6):
         rows, width = len(lengths), int(torch.randint(1, 9, (1,), generator=generator))
         tokens = random_tokens(generator, rows, width)
-        committed = torch.tensor(lengths)
-        if step % 3 == 2:
-            parents = random_parents(generator, rows, width - 1)
-            layout = Layout.tree(committed, lengths, parents)
-        else:
-            layout = Layout.chain(committed, lengths, width)
+        layout = Layout.chain(torch.tensor(lengths), lengths, width)
         (ours, states), (theirs, expected) = (scored(s, tokens, layout) for s in sessions)
         torch.testing.assert_close(ours, theirs, atol=3e-5, rtol=1e-5)
         torch.testing.assert_close(states, expected, atol=3e-5, rtol=1e-5)
         kept = torch.randint(1, width + 1, (rows,), generator=generator).tolist()
-        if step % 3 == 2:
-            kept = [1] * rows  # of a tree only its root is a run of slots
         lengths = [have + more for have, more in zip(lengths, kept)]
         for session in sessions:
             session.commit(torch.tensor(lengths), list(lengths))
