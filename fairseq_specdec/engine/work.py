@@ -25,7 +25,6 @@ class Work:
         self.multiply_adds[number_format] = self.multiply_adds.get(number_format, 0) + multiply_adds
         self.nbytes += nbytes
 
-
     def share(self, part: float) -> Work:
         """A part of it, as of a product with some rows of its weights."""
         return Work(

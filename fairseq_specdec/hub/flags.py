@@ -20,9 +20,7 @@ GENERATION = (
     "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp", "beam", "nbest",
 )  # fmt: skip
 OWN = [
-    each.name
-    for each in OWN_FIELDS
-    if each.name not in ("strategy", "drafter_path", "trace_path")
+    each.name for each in OWN_FIELDS if each.name not in ("strategy", "drafter_path", "trace_path")
 ]
 # What fairseq's command line and this call name differently.
 RENAMED = {"path": "verifier", "drafter_path": "drafter"}

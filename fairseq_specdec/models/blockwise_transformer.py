@@ -19,6 +19,7 @@ from torch import Tensor
 from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
+from .dictionary_digests import settle_dictionaries
 from .drafter_config import get_setting, set_architecture, set_setting
 from .spec_drafter import BALANCED, BASE, BIG
 
@@ -67,8 +68,9 @@ class BlockwiseTransformer(TransformerModelBase):
         """
         path = get_setting(args, "init_from")
         base = None
+        source, target = task.source_dictionary, task.target_dictionary
+        settle_dictionaries(args, source, target)
         if path:
-            source, target = task.source_dictionary, task.target_dictionary
             base = load_verifier("--init-from", path, source, target)
             if isinstance(base, BlockwiseTransformer):
                 raise ValueError(

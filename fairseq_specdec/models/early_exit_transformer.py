@@ -18,6 +18,8 @@ from fairseq.models.transformer.transformer_legacy import (
 )
 from torch import Tensor
 
+from .dictionary_digests import settle_dictionaries
+
 
 def check_exit_layer(layer: int, layers: int) -> None:
     """Refuse an exit that is none.
@@ -68,6 +70,7 @@ class EarlyExitTransformer(TransformerModel):
             if getattr(args, name, unused) not in (unused, None):
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(f"{flag}: not for an early_exit_transformer; leave it out")
+        settle_dictionaries(args, task.source_dictionary, task.target_dictionary)
         model: EarlyExitTransformer = super().build_model(args, task)
         check_exit_layer(args.exit_layer, len(model.decoder.layers))
         model.exit_layer = args.exit_layer

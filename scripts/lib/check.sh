@@ -10,5 +10,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 python=${PYTHON:-python}
 "$python" -m ruff check .
+"$python" -m ruff format --check .
 "$python" -m mypy
 find scripts -name '*.sh' -exec shellcheck .ci/run scripts/run {} +

@@ -91,9 +91,7 @@ class Summarisation(Family):
             step.call("pretrained.fit_file", path, dictionary, dictionary, output)
         else:
             step.call("fetch.fetch", self._table, downloads, name)
-            step.call(
-                "pretrained.fit_archive", self._table, name, downloads, dictionary, output
-            )
+            step.call("pretrained.fit_archive", self._table, name, downloads, dictionary, output)
         step.record(record, inputs, output)
 
     def score(self, outputs: List[pathlib.Path], json: pathlib.Path) -> None:

@@ -33,7 +33,8 @@ TASKS = {
     "translation": ({"langs": "a,b"}, "--task translation"),
     "translation_specdec": ({}, "--task translation"),
     "translation_multi_simple_epoch_specdec": (
-        {"langs": ["a", "b"]}, "--task translation_multi_simple_epoch --langs a,b",
+        {"langs": ["a", "b"]},
+        "--task translation_multi_simple_epoch --langs a,b",
     ),
     "translation_lev_modified": ({}, "--task translation"),
     "of somebody's": ({}, "--user-dir FOLDER_THAT_REGISTERS_IT --task 'of somebody'\"'\"'s'"),

@@ -1,4 +1,4 @@
-"""Drafters know the dictionaries that they were trained with."""
+"""This project's models know the dictionaries that they were trained with."""
 
 import re
 from argparse import Namespace
@@ -6,12 +6,20 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from toy_blockwise import blockwise_args
 from toy_drafter import ToyTask, make_dictionary, save_verifier
+from toy_early_exit import make_args as early_exit_args
 
+from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.settings import RefusedCheckpointError, plain_settings
 from fairseq_specdec.conversion.formats import to_project
 from fairseq_specdec.decoding.drafter_file import load_drafter
-from fairseq_specdec.models import AttachedDrafter, SpecDrafter
+from fairseq_specdec.models import (
+    AttachedDrafter,
+    BlockwiseTransformer,
+    EarlyExitTransformer,
+    SpecDrafter,
+)
 from fairseq_specdec.models.dictionary_digests import kept_digests
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
@@ -63,6 +71,21 @@ def test_another_order_of_the_same_symbols_is_refused(state, tmp_path):
         load(path, state, permuted(tmp_path))
     with pytest.raises(ValueError, match="target dictionary whose symbols"):
         load(path, state, make_dictionary(), permuted(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "model, args",
+    [(BlockwiseTransformer, blockwise_args), (EarlyExitTransformer, early_exit_args)],
+)
+def test_verifiers_of_this_project_keep_digests_too(model, args, tmp_path):
+    settings = args()
+    model.build_model(settings, ToyTask())
+    task = ToyTask()
+    task.target_dictionary = permuted(tmp_path)
+    with building_from("v.pt"):
+        model.build_model(settings, ToyTask())
+        with pytest.raises(RefusedCheckpointError, match="^v.pt: was trained with a target dict"):
+            model.build_model(settings, task)
 
 
 def test_a_drafter_without_digests_loads_as_before(state, tmp_path):
