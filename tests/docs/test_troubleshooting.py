@@ -45,6 +45,10 @@ def test_the_code_says_so(message):
     assert any(message in said for said in messages_of())
 
 
+def test_no_message_stands_twice():
+    assert len(set(MESSAGES)) == len(MESSAGES)
+
+
 def test_a_changed_message_would_be_noticed():
     assert len(MESSAGES) > 40
     assert not any("--tau …: must be 1 or more" in said for said in messages_of())
