@@ -19,7 +19,7 @@ import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.decoding.drafter_file import trained_dictionaries
+from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.io.atomic import write_bytes
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.models.dictionary_digests import digest_of, setting_of

@@ -79,7 +79,7 @@ def _check_shares(cfg: GlancingBlockLossConfig) -> None:
 
 def _check_task(task: Any) -> None:
     """Refuse settings of the task that a drafter cannot honour, by the flag's name."""
-    settings = getattr(task, "cfg", None)
+    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
     for name, why in (
         (
             "eval_bleu",

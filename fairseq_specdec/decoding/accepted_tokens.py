@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -92,8 +92,16 @@ class AcceptedTokens:
             self.verifier = self._load()
             check_reading(drafter, self.verifier, "--eval-verifier")
         self.verifier.to(net_input["src_tokens"].device)
-        stats = DecodingStats()
-        width = net_input["src_tokens"].size(1)
+        generator = self._generator(drafter, net_input["src_tokens"].size(1))
+        for begun in _by_beginning(self.task, sample, wanted):
+            batch = {key: net_input[key][begun.rows] for key in ("src_tokens", "src_lengths")}
+            generator.generate(
+                [self.verifier], {"net_input": batch}, begun.prefix, bos_token=begun.start
+            )
+        return {"n_emitted": generator.stats.emitted, "n_iterations": generator.stats.iterations}
+
+    def _generator(self, drafter: Any, width: int) -> Any:
+        """Greedy decoding with the drafter, for sources of so many tokens."""
         # The model in training must not be converted: decode in its own number format.
         options = DraftOptions(
             drafter.decoder.block_size,
@@ -101,20 +109,43 @@ class AcceptedTokens:
             self.target.eos(),
             dtype=next(drafter.parameters()).dtype,
         )
-        generator = build_generator(
+        return build_generator(
             [self.verifier],
             self.source,
             self.target,
             # Early in training the verifier may be poor too: repetitions must not delay training.
             argparse.Namespace(beam=1, max_len_a=0, max_len_b=2 * width + 10),
             decoding_settings(strategy="greedy"),
-            stats=stats,
+            stats=DecodingStats(),
             # Whole blocks, however many sentences there are: their accepted tokens are measured.
             overrides=Overrides(NarBlockDrafter(drafter, options), always_draft=True),
         )
-        batch = {key: net_input[key][wanted] for key in ("src_tokens", "src_lengths")}
-        generator.generate([self.verifier], {"net_input": batch})
-        return {"n_emitted": stats.emitted, "n_iterations": stats.iterations}
+
+
+class _Begun(NamedTuple):
+    """Rows of a batch whose output begins alike.
+
+    Attributes:
+        rows: long [n].
+        start: the decoder's first input; None for </s>.
+        prefix: long [n, 1], what the task forces first; or None.
+    """
+
+    rows: Tensor
+    start: Optional[int]
+    prefix: Optional[Tensor]
+
+
+def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Begun]:
+    """What the wanted rows begin with: a task of several languages forces the target's token, or
+    starts from it in place of </s>."""
+    settings = getattr(task, "args", None)
+    if not getattr(settings, "decoder_langtok", False):
+        return [_Begun(wanted, None, None)]
+    if not getattr(settings, "lang_tok_replacing_bos_eos", False):
+        return [_Begun(wanted, None, sample["target"][wanted, :1])]
+    starts = sample["net_input"]["prev_output_tokens"][wanted, 0]
+    return [_Begun(wanted[starts == start], start, None) for start in starts.unique().tolist()]
 
 
 def unwrapped(model: Any) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional
 
 from fairseq import checkpoint_utils
-from fairseq.data import data_utils
 from fairseq.models.transformer import (
     TransformerDecoder,
     TransformerDecoderBase,
@@ -21,8 +19,8 @@ from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
-from fairseq_specdec.models.dictionary_digests import SIDES
-from fairseq_specdec.models.drafter_config import get_setting
+
+from .training_dictionaries import check_symbols
 
 # What a block drafter has and no other model.
 MASK = "decoder.mask_embedding"
@@ -151,47 +149,11 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
                 f"--drafter-path: its {side} dictionary has {rows} symbols, the verifier's "
                 f"{len(dictionary)}; train the drafter on the verifier's dict.txt"
             )
-    _check_symbols(path, state, src_dict, tgt_dict)
+    check_symbols(path, state, src_dict, tgt_dict)
     task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
     with known_architectures_only():
         models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0]
-
-
-def _check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
-    """Compare the dictionaries that the drafter was trained with, where they are still there.
-
-    Older checkpoints do not hold their digests, only the folder that they came from.
-    """
-    for side, (file, trained) in trained_dictionaries(state).items():
-        if trained.symbols != {"source": src_dict, "target": tgt_dict}[side].symbols:
-            raise ValueError(
-                f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
-                "those of the verifier's dictionary; train the drafter on the verifier's "
-                "dict.txt"
-            )
-
-
-def trained_dictionaries(state: Any) -> Dict[str, Tuple[str, Any]]:
-    """(file, dictionary) by side, of a checkpoint's training, where they are still there."""
-    cfg = (state.get("cfg") or {}).get("task") or state.get("args")
-
-    def setting(name: str) -> str:
-        value = cfg.get(name) if isinstance(cfg, dict) else get_setting(cfg, name)
-        return str(value or "")
-
-    folder = setting("data").split(os.pathsep)[0]
-    # A relative folder was relative to wherever the drafter was trained.
-    if not os.path.isabs(folder) or not os.path.isdir(folder):
-        return {}
-    guess = data_utils.infer_language_pair(folder)
-    names = [setting("source_lang") or guess[0], setting("target_lang") or guess[1]]
-    files = [os.path.join(folder, f"dict.{language}.txt") for language in names]
-    return {
-        side: (file, TranslationTask.load_dictionary(file))
-        for side, file in zip(SIDES, files)
-        if os.path.isfile(file)
-    }
 
 
 def check_reading(drafter: Any, verifier: Any, flag: str) -> None:

@@ -90,3 +90,33 @@ def train_family(name, corpus, folder):
         lambda to: run_here("train", corpus, task=task, arch=arch, save_dir=to, **flags),
     )  # fmt: skip
     return SimpleNamespace(task=task, path=folder / "checkpoint_last.pt", languages=languages)
+
+
+def pair_of(target):
+    """The flags of decoding from English."""
+    return {"source_lang": "en", "target_lang": target}
+
+
+def drafter_flags(model, **flags):
+    """The flags that train an attached drafter of a toy by its own task."""
+    return {
+        **SHAPE, **TRAINING, **model.languages, "arch": "attached_drafter_tiny",
+        "criterion": "glancing_block_loss", "glancing_start": 0.0, "glancing_stop": 0.0,
+        "chain_width": 16, "block_size": 4, "num_cuts": 4, "max_update": 180, "lr": 8e-3,
+        "soft_targets": 0.9, "decoder_layers": 1, "decoder_attention_heads": 4,
+        "encoder_normalize_before": True, "decoder_normalize_before": True, "task": model.task,
+        **flags,
+    }  # fmt: skip
+
+
+def train_drafter(corpus, model, folder, **flags):
+    """The path of such a drafter, trained once."""
+    given, content = drafter_flags(model, **flags), model.path.read_bytes()
+    cached_folder(
+        folder, key(("drafter", sorted(given.items()), content), (EVERYTHING,), [__file__]),
+        lambda to: run_here(
+            "train", corpus, save_dir=to, attach_to=model.path, init_decoder_from=model.path,
+            **given,
+        ),
+    )  # fmt: skip
+    return folder / "checkpoint_last.pt"

@@ -1,0 +1,140 @@
+"""The dictionaries that a drafter's checkpoint was trained with, as far as its settings say.
+
+fairseq's multilingual tasks add a token of each language after the words of a dictionary's file, in
+the order of ``--langs``. The settings name the languages; files are read in the folder of the data
+alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq.data import Dictionary, data_utils
+from fairseq.data.multilingual.multilingual_utils import augment_dictionary
+from fairseq.tasks.translation import TranslationTask
+
+from fairseq_specdec.models.dictionary_digests import SIDES
+from fairseq_specdec.models.drafter_config import get_setting
+
+
+class TrainingSettings:
+    """The settings of a checkpoint's task.
+
+    Args:
+        state: the content of the checkpoint.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._settings = (state.get("cfg") or {}).get("task") or state.get("args")
+
+    def get(self, name: str) -> Any:
+        """A setting, or None."""
+        if isinstance(self._settings, dict):
+            return self._settings.get(name)
+        return get_setting(self._settings, name)
+
+    def _listed(self, name: str) -> List[str]:
+        value = self.get(name)
+        return value.split(",") if isinstance(value, str) else list(value or ())
+
+    def sides(self, folder: str) -> List[Optional[str]]:
+        """The languages whose dictionaries were the source's and the target's."""
+        pairs = [pair.split("-") for pair in self._listed("lang_pairs")]
+        guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
+        return [self.get("source_lang") or guess[0], self.get("target_lang") or guess[1]]
+
+    def languages(self) -> Optional[List[str]]:
+        """In the order of their tokens; None where the settings do not say, [] without tokens."""
+        if self.get("lang_pairs") is None:  # one pair
+            return self._listed("langs")
+        pairs = {language for pair in self._listed("lang_pairs") for language in pair.split("-")}
+        if self.get("lang_tok_style") is None:  # multilingual_translation
+            has = self.get("encoder_langtok") is not None or self.get("decoder_langtok")
+            return sorted(pairs) if has else []
+        if self.get("lang_dict"):
+            return None
+        return self._listed("langs") or sorted(pairs)
+
+    def tokens(self) -> Optional[List[str]]:
+        """What follows the words of the file in a dictionary; None where the settings do not say.
+
+        Where the file itself holds them (``--fixed-dictionary``) nothing follows.
+        """
+        languages = self.languages()
+        if languages is None or self.get("fixed_dictionary"):
+            return None
+        made = Dictionary()
+        own = len(made)
+        style = self.get("lang_tok_style") or "multilingual"
+        if self.get("lang_pairs") is None:  # translation_from_pretrained_bart
+            style = "mbart"
+        specs = self.get("langtoks_specs") or ("main",)
+        if languages:
+            augment_dictionary(made, languages, style, specs, self.get("extra_data"))
+        return list(made.symbols[own:])
+
+
+def trained_dictionaries(state: Any) -> Dict[str, Tuple[str, Any]]:
+    """(file, dictionary) by side, of a checkpoint's training, where they are still there.
+
+    A multilingual model's have its language tokens; where its settings do not name these, there is
+    nothing.
+    """
+    settings = TrainingSettings(state)
+    folder, tokens = str(settings.get("data") or "").split(os.pathsep)[0], settings.tokens()
+    # A relative folder was relative to wherever the drafter was trained.
+    if tokens is None or not os.path.isabs(folder) or not os.path.isdir(folder):
+        return {}
+    found = {}
+    for side, language in zip(SIDES, settings.sides(folder)):
+        file = os.path.join(folder, f"dict.{language}.txt")
+        if os.path.isfile(file) and not settings.get(f"{side}_dict"):
+            dictionary = TranslationTask.load_dictionary(file)
+            for token in tokens:
+                dictionary.add_symbol(token)
+            found[side] = (file, dictionary)
+    return found
+
+
+def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
+    """Compare the dictionaries that a drafter was trained with, as far as they are known.
+
+    Older checkpoints do not hold their digests, only the folder that they came from.
+
+    Raises:
+        ValueError: the words or the languages differ from those of the verifier, or their order.
+    """
+    _check_languages(path, TrainingSettings(state).tokens(), tgt_dict)
+    for side, (file, trained) in trained_dictionaries(state).items():
+        if trained.symbols != {"source": src_dict, "target": tgt_dict}[side].symbols:
+            raise ValueError(
+                f"--drafter-path: {path} was trained with {file}, whose symbols differ from "
+                "those of the verifier's dictionary; train the drafter on the verifier's "
+                "dict.txt"
+            )
+
+
+def _check_languages(path: str, tokens: Optional[List[str]], dictionary: Any) -> None:
+    """Refuse language tokens of another order, which sizes do not show.
+
+    Args:
+        path: the drafter's file.
+        tokens: that its training added to the dictionaries.
+        dictionary: the verifier's.
+    """
+    if not tokens:
+        return
+    there = dictionary.symbols[-len(tokens) :]
+    missing = [token for token in tokens if token not in dictionary]
+    if missing:
+        raise ValueError(
+            f"--drafter-path: {path} was trained with {missing[0]} in its dictionary, and the "
+            "verifier's has none; decode with the task and the languages of its training"
+        )
+    if there != tokens and sorted(there) == sorted(tokens):
+        raise ValueError(
+            f"--drafter-path: {path} was trained with the languages in another order: its "
+            f"dictionary ends with {' '.join(tokens)}, the verifier's with {' '.join(there)}; "
+            "train the drafter with the verifier's --langs"
+        )

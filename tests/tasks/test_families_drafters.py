@@ -1,0 +1,77 @@
+"""Drafters of multilingual models, trained by fairseq's own task, draft for every pair."""
+
+import re
+
+import pytest
+from families_toys import drafter_flags, pair_of, train_drafter
+from in_process import hypotheses, run_here
+
+
+@pytest.fixture(scope="module")
+def drafter(languages, family, tmp_path_factory):
+    """An attached drafter of the toy with language tokens on both sides."""
+    return train_drafter(languages, family("m2m"), tmp_path_factory.mktemp("drafter"))
+
+
+def generate(languages, model, target, task=None, **flags):
+    given = {**model.languages, **pair_of(target), "batch_size": 16, "beam": 1, **flags}
+    return run_here("generate", languages, task=task or model.task, path=model.path, **given)
+
+
+def said(out):
+    return {number: words for number, (words, _, _) in hypotheses(out).items()}
+
+
+@pytest.mark.parametrize("target", ["de", "ro"])
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_one_drafter_serves_every_pair(languages, family, drafter, target, backend):
+    model = family("m2m")
+    stock, _ = generate(languages, model, target)
+    out, log = generate(
+        languages, model, target, task=model.task + "_specdec", strategy="gad",
+        drafter_path=drafter, draft_budget=0, backend=backend,
+    )  # fmt: skip
+    assert said(out) == said(stock)
+    assert float(re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", log).group(1)) > 1.5
+
+
+def test_training_measures_what_decoding_accepts(languages, family, drafter, tmp_path):
+    """Validation with a verifier forces the language's token, as the task does."""
+    model = family("m2m")
+    flags = drafter_flags(
+        model, task=model.task + "_specdec", attach_to=model.path, restore_file=drafter,
+        reset_dataloader=True, max_update=181, eval_verifier=model.path, eval_sentences=40,
+        disable_validation=None,
+    )  # fmt: skip
+    _, log = run_here("train", languages, save_dir=tmp_path, **flags)
+    assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.5
+
+
+def test_a_small_model_of_the_same_languages_drafts(languages, family):
+    model = family("m2m")
+    stock, _ = generate(languages, model, "ro")
+    out, log = generate(
+        languages, model, "ro", task=model.task + "_specdec", strategy="sps",
+        drafter_path=model.path, block_size=3, draft_budget=0,
+    )  # fmt: skip
+    assert said(out) == said(stock)
+    assert float(re.search(r"strategy sps: .*?([\d.]+) mean accepted", log).group(1)) > 2
+
+
+@pytest.mark.parametrize("strategy", ["gad", "sps"])
+def test_another_order_of_languages_is_refused(languages, family, drafter, strategy):
+    model = family("m2m")
+    with pytest.raises(ValueError, match="__en__ __de__ __ro__, the verifier's with __en__ __ro__"):
+        generate(
+            languages, model, "de", task=model.task + "_specdec", langs="en,ro,de",
+            strategy=strategy, drafter_path=drafter if strategy == "gad" else model.path,
+        )  # fmt: skip
+
+
+def test_languages_that_the_verifier_lacks_are_named(languages, family, drafter):
+    model = family("m2m")
+    with pytest.raises(ValueError, match="__ro__"):
+        generate(
+            languages, model, "de", task=model.task + "_specdec", langs="en,de,xx",
+            lang_pairs="en-de", strategy="sps", drafter_path=model.path,
+        )  # fmt: skip
