@@ -1,7 +1,8 @@
 """``specdec-accelerate DATA --path VERIFIER --out FOLDER``: make a drafter and measure it.
 
-Checks the inputs, distils, trains, lists words, measures, and writes FOLDER/drafter.pt and
-FOLDER/report.html with the command to decode with. Stop it at any time: the same command goes on
+Checks the inputs, compares this engine with stock fairseq, distils, trains, lists words, measures
+again, and writes FOLDER/drafter.pt and
+FOLDER/report.html with the commands to decode with. Stop it at any time: the same command goes on
 where it was.
 """
 
@@ -21,10 +22,12 @@ from fairseq.tasks.translation import TranslationTask
 
 from ..commands.own import again, brief, reporting
 from ..data.folder import check_data, splits
+from ..data.merge import losses
 from ..engine.eager.linear import computes_in_bf16
-from . import report, steps
+from . import measuring, report, steps
 from .commands import Job
 from .flags import check, get_parser
+from .measuring import recommend
 from .raw_text import binarise
 from .state import State
 from .steps import Limits
@@ -72,7 +75,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     data = args.data if args.trainpref is None else os.path.join(args.out, "binarised")
     job = Job(
         data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
-        args.eval_sentences,
+        args.eval_sentences, args.decode_beam, args.batch_sizes,
     )  # fmt: skip
     kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens")
     state = State(args.out, {name: getattr(args, name) for name in kept})
@@ -89,40 +92,47 @@ def main(args: argparse.Namespace) -> Job:
         ValueError, FileNotFoundError: as :func:`prepare`; a step that failed.
     """
     job, state = prepare(args)
-    limits = Limits(args.hours, args.updates, args.accepted, args.limit)
     fitting = fit(job.path, *_dictionaries(job))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.said)
+    if not measuring.compared(job, state):
+        logger.info("compare: this engine with stock fairseq, without a drafter")
+        measuring.compare(job, state)
+    logger.info("compare: %s", report.without_drafter(job, state))
+    limits = Limits(args.hours, args.updates, args.accepted, args.limit)
+    limits = measuring.leave_time(job, state, limits, args.measure_sentences)
     if not state.done("distil"):
         logger.info("distil: the verifier rewrites the training targets")
         steps.distil(job, state, limits)
     counts = state.found("distil")["counts"]
-    logger.info("distil: %d sentence pairs kept of %d", counts["kept"], counts["chosen"])
-    if not state.done("train") or _asks_for_more(args, state):
+    logger.info(
+        "distil: %d sentence pairs kept of %d, %s", counts["kept"], counts["chosen"], losses(counts)
+    )
+    if not state.done("train") or _asks_for_more(limits, state):
         steps.train(job, state, limits, fitting)
         state.note("shortlist", done=False)
     if not state.done("shortlist"):
         logger.info("shortlist: the likely translations of each source word")
         steps.shortlist(job, state)
         state.note("measure", done=False)
-    if not state.done("measure"):
-        logger.info("measure: %d validation sentences, one at a time", args.measure_sentences)
-        steps.measure(job, state, args.measure_sentences)
+    if not measuring.measured(job, state):
+        measuring.measure(job, state, limits, args.measure_sentences)
     report.write(job, state, fitting)
-    rows = state.found("measure")["rows"]
-    logger.info("%s", report.verdict(rows))
+    logger.info("%s", report.verdict(job, state))
     logger.info("report: %s", job.file("report.html"))
-    logger.info("decode with: %s", report.command(job, rows))
+    for best in recommend(job, state):
+        logger.info("%s: decode with: %s", best.use, best.command(job))
     return job
 
 
-def _asks_for_more(args: argparse.Namespace, state: State) -> bool:
+def _asks_for_more(limits: Limits, state: State) -> bool:
     """Whether a longer training is asked for than the one that is complete."""
     found = state.found("train")
-    if args.updates is not None:
-        return bool(args.updates > found["updates"])
+    if limits.updates is not None:
+        return bool(limits.updates > found["updates"])
     spent = found["seconds"] + state.found("distil")["seconds"]
     pace = found["seconds"] / found["updates"]
-    return bool(found["why"] == steps.TIME_OVER and args.hours * 3600 > spent + 100 * pace)
+    more = limits.hours is not None and limits.hours * 3600 > spent + 100 * pace
+    return bool(found["why"] == steps.TIME_OVER and more)
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

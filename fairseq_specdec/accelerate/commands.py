@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..commands.words import ALLOCATION, distill_flags, training_flags
 from .verifier import Fitting
@@ -12,12 +13,9 @@ from .verifier import Fitting
 PYTHON = sys.executable
 PLUGIN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK_SIZE = 10
-DOUBT = ["--draft-confidence", "0.05"]
-# Ways to decode with the drafter, by name, whose speeds are compared; none changes the output.
-WAYS: Dict[str, List[str]] = {
-    "gad": [],
-    "gad, drafts end at doubt": DOUBT,
-}
+# Ways to decode, whose speeds are compared, and whether they need the drafter; none changes the
+# output.
+WAYS: Dict[str, bool] = {"greedy": False, "gad": True}
 
 
 class Job(NamedTuple):
@@ -34,6 +32,8 @@ class Job(NamedTuple):
         max_tokens: of a training batch.
         threads: of the CPU.
         eval_sentences: validation sentences on which accepted tokens are measured.
+        decode_beam: with which the model is to be used, besides 1.
+        batch_sizes: in which it is to be used.
     """
 
     data: str
@@ -47,6 +47,13 @@ class Job(NamedTuple):
     max_tokens: int
     threads: int
     eval_sentences: int
+    decode_beam: int = 1
+    batch_sizes: Tuple[int, ...] = (1,)
+
+    @property
+    def beams(self) -> List[int]:
+        """The beams that are measured."""
+        return sorted({1, self.decode_beam})
 
     def file(self, *names: str) -> str:
         """A path below ``out``."""
@@ -106,31 +113,44 @@ def shortlist(job: Job) -> List[str]:
 
 
 def strategy(job: Job, way: str) -> List[str]:
-    """Decoding flags of the drafter; ``way`` as in ``WAYS``."""
-    return ["--strategy", "gad", "--drafter-path", job.drafter, *WAYS[way]]
+    """Decoding flags of one of ``WAYS``."""
+    return ["--strategy", way, *(["--drafter-path", job.drafter] if WAYS[way] else [])]
 
 
-def measure(job: Job, limit: int) -> List[str]:
-    """Measure the drafter against stock fairseq on validation sentences."""
-    systems = ["greedy: --strategy greedy"]
-    for way in WAYS:
-        flags = (f"'{word}'" if " " in word else word for word in strategy(job, way))
-        systems.append(f"{way}: {' '.join(flags)}")
+def row_of(way: str, beam: int) -> str:
+    """The name of a way's row in the table of ``specdec-bench``."""
+    return way if beam == 1 else f"{way}, beam {beam}"
+
+
+def measure(job: Job, ways: Sequence[str], sizes: Sequence[int], limit: int) -> List[str]:
+    """Measure ways to decode against stock fairseq on validation sentences, at all beams.
+
+    Args:
+        ways: of ``WAYS``.
+        sizes: of the batches.
+        limit: sentences.
+    """
+    systems: List[str] = []
+    for beam in job.beams:
+        for way in ways:
+            flags = " ".join(map(shlex.quote, [*strategy(job, way), "--beam", str(beam)]))
+            systems += ["--system", f"{row_of(way, beam)}: {flags}"]
     return [
         PYTHON, "-m", "fairseq_specdec.bench.cli", job.data, "--path", job.path,
-        "-s", job.source, "-t", job.target, "--gen-subset", "valid", "--batch-size", "1",
+        "-s", job.source, "-t", job.target, "--gen-subset", "valid",
+        "--batch-size", ",".join(map(str, sizes)),
+        "--stock-beams", ",".join(map(str, sorted({1, 5, job.decode_beam}))),
         "--limit", str(limit), "--threads", str(job.threads), "--no-memory",
-        "--json", job.file("measured.json"), *(["--cpu"] if job.cpu else []),
-        *(word for system in systems for word in ("--system", system)),
+        "--json", job.file("measured.json"), *(["--cpu"] if job.cpu else []), *systems,
     ]  # fmt: skip
 
 
-def decode(job: Job, way: str) -> List[str]:
-    """The command to decode with from now on, in the fastest of ``WAYS``."""
+def decode(job: Job, way: str, beam: int, size: int) -> List[str]:
+    """The command to decode with from now on."""
     return [
         "fairseq-generate", job.data, "-s", job.source, "-t", job.target, "--user-dir", PLUGIN,
-        "--task", "translation_specdec", "--path", job.path, "--beam", "1", "--batch-size", "1",
-        *strategy(job, way), *(["--cpu"] if job.cpu else []),
+        "--task", "translation_specdec", "--path", job.path, "--beam", str(beam),
+        "--batch-size", str(size), *strategy(job, way), *(["--cpu"] if job.cpu else []),
     ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..io.flag_values import AT_LEAST_1, InRange, Range
+from ..io.flag_values import AT_LEAST_1, InRange, Range, numbers
 from ..version import __version__
 
 # Default of --hours where --updates is not given.
@@ -49,7 +49,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     """How long, how much and where."""
     parser.add_argument(
         "--hours", action=InRange, values=Range(0, above=True), metavar="H",
-        help="time for distilling and training, %(values)s "
+        help="time for everything, %(values)s "
         f"(default: {HOURS:g}, or as --updates needs)",
     )  # fmt: skip
     parser.add_argument(
@@ -83,20 +83,26 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="validation sentences that are measured in the end, %(values)s (default: 100)",
     )  # fmt: skip
     parser.add_argument(
-        "--threads",
-        action=InRange,
-        values=AT_LEAST_1,
-        default=1,
-        metavar="T",
+        "--decode-beam", action=InRange, values=AT_LEAST_1, default=5, metavar="N",
+        help="beam that the model is used with; measured besides 1, %(values)s (default: 5, as "
+        "fairseq-generate's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batch-sizes", default="1,8", metavar="N[,N]",
+        help="sentences at a time that the model is used with, each 1 or more; all are measured "
+        "(default: 1,8)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", action=InRange, values=AT_LEAST_1, default=1, metavar="T",
         help="CPU threads, %(values)s (default: 1)",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--cpu", action="store_true", help="use no GPU (default: use it where there is one)"
     )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse flags that contradict one another; set ``hours``.
+    """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers.
 
     Raises:
         ValueError: naming the flag.
@@ -109,3 +115,4 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--trainpref: name the languages with --source-lang and --target-lang")
     if args.hours is None and args.updates is None:
         args.hours = HOURS
+    args.batch_sizes = numbers(args.batch_sizes, "--batch-sizes")

@@ -1,13 +1,15 @@
-"""``report.html``: what came of it, in sentences, figures and the command to decode with."""
+"""``report.html``: what is fastest for which use, the commands for it, figures, how it was made."""
 
 from __future__ import annotations
 
-import shlex
 from html import escape
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
+from ..data.merge import losses
 from ..io.atomic import write_text
-from .commands import WAYS, Job, decode
+from . import pictures
+from .commands import WAYS, Job, row_of
+from .measuring import Best, fastest, recommend
 from .state import State
 from .verifier import Fitting
 
@@ -17,39 +19,55 @@ body { font: 16px/1.5 sans-serif; margin: 2em auto; max-width: 50em; padding: 0 
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #8884 }
 th:first-child, td:first-child { text-align: left }
-div { overflow-x: auto } pre { background: #8882; padding: .8em; white-space: pre-wrap }
+div { overflow-x: auto } figure { margin: 1em 0 } figcaption { font-size: .9em }
+pre { background: #8882; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
+svg { width: 100%; max-width: 40em; font-size: 13px; fill: currentColor }
+rect, circle { fill: #3b82c4 }
+path, polyline { fill: none; stroke: currentColor } polyline { stroke: #3b82c4; stroke-width: 2 }
 """
-# Sooner than this much of stock beam 1, a drafter pays.
-PAYS = 1.05
+# Sooner than this much, a drafter pays.
+PAYS = 1.02
 COLUMNS = (
     ("system", "system", "{}"),
-    ("same text as beam 1", "identical_percent", "{:.1f}%"),
+    ("same text as stock", "identical_percent", "{:.1f}%"),
     ("tokens per iteration", "tok", "{:.2f}"),
     ("ms a sentence", "ms_mean", "{:.1f}"),
-    ("speed, beam 1 = 1", "speed_beam1", "{:.2f}"),
+    ("over stock beam 1", "speed_beam1", "{:.2f}x"),
+    ("over stock beam 5", "speed_beam5", "{:.2f}x"),
 )
 
 
-def fastest(rows: Dict[str, Any]) -> str:
-    """The way to decode with the drafter that took the least time."""
-    return min(rows.keys() & WAYS.keys(), key=lambda way: float(rows[way]["ms_mean"]))
+def without_drafter(job: Job, state: State) -> str:
+    """What this engine does without a drafter, in a sentence."""
+    found = state.found("compare")
+    each = [fastest(found["rows"], 1, beam) for beam in job.beams]
+    speeds = " and ".join(
+        f"{best.speed:.1f} times stock fairseq's speed at beam {best.beam} "
+        f"({best.row['ms_mean']:.1f} ms a sentence)" for best in each
+    )  # fmt: skip
+    same = min(float(best.row["identical_percent"]) for best in each)
+    return f"this engine alone: {speeds}, {same:.0f}% of {found['sentences']} sentences the same"
 
 
-def verdict(rows: Dict[str, Any]) -> str:
-    """Whether the drafter pays, in a sentence or two."""
-    gad, greedy = rows[fastest(rows)], rows["greedy"]
-    speed = gad["speed_beam1"]
-    said = (
-        f"With the drafter decoding takes {gad['ms_mean']:.1f} ms a sentence: {speed:.2f} times "
-        f"the speed of stock fairseq at beam 1, with {gad['tok']:.2f} tokens per iteration and "
-        f"{gad['identical_percent']:.1f}% of the sentences the same."
-    )
-    if gad["ms_mean"] * PAYS > greedy["ms_mean"]:
-        said += (
-            f" The drafter does not pay yet: --strategy greedy takes {greedy['ms_mean']:.1f} ms. "
-            "Train longer: the same command with more --hours goes on."
+def verdict(job: Job, state: State) -> str:
+    """What is fastest, and whether the drafter pays, in a few sentences."""
+    best = recommend(job, state)
+    said = [
+        f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
+        f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam." for one in best
+    ]  # fmt: skip
+    rows = state.found("measure")["rows"][str(job.batch_sizes[0])]
+    greedy, gad = (float(rows[row_of(way, 1)]["ms_mean"]) for way in WAYS)
+    gain = greedy / gad
+    if gain >= PAYS:
+        said.append(f"The drafter makes decoding {gain:.2f} times as fast as without it.")
+    else:
+        said.append(
+            "The drafter does not pay yet (beam 1 with it takes "
+            f"{1 / gain:.2f} times as long as greedy). Train longer: the same command with more "
+            "--hours goes on."
         )
-    return said
+    return " ".join(said)
 
 
 def training(state: State, fitting: Fitting) -> str:
@@ -57,19 +75,13 @@ def training(state: State, fitting: Fitting) -> str:
     counts, trained = state.found("distil")["counts"], state.found("train")
     return (
         f"The drafter ({fitting.said}) was trained for {trained['updates']} updates on "
-        f"{counts['kept']} sentence pairs that the verifier made, in {trained['seconds'] / 60:.0f} "
-        f"minutes; it ended because {trained['why']}. Accepted tokens on validation sentences, "
-        f"after each part: {', '.join(f'{each:.2f}' for each in trained['history'])}."
+        f"{counts['kept']} sentence pairs that the verifier made ({losses(counts)}), in "
+        f"{trained['seconds'] / 60:.0f} minutes; it ended because {trained['why']}."
     )
 
 
-def command(job: Job, rows: Dict[str, Any]) -> str:
-    """The command to decode with."""
-    return " ".join(map(shlex.quote, decode(job, fastest(rows))))
-
-
-def _table(rows: List[Dict[str, Any]]) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title, _, _ in COLUMNS)
+def _table(rows: Sequence[Dict[str, Any]]) -> str:
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title, _, _ in COLUMNS)
     lines = []
     for row in rows:
         cells = [form.format(row[name]) if row.get(name) is not None else "-"
@@ -79,25 +91,50 @@ def _table(rows: List[Dict[str, Any]]) -> str:
     return f"<div><table><tr>{head}</tr>{body}</table></div>"
 
 
+def _pictures(best: Sequence[Best], state: State) -> List[str]:
+    """Time by system, gain by use, and what training has brought."""
+    rows = state.found("measure")["rows"]
+    size, first = next(iter(rows.items()))
+    trained = state.found("train")
+    parts, done = list(trained["history"]), list(trained["checked"])
+    return [
+        pictures.bars(
+            f"Milliseconds a sentence, batches of {size}",
+            [(name, float(row["ms_mean"])) for name, row in first.items()], "{:.1f}",
+        ),
+        pictures.bars(
+            "Speed of the fastest way over stock fairseq's at the same beam",
+            [(one.use, one.speed) for one in best], "{:.1f}x",
+        ),
+        pictures.line(
+            "Accepted tokens on validation sentences in training (1 without a drafter)",
+            list(zip(done, parts)), "updates", "accepted tokens",
+        ),
+    ]  # fmt: skip
+
+
 def write(job: Job, state: State, fitting: Fitting) -> None:
     """Write the page."""
-    measured = state.found("measure")
-    rows = measured["rows"]
+    measured, best = state.found("measure"), recommend(job, state)
     title = f"A drafter for {job.path}"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p>{escape(verdict(rows))}</p>",
-        "<h2>Decode</h2>",
-        f"<pre>{escape(command(job, rows))}</pre>",
-        "<h2>Figures</h2>",
-        f"<p>{measured['sentences']} validation sentences, one at a time, {job.threads} thread"
-        f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>",
-        _table(list(rows.values())),
-        "<h2>How it was made</h2>",
-        f"<p>{escape(training(state, fitting))}</p>",
-    ]
+    parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(verdict(job, state))}</p>"]
+    parts.append("<h2>Decode</h2>")
+    for one in best:
+        parts += [f"<h3>{escape(one.use)}</h3>", f"<pre>{escape(one.command(job))}</pre>"]
+    parts.append("<h2>Figures</h2>")
+    parts.append(
+        f"<p>{measured['sentences']} validation sentences, {job.threads} thread"
+        f"{'s' if job.threads > 1 else ''}{', on the CPU' if job.cpu else ''}.</p>"
+    )
+    for size, rows in measured["rows"].items():
+        parts += [f"<h3>Batches of {size}</h3>", _table(list(rows.values()))]
+    parts += _pictures(best, state)
+    parts += ["<h2>How it was made</h2>", f"<p>{escape(training(state, fitting))}</p>"]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     head += f"<title>{escape(title)}</title><style>{STYLE}</style>"
     body = "\n".join(parts)
-    text = f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+    text = (
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main>'
+        "</body></html>\n"
+    )
     write_text(job.file("report.html"), text)

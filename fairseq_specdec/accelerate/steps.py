@@ -1,4 +1,5 @@
-"""The steps: distil, train, list words, measure. Each is done once; a stopped one goes on."""
+"""The steps that make a drafter: distil, train, list words. Each is done once; a stopped one goes
+on."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import torch
 
 from ..compat.checkpoints import load_model
+from ..data.merge import losses
 from ..io.atomic import replacing
 from . import commands
 from .commands import Job
@@ -28,13 +30,24 @@ FIRST_SLICE = 100  # updates
 SLICES = 8  # about how many validations
 PATIENCE = 4  # validations without a better one, after which training ends
 TIME_OVER = "the time is over"
+MOST_LOST = 0.5  # of the pairs; of more the data are not the verifier's
+_SPLIT = "split DATA into sentences that the verifier can read"
+_OTHER = (
+    "DATA seem to be of other subwords, another dictionary or other languages than the verifier's: "
+    "binarise text in its subwords with --srcdict and --tgtdict of its training"
+)
+REMEDIES = {
+    "source_too_long": _SPLIT, "exceeds_max_tokens": _SPLIT,
+    "empty_source": "remove empty lines from DATA",
+    "no_hypothesis": _OTHER, "empty_target": _OTHER, "length_limit": _OTHER, "length_ratio": _OTHER,
+}  # fmt: skip
 
 
 class Limits(NamedTuple):
     """How long to go on.
 
     Attributes:
-        hours: of all steps together, measuring excepted; None: as ``updates`` says.
+        hours: of distilling and training together; None: as ``updates`` says.
         updates: of training; None: as ``hours`` says.
         accepted: accepted tokens at which training ends.
         sentences: to distil; None: what ``hours`` allows.
@@ -76,16 +89,29 @@ def distil(job: Job, state: State, limits: Limits) -> None:
     limit = state.found("distil").get("limit", limits.sentences)
     if limit is None and limits.hours is not None:
         run(job, commands.distill(job, job.file("pilot"), PILOT), "distil.log")
-        pilot = read_json(job.file("pilot", "distill.json"))["decoding"]
+        pilot = read_json(job.file("pilot", "distill.json"))
         shutil.rmtree(job.file("pilot"))
-        rate = pilot["sentences_per_second_and_process"]
+        _check_losses(pilot["counts"])
+        rate = pilot["decoding"]["sentences_per_second_and_process"]
         limit = max(FEWEST, int(rate * DISTILLING * limits.hours * 3600))
         logger.info("distil: about %.0f sentences per second, so at most %d", rate, limit)
     state.note("distil", done=False, limit=limit)
     dest = job.file("distilled")
     seconds = run(job, commands.distill(job, dest, limit), "distil.log")
     counts = read_json(os.path.join(dest, "distill.json"))["counts"]
+    _check_losses(counts)
     state.note("distil", seconds=seconds, counts=counts)
+
+
+def _check_losses(counts: Dict[str, Any]) -> None:
+    """Refuse a corpus of which most is of no use, before hours are spent on the rest.
+
+    Raises:
+        ValueError: how many pairs were dropped, why, and what to do.
+    """
+    if counts["dropped"] > MOST_LOST * counts["chosen"]:
+        commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
+        raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")
 
 
 def _planned(found: Dict[str, Any], limits: Limits, left: float) -> int:
@@ -128,6 +154,7 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
         history.append(last["valid_accepted_tokens"])
         state.note(
             "train", done=False, updates=until, history=history,
+            checked=[*found.get("checked", []), until],
             seconds=float(found.get("seconds", 0)) + seconds,
         )  # fmt: skip
         _say(until, state.found("train"), limits, left - seconds)
@@ -158,10 +185,3 @@ def shortlist(job: Job, state: State) -> None:
     """The drafter gets the words to choose among, for each source word."""
     seconds = run(job, commands.shortlist(job), "shortlist.log")
     state.note("shortlist", seconds=seconds)
-
-
-def measure(job: Job, state: State, sentences: int) -> None:
-    """Speed and output against stock fairseq, on validation sentences, one at a time."""
-    run(job, commands.measure(job, sentences), "measure.log")
-    rows = read_json(job.file("measured.json"))["runs"][0]["rows"]
-    state.note("measure", rows={row["system"]: row for row in rows}, sentences=sentences)

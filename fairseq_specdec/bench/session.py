@@ -15,11 +15,11 @@ import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are 
 from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
-from ..io.flag_values import AT_LEAST_1, InRange, flag_of
+from ..io.flag_values import AT_LEAST_1, InRange, flag_of, numbers
 from . import flags, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
 from .timing import System
-from .workload import BenchError, Workload, refuse, split_paths
+from .workload import BenchError, Workload, blaming, refuse, split_paths
 
 TASK = "translation_specdec"
 FLAGS: flags.Flags = {
@@ -84,14 +84,6 @@ def get_parser() -> argparse.ArgumentParser:
     )
     flags.add(group, FLAGS, flags.PASSES, flags.PEERS, flags.FILES)
     return parser
-
-
-def _numbers(text: str, flag: str) -> List[int]:
-    words = text.split(",")
-    numbers = [int(word) if word.strip().isdecimal() else 0 for word in words]
-    if min(numbers) < 1 or len(set(numbers)) < len(numbers):
-        raise BenchError(f"{flag} {text}: expected different whole numbers from 1, as in 1,8,32")
-    return numbers
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -166,8 +158,9 @@ def read(words: Sequence[str]) -> Session:
     if args.preset:  # flags of the command line replace those of the preset
         args = _parsed([*presets.flags_of(args.preset, args.data or ""), *words])
     _check(args)
-    sizes = _numbers(args.batch_sizes, "--batch-size")
-    beams = _numbers(args.stock_beams, "--stock-beams")
+    with blaming(""):
+        sizes = list(numbers(args.batch_sizes, "--batch-size"))
+        beams = list(numbers(args.stock_beams, "--stock-beams"))
     if not {1, 5} <= set(beams):
         raise BenchError(f"--stock-beams {args.stock_beams}: 5 and 1 must be among them")
     paths = split_paths(args.path)

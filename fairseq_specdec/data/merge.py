@@ -175,6 +175,20 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
     }
 
 
+def losses(counts: Dict[str, Any]) -> str:
+    """How many pairs were dropped, and why, the commonest reason first; "none dropped".
+
+    Args:
+        counts: of the report.
+    """
+    chosen, lost = counts["chosen"], counts["dropped"]
+    if not lost:
+        return "none dropped"
+    reasons = sorted(counts["reasons"].items(), key=lambda reason: -reason[1])
+    listed = "; ".join(f"{count:,} {WORDS[name]}" for name, count in reasons if count)
+    return f"{lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}"
+
+
 def tell(destination: str, counts: Dict[str, Any]) -> None:
     """Log how many pairs are kept and dropped, and why; a warning where many are dropped.
 
@@ -183,14 +197,9 @@ def tell(destination: str, counts: Dict[str, Any]) -> None:
         counts: of the report.
     """
     chosen, lost = counts["chosen"], counts["dropped"]
-    kept = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept"
-    if not lost:
-        logger.info("%s, none dropped", kept)
-        return
-    reasons = sorted(counts["reasons"].items(), key=lambda reason: -reason[1])
-    listed = "; ".join(f"{count:,} {WORDS[name]}" for name, count in reasons if count)
-    where = os.path.join(destination, DROPPED)
-    text = f"{kept}, {lost:,} dropped ({100 * lost / chosen:.1f}%): {listed}. They are in {where}"
+    text = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept, {losses(counts)}"
+    if lost:
+        text += f". They are in {os.path.join(destination, DROPPED)}"
     if lost > MANY * chosen:  # the corpus may be another one
         logger.warning("%s; more than 5%% dropped: look at them before training", text)
     else:

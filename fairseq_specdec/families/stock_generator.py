@@ -39,8 +39,10 @@ def decided(stock: Any, args: Namespace, task: str) -> Decided:
             "not run; decode with the same task of fairseq"
         )
     blocker = stock.repeat_ngram_blocker
+    # Stock cuts a beam down to its vocabulary without a word; the one asked for is refused by name.
+    cut = stock.beam_size == stock.vocab_size - 1
     flags = {
-        "beam": stock.beam_size,
+        "beam": max(stock.beam_size, getattr(args, "beam", 1)) if cut else stock.beam_size,
         "max_len_a": stock.max_len_a,
         "max_len_b": stock.max_len_b,
         "min_len": stock.min_len,

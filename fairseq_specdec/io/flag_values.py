@@ -62,6 +62,19 @@ def check_value(flag: str, value: Any, values: Values) -> None:
         raise ValueError(f"{flag} {value}: choose one of {', '.join(values)}")
 
 
+def numbers(text: str, flag: str) -> Tuple[int, ...]:
+    """The different whole numbers from 1 that a flag lists, as in 1,8,32.
+
+    Raises:
+        ValueError: naming the flag.
+    """
+    words = text.split(",")
+    found = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
+    if min(found) < 1 or len(set(found)) < len(found):
+        raise ValueError(f"{flag} {text}: expected different whole numbers from 1, as in 1,8,32")
+    return found
+
+
 def flag(
     default: Any,
     text: str,

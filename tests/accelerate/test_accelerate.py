@@ -5,19 +5,22 @@ import json
 import pytest
 import torch
 
-from fairseq_specdec.accelerate import steps
+from fairseq_specdec.accelerate import measuring, steps
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
 
-SMALL = ("--updates", 6, "--limit", 40, "--eval-sentences", 8, "--measure-sentences", 8)
+SMALL = (
+    "--updates", 6, "--limit", 40, "--eval-sentences", 8, "--measure-sentences", 8,
+    "--decode-beam", 2, "--batch-sizes", "1,3",
+)  # fmt: skip
 
 
 def state_of(out):
     return json.loads((out / "state.json").read_text(encoding="utf-8"))["steps"]
 
 
-def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys):
+def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys, caplog):
     """Ctrl-C after the first slice of training; the same command goes on and ends."""
     whole, begun = steps.run, []
 
@@ -37,20 +40,24 @@ def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys):
 
     monkeypatch.setattr(steps, "run", whole)
     out = accelerate(*SMALL)
+    told = caplog.text
     found = state_of(out)
     assert found["distil"]["counts"]["chosen"] == 40
     assert found["train"]["updates"] == 6 and len(found["train"]["history"]) == 2
     assert all(each["done"] for each in found.values())
-    assert found["measure"]["rows"]["gad"]["identical_percent"] == 100.0
     drafter = torch.load(str(out / "drafter.pt"), weights_only=False)
     assert "last_optimizer_state" not in drafter and "decoder.mask_embedding" in drafter["model"]
     page = (out / "report.html").read_text(encoding="utf-8")
-    rows = found["measure"]["rows"]
-    ways = {name: row for name, row in rows.items() if name.startswith("gad")}
-    assert all(row["identical_percent"] == 100.0 for row in ways.values())
-    fastest = min(ways, key=lambda name: ways[name]["ms_mean"])
-    assert ("--draft-confidence" in page) == ("doubt" in fastest)
-    assert "--strategy gad" in page and "drafter.pt" in page and "6 updates" in page
+    ours = ("greedy", "gad", "greedy, beam 2", "gad, beam 2")
+    for size in ("1", "3"):
+        rows = found["measure"]["rows"][size]
+        assert all(rows[name]["identical_percent"] == 100.0 for name in ours)
+        for beam, end in ((1, ""), (2, ", beam 2")):
+            way = min(("greedy", "gad"), key=lambda way: rows[way + end]["ms_mean"])
+            command = f"--beam {beam} --batch-size {size} --strategy {way}"
+            assert command in page and command in told
+    assert "6 updates" in page and page.count("<svg") == 3
+    assert "this engine alone: " in told and "none dropped" in told
 
     def unwanted(*args):
         raise AssertionError("a step that is done was run again")
@@ -62,7 +69,7 @@ def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys):
 
 
 def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
-    """Up to the distillation, which is not run."""
+    """Up to the first step, which is not run."""
 
     class ReachedError(Exception):
         pass
@@ -70,7 +77,7 @@ def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
     def reached(*args):
         raise ReachedError
 
-    monkeypatch.setattr(steps, "distil", reached)
+    monkeypatch.setattr(measuring, "compare", reached)
     with pytest.raises(ReachedError):
         accelerate(
             "--trainpref", toy / "train", "--validpref", toy / "valid", "-s", "src", "-t", "tgt",
@@ -120,6 +127,7 @@ def test_what_will_not_pay_is_refused(accelerate, toy, tmp_path, change, said):
         (("--hours", 1, "--updates", 5), "--hours and --updates: choose one"),
         (("--limit", 0), "--limit 0: must be 1 or more"),
         (("--accepted", 1), "--accepted 1.0: must be above 1"),
+        (("--batch-sizes", "1,x"), "--batch-sizes 1,x: expected different whole numbers"),
         (("--trainpref", "x"), "--trainpref and --validpref: give both"),
     ],
 )
@@ -146,7 +154,7 @@ def test_other_settings_are_refused_by_name(accelerate, monkeypatch):
     def reached(*args):
         raise ReachedError
 
-    monkeypatch.setattr(steps, "distil", reached)
+    monkeypatch.setattr(measuring, "compare", reached)
     with pytest.raises(ReachedError):
         accelerate("--hours", 1)
     with pytest.raises(SystemExit, match="--beam 5: .* was begun with 1"):
@@ -190,3 +198,60 @@ def test_what_training_left_is_checked_before_it_is_the_drafter(tmp_path, conten
     with pytest.raises(ValueError, match=f"{best}: {what}"):
         steps.train(job, state, Limits(None, 6, None, None), None)
     assert not (tmp_path / "drafter.pt").exists()
+
+
+def figures(**times):
+    """Rows as ``specdec-bench`` gives them, of these milliseconds a sentence."""
+    return {name.replace("_", " "): {"ms_mean": ms} for name, ms in times.items()}
+
+
+STOCK = {"fairseq_beam_1": 40.0, "fairseq_beam_5": 90.0}
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A job for beams 1 and 5 whose first comparison is done."""
+    job = Job("d", "v.pt", str(tmp_path), "s", "t", 1, True, False, 1000, 1, 8, 5, (1, 8))
+    state = State(str(tmp_path), {})
+    rows = figures(**STOCK, greedy=4.0)
+    rows["greedy, beam 5"] = {"ms_mean": 6.0}
+    state.note("compare", rows=rows, sentences=20, beams=job.beams)
+    return job, state
+
+
+def test_the_fastest_is_recommended_for_each_use(measured):
+    job, state = measured
+    parts = {}
+    for size, times in (("1", (4.0, 3.0, 6.0, 7.0)), ("8", (2.0, 2.5, 3.0, 2.0))):
+        names = ("greedy", "gad", "greedy, beam 5", "gad, beam 5")
+        parts[size] = figures(**STOCK)
+        parts[size].update({name: {"ms_mean": ms} for name, ms in zip(names, times)})
+    state.note("measure", rows=parts)
+    found = [(best.size, best.beam, best.way) for best in measuring.recommend(job, state)]
+    assert found == [(1, 1, "gad"), (1, 5, "greedy"), (8, 1, "greedy"), (8, 5, "gad")]
+    assert measuring.recommend(job, state)[1].speed == 90.0 / 6.0
+
+
+def test_time_for_measuring_is_left_and_sentences_fit_into_it(measured, monkeypatch):
+    job, state = measured
+    sentence = 2 * (40.0 + 90.0 + 2 * (4.0 + 6.0)) / 1000
+    whole = Limits(1.0, None, None, None)
+    left = measuring.leave_time(job, state, whole, 97)
+    assert left.hours == pytest.approx(1.0 - 100 * sentence / 3600)
+    assert measuring.leave_time(job, state, whole, 10**6).hours == pytest.approx(0.85)
+    assert measuring.leave_time(job, state, Limits(None, 5, None, None), 10**6).hours is None
+
+    asked = []
+    monkeypatch.setattr(measuring, "_rows", lambda job, ways, sizes, limit: asked.append(limit))
+    for hours, sentences in ((0.85, 10**6), (0.85, 50), (0.0001, 50)):
+        measuring.measure(job, state, Limits(hours, None, None, None), sentences)
+    assert asked == [int(540 / sentence - 3), 50, 10]
+
+
+def test_data_that_are_not_the_verifiers_end_it(measured):
+    counts = {"chosen": 100, "dropped": 96, "reasons": {"length_limit": 90, "empty_source": 6}}
+    with pytest.raises(
+        ValueError, match=r"distil: 96 dropped \(96.0%\): 90 outputs cut .*subwords"
+    ):
+        steps._check_losses(counts)
+    steps._check_losses(dict(counts, dropped=50))

@@ -1,0 +1,123 @@
+"""The steps that measure, and what is recommended from their figures."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from typing import Any, Dict, List, NamedTuple
+
+from . import commands
+from .commands import WAYS, Job, row_of
+from .files import read_json
+from .state import State
+from .steps import Limits, run
+
+logger = logging.getLogger("fairseq_specdec.accelerate")
+
+COMPARED = 20  # sentences, to say within a minute what this engine does without a drafter
+WARMUP = 3  # batches that specdec-bench decodes beforehand
+SHARE = 0.15  # of the time, for measuring
+FEWEST = 10  # sentences to measure
+
+
+class Best(NamedTuple):
+    """The fastest way to decode for one use.
+
+    Attributes:
+        size, beam: sentences at a time, and hypotheses.
+        way: of ``WAYS``.
+        row: its figures; ``stock``: those of stock fairseq at the same beam.
+    """
+
+    size: int
+    beam: int
+    way: str
+    row: Dict[str, Any]
+    stock: Dict[str, Any]
+
+    @property
+    def use(self) -> str:
+        """What it is the fastest for."""
+        at_a_time = "one sentence" if self.size == 1 else f"{self.size} sentences"
+        return f"{at_a_time} at a time, beam {self.beam}"
+
+    @property
+    def speed(self) -> float:
+        """Over stock fairseq at the same beam."""
+        return float(self.stock["ms_mean"]) / float(self.row["ms_mean"])
+
+    def command(self, job: Job) -> str:
+        """To decode with."""
+        return " ".join(map(shlex.quote, commands.decode(job, self.way, self.beam, self.size)))
+
+
+def fastest(rows: Dict[str, Any], size: int, beam: int) -> Best:
+    """The fastest way of ``rows``, by name, which were measured at a batch size."""
+    ways = [way for way in WAYS if row_of(way, beam) in rows]
+    way = min(ways, key=lambda way: float(rows[row_of(way, beam)]["ms_mean"]))
+    return Best(size, beam, way, rows[row_of(way, beam)], rows[f"fairseq beam {beam}"])
+
+
+def recommend(job: Job, state: State) -> List[Best]:
+    """The fastest way for each batch size and beam that was measured."""
+    rows = state.found("measure")["rows"]
+    return [fastest(rows[str(n)], n, beam) for n in job.batch_sizes for beam in job.beams]
+
+
+def compared(job: Job, state: State) -> bool:
+    """Whether :func:`compare` is done, for these beams."""
+    return state.done("compare") and state.found("compare")["beams"] == job.beams
+
+
+def measured(job: Job, state: State) -> bool:
+    """Whether :func:`measure` is done, for these beams and batch sizes."""
+    found = state.found("measure")
+    uses = (found.get("beams"), found.get("sizes"))
+    return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
+
+
+def _rows(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict[str, Any]:
+    """Figures by batch size and row."""
+    run(job, commands.measure(job, ways, sizes, sentences), "measure.log")
+    return {
+        str(part["batch_size"]): {row["system"]: row for row in part["rows"]}
+        for part in read_json(job.file("measured.json"))["runs"]
+    }
+
+
+def compare(job: Job, state: State) -> None:
+    """Speed and output without a drafter against stock fairseq, on a few sentences."""
+    rows = _rows(job, ["greedy"], [1], COMPARED)["1"]
+    state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
+
+
+def _seconds(job: Job, state: State) -> float:
+    """What measuring one sentence takes, by the rows of :func:`compare`; a drafter comes to it."""
+    rows = state.found("compare")["rows"]
+    ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
+    one = sum(float(row["ms_mean"]) for row in rows.values()) + ours
+    return one * len(job.batch_sizes) / 1000
+
+
+def leave_time(job: Job, state: State, limits: Limits, sentences: int) -> Limits:
+    """``limits`` without the time that measuring ``sentences`` will take."""
+    if limits.hours is None:
+        return limits
+    needed = _seconds(job, state) * (sentences + WARMUP)
+    return limits._replace(hours=limits.hours - min(needed / 3600, SHARE * limits.hours))
+
+
+def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
+    """Speed and output of all ways against stock fairseq; fewer sentences if time is short."""
+    one = _seconds(job, state)
+    if limits.hours is not None:
+        most = SHARE / (1 - SHARE) * limits.hours * 3600 / one - WARMUP
+        sentences = min(sentences, max(FEWEST, int(most)))
+    logger.info(
+        "measure: %d validation sentences, about %.0f min",
+        sentences, max(1, one * (sentences + WARMUP) / 60),
+    )  # fmt: skip
+    rows = _rows(job, list(WAYS), list(job.batch_sizes), sentences)
+    state.note(
+        "measure", rows=rows, sentences=sentences, beams=job.beams, sizes=list(job.batch_sizes)
+    )
