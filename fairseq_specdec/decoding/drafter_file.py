@@ -19,6 +19,7 @@ from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
+from fairseq_specdec.models.verifier_tables import reads_tables, why_not
 
 from .training_dictionaries import check_symbols
 
@@ -141,7 +142,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     weights = state["model"]
     for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
         table = weights.get(f"{side}.embed_tokens.weight")
-        if table is None:  # an attached drafter has no encoder
+        if table is None:  # an attached drafter has no encoder, perhaps its verifier's tables
             continue
         rows = table.size(0)
         if rows != len(dictionary):
@@ -177,6 +178,8 @@ def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
         wrong = f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"
     elif layers[-1] > there:
         wrong = f"has {there} decoder layers"
+    elif reads_tables(drafter):
+        wrong = why_not(verifier, len(drafter.decoder.dictionary), width) or None
     if wrong is not None:
         raise ValueError(
             f"{flag}: the drafter reads decoder layer {layers[-1]} of a verifier {width} wide, "

@@ -71,15 +71,15 @@ class NarBlockDrafter(Drafter):
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         backend = move_to_verifier(self.model, verifier, self.options, backend)
-        decoder = self.model.decoder
+        model = self.model.for_verifier(verifier)
+        decoder, encoder = model.decoder, model.encoder
         reads = bool(self.read_layers)
-        encoder = self.model.encoder
         layers = backend.decoder(decoder, "--drafter-path", (), encoder)
         word_list = self.model.word_list
         native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
         reads = reads and native is None
         return ReadyNarBlockDrafter(
-            self.model,
+            model,
             self.options,
             layers,
             None if self.read_layers else backend.encoder(encoder),

@@ -27,6 +27,7 @@ from .drafter_config import (
 )
 from .spec_drafter import BASE, BIG, SpecDrafter
 from .verifier_states import VerifierReader, layers_at_thirds
+from .verifier_tables import attach_tables, verifier_tables, why_not, with_tables
 
 
 def read_layers(asked: str) -> List[int]:
@@ -71,12 +72,19 @@ class AttachedDrafter(SpecDrafter):
             )
         layers = read_layers(cfg.read_layers)
         dim = cfg.decoder.embed_dim
-        table = TransformerModelBase.build_embedding(cfg, target, dim, cfg.decoder.embed_path)
         # One table of its own: there is no encoder to share it with.
         cfg.share_decoder_input_output_embed = (
             cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
         )
-        decoder = BlockDecoder(cfg, target, table, state_widths=(len(layers), dim))
+        widths, table, projection = (len(layers), dim), None, None
+        if cfg.verifier_embeddings:
+            table, projection = verifier_tables(target.pad())
+        else:
+            table = TransformerModelBase.build_embedding(cfg, target, dim, cfg.decoder.embed_path)
+        decoder = BlockDecoder(cfg, target, table, None, widths, projection)
+        if cfg.verifier_embeddings and verifier is not None:
+            _check_tables(decoder, verifier, len(target))
+            attach_tables(decoder, verifier)
         model = cls(cfg, VerifierReader(source, layers), decoder)
         if cfg.init_decoder_from:
             initialise(model, cfg, source, target)
@@ -96,12 +104,28 @@ class AttachedDrafter(SpecDrafter):
             The encoder's output; [B, T, n C], whose entry t holds the states that predicted the
             token at position t; [B, T, C], whose entry t predicts the token after position t.
         """
-        like = self.decoder.output_projection.weight
+        like = self.decoder.mask_embedding
         encoder_out, states, final = self.encoder.read(
             src_tokens, src_lengths, prev_output_tokens, like.detach()
         )
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final
+
+    def for_verifier(self, verifier: Any) -> Any:
+        return with_tables(self, verifier)
+
+
+def _check_tables(decoder: Any, verifier: Any, words: int) -> None:
+    """Refuse a verifier whose tables a drafter cannot use.
+
+    Raises:
+        ValueError: names the flag.
+    """
+    reason = why_not(verifier, words, decoder.embed_dim)
+    if not reason and decoder.embed_scale != verifier.decoder.embed_scale:
+        reason = "scales its embeddings otherwise (--no-scale-embedding)"
+    if reason:
+        raise ValueError(f"--verifier-embeddings: the verifier {reason}; leave the flag out")
 
 
 def _check_flags(cfg: SpecDrafterConfig) -> None:
@@ -113,6 +137,8 @@ def _check_flags(cfg: SpecDrafterConfig) -> None:
     ):
         if asked:
             raise ValueError(f"{flag}: not for an attached_drafter; leave it out")
+    if cfg.verifier_embeddings and cfg.decoder.embed_path:
+        raise ValueError("--decoder-embed-path: --verifier-embeddings takes the verifier's; choose")
 
 
 def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:

@@ -48,6 +48,7 @@ class BlockDecoder(FairseqDecoder):
         source_copy: initial states of the masks from the source, or None.
         state_widths: (n, C) of the verifier's states that prefix and masks start from: n layers,
             each C wide; or None.
+        projection: from features to logits, where it is not made here.
     """
 
     start_symbol = True
@@ -60,6 +61,7 @@ class BlockDecoder(FairseqDecoder):
         embed_tokens: nn.Embedding,
         source_copy: Optional[SourceCopy] = None,
         state_widths: Optional[Tuple[int, int]] = None,
+        projection: Optional[nn.Module] = None,
     ):
         super().__init__(dictionary)
         self.cfg = cfg
@@ -92,7 +94,7 @@ class BlockDecoder(FairseqDecoder):
         has_final_norm = cfg.decoder.normalize_before and not cfg.no_decoder_final_norm
         self.layer_norm = norm(cfg) if has_final_norm else None
         tied = embed_tokens if self.share_input_output_embed else None
-        self.output_projection = output_projection(dim, len(dictionary), tied)
+        self.output_projection = projection or output_projection(dim, len(dictionary), tied)
 
     def build_decoder_layer(self, cfg: Any) -> nn.Module:
         """One stock decoder layer, wrapped as fairseq's own decoder wraps it."""
@@ -332,4 +334,5 @@ class BlockDecoder(FairseqDecoder):
 
     def output_layer(self, features: Tensor) -> Tensor:
         """Logits [.., V] of features [.., C]."""
-        return self.output_projection(features)
+        logits: Tensor = self.output_projection(features)
+        return logits

@@ -49,6 +49,11 @@ class SpecDrafterConfig(TransformerConfig):
         "attached_drafter: the verifier's decoder layers to read, counted from 1, as in '2,4,6'",
         otherwise="a third, two thirds, all of the way up",
     )
+    verifier_embeddings: bool = flag(
+        False,
+        "attached_drafter: embed and choose words by the verifier's own tables, which are neither "
+        "trained nor stored",
+    )
     init_encoder_from: Optional[str] = flag(
         None, "checkpoint whose encoder and embeddings the drafter starts from"
     )

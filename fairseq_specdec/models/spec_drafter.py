@@ -72,6 +72,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         cfg = drafter_config(args)
         check_config(cfg)
         source, target = task.source_dictionary, task.target_dictionary
+        if cfg.verifier_embeddings:
+            raise ValueError(
+                "--verifier-embeddings: for an attached_drafter, which has a verifier; leave it out"
+            )
         settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding
         source_table = build(cfg, source, cfg.encoder.embed_dim, cfg.encoder.embed_path)
@@ -105,6 +109,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         prefix = f"{name}." if name else ""
         source, target = self.encoder.dictionary, self.decoder.dictionary
         self.word_list = WordList.find(state_dict, source, target, prefix)
+
+    def for_verifier(self, verifier: Any) -> Any:
+        """The model that drafts for a verifier: itself, or one that uses the verifier's tables."""
+        return self
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number of updates: the glancing ratio depends on it."""

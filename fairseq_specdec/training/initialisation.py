@@ -221,15 +221,15 @@ def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
         raise ValueError(
             f"{report.source}: it has an adaptive softmax, which a drafter cannot take over"
         )
-    if ours.share_input_output_embed and not theirs.share_input_output_embed:
+    own = not cfg.verifier_embeddings
+    if own and ours.share_input_output_embed and not theirs.share_input_output_embed:
         raise ValueError(
             f"{report.source}: its output projection differs from its target embeddings; leave out "
             f"--share-decoder-input-output-embed and --share-all-embeddings"
         )
     layers = decoder_layers(cfg.init_decoder_layers, len(theirs.layers), len(ours.layers))
-    _copy_module(ours.embed_tokens, theirs.embed_tokens, "decoder.embed_tokens", report)
-    name = "decoder.output_projection"
-    _copy_module(ours.output_projection, theirs.output_projection, name, report)
+    for name in ("embed_tokens", "output_projection") if own else ():
+        _copy_module(getattr(ours, name), getattr(theirs, name), f"decoder.{name}", report)
     _copy_positions(ours.embed_positions, theirs.embed_positions, "decoder.embed_positions", report)
     norm = "decoder.layernorm_embedding"
     _copy_module(ours.layernorm_embedding, theirs.layernorm_embedding, norm, report)

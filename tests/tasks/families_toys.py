@@ -105,7 +105,7 @@ def drafter_flags(model, **flags):
         "chain_width": 16, "block_size": 4, "num_cuts": 4, "max_update": 180, "lr": 8e-3,
         "soft_targets": 0.9, "decoder_layers": 1, "decoder_attention_heads": 4,
         "encoder_normalize_before": True, "decoder_normalize_before": True, "task": model.task,
-        **flags,
+        "verifier_embeddings": True, **flags,
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from families_toys import drafter_flags, pair_of, train_drafter
 from in_process import hypotheses, run_here
 
@@ -25,6 +26,11 @@ def said(out):
 @pytest.mark.parametrize("target", ["de", "ro"])
 @pytest.mark.parametrize("backend", ["native", "torch"])
 def test_one_drafter_serves_every_pair(languages, family, drafter, target, backend):
+    """It has no vocabulary tables: it uses the verifier's."""
+    state = torch.load(str(drafter), map_location="cpu")["model"]
+    # fairseq's own symbols, the file's, and a token for each language
+    words = 4 + len((languages / "dict.en.txt").read_text("utf-8").splitlines()) + 3
+    assert not [name for name, tensor in state.items() if words in tensor.shape]
     model = family("m2m")
     stock, _ = generate(languages, model, target)
     out, log = generate(

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_specdec.acceptance import AcceptanceRule, RegretBudgetRule, TopBetaRule
 from fairseq_specdec.drafting import Drafter, NarBlockDrafter
+from fairseq_specdec.models.verifier_tables import reads_tables
 
 from ..drafter_file import check_reading, load_drafter
 from .base import (
@@ -40,11 +41,29 @@ def _refuse_sampling(setup: Setup, model: Any) -> None:
         )
 
 
+def check_rounding(setup: Setup, model: Any) -> None:
+    """Refuse a chain over a projection of the verifier of which only rounded numbers are left.
+
+    Raises:
+        ValueError: names the flag and the remedy.
+    """
+    decoder, settings = setup.models[0].decoder, setup.settings
+    if not reads_tables(model) or model.decoder.chain is None or settings.keep_weights:
+        return
+    tied = decoder.share_input_output_embed
+    if settings.verifier_dtype != "fp32" and not tied:
+        raise ValueError(
+            f"--verifier-dtype {settings.verifier_dtype}: the drafter {settings.drafter_path} "
+            "reads the verifier's output projection, which is rounded then; add --keep-weights"
+        )
+
+
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
     path = settings.drafter_path
     model = setup.read_drafter(load_drafter)
     check_reading(model, setup.models[0], f"--drafter-path {path}")
+    check_rounding(setup, model)
     if setup.sampler is not None:
         _refuse_sampling(setup, model)
     trained = model.decoder.block_size

@@ -1,0 +1,119 @@
+"""A verifier's vocabulary tables, as those of its drafter (``--verifier-embeddings``).
+
+Token embeddings and output projection are most of a small drafter of a large vocabulary: 262
+million numbers of 256,206 words 1,024 wide. The drafter that uses its verifier's learns, stores and
+loads none.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, List, Tuple
+
+from torch import Tensor, nn
+
+TABLES = ("embed_tokens", "output_projection")
+"""Names of the two modules in a decoder."""
+
+
+class VerifierTable(nn.Module):
+    """A module of the verifier in the place of a drafter's own: without parameters, so that it is
+    neither trained nor stored with the drafter.
+
+    Args:
+        padding_idx: index of the padding word.
+    """
+
+    def __init__(self, padding_idx: int) -> None:
+        super().__init__()
+        self.padding_idx = padding_idx
+        self._theirs: List[Any] = []  # in a list, nn.Module does not register it
+
+    def attach(self, module: nn.Module) -> None:
+        """Use this module of the verifier."""
+        self._theirs = [module]
+
+    @property
+    def weight(self) -> Tensor:
+        """[V, C]."""
+        weight: Tensor = self._theirs[0].weight
+        return weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the verifier's module gives."""
+        found: Tensor = self._theirs[0](x)
+        return found
+
+
+def verifier_tables(padding_idx: int) -> Tuple[VerifierTable, VerifierTable]:
+    """Token embeddings and output projection, of no verifier yet."""
+    return VerifierTable(padding_idx), VerifierTable(padding_idx)
+
+
+def reads_tables(model: Any) -> bool:
+    """Whether a drafter's model uses its verifier's vocabulary tables."""
+    return isinstance(model.decoder.embed_tokens, VerifierTable)
+
+
+def attach_tables(decoder: Any, verifier: Any) -> None:
+    """Let a decoder with :class:`VerifierTable` use those of a verifier."""
+    for name in TABLES:
+        getattr(decoder, name).attach(getattr(verifier.decoder, name))
+
+
+def why_not(verifier: Any, words: int, width: int) -> str:
+    """Why a drafter of so many words and this width cannot use a verifier's tables; "" if it can.
+
+    Args:
+        verifier: its model.
+        words, width: V and C of the drafter.
+    """
+    for name in TABLES:
+        table = getattr(verifier.decoder, name, None)
+        if not isinstance(table, (nn.Embedding, nn.Linear)):
+            return f"has no decoder.{name} (an adaptive softmax or input?)"
+        shape = tuple(next(table.parameters()).shape)  # that of a packed weight, too
+        if shape != (words, width):
+            return f"has {shape[0]} words {shape[1]} wide in decoder.{name}"
+    return ""
+
+
+def with_tables(model: Any, verifier: Any) -> Any:
+    """A drafter's model in which a verifier's modules stand where it has none of its own.
+
+    Its other modules are shared with the model that was given, which stays as it is: generators of
+    several verifiers may share that. In another number format than the verifier's the tables are
+    copies.
+
+    Args:
+        model: a drafter's; one with tables of its own is returned itself.
+        verifier: the verifier's model.
+    """
+    if not reads_tables(model):
+        return model
+    made, decoder = _shallow(model), _shallow(model.decoder)
+    dtype = decoder.mask_embedding.dtype
+    for name in TABLES:
+        table = getattr(verifier.decoder, name)
+        if next(table.parameters()).dtype != dtype:
+            table = _converted(table, dtype)
+        decoder._modules[name] = table
+    made._modules["decoder"] = decoder
+    return made
+
+
+def _shallow(module: Any) -> Any:
+    made = copy.copy(module)
+    made._modules = copy.copy(module._modules)
+    return made
+
+
+def _converted(table: Any, dtype: Any) -> nn.Module:
+    """A copy of an embedding table or of a projection, in another number format."""
+    weight = table.weight.detach().to(dtype)
+    if isinstance(table, nn.Embedding):
+        return nn.Embedding.from_pretrained(weight, padding_idx=table.padding_idx)
+    made = nn.Linear(1, 1, bias=False)
+    made.weight = nn.Parameter(weight, requires_grad=False)
+    made.out_features, made.in_features = weight.shape
+    return made

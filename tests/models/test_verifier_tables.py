@@ -1,0 +1,141 @@
+"""A drafter that uses its verifier's vocabulary tables drafts as with the same ones of its own."""
+
+import contextlib
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from toy_drafter import make_batch, make_drafter, save_verifier
+from toy_strategies import check, decode, flags, make_generator, stock
+from toy_translation import (
+    EOS,
+    PAD,
+    make_sample,
+    sentences,
+    toy_attached_drafter,
+    toy_model,
+)
+
+from fairseq_specdec.decoding.builder import Overrides
+from fairseq_specdec.decoding.drafter_file import check_reading
+from fairseq_specdec.decoding.strategies.gad import check_rounding
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
+from fairseq_specdec.models import AttachedDrafter
+from fairseq_specdec.models.verifier_tables import TABLES, verifier_tables, with_tables
+from fairseq_specdec.training.block_noising import block_targets
+
+ARCH = "attached_drafter_tiny"
+NEEDS_WEIGHTS = pytest.raises(ValueError, match="--keep-weights")
+
+
+@pytest.fixture
+def verifier(tmp_path):
+    save_verifier(tmp_path / "v.pt")
+    return str(tmp_path / "v.pt")
+
+
+def made(verifier, **settings):
+    given = {"attach_to": verifier, "verifier_embeddings": True, **settings}
+    return make_drafter(arch=ARCH, model=AttachedDrafter, **given)
+
+
+def with_and_without(shape):
+    """(verifier, a drafter that has its tables as its own, the same that uses the verifier's)."""
+    verifier = copy.deepcopy(toy_model(shape))
+    owner = copy.deepcopy(toy_attached_drafter("post_norm", 4, 80, chain_width=16))
+    for name in TABLES:
+        setattr(owner.decoder, name, copy.deepcopy(getattr(verifier.decoder, name)))
+    user = copy.deepcopy(owner)
+    for name, table in zip(TABLES, verifier_tables(PAD)):
+        setattr(user.decoder, name, table)
+    return verifier, owner, user
+
+
+@pytest.mark.parametrize("frees", [False, True])
+@pytest.mark.parametrize("backend", ["native", "torch"])
+@pytest.mark.parametrize("number_format", [None, torch.bfloat16, torch.int8])
+def test_drafts_are_those_of_a_drafter_with_the_same_tables(backend, frees, number_format):
+    if backend == "torch" and number_format == torch.int8:
+        number_format = None
+    verifier, *drafters = with_and_without("post_norm")
+    sample, found = make_sample(sentences(6, seed=3)), []
+    for model in drafters:
+        models = [copy.deepcopy(verifier)]
+        drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, number_format))
+        generator = make_generator(
+            "greedy", models=models, backend=backend, overrides=Overrides(drafter),
+            free_unpacked=frees,
+        )  # fmt: skip
+        check(decode(generator, sample), stock([copy.deepcopy(verifier)], sample, flags()))
+        found.append((generator.stats.iterations, generator.stats.accepted))
+    assert found[0] == found[1] and found[0][1] > 0
+
+
+def test_the_models_given_stay_as_they_are():
+    """Generators of two verifiers may share a drafter's model."""
+    verifier, _, user = with_and_without("post_norm")
+    other = copy.deepcopy(verifier)
+    first, second = with_tables(user, verifier), with_tables(user, other)
+    assert first.decoder.embed_tokens is verifier.decoder.embed_tokens
+    assert second.decoder.output_projection is other.decoder.output_projection
+    assert second.decoder.layers is user.decoder.layers
+    assert type(user.decoder.embed_tokens) is type(verifier_tables(PAD)[0])
+    assert not [name for name, _ in user.named_parameters() if TABLES[0] in name]
+
+
+def test_training_leaves_the_tables_and_stores_none(verifier):
+    model = made(verifier, chain_width=8)
+    theirs = model.encoder._verifier[0].decoder
+    before = theirs.embed_tokens.weight.clone()
+    batch, cuts = make_batch(), torch.zeros(5, 2, dtype=torch.long)
+    targets = block_targets(batch["target"], cuts, 4, PAD)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
+    model(cuts=cuts, targets=targets, **batch["net_input"])["logits"].square().sum().backward()
+    optimizer.step()
+    assert torch.equal(theirs.embed_tokens.weight, before)
+    assert not [name for name in model.state_dict() if "embed_tokens" in name]
+    assert not [name for name in model.state_dict() if "output_projection" in name]
+    made(verifier, chain_width=8).load_state_dict(model.state_dict())
+
+
+def test_it_starts_from_the_layers_alone(verifier):
+    settings = {"encoder_ffn_embed_dim": 128, "decoder_attention_heads": 2}
+    model = made(verifier, init_decoder_from=verifier, share_all_embeddings=False, **settings)
+    theirs = model.encoder._verifier[0].decoder
+    assert torch.equal(model.decoder.layers[0].fc1.weight, theirs.layers[1].fc1.weight)
+
+
+@pytest.mark.parametrize(
+    "settings, flag",
+    [
+        ({"no_scale_embedding": True}, "--no-scale-embedding"),
+        ({"decoder_embed_path": "vectors.txt"}, "--decoder-embed-path"),
+    ],
+)
+def test_contradictions_are_refused(verifier, settings, flag):
+    with pytest.raises(ValueError, match=flag):
+        made(verifier, **settings)
+
+
+def test_a_drafter_without_a_verifier_is_refused():
+    with pytest.raises(ValueError, match="--verifier-embeddings"):
+        make_drafter(verifier_embeddings=True)
+
+
+def test_a_verifier_of_other_words_is_refused():
+    _, _, user = with_and_without("post_norm")
+    verifier = copy.deepcopy(toy_model("post_norm"))
+    verifier.decoder.output_projection = torch.nn.Linear(32, 5, bias=False)
+    with pytest.raises(ValueError, match="5 words 32 wide in decoder.output_projection"):
+        check_reading(user, verifier, "--drafter-path d.pt")
+
+
+def test_a_rounded_projection_needs_its_weights_kept():
+    """A chain reads it; tied tables stay exact."""
+    verifier, _, user = with_and_without("post_norm")
+    for tied, raises in ((True, contextlib.nullcontext()), (False, NEEDS_WEIGHTS)):
+        verifier.decoder.share_input_output_embed = tied
+        settings = SimpleNamespace(verifier_dtype="int8", keep_weights=False, drafter_path="d.pt")
+        with raises:
+            check_rounding(SimpleNamespace(models=[verifier], settings=settings), user)
