@@ -57,8 +57,10 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
     assert rows["fairseq beam 1"]["speed_beam1"] == rows["fairseq beam 5"]["speed_beam5"] == 1
     for row in rows.values():
         assert row["ms_median"] <= row["ms_p95"] <= row["ms_p99"]
-        assert 0 < row["cpu_ms_mean"] < 1.5 * row["ms_mean"], "one thread"
-        assert sum(row["ms_by_section"].values()) == pytest.approx(row["ms_mean"], rel=0.5)
+        passes = result["runs"][0]["seconds_by_pass"][row["system"]]
+        mean = 1000 * sum(passes) / len(passes) / 12  # row["ms_mean"] is of the median pass
+        assert 0 < row["cpu_ms_mean"] < 1.1 * mean, "one thread"
+        assert 0.5 * mean < sum(row["ms_by_section"].values()) < 1.01 * mean
         assert row["tokens_per_second"] == pytest.approx(
             1000 * row["output_tokens"] / (12 * row["ms_mean"])
         )
