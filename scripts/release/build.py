@@ -1,0 +1,233 @@
+"""Everything of a release, in ``dist``: what ``make wheels`` and ``make release`` run.
+
+Usage: python scripts/release/build.py wheels|release
+
+``wheels``: the source distribution, and from it a wheel for each of ``TARGETS`` with all variants
+of the native engine, checked by auditwheel. ``release``: also the omegaconf wheel for old Pythons,
+a software bill of materials (CycloneDX), SHA256SUMS, twine's check. Needs ``pip install
+.[release]`` on Python 3.11 or later; no compiler: zig (``zig_cxx.py``) is one.
+
+SOURCE_DATE_EPOCH (default: the time of the last commit) stamps every file: the same sources give
+the same bytes.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import pathlib
+import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from typing import NamedTuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DIST = ROOT / "dist"
+NATIVE = "fairseq_specdec/engine/native"
+OLD_PYTHONS = ROOT / "requirements" / "wheels"
+
+
+class Target(NamedTuple):
+    """A platform that wheels are built for."""
+
+    machine: str
+    zig: str
+    tag: str
+
+    @property
+    def python_platform(self):
+        """As sysconfig.get_platform() says there."""
+        return f"linux-{self.machine}"
+
+
+TARGETS = (
+    Target("x86_64", "x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64"),
+    Target("aarch64", "aarch64-linux-gnu.2.28", "manylinux_2_28_aarch64"),
+)
+
+
+class ReleaseError(Exception):
+    """What was built is not what a release needs; the message says why."""
+
+
+def run(*words, folder=ROOT, **variables):
+    """Run a Python module or script; the words are its arguments.
+
+    Raises:
+        ReleaseError: it failed; its output is in the message.
+    """
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=str(folder),
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise ReleaseError(f"{' '.join(map(str, words))}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def epoch():
+    """The time that stamps all files, in seconds."""
+    if "SOURCE_DATE_EPOCH" not in os.environ:
+        command = ["git", "log", "-1", "--format=%ct"]
+        return subprocess.check_output(command, cwd=str(ROOT), text=True).strip()
+    return os.environ["SOURCE_DATE_EPOCH"]
+
+
+def rewrite(path, seconds):
+    """Pack a source distribution anew: sorted, of one time, of nobody, as setuptools does not."""
+    packed = io.BytesIO()
+    with tarfile.open(path) as old, tarfile.open(
+        fileobj=packed, mode="w", format=tarfile.PAX_FORMAT
+    ) as new:
+        for member in sorted(old.getmembers(), key=lambda each: each.name):
+            member.mtime, member.uid, member.gid = seconds, 0, 0
+            member.uname = member.gname = ""
+            member.pax_headers = {}
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    with path.open("wb") as stream, gzip.GzipFile("", "wb", 9, stream, mtime=seconds) as zipped:
+        zipped.write(packed.getvalue())
+
+
+def sdist(folder, seconds):
+    """Build the source distribution; its path."""
+    with tempfile.TemporaryDirectory() as temporary:
+        # Apart, as setuptools adds whatever an earlier egg-info lists.
+        run("setup.py", "-q", "egg_info", "-e", temporary, "sdist", "-d", folder)
+    (path,) = folder.glob("*.tar.gz")
+    rewrite(path, int(seconds))
+    return path
+
+
+def expected(machine):
+    """File names of the native engine's objects in a wheel."""
+    variants = runpy.run_path(str(ROOT / NATIVE / "variants.py"))
+    found = {each.file for each in variants["VARIANTS"] if machine in each.machines}
+    return {variants["PROBE"], *found}, variants["is_sealed"]
+
+
+def wheel(source, target, folder, seconds):
+    """Build a wheel from the source distribution.
+
+    Args:
+        source: the source distribution.
+        target: what to build for.
+        folder: of the wheel.
+        seconds: stamp of its files.
+
+    Returns:
+        its path.
+    """
+    compiler = f"{sys.executable} {HERE / 'zig_cxx.py'} {target.zig}"
+    variables = {
+        **dict.fromkeys(("CC", "CXX"), compiler),
+        **dict.fromkeys(("LDSHARED", "LDCXXSHARED"), f"{compiler} -shared"),
+        "_PYTHON_HOST_PLATFORM": target.python_platform,
+        "SOURCE_DATE_EPOCH": seconds,
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        with tarfile.open(source) as archive:
+            archive.extractall(temporary)
+        (unpacked,) = pathlib.Path(temporary).iterdir()
+        words = ("bdist_wheel", "--plat-name", target.tag, "-d", folder)
+        run("setup.py", "-q", *words, folder=unpacked, **variables)
+    (path,) = folder.glob(f"*-py3-none-{target.tag}.whl")
+    check_wheel(path, target)
+    return path
+
+
+def check_wheel(path, target):
+    """Whether a wheel has every variant, whole, and keeps to the policy of its tag.
+
+    Raises:
+        ReleaseError: it does not.
+    """
+    names, is_sealed = expected(target.machine)
+    with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(path) as archive:
+        there = {name for name in archive.namelist() if name.endswith(".so")}
+        wrong = there ^ {f"{NATIVE}/{name}" for name in names}
+        if wrong:
+            raise ReleaseError(f"{path.name}: missing or too many: {', '.join(sorted(wrong))}")
+        for name in there:
+            if not is_sealed(pathlib.Path(archive.extract(name, temporary))):
+                raise ReleaseError(f"{path.name}: {name} was altered after it was built")
+    # The variants are for instruction sets beyond the tag's; the probe guards them.
+    words = ("-m", "auditwheel", "show", "--json", "--disable-isa-ext-check", path)
+    check_policy(json.loads(run(*words)), target.tag)
+
+
+def check_policy(shown, tag):
+    """Compare what auditwheel found with the tag that the wheel has.
+
+    Args:
+        shown: ``auditwheel show --json``.
+        tag: as manylinux_2_28_x86_64.
+
+    Raises:
+        ReleaseError: newer symbols are used, or libraries that no system need have.
+    """
+
+    def release(name):
+        return [int(part) for part in name.split("_")[1:3]]
+
+    found = shown["overall_tag"]
+    if not found.startswith("manylinux_") or release(found) > release(tag):
+        raise ReleaseError(f"{shown['wheel']}: fits {found} only: {shown['versioned_symbols']}")
+    if shown["external_libs"]:
+        raise ReleaseError(f"{shown['wheel']}: needs {', '.join(shown['external_libs'])}")
+
+
+def digests(folder):
+    """Write SHA256SUMS, as sha256sum --check reads it."""
+    files = sorted(path for path in folder.iterdir() if path.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+
+
+def say(text):
+    """A line of progress."""
+    print(f"[release] {text}", flush=True)
+
+
+def wheels(folder):
+    """Build the source distribution and all wheels into an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    seconds = epoch()
+    source = sdist(folder, seconds)
+    say(f"{source.name}")
+    for target in TARGETS:
+        say(f"{wheel(source, target, folder, seconds).name}: auditwheel agrees")
+
+
+def release(folder):
+    """Build all of a release; what is to be uploaded to an index is checked by twine."""
+    from bill_of_materials import write_bom
+
+    wheels(folder)
+    run("-m", "twine", "check", "--strict", *folder.iterdir())
+    for path in OLD_PYTHONS.glob("*.whl"):
+        shutil.copy(path, folder)
+    write_bom(folder / "fairseq_specdec.cdx.json", epoch())
+    digests(folder)
+    for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
+        say(line)
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):
+        sys.exit("build.py: error: on Python below 3.11 a wheel's metadata would name this folder")
+    try:
+        {"wheels": wheels, "release": release}[sys.argv[1]](DIST)
+    except ReleaseError as error:
+        sys.exit(f"build.py: error: {error}")

@@ -1,0 +1,116 @@
+"""What makes a release: flags of the cross compiler, the policy, reproducible files, the bill."""
+
+import importlib
+import io
+import sys
+import tarfile
+
+import pytest
+from recipe_parts import REPO
+
+sys.path.insert(0, str(REPO / "scripts" / "release"))
+
+import bill_of_materials  # noqa: E402
+import zig_cxx  # noqa: E402
+
+build = importlib.import_module("build")  # the name of PyPA's tool, too
+FITS = {"wheel": "a.whl", "overall_tag": "manylinux_2_17_x86_64", "external_libs": {}}
+TAG = "manylinux_2_28_x86_64"
+
+
+def test_every_instruction_set_is_known_to_zig():
+    variants = importlib.import_module("fairseq_specdec.engine.native.variants").VARIANTS
+    for each in variants:
+        for flag in each.flags:
+            known = flag in zig_cxx.INSTRUCTION_SETS or not flag.startswith("-march=")
+            assert known, f"{each.name}: {flag}"
+    words = zig_cxx.command("x86_64-linux-gnu.2.28", ["-march=x86-64-v3", "-O3", "-shared"])
+    assert words[1:] == [
+        *("-m", "ziglang", "c++", "-target", "x86_64-linux-gnu.2.28"),
+        *("-march=x86_64_v3", "-O3", "-shared", "-s"),
+    ]
+
+
+def test_every_machine_has_a_wheel():
+    variants = importlib.import_module("fairseq_specdec.engine.native.variants").VARIANTS
+    for target in build.TARGETS:
+        assert any(target.machine in each.machines for each in variants)
+        assert target.machine in target.zig and target.tag.endswith(target.machine)
+        assert target.zig.endswith(target.tag.split("_")[2])
+
+
+def test_the_policy_of_a_wheels_tag():
+    build.check_policy(FITS, TAG)
+    build.check_policy({**FITS, "overall_tag": TAG}, TAG)
+    newer = {**FITS, "overall_tag": "manylinux_2_35_x86_64", "versioned_symbols": {"libc.so.6": []}}
+    with pytest.raises(build.ReleaseError, match="a.whl: fits manylinux_2_35"):
+        build.check_policy(newer, TAG)
+    with pytest.raises(build.ReleaseError, match="fits linux_x86_64 only"):
+        build.check_policy({**newer, "overall_tag": "linux_x86_64"}, TAG)
+    with pytest.raises(build.ReleaseError, match="needs libstdc"):
+        build.check_policy({**FITS, "external_libs": {"libstdc++.so.6": None}}, TAG)
+
+
+def packed(path, names, seconds):
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.uname = len(name), seconds, f"user{seconds}"
+            archive.addfile(member, io.BytesIO(name.encode()))
+    return path
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path):
+    one = packed(tmp_path / "one.tar.gz", ["a/x", "a/y"], 1)
+    two = packed(tmp_path / "two.tar.gz", ["a/y", "a/x"], 2)
+    assert one.read_bytes() != two.read_bytes()
+    build.rewrite(one, 5)
+    build.rewrite(two, 5)
+    assert one.read_bytes() == two.read_bytes()
+    with tarfile.open(one) as archive:
+        assert archive.getnames() == ["a/x", "a/y"]
+        assert archive.extractfile("a/y").read() == b"a/y"
+
+
+def test_digests_are_those_of_sha256sum(tmp_path):
+    (tmp_path / "b").write_bytes(b"")
+    build.digests(tmp_path)
+    build.digests(tmp_path)  # not of itself
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert (tmp_path / "SHA256SUMS").read_text(encoding="utf-8") == f"{empty}  b\n"
+
+
+def component(name, **more):
+    return {"type": "library", "bom-ref": f"{name}==1", "name": name, "version": "1", **more}
+
+
+def test_the_bill_holds_what_is_needed_and_what_is_linked():
+    local = {"externalReferences": [{"type": "distribution", "url": "file:///root/checkout"}]}
+    everything = {
+        "metadata": {},
+        "components": [
+            component("fairseq-specdec", **local),
+            component("torch"),
+            component("pytest"),
+            component("typing_extensions"),
+        ],
+    }
+    needs = {
+        "fairseq-specdec": ["torch"],
+        "torch": ["typing-extensions"],
+        "typing-extensions": [],
+    }
+    found = bill_of_materials.bill(everything, needs, "22.1.8")
+    assert found["metadata"]["component"]["purl"] == "pkg:pypi/fairseq-specdec@1"
+    assert "file:" not in str(found)
+    names = [each["name"] for each in found["components"]]
+    assert names == ["torch", "typing_extensions", *bill_of_materials.LINKED]
+    edges = {each["ref"]: each.get("dependsOn") for each in found["dependencies"]}
+    assert edges["torch"] == ["typing-extensions"] and "llvm-libc++" in edges["fairseq-specdec"]
+    assert set(edges) == {each["bom-ref"] for each in found["components"]} | {"fairseq-specdec"}
+
+
+def test_what_the_package_needs_here():
+    needs = bill_of_materials.closure()
+    assert "torch" in needs["fairseq-specdec"] and "numpy" in needs
+    assert "pytest" not in needs  # an extra

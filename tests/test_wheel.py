@@ -1,0 +1,135 @@
+"""The wheel, installed in a fresh environment without a compiler on PATH, decodes natively.
+
+It is built from what is compiled in the checkout; SPECDEC_WHEEL names a finished one to test.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+
+import pytest
+
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.hub import SpeculativeTranslator
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAIR = ROOT / "data-bin" / "demo_ende"
+NATIVE = "fairseq_specdec/engine/native"
+SENTENCES = 12
+
+DECODE = """
+import json, os, shutil, sys
+import fairseq_specdec
+from fairseq_specdec.engine.native import library
+from fairseq_specdec.hub import SpeculativeTranslator
+
+pair, given = sys.argv[1], json.load(sys.stdin)
+translator = SpeculativeTranslator.from_pretrained(pair, strategy="gad")
+try:
+    SpeculativeTranslator.from_pretrained("demo_ende")
+except FileNotFoundError as error:
+    refusal = str(error)
+loaded = library.load()
+print(json.dumps({
+    "texts": [str(each) for each in translator.translate(given)],
+    "package": fairseq_specdec.__path__[0],
+    "library": loaded and loaded.variant,
+    "compilers": [name for name in ("cc", "c++", "gcc", "g++", "clang") if shutil.which(name)],
+    "refusal": refusal,
+}))
+"""
+CONFIG = """
+[build]
+build_base = {folder}
+[egg_info]
+egg_base = {folder}
+[bdist_wheel]
+bdist_dir = {folder}/wheel
+dist_dir = {folder}
+skip_build = 1
+"""
+
+
+def built_wheel(folder):
+    """A wheel of the checkout, with the objects that were compiled in place."""
+    pytest.importorskip("setuptools", minversion="70.1", reason="no setuptools that builds wheels")
+    config = folder / "setup.cfg"
+    config.write_text(CONFIG.format(folder=folder), encoding="utf-8")
+    environment = dict(os.environ, DIST_EXTRA_CONFIG=str(config))
+
+    def setup(*words):
+        command = [sys.executable, "setup.py", "-q", *words]
+        done = subprocess.run(command, cwd=str(ROOT), env=environment, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+
+    setup("build_py")
+    (copied,) = folder.glob("lib*")
+    for path in (ROOT / NATIVE).glob("*.so"):
+        shutil.copy(path, copied / NATIVE)
+    setup("bdist_wheel")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    given = os.environ.get("SPECDEC_WHEEL")
+    return pathlib.Path(given) if given else built_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """The Python of an environment with the wheel; all else is this environment's."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "others.pth").write_text("\n".join(others), encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    if subprocess.run([*pip[:3], "--version"], capture_output=True).returncode:
+        pytest.skip("no pip that installs elsewhere (22.3 or later)")
+    flags = ["--no-deps", "--no-index", "--ignore-installed", str(wheel)]
+    done = subprocess.run([*pip, *flags], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return python
+
+
+def test_one_wheel_for_every_python(wheel):
+    assert re.fullmatch(r"fairseq_specdec-[\w.]+-py3-none-\w+\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = [name for name in names if name.endswith("/METADATA")]
+        text = archive.read(metadata).decode()
+    assert not [name for name in names if name.startswith(("tests/", "data-bin/", "scripts/"))]
+    assert not [name for name in names if name.startswith(f"{NATIVE}/src/")]
+    assert "file:" not in "".join(re.findall("^Requires-Dist:.*", text, flags=re.M))
+
+
+@pytest.mark.skipif(not library.supported(), reason="the native engine is not compiled here")
+def test_it_decodes_natively_without_a_compiler(installed, tmp_path, monkeypatch):
+    lines = (PAIR / "heldout.en").read_text(encoding="utf-8").splitlines()[:SENTENCES]
+    done = subprocess.run(
+        [str(installed), "-I", "-c", DECODE, str(PAIR)],
+        cwd=str(tmp_path),
+        env={"PATH": str(installed.parent), "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)},
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert installed.parents[1] in pathlib.Path(found["package"]).parents
+    assert found["library"] == library.supported()[-1].name
+    assert found["compilers"] == []
+    assert "data-bin, and not with a wheel" in found["refusal"]
+    assert "\n" not in found["refusal"]
+    monkeypatch.setenv(library.ENVIRONMENT, "off")
+    on_torch = SpeculativeTranslator.from_pretrained(str(PAIR), strategy="greedy")
+    assert found["texts"] == [str(each) for each in on_torch.translate(lines)]
