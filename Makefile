@@ -70,10 +70,12 @@ wheels:
 	$(PYTHON) scripts/release/build.py wheels
 
 # The same with digests, a bill of materials and twine's check; then the wheel of this machine is
-# installed without a compiler on PATH, and decodes.
+# installed without a compiler on PATH, and decodes; the other's objects run under QEMU.
 release:
 	$(PYTHON) scripts/release/build.py release
-	SPECDEC_WHEEL=$$(ls $(CURDIR)/dist/*_$$(uname -m).whl) $(PYTHON) -m pytest -q tests/test_wheel.py
+	SPECDEC_WHEEL=$$(ls $(CURDIR)/dist/*_$$(uname -m).whl) \
+		SPECDEC_AARCH64_WHEEL=$$(ls $(CURDIR)/dist/*_aarch64.whl) \
+		$(PYTHON) -m pytest -q tests/test_wheel.py tests/engine/native/test_cross.py
 
 # Renew the gate's lock files; needs uv.
 lock:

@@ -322,9 +322,7 @@ def test_a_verifier_that_is_no_path(wrong):
 def test_a_demo_pair_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fairseq_specdec.hub.loading.__file__", str(tmp_path / "a/b/loading.py"))
-    with pytest.raises(
-        FileNotFoundError, match="demo_ende: not in .*checkout.*specdec-demo: --"
-    ):
+    with pytest.raises(FileNotFoundError, match="demo_ende: not in .*checkout.*specdec-demo: --"):
         find("demo_ende", None, None, "gad++")
     (tmp_path / "data-bin/demo_ende").mkdir(parents=True)
     (tmp_path / "data-bin/demo_ende/verifier.pt").touch()

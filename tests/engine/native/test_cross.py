@@ -1,16 +1,20 @@
 """Processors that are emulated by QEMU: the products on AArch64, the probe on old and new ones.
 
-Debian's packages are g++-aarch64-linux-gnu and qemu-user.
+Debian's packages are g++-aarch64-linux-gnu and qemu-user. SPECDEC_AARCH64_WHEEL names a wheel whose
+objects are to be loaded.
 """
 
+import os
 import pathlib
 import shutil
 import subprocess
+import zipfile
 
 import pytest
 
 from fairseq_specdec.engine.native import library
-from fairseq_specdec.engine.native.variants import FLAGS, VARIANTS
+from fairseq_specdec.engine.native.variants import FLAGS, PROBE, VARIANTS, digest
+from fairseq_specdec.version import __version__
 
 CROSS = pathlib.Path(__file__).with_name("cross")
 ARM = [each for each in VARIANTS if "aarch64" in each.machines]
@@ -26,12 +30,17 @@ PROCESSORS = [
 ]
 
 
+def needs(*tools):
+    """Skip the test, by name, where one of the tools is missing."""
+    for tool in tools:
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+
+
 def run_emulated(machine, processor, source, folder, *flags):
     """Compile and run a program; what it returns and prints."""
     emulator = f"qemu-{machine}"
-    for tool in (COMPILERS[machine], emulator):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
+    needs(COMPILERS[machine], emulator)
     command = [COMPILERS[machine], *FLAGS, "-Werror", *flags, "-static", "-pthread"]
     sources = [f"-I{library.FOLDER / 'src'}", str(CROSS / source)]
     program = folder / "program"
@@ -52,3 +61,22 @@ def test_the_probe_allows_what_the_processor_has(machine, processor, expected, t
     code, bits = run_emulated(machine, processor, "variants.cpp", tmp_path)
     names = [each.name for i, each in enumerate(VARIANTS) if int(bits) >> i & 1]
     assert (code, names) == (0, expected)
+
+
+@pytest.mark.skipif("SPECDEC_AARCH64_WHEEL" not in os.environ, reason="no wheel; make release")
+@pytest.mark.parametrize("variant", ARM, ids=lambda each: each.name)
+def test_the_objects_of_a_wheel_load_and_multiply(variant, tmp_path):
+    compiler, emulator = COMPILERS["aarch64"], "qemu-aarch64"
+    needs(compiler, emulator)
+    program, native = tmp_path / "program", "fairseq_specdec/engine/native"
+    source = str(CROSS / "shared_object.cpp")
+    subprocess.run([compiler, "-std=c++17", "-O1", source, "-o", str(program), "-ldl"], check=True)
+    with zipfile.ZipFile(os.environ["SPECDEC_AARCH64_WHEEL"]) as wheel:
+        objects = [wheel.extract(f"{native}/{name}", tmp_path) for name in (PROBE, variant.file)]
+    command = [emulator, "-cpu", "max", "-L", "/usr/aarch64-linux-gnu", str(program), *objects]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    bits, stamp, agree = done.stdout.splitlines()
+    assert all(int(bits) >> VARIANTS.index(each) & 1 for each in ARM)
+    assert stamp == f"{__version__} {variant.name} {digest(library.FOLDER / 'src')}"
+    assert agree == "60 of 60 products agree"
