@@ -159,6 +159,19 @@ def test_a_prefix_takes_one_pass_and_leaves_the_rest_to_the_library(kind, monkey
     assert all(calls), "a step was left to the general code"
 
 
+def test_a_row_may_end_early_beside_a_longer_prefix():
+    """As in stock, which asks for no least length while a prefix of the batch may reach."""
+    model, sample = toy_model("pre_norm"), make_sample(SENTENCES[:4])
+    prefix = torch.full((4, 14), PAD)
+    prefix[0] = 5
+    args = flags(min_len=14)
+    wanted = [h["tokens"].tolist() for h in stock([model], sample, args, prefix)]
+    assert min(map(len, wanted)) < 14 < len(wanted[0])
+    for backend in ("torch", "native"):
+        generator = make_generator("greedy", args, [model], backend=backend)
+        assert [h["tokens"].tolist() for h in toy_decode(generator, sample, prefix)] == wanted
+
+
 @pytest.mark.parametrize("number_format", FORMATS)
 def test_every_draft_after_a_prefix_leads_to_the_bits_of_greedy(number_format):
     model = toy_model("pre_norm")

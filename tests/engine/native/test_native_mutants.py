@@ -38,7 +38,6 @@ MUTANTS = [
     ("transformer.cpp", "make_room(rows, source, source);", "make_room(1, source, source);"),
     ("attention.h", "weights[t] = allowed[t] ? weights[t] : kHiddenScore;", "(void)allowed;"),
     ("attention.h", "weights + upto, weights + groups", "weights + upto + 1, weights + groups"),
-    ("attention.h", "std::max(1, kMixed / some)", "std::max(2, kMixed / some)"),
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
     ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),
