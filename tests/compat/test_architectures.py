@@ -214,6 +214,12 @@ OPENING = {
 }  # fmt: skip
 
 
+# By module, what opens the file of a setting that is emptied beforehand.
+EMPTIED = {
+    "fairseq.models.speech_to_text.s2t_transformer": {"load_pretrained_component_from_model"}
+}
+
+
 def opening(module):
     """Names of ``OPENING`` that a module calls."""
     called = set()
@@ -233,7 +239,8 @@ def test_what_is_built_for_us_opens_no_file():
     for name in known - missing:
         for base in named[name].__mro__:
             if base.__module__.startswith("fairseq.models."):
-                assert not opening(importlib.import_module(base.__module__)), base
+                opened = opening(importlib.import_module(base.__module__))
+                assert opened <= EMPTIED.get(base.__module__, set()), base
     others = {n for n in named if n.startswith("fairseq.") and n not in known}
     found = {name for name in others if opening(importlib.import_module(named[name].__module__))}
     assert "fairseq.models.wav2vec.wav2vec2_asr.Wav2VecCtc" in found  # the search can find
