@@ -60,7 +60,7 @@ def problem(action):
 @pytest.mark.parametrize("name", OURS)
 def test_every_flag_says_its_default_and_its_range(name):
     actions = list(own_actions(name))
-    assert len(actions) > 2 or name in ("specdec-flags", "specdec-costs")
+    assert len(actions) > 2 or name in ("specdec-env", "specdec-flags", "specdec-costs")
     wrong = {str(action.option_strings or action.dest): problem(action) for action in actions}
     assert {flag: what for flag, what in wrong.items() if what} == {}
 

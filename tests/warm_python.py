@@ -38,6 +38,7 @@ ENTRIES = {
     "specdec-costs": "fairseq_specdec.costs.cli",
     "specdec-demo": "fairseq_specdec.demo.cli",
     "specdec-distill": "fairseq_specdec.data.distill",
+    "specdec-env": "fairseq_specdec.environment.cli",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",
     "specdec-shortlist": "fairseq_specdec.data.shortlist",

@@ -61,6 +61,7 @@ COMMANDS: Dict[str, Make] = {
     "specdec-costs": _parser("costs.cli"),
     "specdec-demo": _parser("demo.cli"),
     "specdec-distill": _task_parser("data.distill"),
+    "specdec-env": _parser("environment.cli"),
     "specdec-flags": _parser("decoding.listed_flags"),
     "specdec-noise": _parser("noise.cli"),
     "specdec-shortlist": _parser("data.shortlist"),

@@ -24,6 +24,7 @@ MODULES: Dict[str, str] = {
     "specdec-costs": "costs.cli",
     "specdec-demo": "demo.cli",
     "specdec-distill": "data.distill",
+    "specdec-env": "environment.cli",
     "specdec-flags": "decoding.listed_flags",
     "specdec-noise": "noise.cli",
     "specdec-shortlist": "data.shortlist",
@@ -71,6 +72,7 @@ convert = _script("specdec-convert")
 costs = _script("specdec-costs")
 demo = _script("specdec-demo")
 distill = _script("specdec-distill")
+env = _script("specdec-env")
 flags = _script("specdec-flags")
 noise = _script("specdec-noise")
 shortlist = _script("specdec-shortlist")

@@ -1,0 +1,1 @@
+"""``specdec-env``: what this installation is, for an issue."""

@@ -1,0 +1,35 @@
+"""``specdec-env``: print a table of this installation, to paste into an issue."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Optional, Sequence
+
+from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.version import __version__
+
+from .table import as_markdown, rows
+
+
+def get_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="specdec-env",
+        description="Print versions, processor, native engine, threads and GPU as a table, to "
+        "paste into an issue. What cannot be imported is shown with its error.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
+    """The console script ``specdec-env``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reporting("specdec-env", words):
+        brief(get_parser()).parse_args(words)
+        sys.stdout.write(as_markdown(rows()))
+
+
+if __name__ == "__main__":
+    cli_main()
