@@ -48,8 +48,8 @@ class SpecDecConfig(FairseqDataclass):
     drafter_dtype: str = flag(
         "auto",
         "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
-        "backend) int8, or auto (int8 on the native backend where drafts do not change the output "
-        "and the processor multiplies bytes, else same)",
+        "backend) int8, or auto (int8 on the native backend, for gad++ and where drafts do not "
+        "change the output, if the processor multiplies bytes; else same)",
         ("auto", "same", *NUMBER_FORMATS),
         used_by=(*_BLOCK, "sps", "bild"),
     )
@@ -91,8 +91,8 @@ class SpecDecConfig(FairseqDataclass):
         "probability than this by the drafter's own estimate; gad stays exact",
         SHARE,
         used_by=_BLOCK,
-        otherwise="of gad where verifying more tokens would cost more time than it saves; of gad++ "
-        "0, always draft k",
+        otherwise="where verifying more tokens would cost more time than it saves; 0 always drafts "
+        "as many as --draft-budget allows",
     )
     sampling_verification: str = flag(
         "block",
@@ -120,17 +120,20 @@ class SpecDecConfig(FairseqDataclass):
     draft_budget: Optional[int] = flag(
         None,
         "draft tokens of all sentences of a batch together that one verification may be expected "
-        "to reject, where 0 always drafts k, as the papers do; the output does not depend on it",
+        "to reject, where 0 always drafts k, as the papers do; only the output of gad++ depends on "
+        "it",
         AT_LEAST_0,
-        used_by=("iad", "gad", "sps", "blockwise"),
-        otherwise="as many as pay by the cost of passes, see --cost-table",
+        used_by=("iad", *_BLOCK, "sps", "blockwise"),
+        otherwise="as many as pay by the cost of passes, see --cost-table; gad++ plans for batches "
+        "of --batch-size sentences, so that its output follows from the command",
     )
     cost_table: str = flag(
         "auto",
         "what passes take on this processor, by which iad, gad, sps and exact blockwise choose how "
         "much to draft: a file that specdec-costs wrote, off (the figures of an Intel Emerald "
         "Rapids with AVX2, which are shipped), or auto (measured once, in 0.3 s, and kept in the "
-        "user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE)",
+        "user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, so that "
+        "its output is the same on every machine",
     )
     top_beta: int = flag(
         3,

@@ -150,4 +150,6 @@ class Workload:
         """The sentences as fairseq samples on the models' device; the last may be smaller."""
         chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
         found = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]
+        for sample in found:
+            sample["batch_size"] = size
         return [utils.move_to_cuda(sample) for sample in found] if self.cuda else found

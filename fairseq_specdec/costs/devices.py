@@ -74,9 +74,10 @@ def device_name(device: torch.device) -> str:
     return device.type
 
 
-def of_models(models: Sequence[Any]) -> Device:
-    """The row of an ensemble that torch runs; without one, what holds for its kind of device."""
-    found = _measured(models)
+def of_models(models: Sequence[Any], measured: bool = True) -> Device:
+    """The row of an ensemble that torch runs; without one, or if none may be ``measured``, what
+    holds for its kind of device."""
+    found = _measured(models) if measured else None
     if found is not None:
         return found
     return _GPU if next(models[0].parameters()).is_cuda else _TORCH

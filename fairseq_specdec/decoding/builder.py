@@ -135,7 +135,7 @@ class Overrides(NamedTuple):
         rule: likewise.
         strategy: name for the log.
         always_draft: never shorten a draft nor leave one out.
-        planning: decides how much to draft, where the output does not depend on it.
+        planning: decides how much to draft, where drafts need not be whole.
         keep_trace: record every iteration.
     """
 
@@ -204,15 +204,15 @@ def build_generator(
     rule = overrides.rule or rule_of(settings, sampler)
     rule.read_vocabulary(tgt_dict.symbols)
     beam = beam_of(args, settings.strategy, rule, len(tgt_dict))
-    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden, beam)
+    options = _options(models, args, settings, free_unpacked, overrides, ending.hidden, beam, rule)
     drafter = overrides.drafter
     if drafter is None:
         words = (src_dict, tgt_dict)
-        exact = rule.draft_independent and sampler is None
-        quickest = quickest_format(settings.backend, models) if exact else None
+        free = rule.draft_independent or options.planned_chance is not None
+        quick = quickest_format(settings.backend, models) if free and sampler is None else None
         setup = Setup(
             settings, models, *words, load, ending.eos, sampler, options.temperature,
-            quickest,
+            quick, rule.draft_independent,
         )  # fmt: skip
         drafter = STRATEGIES[settings.strategy].drafter(setup)
     if not next(models[0].parameters()).is_cuda:
@@ -240,9 +240,11 @@ def _options(
     overrides: Overrides,
     hidden: Any,
     beam: int,
+    rule: AcceptanceRule,
 ) -> DecodingOptions:
     """What neither drafter, rule nor policy take from the flags."""
     always = overrides.always_draft or settings.draft_budget == 0
+    chance = None if rule.draft_independent else STRATEGIES[settings.strategy].planned_chance
     return DecodingOptions(
         strategy=overrides.strategy or settings.strategy,
         beam=beam,
@@ -255,6 +257,7 @@ def _options(
         keep_trace=overrides.keep_trace or bool(getattr(args, "retain_iter_history", False)),
         max_expected_rejections=None if always else settings.draft_budget,
         whole_drafts=always,
+        planned_chance=chance,
         cost_table=settings.cost_table,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),

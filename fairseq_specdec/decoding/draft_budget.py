@@ -18,6 +18,13 @@ _TRIAL_FORGETS = 0.15
 # Iterations between tries of ``FewRejections``.
 _LONGEST_REST = 16
 
+# A drafter estimates how likely the verifier would choose its tokens; a relaxed rule accepts more
+# than those. With costs of so much drafts end where they are fastest (benchmarks/choosing.md).
+_RELAXED_COSTS = 0.5
+
+# And a plan that is never corrected has to promise more than the times may be wrong by.
+_SURE_GAIN = 1.1
+
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
 
@@ -76,6 +83,29 @@ class Planning(Protocol):
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
+
+
+class OnePlan:
+    """One plan for a whole batch, where the output depends on what is drafted: it follows from how
+    many sentences a full batch has, not from those that are there or from what was accepted.
+
+    Args:
+        planning: makes it.
+        sentences: of a full batch.
+        chance: of a draft token to be accepted after accepted ones.
+    """
+
+    def __init__(self, planning: Planning, sentences: int, chance: float) -> None:
+        self.resume_gain = planning.resume_gain
+        plan = planning.plan(sentences, chance)
+        if plan.costs is not None:
+            plan = plan._replace(costs=tuple(_RELAXED_COSTS * each for each in plan.costs))
+        pays = plan.size != 0 and plan.gain >= _SURE_GAIN
+        self._plan = plan._replace(low=-1.0, high=2.0) if pays else NOTHING
+
+    def plan(self, live: int, chance: float) -> Plan:
+        """The plan, for any rows and any chance."""
+        return self._plan
 
 
 class FewRejections:

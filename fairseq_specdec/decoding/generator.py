@@ -47,8 +47,8 @@ class SpeculativeGenerator(SequenceGenerator):
         policy: decoding constraints.
         options: all other settings.
         stats: counters to add to.
-        planning: decides how much to draft, where the output does not depend on it; None for what
-            the options say.
+        planning: decides how much to draft, where drafts need not be whole; None for what the
+            options say.
     """
 
     def __init__(
@@ -120,7 +120,8 @@ class SpeculativeGenerator(SequenceGenerator):
 
         Args:
             models: the ensemble; where it is another than before, its weights are read.
-            sample: fairseq batch with ``net_input``.
+            sample: fairseq batch with ``net_input``; ``batch_size`` is the sentences of a full one,
+                which the output of gad++ depends on (default: those of this one).
             prefix_tokens: long [B, P] forced first tokens, padded on the right; any token may stand
                 where padding is.
             constraints: refused.
@@ -156,7 +157,9 @@ class SpeculativeGenerator(SequenceGenerator):
             parts = self._parts_for(models)
             kind = Batch if self.options.beam == 1 else BeamBatch
             net_input = sample["net_input"]
-            prefix = _prefix(prefix_tokens, len(net_input["src_tokens"]))
+            rows = len(net_input["src_tokens"])
+            prefix = _prefix(prefix_tokens, rows)
+            parts = parts.of_batch(sample.get("batch_size") or rows)
             batch = kind(parts, net_input, prefix, bos_token)
             try:
                 yield batch
@@ -228,8 +231,8 @@ class SpeculativeGenerator(SequenceGenerator):
         verifier = Verifier(models, options.temperature, drafter.read_layers, backend)
         ready = drafter.prepare(verifier.models[0], backend)
         planning = None
-        adaptive = self.rule.draft_independent and drafter.adaptive
-        if options.beam == 1 and adaptive and not options.whole_drafts:
+        plans = self.rule.draft_independent or options.planned_chance is not None
+        if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
             planning = self.planning or planning_for(verifier, drafter, ready, options)
         history = History(drafter.first_chance)
         search = GreedySearch(self.rule)

@@ -20,8 +20,7 @@ class DecodingOptions:
         len_penalty: ``--lenpen``.
         temperature: divides the verifier's logits, greater than 0.
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
-        max_expected_rejections: of a verification, all rows together;
-            None for no limit. Used only where it changes nothing but the time, as the next.
+        max_expected_rejections: of a verification, all rows together; None for no limit.
         whole_drafts: never shorten a draft nor leave one out.
         cost_table: ``--cost-table``.
         look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
@@ -31,6 +30,9 @@ class DecodingOptions:
         backend: ``--backend``.
         verifier_format: ``--verifier-dtype``, one of ``engine.number_formats.PACKED``.
         cuda_graphs: ``--cuda-graphs``.
+        planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
+            batch, where the output depends on them; None for plans by what was accepted so far, and
+            for whole drafts where the output depends on them.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -53,6 +55,7 @@ class DecodingOptions:
     backend: str = "auto"
     verifier_format: str = "fp32"
     cuda_graphs: str = "auto"
+    planned_chance: Optional[float] = None
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

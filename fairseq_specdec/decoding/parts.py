@@ -8,7 +8,7 @@ from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
 from fairseq_specdec.drafting.deferred import DeferredSession
 from fairseq_specdec.engine.verifier import Verifier
 
-from .draft_budget import DraftBudget, History, Planning
+from .draft_budget import DraftBudget, History, OnePlan, Planning
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .policy import DecodingConstraints
@@ -28,8 +28,7 @@ class DecodingParts(NamedTuple):
         options: all other settings.
         ends_early: as of ``Drafter``.
         native: the native library's description of it, where it decodes chains.
-        planning: decides how much to draft, where the output does not depend on it; None for whole
-            drafts.
+        planning: decides how much to draft; None for whole drafts.
         history: how drafts were accepted so far; None where each batch begins anew.
     """
 
@@ -43,6 +42,13 @@ class DecodingParts(NamedTuple):
     native: Optional[NativeForm] = None
     planning: Optional[Planning] = None
     history: Optional[History] = None
+
+    def of_batch(self, sentences: int) -> DecodingParts:
+        """For a batch that has so many sentences when it is full."""
+        chance = self.options.planned_chance
+        if chance is None or self.planning is None:
+            return self
+        return self._replace(planning=OnePlan(self.planning, sentences, chance))
 
     def open_drafts(self, source: Source) -> DraftSession:
         """The drafter's session for a batch; where it costs something and drafts may be left out,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairseq_specdec.costs import devices
 from fairseq_specdec.costs.passes import PassTimes, linear, seconds
-from fairseq_specdec.costs.tables import figures
+from fairseq_specdec.costs.tables import OFF, figures
 from fairseq_specdec.drafting import Drafter, ReadyDrafter
 from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.engine.verifier import Verifier
@@ -24,7 +24,7 @@ _UNKNOWN_DRAFT = 0.5
 def planning_for(
     verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, options: DecodingOptions
 ) -> Planning:
-    """For a generator whose output does not depend on its drafts.
+    """For a generator whose drafts need not be whole.
 
     Args:
         verifier: with its weights.
@@ -37,7 +37,8 @@ def planning_for(
     if options.max_expected_rejections is not None:
         return FewRejections(options.max_expected_rejections)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
-    found = times(verifier, drafter, ready, options.cost_table)
+    settled = options.planned_chance is not None
+    found = times(verifier, drafter, ready, OFF if settled else options.cost_table)
     return Planner(found, longest, drafter.ends_early, _RESUME_GAIN if drafter.runs_model else 1.0)
 
 
@@ -50,7 +51,7 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
     """
     work, library = verifier.work(), load()
     if work is None or library is None:
-        device = devices.of_models(verifier.models)
+        device = devices.of_models(verifier.models, measured=asked != OFF)
         return linear(device.column, device.drafter if drafter.runs_model else 0.0)
     found = figures(asked, library)
     passes = [Pass(each, 1.0) for each in work]

@@ -77,6 +77,7 @@ class DraftOptions:
         any_dtype: ``dtype`` was not asked for: where there is none, it is the verifier's.
         any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
             not pay.
+        row_independent: the drafts of a row do not depend on how many rows there are.
     """
 
     block_size: int
@@ -90,6 +91,7 @@ class DraftOptions:
     sampler: Optional[Sampler] = None
     any_dtype: bool = False
     any_confidence: bool = False
+    row_independent: bool = False
 
 
 class Forecast(NamedTuple):

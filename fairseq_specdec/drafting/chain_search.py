@@ -9,11 +9,17 @@ from torch import Tensor, nn
 
 from fairseq_specdec.engine.eager.linear import Linear
 
+from .base import DraftOptions
 from .token_choice import kept_lengths
 
 # Candidates of the chain at each mask: for one row, and for each of several rows, where the time of
 # more candidates for all rows exceeds that of an iteration saved in one row.
-CHAIN_CANDIDATES = (64, 32)
+_CANDIDATES = (64, 32)
+
+
+def chain_candidates(options: DraftOptions) -> Tuple[int, int]:
+    """Candidates of the chain at each mask: for one row, and for each of several rows."""
+    return (_CANDIDATES[0],) * 2 if options.row_independent else _CANDIDATES
 
 
 def all_words(columns: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from .base import (
     Source,
     move_to_verifier,
 )
-from .chain_search import CHAIN_CANDIDATES, ChainSearch, all_words
+from .chain_search import ChainSearch, all_words, chain_candidates
 from .hidden_state_queue import HiddenStateQueue
 from .listed_words import ListedWords
 from .mask_count import MaskLimits
@@ -78,13 +78,16 @@ class NarBlockDrafter(Drafter):
         word_list = self.model.word_list
         native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
         reads = reads and native is None
+        chain = None
+        if decoder.chain and native is None:
+            chain = ChainSearch(decoder, chain_candidates(self.options))
         return ReadyNarBlockDrafter(
             model,
             self.options,
             layers,
             None if self.read_layers else backend.encoder(encoder),
             StateProducts(decoder, backend.frees) if reads else None,
-            ChainSearch(decoder, CHAIN_CANDIDATES) if decoder.chain and native is None else None,
+            chain,
             native,
             None if self.options.sampler is not None else word_list,
         )

@@ -25,7 +25,7 @@ from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, Draft
 from fairseq_specdec.engine.work import Work
 
 from .base import DraftOptions, DraftSession, Source
-from .chain_search import CHAIN_CANDIDATES
+from .chain_search import chain_candidates
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
 from .plan import Plan
@@ -247,6 +247,7 @@ class NativeBlockSession(DraftSession):
     ) -> None:
         self.drafter = drafter
         self.options = options
+        self.candidates = chain_candidates(options)
         self.max_len = source.max_len
         self.limits = MaskLimits(
             options.block_size,
@@ -304,7 +305,7 @@ class NativeBlockSession(DraftSession):
         call.request.costs = None if kept_costs is None else ctypes.addressof(kept_costs)
         call.request.cached = pointer(self.layers.cache.lengths, torch.long)
         call.request.token_stride = masks
-        call.request.candidates = CHAIN_CANDIDATES[0 if rows == 1 else 1]
+        call.request.candidates = self.candidates[rows > 1]
         if read is None:
             call.request.states = None
         else:
@@ -333,7 +334,7 @@ class NativeBlockSession(DraftSession):
         request = DraftRequest(
             first=own.first,
             confidence=own.confidence,
-            candidates=CHAIN_CANDIDATES[0 if len(hypotheses.lengths_cpu) == 1 else 1],
+            candidates=self.candidates[len(hypotheses.lengths_cpu) > 1],
             words=own.words,
         )
         costs = self._costs(plan.costs)

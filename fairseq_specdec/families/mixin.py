@@ -29,6 +29,9 @@ from .stock_generator import decided
 
 logger = logging.getLogger(__name__)
 
+# Tokens of a source, to tell the sentences of a batch of so many tokens.
+_USUAL_LENGTH = 32
+
 
 def _log_is_open() -> bool:
     """Whether every stream that this module logs to can still be written."""
@@ -89,6 +92,7 @@ class SpecDecMixin:
         self._recorders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
         self._drafters: Dict[Tuple[Any, ...], Any] = {}
         self._batches: List[Any] = []  # the iterator that was asked for last
+        self._full_batch: Optional[int] = None  # sentences of its full batches
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -249,10 +253,22 @@ class SpecDecMixin:
         with tokens_checked():
             super().load_dataset(split, *args, **kwargs)  # type: ignore[misc]
 
-    def get_batch_iterator(self, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's; a trace is complete when the last iterator has come to its end."""
-        batches = super().get_batch_iterator(*args, **kwargs)  # type: ignore[misc]
+    def get_batch_iterator(
+        self,
+        dataset: Any,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """As fairseq's; a trace is complete when the last iterator has come to its end. What is
+        decoded from now on is planned for batches of ``max_sentences``, else for as many of
+        ``_USUAL_LENGTH`` as ``max_tokens`` allows."""
+        given = super().get_batch_iterator  # type: ignore[misc]
+        batches = given(dataset, max_tokens, max_sentences, *args, **kwargs)
         self._batches[:] = [batches]
+        fitting = None if max_tokens is None else max(1, int(max_tokens) // _USUAL_LENGTH)
+        self._full_batch = max_sentences or fitting
         return batches
 
     def inference_step(
@@ -260,6 +276,7 @@ class SpecDecMixin:
     ) -> Any:
         """As fairseq's, and recorded where ``--trace-path`` asks for it."""
         step = super().inference_step  # type: ignore[misc]
+        sample = {"batch_size": self._full_batch, **sample}
         recorder = self._recorders.get(generator)
         if recorder is None:
             return step(generator, models, sample, *args, **kwargs)

@@ -91,7 +91,7 @@ class SpeculativeTranslator:
         bpe_codes: Optional[str] = None,
         device: Any = None,
         dtype: Any = "fp32",
-        batch_size: int = 16,
+        batch_size: Optional[int] = None,
         max_tokens: int = 4096,
         too_long: str = "refuse",
         seed: Optional[int] = None,
@@ -121,7 +121,8 @@ class SpeculativeTranslator:
                 ``*.model`` or ``*.spm``, or with ``bpe="sentencepiece"``) of sentencepiece.
             device: where to run (default: the GPU where there is one).
             dtype: fp32, fp16 or bf16.
-            batch_size: most sentences decoded together.
+            batch_size: most sentences decoded together (default: 16; with gad++ 1, since its output
+                depends on it).
             max_tokens: most source tokens decoded together, padding included.
             too_long: what to do with a text that the verifier has no positions for: refuse it, or
                 truncate its end.
@@ -135,7 +136,7 @@ class SpeculativeTranslator:
             ValueError: a value, or a combination, that cannot be honoured.
             FileNotFoundError: a file or folder that is not there.
         """
-        check_batching(batch_size, max_tokens, too_long)
+        check_batching(1 if batch_size is None else batch_size, max_tokens, too_long)
         check_seed(seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
@@ -154,6 +155,8 @@ class SpeculativeTranslator:
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
         facts = settings_of(settings, args, generator)
+        if batch_size is None:
+            batch_size = 16 if generator.options.planned_chance is None else 1
         return cls(
             loaded, codec, generator, facts, args.nbest, batch_size, max_tokens, too_long, seed
         )
@@ -228,6 +231,7 @@ class SpeculativeTranslator:
         with self._turn, torch.no_grad(), self._seeded():
             for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
                 sample = self._collated([rows[i] for i in batch])
+                sample["batch_size"] = self.batch_size
                 hypotheses = self._generator.generate(self._models, sample)
                 for i, ranked in zip(batch, hypotheses):
                     found[i] = self._result(i, sources[i], rows[i], ranked, return_trace)
@@ -266,7 +270,8 @@ class SpeculativeTranslator:
         """Call ``put(iteration, words so far)`` for each iteration, and ``put(None, words)``."""
         with self._turn, torch.no_grad(), self._seeded():
             tokens: List[int] = []
-            with self._generator.batch(self._models, self._collated([row])) as batch:
+            sample = {**self._collated([row]), "batch_size": self.batch_size}
+            with self._generator.batch(self._models, sample) as batch:
                 while batch.live and not ended.is_set():
                     batch.iterate()
                     iteration = batch.trace(0)[-1]

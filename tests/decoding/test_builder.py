@@ -410,11 +410,12 @@ def test_a_drafter_is_read_with_both_dictionaries(strategy):
         ("gad", {}, {"drafter_dtype": "same"}, False),
         ("gad", {"sampling": True}, {}, False),
         ("sps", {"sampling": True}, {}, False),
-        ("gad++", {}, {}, False),
+        ("gad++", {}, {}, True),
+        ("gad++", {}, {"drafter_dtype": "same"}, False),
         ("bild", {}, {}, False),
     ],
 )
-def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_depend_on_them(
+def test_drafts_are_made_in_the_quickest_format_where_the_output_does_not_need_another(
     strategy, args, flags, quick, monkeypatch
 ):
     formats, words = [], make_task().tgt_dict

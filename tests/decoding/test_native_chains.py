@@ -398,7 +398,7 @@ def test_the_padding_symbol_is_never_said():
 
 def test_regret_is_spent_as_on_torch(monkeypatch):
     """In the library's calls, in those that draft too, and where the general code takes over."""
-    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": 2.0}
+    relaxed = {"top_beta": 9, "tau": 9.0, "regret_budget": 2.0, "drafter_dtype": "same"}
 
     def found(backend, **more):
         generator = make_generator("gad++", lossless=False, backend=backend, **relaxed)

@@ -53,11 +53,6 @@ def test_a_budget_that_is_asked_for_decides(settings, kind):
     assert type(ready("gad", **settings)._parts.planning) is kind
 
 
-@pytest.mark.parametrize("case", ["gad++", "bild"])
-def test_where_the_draft_decides_the_output_drafts_are_whole(case):
-    assert ready(case)._parts.planning is None
-
-
 def test_work_is_that_of_the_weights(native):
     made = ready("gad", backend="native")
     decoder = made.models[0].decoder

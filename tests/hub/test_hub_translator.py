@@ -35,6 +35,13 @@ def gad(pair):
     return load(pair, batch_size=7, draft_budget=0)
 
 
+@pytest.mark.parametrize("strategy, size", [("gad", 16), ("gad++", 1), ("greedy", 16)])
+def test_batches_are_small_where_their_size_changes_the_text(pair, strategy, size):
+    drafter = {"drafter": None} if strategy == "greedy" else {}
+    assert load(pair, strategy, **drafter).batch_size == size
+    assert load(pair, strategy, batch_size=3, **drafter).batch_size == 3
+
+
 def reference(sources, **flags):
     """(words, score) of each sentence, decoded alone without a draft."""
     words = make_task().tgt_dict

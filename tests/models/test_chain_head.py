@@ -4,7 +4,7 @@ import torch
 from on_gpu import on_gpu
 from toy_drafter import ToyTask, make_drafter
 
-from fairseq_specdec.drafting.chain_search import CHAIN_CANDIDATES, ChainSearch
+from fairseq_specdec.drafting.chain_search import ChainSearch
 from fairseq_specdec.models.chain_head import ChainHead
 
 
@@ -94,7 +94,7 @@ def test_a_row_alone_chooses_among_more():
             looked_at.append(count)
             return self.as_subclass(torch.Tensor).topk(count, **where)
 
-    search = ChainSearch(decoder, CHAIN_CANDIDATES)
+    search = ChainSearch(decoder, (64, 32))
     with torch.no_grad():
         for rows in (1, 2, 32):
             features = torch.randn(rows, 3, decoder.embed_dim)

@@ -147,6 +147,31 @@ def test_bleu_while_training_follows_the_weights(toy, other):
         assert bleu == pytest.approx(stock, abs=0.011)
 
 
+class Listener:
+    """A generator that writes down how many sentences a full batch has."""
+
+    def generate(self, models, sample, **more):
+        self.told = sample["batch_size"]
+
+
+@pytest.mark.parametrize(
+    "limits, full",
+    [
+        ({"max_sentences": 5}, 5),
+        ({"max_sentences": 5, "max_tokens": 9999}, 5),
+        ({"max_tokens": 320}, 10),
+        ({"max_tokens": 60}, 1),
+    ],
+)
+def test_the_generator_is_told_the_size_of_a_full_batch(toy, limits, full):
+    task, listener = hub(toy).task, Listener()
+    task.load_dataset("test")
+    batches = task.get_batch_iterator(task.dataset("test"), **limits)
+    for sample in batches.next_epoch_itr(shuffle=False):
+        task.inference_step(listener, [], sample)
+        assert listener.told == full
+
+
 def stock_flags():
     """Every flag name of fairseq's own parsers and registries (this plugin's left out)."""
     parsers = [

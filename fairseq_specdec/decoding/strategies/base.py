@@ -38,8 +38,8 @@ class Setup(NamedTuple):
         eos: token id that ends an output, and the decoder's first input.
         sampler: how to draw tokens under ``--sampling``; None without it.
         temperature: ``--temperature``.
-        quickest: number format in which drafts take least time; None for the verifier's, or where
-            the output depends on them.
+        quickest: number format in which drafts take least time; None for the verifier's.
+        draft_independent: the output does not depend on the drafts.
     """
 
     settings: Any
@@ -51,6 +51,7 @@ class Setup(NamedTuple):
     sampler: Optional[Sampler] = None
     temperature: float = 1.0
     quickest: Optional[torch.dtype] = None
+    draft_independent: bool = True
 
     @property
     def dtype(self) -> Optional[torch.dtype]:
@@ -91,6 +92,8 @@ class Strategy(NamedTuple):
         joined_dictionary: source and target must have one dictionary.
         stated: those of ``flags`` that a trace names at any value, as they decide what the rule
             accepts or when drafting stops; others are named where they differ from their default.
+        planned_chance: as of ``DecodingOptions``, for a rule under which the output depends on the
+            drafts.
         falls_back: its steps are those of Kim et al. 2023, Algorithm 1, so a benchmark counts its
             fallbacks and rollbacks.
     """
@@ -102,6 +105,7 @@ class Strategy(NamedTuple):
     sampled_rule: Optional[Callable[[Any, Sampler], AcceptanceRule]] = None
     joined_dictionary: bool = False
     stated: FrozenSet[str] = frozenset()
+    planned_chance: Optional[float] = None
     falls_back: bool = False
 
 

@@ -79,6 +79,7 @@ def _drafter(setup: Setup) -> Drafter:
         collapse_repeats=settings.collapse_repeats,
         confidence=settings.draft_confidence or 0.0,
         any_confidence=settings.draft_confidence is None and setup.sampler is None,
+        row_independent=not setup.draft_independent,
     )
     return NarBlockDrafter(model, options)
 
@@ -95,4 +96,5 @@ GAD_RELAXED = Strategy(
     _relaxed_rule,
     stated=frozenset({"top_beta", "tau", "regret_budget"}),
     needs_drafter=True,
+    planned_chance=0.8,
 )

@@ -1,0 +1,108 @@
+"""gad++: what is drafted follows from the command, not from the machine or from other sentences."""
+
+import pytest
+from toy_strategies import decode, make_generator, tokens
+from toy_translation import make_sample, sentences
+
+from fairseq_specdec.costs import tables
+from fairseq_specdec.costs.passes import linear
+from fairseq_specdec.decoding.draft_budget import Acceptance, DraftBudget, FewRejections, OnePlan
+from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.drafting.base import DraftOptions
+from fairseq_specdec.drafting.chain_search import chain_candidates
+from fairseq_specdec.drafting.plan import NOTHING
+from fairseq_specdec.engine.native import library
+
+SENTENCES = sentences(12, seed=7)
+
+
+def texts(generator, sources, size):
+    return tokens(decode(generator, {**make_sample(sources), "batch_size": size}))
+
+
+def relaxed(**settings):
+    return make_generator("gad++", lossless=False, **settings)
+
+
+def test_one_plan_holds_for_any_rows_and_chance():
+    budget = DraftBudget(OnePlan(FewRejections(4), 8, 0.8))
+    asked = [budget.plan(8)]
+    budget.acceptance = Acceptance.of(0.1)
+    asked += [budget.plan(live) for live in (8, 3, 1)]
+    assert asked[0].size > 0 and asked == asked[:1] * 4
+    more = OnePlan(FewRejections(4), 2, 0.8).plan(8, 0.8)
+    assert more.size > asked[0].size
+
+
+def test_a_plan_that_cannot_learn_has_to_pay_clearly():
+    def gain(column, size=8):
+        planner = Planner(linear(column, 0.0), size)
+        return planner.plan(1, 0.8), OnePlan(planner, 1, 0.8).plan(1, 0.8)
+
+    columns = [step / 50 for step in range(1, 60)]
+    pairs = [gain(column) for column in columns]
+    assert {plan.size == 0 for _, plan in pairs} == {True, False}
+    for known, plan in pairs:
+        if known.size == 0 or known.gain < 1.1:
+            assert plan is NOTHING
+        else:
+            assert plan.size == known.size
+            assert all(ours < theirs for ours, theirs in zip(plan.costs[1:], known.costs[1:]))
+    assert any(known.size > 0 and plan is NOTHING for known, plan in pairs)
+
+
+def test_shipped_figures_decide(monkeypatch):
+    if library.load() is None:
+        pytest.skip(library.why_not())
+
+    def refuse(*_):
+        raise AssertionError("measured figures were asked for")
+
+    monkeypatch.setattr(tables, "of_machine", refuse)
+    monkeypatch.delenv(tables.ENVIRONMENT, raising=False)
+    made = relaxed(draft_budget=None)
+    assert isinstance(made.parts().planning, Planner)
+    with pytest.raises(AssertionError, match="measured figures"):
+        make_generator("gad", draft_budget=None).parts()
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_the_size_of_a_full_batch_decides(backend):
+    if backend == "native" and library.load() is None:
+        pytest.skip(library.why_not())
+    drafted = []
+    for size in (None, 12, 2):
+        made = relaxed(draft_budget=6, backend=backend)
+        texts(made, SENTENCES, size)
+        drafted.append(made.stats.drafted / made.stats.iterations)
+    assert drafted[0] == drafted[1] < drafted[2]
+
+
+@pytest.mark.parametrize("case", ["gad++", "gad++-budget"])
+def test_the_text_depends_on_no_other_sentence(case):
+    if library.load() is None:
+        pytest.skip(library.why_not())
+
+    def found(sources, budget=9):
+        made = make_generator(case, lossless=False, draft_budget=budget, backend="native")
+        return texts(made, sources, 4)
+
+    alone = [found([source])[0] for source in SENTENCES]
+    assert found(SENTENCES) == alone
+    assert found(SENTENCES[::-1])[::-1] == alone
+    assert alone != found(SENTENCES, 1)  # drafts do matter
+
+
+def test_drafts_of_a_row_have_as_many_candidates_beside_others():
+    options = DraftOptions(4, 1, 2)
+    assert chain_candidates(options)[0] > chain_candidates(options)[1]
+    one, several = chain_candidates(DraftOptions(4, 1, 2, row_independent=True))
+    assert one == several == chain_candidates(options)[0]
+    assert relaxed().drafter.options.row_independent
+    assert not make_generator("gad").drafter.options.row_independent
+
+
+@pytest.mark.parametrize("case, budget", [("bild", None), ("gad++", 0), ("blockwise", None)])
+def test_other_relaxed_drafts_are_whole(case, budget):
+    made = make_generator(case, lossless=False, draft_budget=budget)
+    assert made.parts().planning is None
