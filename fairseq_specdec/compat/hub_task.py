@@ -17,10 +17,11 @@ def take_tasks_of_the_hub() -> None:
     is ignored, and stock beam search decodes without a warning. Versions: all.
     """
     from fairseq import checkpoint_utils
+    from fairseq.dataclass import utils
 
     fix = "take_tasks_of_the_hub"
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", fix, _load)
-    wrap_once(checkpoint_utils, "overwrite_args_by_name", fix, _overwrite)
+    wrap_once(utils, "overwrite_args_by_name", fix, _overwrite, [checkpoint_utils])
 
 
 def _ours(name: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, Callable, List, NamedTuple, Sequence
 
 _MARK = "_fairseq_specdec_fixes"
 
@@ -27,7 +27,9 @@ class Patched(NamedTuple):
 PATCHED: List[Patched] = []
 
 
-def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> None:
+def wrap_once(
+    owner: Any, name: str, fix: str, wrapper: Callable[..., Any], importers: Sequence[Any] = ()
+) -> None:
     """Replace ``owner.name`` by a call to ``wrapper(original, *args, **kwargs)``.
 
     Its name, signature, docstring and place stay. TorchScript compiles the source of the stock
@@ -40,6 +42,7 @@ def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> N
             second import (or a second copy of the plugin) does not wrap again.
         wrapper: receives the original function first, then the caller's arguments (for a method,
             the instance is the first of them).
+        importers: modules that have imported the function by its name.
     """
     original = getattr(owner, name)
     done = getattr(original, _MARK, ())
@@ -58,4 +61,5 @@ def wrap_once(owner: Any, name: str, fix: str, wrapper: Callable[..., Any]) -> N
     if not done:
         PATCHED.append(Patched(owner, name, original))
     setattr(fixed, _MARK, (*done, fix))
-    setattr(owner, name, fixed)
+    for module in (owner, *importers):
+        setattr(module, name, fixed)
