@@ -22,6 +22,7 @@ TESTS = [
 ]
 TESTS_OF = {
     "beam.cpp": ["tests/decoding/test_beam.py", "tests/decoding/test_parity.py", "-k", "beam"],
+    "block_drafter.cpp": ["tests/decoding/test_planning.py", *TESTS],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
     **dict.fromkeys(("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]),
 }
@@ -62,7 +63,6 @@ MUTANTS = [
     ("block_drafter.cpp", "fresh_[row] = fact[0];", "fresh_[row] = 1;"),
     ("block_drafter.cpp", "loop_.cached[row] = hypotheses.lengths[row] +", "loop_.cached[row] ="),
     ("block_drafter.cpp", "return chance >= loop_.low && chance <", "return true || chance <"),
-    ("block_drafter.cpp", "stopped += !done && kept <", "stopped += kept <"),
     ("block_drafter.cpp", "if (gain > best_) {", "if (gain > best_ + 1) {"),
     ("block_drafter.cpp", "loop_.max_len - hypotheses.lengths[row]);", "int64_t{1} << 20);"),
     ("vocabulary.h", "peak.tied = found > 1;", "peak.tied = false;"),
