@@ -12,6 +12,9 @@ fairseq-generate's: beam search of width 5, run by this project's engine with th
 Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
 it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;
 the last process to finish publishes OUT.
+
+A task with ``--lang-pairs`` distils all of them into one OUT, or the pair that ``--source-lang``
+and ``--target-lang`` name.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from .corpus import Corpus
 from .files import DistillError
 from .flags import check, get_parser
 from .merge import REPORT, Filters, merge, tell
+from .pairs import Pairs, of_pair, pairs_of
 from .parts import Parts
 from .plan import Shard, make_plan, resolve_shard, select
 from .resumable import resumable_command
@@ -66,10 +70,10 @@ def prepare(args: argparse.Namespace) -> Job:
         raise DistillError(
             f"{args.data}: {error}; expected a directory written by fairseq-preprocess"
         ) from error
-    languages = task.cfg.source_lang, task.cfg.target_lang
-    corpus = Corpus(args.data, config.dataset.gen_subset, *languages)
-    if len(corpus.splits) > 1 and hasattr(task.cfg, "upsample_primary"):
-        task.cfg.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
+    flags = getattr(task, "cfg", None) or task.args
+    corpus = Corpus(args.data, config.dataset.gen_subset, flags.source_lang, flags.target_lang)
+    if len(corpus.splits) > 1 and hasattr(flags, "upsample_primary"):
+        flags.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
     filters = Filters(args.on_length_limit, args.max_length_ratio)
     settings = decoding_settings(
         config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
@@ -89,7 +93,30 @@ def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Di
     Returns:
         the report written to ``distill.json``, or None while other shards are at work.
     """
-    job = prepare(args)
+    pairs = pairs_of(args)
+    if pairs:
+        return _distill_pairs(args, pairs, arguments)
+    return _run(prepare(args), args, arguments)
+
+
+def _distill_pairs(
+    args: argparse.Namespace, pairs: Sequence[str], arguments: Sequence[str]
+) -> Optional[Dict[str, Any]]:
+    """Distil one pair after the other, and publish them as one corpus."""
+    given = {pair: of_pair(args, pair) for pair in pairs}
+    jobs = {pair: prepare(each) for pair, each in given.items()}
+    joint = Pairs(os.path.abspath(args.dest), REPORT, {k: job.parts for k, job in jobs.items()})
+    joint.check_destination(args.overwrite)
+
+    def work() -> None:
+        for pair, job in jobs.items():
+            logger.info("%s: %s", args.data, pair)
+            _run(job, given[pair], arguments)
+
+    return joint.run(resolve_shard(args.shard, os.environ), work, joint.build)
+
+
+def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Optional[Dict[str, Any]]:
     shard = resolve_shard(args.shard, os.environ)
 
     def work() -> None:
@@ -109,7 +136,7 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
     teacher = Teacher(job.config, job.task)
     split, batching = job.config.dataset.gen_subset, job.config.dataset
     job.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)
-    dataset = job.task.dataset(split)
+    dataset = _only_part(job.task.dataset(split))
     seed = int(job.config.common.seed)
     plan = make_plan(
         job.task,
@@ -125,6 +152,12 @@ def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequen
     job.parts.agree_on(plan)
     job.parts.note_run(shard.rank, provenance(arguments, teacher.device_name))
     decode_chunks(teacher, dataset, plan, job.parts, shard)
+
+
+def _only_part(dataset: Any) -> Any:
+    """What a multilingual task's dataset of one pair joins."""
+    parts = getattr(dataset, "datasets", ())
+    return parts[0] if len(parts) == 1 else dataset
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import Any, Dict, List, Sequence
 
 import torch
 from fairseq import utils
+from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
 from ..io.provenance import command_line, origin, sha256
@@ -37,6 +39,18 @@ def _fields(config: Any) -> Dict[str, Any]:
     return dict(vars(config))
 
 
+def _task_fields(task: Any) -> Dict[str, Any]:
+    """A task's settings. Older tasks have no configuration: theirs are the command line's, of which
+    those are taken that the task has added."""
+    fields = _fields(task)
+    if OmegaConf.is_config(task):
+        return fields
+    parser = argparse.ArgumentParser()
+    TASK_REGISTRY[fields["task"]].add_args(parser)
+    own = {action.dest for action in parser._actions}
+    return {name: value for name, value in fields.items() if name in {*own, "task"}}
+
+
 def teacher_paths(config: Any) -> List[str]:
     """The checkpoints of ``--path a.pt:b.pt``.
 
@@ -62,7 +76,7 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
         corpus: the split to distil.
         own: this command's own settings, by flag name without dashes.
     """
-    task = _fields(config.task)
+    task = _task_fields(config.task)
     named: Dict[str, Any] = dict(task, **_fields(config.generation))
     for name in list(named):
         if name == "data" or name.startswith(("eval_", "print_", "trace_")):  # change no output

@@ -3,7 +3,8 @@
 ``specdec-shortlist DATA --drafter-path drafter.pt --out listed.pt`` counts in parallel text which
 words each source word becomes (IBM model 1) and writes the drafter again with the likeliest of
 them. In decoding such a drafter computes a few hundred of its vocabulary's logits for a sentence.
-The verifier still chooses among all words.
+The verifier still chooses among all words. The drafter of a multilingual model gets a list for each
+pair that it was trained with, and decoding takes that of its pair.
 
 DATA is a folder that specdec-distill or fairseq-preprocess wrote; best are the pairs that the
 drafter was trained on. It takes a minute and writes OUT at its end, in one step: after an
@@ -16,7 +17,7 @@ import argparse
 import logging
 import os
 import sys
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -25,101 +26,23 @@ from fairseq.data import Dictionary, data_utils
 from ..commands.own import again, brief, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
+from ..decoding.training_dictionaries import TrainingSettings
 from ..io.atomic import replacing
 from ..io.progress import Counter, logs_above
 from ..io.provenance import command_line, origin, sha256
-from ..models.word_list import FREQUENT, MOST_TRANSLATIONS, TRANSLATIONS, tensors_of
-from ..version import __version__
+from ..models.word_list import names_of, tensors_of
 from .corpus import Corpus
 from .folder import check_data
 from .settings import PACKAGES
+from .shortlist_flags import PROGRAM, ShortlistError, check, get_parser
 from .translation_table import Model1, Pairs, chunks, most_frequent
 
 logger = logging.getLogger("fairseq_specdec.data.shortlist")
 
-PROGRAM = "specdec-shortlist"
 RECORD = "word_list"
 """Key of the record of a list in a drafter's checkpoint."""
 LONGEST = 250  # tokens; longer sentences say little about single words, and take much memory
 SEED = 1
-
-
-class ShortlistError(Exception):
-    """Names the flag or file and the remedy."""
-
-
-def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Give a block drafter a list of words to choose among for each sentence: the "
-        "likeliest translations of its words and the most frequent words. Drafts take less time, "
-        "and lossless decoding says the same. Takes about a minute; stopped, it leaves no file.",
-    )
-    parser.add_argument(
-        "data", help="folder with parallel text in the drafter's dictionaries, which "
-        "specdec-distill or fairseq-preprocess wrote: best what the drafter was trained on"
-    )  # fmt: skip
-    parser.add_argument(
-        "--drafter-path", required=True, metavar="FILE", help="the drafter's checkpoint; required"
-    )
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="checkpoint to write; required"
-    )
-    for flag, short, what in (("--source-lang", "-s", "source"), ("--target-lang", "-t", "target")):
-        parser.add_argument(
-            flag, short, metavar="LANG", help=f"{what} language (default: as the data say)"
-        )
-    parser.add_argument(
-        "--gen-subset", default="train", metavar="SPLIT",
-        help="split of DATA to count in (default: train)",
-    )  # fmt: skip
-    _add_sizes(parser)
-    parser.add_argument(
-        "--force", action="store_true", help="replace OUT if it exists (default: off)"
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser
-
-
-def _add_sizes(parser: argparse.ArgumentParser) -> None:
-    """How much to list and to count."""
-    for flag, default, text in (
-        ("--translations", 20, f"words listed for a source word, from 1 to {MOST_TRANSLATIONS}"),
-        ("--frequent", 100, "most frequent words, listed for every sentence, 1 or more"),
-        ("--rounds", 4, "rounds of expectation maximisation, 1 or more"),
-        (
-            "--most-pairs", 100000,
-            "sentence pairs to count at most, 1 or more, drawn at random from more: 100000 pairs "
-            "of 20 words take about 1.5 GB of memory",
-        ),
-    ):  # fmt: skip
-        help_text = f"{text} (default: {default})"
-        parser.add_argument(flag, type=int, default=default, metavar="N", help=help_text)
-
-
-def check(args: argparse.Namespace) -> None:
-    """Refuse numbers out of range, and an output that exists.
-
-    Raises:
-        ShortlistError: it names the flag and the remedy.
-    """
-    for name in ("translations", "frequent", "rounds", "most_pairs"):
-        value = getattr(args, name)
-        if value < 1:
-            raise ShortlistError(f"--{name.replace('_', '-')} {value}: must be 1 or more")
-    if args.translations > MOST_TRANSLATIONS:
-        raise ShortlistError(
-            f"--translations {args.translations}: must be {MOST_TRANSLATIONS} or less"
-        )
-    if os.path.lexists(args.out):
-        if not os.path.isfile(args.out):
-            raise ShortlistError(f"--out: {args.out} exists and is no file; choose another name")
-        if not args.force:
-            raise ShortlistError(f"--out: {args.out} exists; --force replaces it")
-    folder = os.path.dirname(os.path.abspath(args.out))
-    if not os.path.isdir(folder):
-        raise ShortlistError(f"--out: no such folder: {folder}; make it first")
 
 
 class Text(NamedTuple):
@@ -128,15 +51,56 @@ class Text(NamedTuple):
     Attributes:
         corpus: its folder.
         source, target: dictionaries.
+        pair: ``en-de``, of a multilingual drafter; None for any other.
     """
 
     corpus: Corpus
     source: Any
     target: Any
+    pair: Optional[str] = None
 
 
-def open_text(args: argparse.Namespace) -> Text:
+def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
+    """The texts to count in: of a multilingual drafter one for each pair of its training, or that
+    which the flags name.
+
+    Args:
+        args: the command line.
+        state: the drafter's checkpoint.
+
+    Raises:
+        ShortlistError: its dictionary is not known; as of :func:`open_text`.
+    """
+    settings = TrainingSettings(state)
+    pairs = settings.pairs()
+    if not pairs:
+        return [open_text(args)]
+    tokens = settings.tokens()
+    if tokens is None and args.dictionary is None:
+        raise ShortlistError(
+            "--dictionary: missing; the drafter was trained with --fixed-dictionary or "
+            "--lang-dict: name a dictionary of its words and language tokens"
+        )
+    named = [args.source_lang, args.target_lang]
+    if None not in named:
+        pairs = ["-".join(named)]
+    texts = []
+    for pair in pairs:
+        flags = argparse.Namespace(**vars(args))
+        flags.source_lang, flags.target_lang = pair.split("-")
+        texts.append(open_text(flags, tokens or (), pair))
+    return texts
+
+
+def open_text(
+    args: argparse.Namespace, tokens: Sequence[str] = (), pair: Optional[str] = None
+) -> Text:
     """Find the split and read its dictionaries.
+
+    Args:
+        args: the command line.
+        tokens: that follow the words of the files.
+        pair: of a multilingual drafter.
 
     Raises:
         FileNotFoundError, ValueError, DistillError: what is missing, and the remedy.
@@ -147,7 +111,13 @@ def open_text(args: argparse.Namespace) -> Text:
         source, target = data_utils.infer_language_pair(args.data)
     corpus = Corpus(args.data, args.gen_subset, source, target)
     files = [os.path.join(args.data, f"dict.{each}.txt") for each in (corpus.source, corpus.target)]
-    return Text(corpus, *map(Dictionary.load, files))
+    if args.dictionary is not None:
+        files = [args.dictionary] * 2
+    dictionaries = list(map(Dictionary.load, files))
+    for dictionary in dictionaries if args.dictionary is None else ():
+        for token in tokens:
+            dictionary.add_symbol(token)
+    return Text(corpus, *dictionaries, pair)
 
 
 def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
@@ -219,26 +189,31 @@ def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> Dict[str, torch
     frequent = most_frequent(pairs.target, args.frequent, target_words)
     if text.target.eos() not in frequent:
         frequent = np.append(frequent, text.target.eos())
-    return tensors_of(table, frequent, target_words)
+    return tensors_of(table, frequent, target_words, text.pair)
 
 
-def _drafter(path: str, text: Text) -> Dict[str, Any]:
-    """A drafter's checkpoint without a list, whose dictionaries are those of the text.
+def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
+    """A drafter's checkpoint without the lists to make, whose dictionaries are those of the text.
+
+    Args:
+        path: its file.
+        checked: its content as fairseq reads it; changed in place.
+        texts: to count in.
 
     Raises:
         ValueError: it is no drafter, or has other dictionaries.
     """
-    checked = read_drafter(path)
     state = load_model(path)  # as it was written, without what fairseq makes of old ones
     for each in (checked, state):
-        for name in (TRANSLATIONS, FREQUENT):
+        for name in [name for text in texts for name in names_of(text.pair)]:
             each["model"].pop(name, None)
-    load_drafter(path, text.source, text.target, checked)
+    for text in texts:
+        load_drafter(path, text.source, text.target, checked)
     return state
 
 
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
-    """Make the list and write the drafter with it.
+    """Make the lists and write the drafter with them.
 
     Args:
         args: as :func:`get_parser` reads them.
@@ -251,29 +226,40 @@ def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
         ShortlistError, DistillError, ValueError, OSError: it names the flag or file.
     """
     check(args)
-    text = open_text(args)
-    state = _drafter(args.drafter_path, text)
-    pairs, counted = read_pairs(text, args.most_pairs)
-    tensors = count(pairs, text, args)
-    record = {
+    checked = read_drafter(args.drafter_path)
+    texts = open_texts(args, checked)
+    state = _drafter(args.drafter_path, checked, texts)
+    counted, data = {}, {}
+    for text in texts:
+        pairs, counted[text.pair] = read_pairs(text, args.most_pairs)
+        tensors = count(pairs, text, args)
+        state["model"].update(tensors)
+        data.update(text.corpus.fingerprint())
+        _tell(args, text, tensors, counted[text.pair])
+    state[RECORD] = record = {
         **origin(PACKAGES),
         "command": command_line([PROGRAM, *words]),
         "drafter": sha256(args.drafter_path),
-        "data": text.corpus.fingerprint(),
-        "pairs": counted,
+        "data": data,
+        "pairs": counted if texts[0].pair else counted[None],
         "translations": args.translations,
         "frequent": args.frequent,
         "rounds": args.rounds,
     }
-    state["model"].update(tensors)
-    state[RECORD] = record
     with replacing(args.out, "wb") as stream:
         torch.save(state, stream)
-    logger.info(
-        "%s: %d words for each source word and the %d most frequent ones, from %d pairs",
-        args.out, args.translations, len(tensors[FREQUENT]), counted,
-    )  # fmt: skip
     return record
+
+
+def _tell(
+    args: argparse.Namespace, text: Text, tensors: Dict[str, torch.Tensor], pairs: int
+) -> None:
+    """Log what a list is."""
+    logger.info(
+        "%s%s: %d words for each source word and the %d most frequent ones, from %d pairs",
+        args.out, f", {text.pair}" if text.pair else "", args.translations,
+        len(tensors[names_of(text.pair)[1]]), pairs,
+    )  # fmt: skip
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -135,7 +135,16 @@ class Teacher:
         tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in found]
         limit = self.length_limit(width)
         at_limit = [limit is not None and len(sentence) > limit for sentence in tokens]
-        return pack(sample["id"].tolist(), tokens, at_limit)
+        return pack(sample["id"].tolist(), list(map(self._plain, tokens)), at_limit)
+
+    def _plain(self, tokens: List[int]) -> List[int]:
+        """A sentence as fairseq-preprocess writes it: without the symbols that the task adds to it
+        in training, such as language tokens, and ending in </s>."""
+        eos = int(self.task.target_dictionary.eos())
+        added = {eos, *getattr(self.generator, "symbols_to_strip_from_output", ())}
+        if added == {eos} or not tokens:
+            return tokens
+        return [token for token in tokens if token not in added] + [eos]
 
 
 def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shard: Shard) -> int:

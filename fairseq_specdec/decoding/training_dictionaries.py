@@ -44,6 +44,10 @@ class TrainingSettings:
         guess = pairs[0] if pairs else data_utils.infer_language_pair(folder)
         return [self.get("source_lang") or guess[0], self.get("target_lang") or guess[1]]
 
+    def pairs(self) -> List[str]:
+        """The pairs of a model with language tokens of several pairs; [] of any other."""
+        return self._listed("lang_pairs") if self.get("lang_tok_style") is not None else []
+
     def languages(self) -> Optional[List[str]]:
         """In the order of their tokens; None where the settings do not say, [] without tokens."""
         if self.get("lang_pairs") is None:  # one pair

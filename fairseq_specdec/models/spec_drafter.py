@@ -15,7 +15,7 @@ from fairseq.models import (
 )
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
@@ -29,6 +29,7 @@ from .drafter_config import (
     set_architecture,
     set_setting,
 )
+from .shared_modules import shallow
 from .source_copy import SourceCopy
 from .word_list import WordList
 
@@ -55,6 +56,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         self.cfg = cfg
         self.num_updates = 0
         self.word_list: Optional[WordList] = None  # a checkpoint may have one
+        self.word_lists = nn.ModuleDict()  # by pair, of several languages
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -109,6 +111,17 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         prefix = f"{name}." if name else ""
         source, target = self.encoder.dictionary, self.decoder.dictionary
         self.word_list = WordList.find(state_dict, source, target, prefix)
+        pairs = WordList.find_pairs(state_dict, source, target, prefix)
+        self.word_lists = nn.ModuleDict(pairs)
+
+    def for_pair(self, pair: str) -> Any:
+        """The model that drafts for a pair of languages (``en-de``): itself, or one that shares its
+        weights and has the pair's list of words, if there is one."""
+        if not self.word_lists:
+            return self
+        made = shallow(self)
+        made.word_list = self.word_lists[pair] if pair in self.word_lists else None
+        return made
 
     def for_verifier(self, verifier: Any) -> Any:
         """The model that drafts for a verifier: itself, or one that uses the verifier's tables."""

@@ -7,10 +7,11 @@ loads none.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, List, Tuple
 
 from torch import Tensor, nn
+
+from .shared_modules import shallow
 
 TABLES = ("embed_tokens", "output_projection")
 """Names of the two modules in a decoder."""
@@ -91,7 +92,7 @@ def with_tables(model: Any, verifier: Any) -> Any:
     """
     if not reads_tables(model):
         return model
-    made, decoder = _shallow(model), _shallow(model.decoder)
+    made, decoder = shallow(model), shallow(model.decoder)
     dtype = decoder.mask_embedding.dtype
     for name in TABLES:
         table = getattr(verifier.decoder, name)
@@ -99,12 +100,6 @@ def with_tables(model: Any, verifier: Any) -> Any:
             table = _converted(table, dtype)
         decoder._modules[name] = table
     made._modules["decoder"] = decoder
-    return made
-
-
-def _shallow(module: Any) -> Any:
-    made = copy.copy(module)
-    made._modules = copy.copy(module._modules)
     return made
 
 

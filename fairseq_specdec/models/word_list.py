@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional
+import re
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 TRANSLATIONS, FREQUENT = "word_list.translations", "word_list.frequent"
 """Names of its two tensors in a drafter's checkpoint."""
+OF_PAIR = "word_lists.{pair}.{tensor}"
+"""Names of those of a drafter for several pairs of languages, as ``en-de``."""
+_NAME_OF_PAIR = re.compile(r"word_lists\.([^.]+)\.(?:translations|frequent)")
 
 # Those of more than this are no short lists: they would only take memory.
 MOST_TRANSLATIONS = 1000
@@ -69,22 +73,51 @@ class WordList(nn.Module):
         Raises:
             ValueError: what is there is no list for these dictionaries.
         """
-        found = [weights.get(prefix + name) for name in (TRANSLATIONS, FREQUENT)]
+        return cls._find(weights, source, target, prefix, (TRANSLATIONS, FREQUENT))
+
+    @classmethod
+    def find_pairs(
+        cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
+    ) -> Dict[str, WordList]:
+        """The lists of a checkpoint by pair of languages; {} where it has none.
+
+        Args, Raises: as of :meth:`find`.
+        """
+        found = {}
+        for name in weights:
+            own = name[len(prefix) :] if name.startswith(prefix) else ""
+            match = _NAME_OF_PAIR.fullmatch(own)
+            if match is not None and match.group(1) not in found:
+                names = names_of(match.group(1))
+                found[match.group(1)] = cls._find(weights, source, target, prefix, names)
+        return {pair: each for pair, each in found.items() if each is not None}
+
+    @classmethod
+    def _find(
+        cls,
+        weights: Mapping[str, Any],
+        source: Any,
+        target: Any,
+        prefix: str,
+        names: Tuple[str, str],
+    ) -> Optional[WordList]:
+        """The list of two tensors, by their names."""
+        found = [weights.get(prefix + name) for name in names]
         if found == [None, None]:
             return None
         translations, frequent = found
         words = len(target)
-        _check(TRANSLATIONS, translations, 2, words)
-        _check(FREQUENT, frequent, 1, words)
+        _check(names[0], translations, 2, words)
+        _check(names[1], frequent, 1, words)
         assert translations is not None and frequent is not None
         rows, columns = translations.shape
         if rows != len(source) or columns > MOST_TRANSLATIONS:
             raise ValueError(
-                f"{TRANSLATIONS} is {rows} x {columns} for a source dictionary of {len(source)} "
+                f"{names[0]} is {rows} x {columns} for a source dictionary of {len(source)} "
                 f"symbols and at most {MOST_TRANSLATIONS} translations; {_REMEDY}"
             )
         if bool((frequent == target.pad()).all()):
-            raise ValueError(f"{FREQUENT} names no word; {_REMEDY}")
+            raise ValueError(f"{names[1]} names no word; {_REMEDY}")
         translations = translations.clone()
         translations[source.pad()] = target.pad()  # a sentence's padding depends on its batch
         return cls(translations, frequent.clone(), words, target.pad())
@@ -110,6 +143,18 @@ class WordList(nn.Module):
         return Lists(listed.sum(1), listed.nonzero()[:, 1])
 
 
+def names_of(pair: Optional[str]) -> Tuple[str, str]:
+    """The names of a list's two tensors in a drafter's checkpoint.
+
+    Args:
+        pair: of languages, as ``en-de``; None for the list of a drafter of one pair.
+    """
+    if pair is None:
+        return TRANSLATIONS, FREQUENT
+    found = [OF_PAIR.format(pair=pair, tensor=tensor) for tensor in ("translations", "frequent")]
+    return found[0], found[1]
+
+
 def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
     """Refuse what is no table of target words.
 
@@ -131,16 +176,20 @@ def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
         )
 
 
-def tensors_of(translations: Any, frequent: Any, words: int) -> Dict[str, Tensor]:
+def tensors_of(
+    translations: Any, frequent: Any, words: int, pair: Optional[str] = None
+) -> Dict[str, Tensor]:
     """What a checkpoint holds of a list, in the smallest whole numbers that it needs.
 
     Args:
         translations: int array [source words, N].
         frequent: int array [F].
         words: V, of the target dictionary.
+        pair: of languages, as of :func:`names_of`.
     """
+    names = names_of(pair)
     dtype = torch.int16 if words <= torch.iinfo(torch.int16).max else torch.int32
     return {
-        TRANSLATIONS: torch.as_tensor(translations).to(dtype),
-        FREQUENT: torch.as_tensor(frequent).to(dtype),
+        names[0]: torch.as_tensor(translations).to(dtype),
+        names[1]: torch.as_tensor(frequent).to(dtype),
     }

@@ -7,6 +7,9 @@ import torch
 from families_toys import drafter_flags, pair_of, train_drafter
 from in_process import hypotheses, run_here
 
+from fairseq_specdec.compat.checkpoints import load_model
+from fairseq_specdec.data import shortlist
+
 
 @pytest.fixture(scope="module")
 def drafter(languages, family, tmp_path_factory):
@@ -23,22 +26,33 @@ def said(out):
     return {number: words for number, (words, _, _) in hypotheses(out).items()}
 
 
+def accepted(log):
+    """The mean accepted tokens that a command has logged."""
+    return float(re.search(r"strategy \w+: .*?([\d.]+) mean accepted tokens", log).group(1))
+
+
+@pytest.fixture(scope="module")
+def stock(languages, family):
+    """What stock fairseq says, by target language."""
+    model = family("m2m")
+    return {target: said(generate(languages, model, target)[0]) for target in ("de", "ro")}
+
+
 @pytest.mark.parametrize("target", ["de", "ro"])
 @pytest.mark.parametrize("backend", ["native", "torch"])
-def test_one_drafter_serves_every_pair(languages, family, drafter, target, backend):
+def test_one_drafter_serves_every_pair(languages, family, drafter, stock, target, backend):
     """It has no vocabulary tables: it uses the verifier's."""
     state = torch.load(str(drafter), map_location="cpu")["model"]
     # fairseq's own symbols, the file's, and a token for each language
     words = 4 + len((languages / "dict.en.txt").read_text("utf-8").splitlines()) + 3
     assert not [name for name, tensor in state.items() if words in tensor.shape]
     model = family("m2m")
-    stock, _ = generate(languages, model, target)
     out, log = generate(
         languages, model, target, task=model.task + "_specdec", strategy="gad",
         drafter_path=drafter, draft_budget=0, backend=backend,
     )  # fmt: skip
-    assert said(out) == said(stock)
-    assert float(re.search(r"strategy gad: .*?([\d.]+) mean accepted tokens", log).group(1)) > 1.5
+    assert said(out) == stock[target]
+    assert accepted(log) > 1.5
 
 
 def test_training_measures_what_decoding_accepts(languages, family, drafter, tmp_path):
@@ -53,15 +67,14 @@ def test_training_measures_what_decoding_accepts(languages, family, drafter, tmp
     assert float(re.findall(r"accepted_tokens ([\d.]+)", log)[-1]) > 1.5
 
 
-def test_a_small_model_of_the_same_languages_drafts(languages, family):
+def test_a_small_model_of_the_same_languages_drafts(languages, family, stock):
     model = family("m2m")
-    stock, _ = generate(languages, model, "ro")
     out, log = generate(
         languages, model, "ro", task=model.task + "_specdec", strategy="sps",
         drafter_path=model.path, block_size=3, draft_budget=0,
     )  # fmt: skip
-    assert said(out) == said(stock)
-    assert float(re.search(r"strategy sps: .*?([\d.]+) mean accepted", log).group(1)) > 2
+    assert said(out) == stock["ro"]
+    assert accepted(log) > 2
 
 
 @pytest.mark.parametrize("strategy", ["gad", "sps"])
@@ -81,3 +94,42 @@ def test_languages_that_the_verifier_lacks_are_named(languages, family, drafter)
             languages, model, "de", task=model.task + "_specdec", langs="en,de,xx",
             lang_pairs="en-de", strategy="sps", drafter_path=model.path,
         )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def listed(languages, drafter, tmp_path_factory):
+    """The drafter with lists of two translations of each word, one list for each pair."""
+    out = tmp_path_factory.mktemp("listed") / "listed.pt"
+    sizes = ["--translations", "2", "--frequent", "2", "--most-pairs", "2000"]
+    shortlist.cli_main([str(languages), "--drafter-path", str(drafter), "--out", str(out), *sizes])
+    return out
+
+
+@pytest.mark.parametrize("target", ["de", "ro"])
+def test_decoding_takes_the_list_of_its_pair(languages, family, listed, stock, target):
+    model = family("m2m")
+    out, log = generate(
+        languages, model, target, task=model.task + "_specdec", strategy="gad",
+        drafter_path=listed, draft_budget=0,
+    )  # fmt: skip
+    assert said(out) == stock[target]
+    assert accepted(log) > 1.4  # German with the other list: 1.3
+
+
+def test_lists_are_by_pair(listed, languages):
+    state = load_model(str(listed))
+    assert state["word_list"]["pairs"] == {"en-de": 2000, "en-ro": 2000}
+    tables = [state["model"][f"word_lists.en-{target}.translations"] for target in ("de", "ro")]
+    words = 4 + len((languages / "dict.en.txt").read_text("utf-8").splitlines()) + 3
+    assert all(table.shape == (words, 2) for table in tables)
+    assert not torch.equal(*tables)
+
+
+def test_one_pair_is_listed_anew(languages, listed, tmp_path):
+    """The other stays."""
+    out = tmp_path / "one.pt"
+    words = ["--drafter-path", str(listed), "--out", str(out), "-s", "en", "-t", "ro"]
+    shortlist.cli_main([str(languages), *words, "--translations", "1", "--most-pairs", "500"])
+    tables = load_model(str(out))["model"]
+    assert tables["word_lists.en-ro.translations"].shape[1] == 1
+    assert tables["word_lists.en-de.translations"].shape[1] == 2

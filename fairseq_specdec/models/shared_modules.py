@@ -1,0 +1,13 @@
+"""Models that share most of their modules."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+
+def shallow(module: Any) -> Any:
+    """A module with the same parameters and submodules, some of which may then be replaced."""
+    made = copy.copy(module)
+    made._modules = copy.copy(module._modules)
+    return made
