@@ -8,6 +8,7 @@ from fairseq.models.transformer import TransformerConfig
 
 from ..compat.checkpoint_file import read_state
 from ..decoding.builder import check_verifier
+from ..decoding.training_dictionaries import TrainingSettings
 from ..training.initialisation import load_verifier
 
 # A verification of a verifier with fewer decoder layers costs no more than drafting.
@@ -34,7 +35,14 @@ def check_checkpoint(path: str) -> None:
     Raises:
         ValueError: no such file; or it holds no encoder-decoder Transformer with enough layers.
     """
-    weights = read_state("--path", path)["model"]
+    state = read_state("--path", path)
+    weights = state["model"]
+    pairs = TrainingSettings(state).pairs()
+    if pairs:
+        raise ValueError(
+            f"--path: {path} was trained with --lang-pairs {','.join(pairs)}; this command makes "
+            "drafters of one pair. docs/training.md, Several languages, has the commands for all"
+        )
     if not any(name.startswith("encoder.") for name in weights):
         raise ValueError(
             f"--path: {path} holds a decoder without an encoder (a language model); drafters of "

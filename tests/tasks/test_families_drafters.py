@@ -7,6 +7,7 @@ import torch
 from families_toys import drafter_flags, pair_of, train_drafter
 from in_process import hypotheses, run_here
 
+from fairseq_specdec.accelerate.verifier import check_checkpoint
 from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.data import shortlist
 
@@ -133,3 +134,8 @@ def test_one_pair_is_listed_anew(languages, listed, tmp_path):
     tables = load_model(str(out))["model"]
     assert tables["word_lists.en-ro.translations"].shape[1] == 1
     assert tables["word_lists.en-de.translations"].shape[1] == 2
+
+
+def test_accelerating_names_the_commands_of_several_languages(family):
+    with pytest.raises(ValueError, match="--lang-pairs en-de,en-ro; .*Several languages"):
+        check_checkpoint(str(family("m2m").path))
