@@ -14,6 +14,7 @@ from fairseq_specdec.conversion import cli as convert
 from fairseq_specdec.costs import cli as costs_cli
 from fairseq_specdec.data import distill, shortlist
 from fairseq_specdec.demo import cli as demo_cli
+from fairseq_specdec.environment import cli as environment_cli
 from fairseq_specdec.noise import cli as noise_cli
 from fairseq_specdec.trace import cli as trace_cli
 
@@ -28,6 +29,7 @@ PARSERS = {
     "specdec-demo": demo_cli.get_parser,
     "specdec-distill": distill.get_parser,
     "specdec-bench": session.get_parser,
+    "specdec-env": environment_cli.get_parser,
     "specdec-noise": noise_cli.get_parser,
     "specdec-shortlist": shortlist.get_parser,
     "specdec-trace": trace_cli.get_parser,
@@ -35,7 +37,7 @@ PARSERS = {
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-noise", "specdec-shortlist", "specdec-trace",
+    "specdec-env", "specdec-noise", "specdec-shortlist", "specdec-trace",
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.
@@ -55,7 +57,7 @@ ELSEWHERE = {
 }
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
-    "--index-url",
+    "--index-url", "--extra-index-url", "--find-links", "--rm",
     "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
     "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
