@@ -9,7 +9,7 @@ import numpy
 from fairseq_specdec.decoding.stats import SECTIONS
 from fairseq_specdec.decoding.strategies import STRATEGIES
 
-from .identity import Verdict, compare
+from .identity import Comparison, compare
 from .systems import Plan
 from .text import Quality, Texts
 from .timing import System
@@ -49,7 +49,7 @@ def section_times(system: System) -> Optional[Dict[str, float]]:
     return {**seconds, "rest": max(0.0, spent - sum(seconds.values()))}
 
 
-def verdicts(system: System, reference: System, nbest: int) -> Dict[int, Verdict]:
+def comparisons(system: System, reference: System, nbest: int) -> Dict[int, Comparison]:
     """Of each sentence, whether the first hypotheses are the reference's."""
     outputs = reference.outputs
     return {n: compare(system.outputs[n], outputs[n], nbest) for n in sorted(outputs)}
@@ -115,7 +115,7 @@ def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
         plan: of it.
         context: see :class:`Context`.
     """
-    found = list(verdicts(system, context.reference, plan.generation["nbest"]).values())
+    found = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
     scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
     iterations, times = _iterations(system, plan), _times(system, context)
     return {

@@ -29,7 +29,7 @@ def output_of(hypothesis: Dict[str, Any]) -> Output:
     return Output(tokens, totals, float(hypothesis["score"]))
 
 
-class Verdict(NamedTuple):
+class Comparison(NamedTuple):
     """Of a sentence.
 
     Attributes:
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     away: float
 
 
-def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Verdict:
+def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Comparison:
     """The first ``count`` hypotheses of a sentence; 1 of an engine that reports no scores."""
     if mine[0].totals is None:
         count = 1
@@ -51,9 +51,11 @@ def compare(mine: Sequence[Output], theirs: Sequence[Output], count: int) -> Ver
     parted = [pair for pair in pairs if pair[0].tokens != pair[1].tokens]
     if parted or len(mine[:count]) != len(theirs[:count]):
         near = any(_near(one[0], other[1]) for one in parted for other in parted)
-        return Verdict(False, near, 0.0)
+        return Comparison(False, near, 0.0)
     totals = [(a.totals[-1], b.totals[-1]) for a, b in pairs if a.totals and b.totals]
-    return Verdict(True, False, max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0))
+    return Comparison(
+        True, False, max((abs(a - b) / max(1, abs(b)) for a, b in totals), default=0.0)
+    )
 
 
 def _near(one: Output, other: Output) -> bool:

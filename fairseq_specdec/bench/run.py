@@ -172,14 +172,14 @@ class Bench:
             found.append(f"{system.name}: {count} outputs differ between passes")
         if not _promised(system, plan) or self.asked.config.common.fp16:
             return found
-        verdicts = figures.verdicts(system, reference, plan.generation["nbest"])
-        wrong = [n for n, each in verdicts.items() if not each.same or each.away > TOLERANCE]
+        comparisons = figures.comparisons(system, reference, plan.generation["nbest"])
+        wrong = [n for n, each in comparisons.items() if not each.same or each.away > TOLERANCE]
         if wrong:
             listed = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
-            near = sum(each.near_tie for each in verdicts.values())
+            near = sum(each.near_tie for each in comparisons.values())
             found.append(
                 f"{system.name} is lossless under its settings, yet {len(wrong)} of "
-                f"{len(verdicts)} outputs differ from stock beam {plan.generation['beam']}, "
+                f"{len(comparisons)} outputs differ from stock beam {plan.generation['beam']}, "
                 f"{near} of them at a near-tie (sentences {listed})"
             )
         return found
