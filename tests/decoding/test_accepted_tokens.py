@@ -95,3 +95,27 @@ def test_a_missing_verifier_is_named():
 def test_wrappers_are_looked_into():
     model = torch.nn.Linear(2, 2)
     assert accepted_tokens.unwrapped(Namespace(module=Namespace(module=model))) is model
+
+
+@pytest.mark.parametrize(
+    "settings, expected",
+    [
+        ({}, [([0, 2, 3], None, None)]),
+        ({"decoder_langtok": True}, [([0, 2, 3], None, [[7], [7], [8]])]),
+        (
+            {"decoder_langtok": True, "lang_tok_replacing_bos_eos": True},
+            [([0, 2], 7, None), ([3], 8, None)],
+        ),
+    ],
+)
+def test_outputs_begin_as_the_task_lets_them(settings, expected):
+    """With the language's token forced, or in place of </s>: one start for all rows of a call."""
+    starts = torch.tensor([[7, 5], [8, 5], [7, 6], [8, 6]])
+    sample = {"target": starts, "net_input": {"prev_output_tokens": starts}}
+    task = Namespace(args=Namespace(**settings))
+    found = accepted_tokens._by_beginning(task, sample, torch.tensor([0, 2, 3]))
+    plain = [
+        (rows.tolist(), start, None if prefix is None else prefix.tolist())
+        for rows, start, prefix in found
+    ]
+    assert plain == expected

@@ -88,3 +88,33 @@ def test_training_goes_on_with_and_without_a_list(settings):
     assert again.word_list.translations[20].tolist() == [7, 7, 7]
     again.load_state_dict(plain.state_dict())
     assert again.word_list is None
+
+
+def of_pairs(*pairs):
+    """Tensors of a checkpoint with a list for each pair: a table shifted by its place."""
+    found = {}
+    for place, pair in enumerate(pairs):
+        table = torch.tensor(TABLE)
+        table[7] = 8 + place
+        found.update(tensors_of(table, torch.tensor([EOS]), len(TARGET), pair))
+    return found
+
+
+def test_a_drafter_of_several_pairs_takes_the_list_of_its_own():
+    model = make_drafter(ToyTask(6, 8), share_all_embeddings=False)
+    state = {**model.state_dict(), **of_pairs("en-de", "en-pt_BR")}
+    model.upgrade_state_dict(state)
+    model.load_state_dict(state)
+    german, brazilian, other = map(model.for_pair, ("en-de", "en-pt_BR", "de-en"))
+    assert lists(german.word_list, [[7]]) == [[EOS, 8]]
+    assert lists(brazilian.word_list, [[7]]) == [[EOS, 9]]
+    assert other.word_list is None and model.word_list is None
+    assert german.decoder is model.decoder
+    assert model.state_dict().keys() == state.keys()
+
+
+def test_a_broken_list_of_a_pair_is_named():
+    name = "word_lists.en-de.frequent"
+    for value in (torch.tensor([99]), None):
+        with pytest.raises(ValueError, match=name):
+            WordList.find_pairs({**of_pairs("en-de"), name: value}, SOURCE, TARGET)
