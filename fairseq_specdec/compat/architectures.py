@@ -7,6 +7,8 @@ import contextvars
 import os
 from typing import Any, Iterator, NamedTuple, Optional
 
+from omegaconf import OmegaConf, open_dict
+
 from .checkpoints import load_checkpoint
 from .literals import NotLiteralError, parse_settings_as_literals
 from .own_task import OwnTask
@@ -17,7 +19,8 @@ VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 
 # Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
 # names of functions in tables, fairseq's eval of lists (literals, see literals.py) and the files
-# of pretrained embeddings, which are read as text. Others open further checkpoints that a setting
+# of pretrained embeddings, which are read as text, and the recogniser that a speech model began
+# with, which is not opened (_open_nothing). Others open further checkpoints that a setting
 # names (tests/compat/test_architectures.py finds them), or read no text.
 _MODELS = "fairseq.models."
 _TRANSFORMERS = frozenset(
@@ -148,7 +151,10 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     source = _building.get(None)
     if source is None:
         return original(cfg, *args, **kwargs)
-    _check(cfg, args[0] if args else kwargs.get("task"), source)
+    task = args[0] if args else kwargs.get("task")
+    _check(cfg, task, source)
+    if _for_us(task):
+        _open_nothing(cfg)
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
         return original(cfg, *args, **kwargs)
@@ -156,6 +162,23 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         name = _setting_of(cfg, error.text)
         message = f"{source.path}: its setting {name}: {error}; do not use this checkpoint"
         raise RefusedCheckpointError(message) from error
+
+
+def _for_us(task: Any) -> bool:
+    """Whether this project decodes with what is built."""
+    return getattr(task, "decodes_speculatively", False) or _ours.get()
+
+
+def _open_nothing(cfg: Any) -> None:
+    """Clear the setting that names the recogniser whose encoder a speech model began with: its
+    weights are in the checkpoint, which fairseq overwrites them with."""
+    name = "load_pretrained_encoder_from"
+    if OmegaConf.is_config(cfg):
+        if name in cfg:
+            with open_dict(cfg):
+                cfg[name] = None
+    elif getattr(cfg, name, None) is not None:
+        setattr(cfg, name, None)
 
 
 def _check(cfg: Any, task: Any, source: _Source) -> None:

@@ -52,3 +52,8 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
             f"{first}); is the file complete?"
         ) from error
     return state
+
+
+def reads_speech(weights: Any) -> bool:
+    """Whether a checkpoint's weights are those of a model of speech (fairseq's S2T)."""
+    return any(name.startswith("encoder.subsample.") for name in weights)

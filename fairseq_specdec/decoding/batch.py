@@ -38,7 +38,7 @@ class OpenBatch:
         self.stats = DecodingStats()
         src_tokens = net_input["src_tokens"]
         self.device = src_tokens.device
-        rows, width = src_tokens.shape
+        rows, width = src_tokens.shape[:2]
         self.max_len = parts.options.length_limit(width, parts.policy.min_len)
         timer = self.stats.stopwatch
         timer.on(self.device)

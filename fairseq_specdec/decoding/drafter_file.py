@@ -6,6 +6,8 @@ import contextlib
 from typing import Any, Dict, Iterator, Optional
 
 from fairseq import checkpoint_utils
+from fairseq.models.speech_to_text import S2TTransformerModel
+from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
 from fairseq.models.transformer import (
     TransformerDecoder,
     TransformerDecoderBase,
@@ -14,7 +16,7 @@ from fairseq.models.transformer import (
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.compat.architectures import known_architectures_only
-from fairseq_specdec.compat.checkpoint_file import read_state
+from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
@@ -28,7 +30,7 @@ MASK = "decoder.mask_embedding"
 # All block drafters have it but those in the authors' layout, whose mask is <unk>.
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 FLAG = "--drafter-path"
-STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
+STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
 
 
 @contextlib.contextmanager
@@ -102,7 +104,8 @@ def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
         )
     model = _build(path, state, src_dict, tgt_dict)
     decoder = getattr(model, "decoder", None)
-    if not isinstance(model, TransformerModelBase) or type(decoder) not in STOCK_DECODERS:
+    known = (TransformerModelBase, S2TTransformerModel)
+    if not isinstance(model, known) or type(decoder) not in STOCK_DECODERS:
         raise ValueError(
             f"--drafter-path: {path} holds a {type(model).__name__} with decoder "
             f"{type(decoder).__name__}; this strategy drafts with fairseq TransformerModel "
@@ -140,6 +143,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     a drafter of its own.
     """
     weights = state["model"]
+    _check_source(path, weights, src_dict)
     for side, dictionary in (("encoder", src_dict), ("decoder", tgt_dict)):
         table = weights.get(f"{side}.embed_tokens.weight")
         if table is None:  # an attached drafter has no encoder, perhaps its verifier's tables
@@ -157,6 +161,17 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     return models[0]
 
 
+def _check_source(path: Any, weights: Any, src_dict: Any) -> None:
+    """Refuse a drafter that reads words where the source is speech, and the other way round."""
+    reads_words = "encoder.embed_tokens.weight" in weights
+    if (reads_words and src_dict is None) or (reads_speech(weights) and src_dict is not None):
+        reads, source = ("words", "speech") if reads_words else ("speech", "text")
+        raise ValueError(
+            f"--drafter-path: {path} reads {reads}, and the source of this task is {source}; give "
+            "a drafter that was trained under the verifier's task"
+        )
+
+
 def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
     """Refuse a verifier that an attached drafter cannot read; any other drafter reads none.
 
@@ -172,7 +187,7 @@ def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
     if not layers:
         return
     width, there = drafter.decoder.embed_dim, len(verifier.decoder.layers)
-    theirs = (verifier.encoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+    theirs = (verifier.decoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
     wrong = None
     if theirs != (width, width):
         wrong = f"is {theirs[0]} wide in its encoder and {theirs[1]} in its decoder"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .eager.decoder import DecoderSession, DecoderWeights
 from .eager.encoder import EncoderWeights
+from .eager.encoder_source import EncoderSource
 from .eager.parts import check_stack, runs_encoder
 from .eager.static_decoder import StaticDecoder
 from .graphs import Graphs
@@ -114,9 +115,12 @@ class NativeBackend(Backend):
         return NativeDecoder(decoder, stack, self.linear, read_layers)
 
     def encoder(self, encoder: Any) -> AnyEncoder:
-        if not runs_encoder(encoder) or self._leaves_to_torch(encoder, "an encoder"):
+        if not runs_encoder(encoder):
             return super().encoder(encoder)
-        return NativeEncoder(encoder, self._pack(encoder))
+        layers = EncoderSource.of(encoder)
+        if self._leaves_to_torch(layers, "an encoder"):
+            return super().encoder(encoder)
+        return NativeEncoder(encoder, self._pack(layers))
 
     def packing(self, number_format: str) -> Backend:
         return NativeBackend(self.library, number_format, self.frees)

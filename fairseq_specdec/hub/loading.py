@@ -10,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
-from fairseq_specdec.compat.checkpoint_file import read_state
+from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
@@ -226,6 +226,11 @@ def load(
         FileNotFoundError, ValueError: naming the file or argument.
     """
     state = read_state("verifier", paths[0])
+    if reads_speech(state["model"]):
+        raise ValueError(
+            f"verifier: {paths[0]} reads speech, and this interface translates text; use "
+            "fairseq's S2TTransformerModel.from_pretrained with task='speech_to_text_specdec'"
+        )
     saved = state.get("cfg")
     saved_task = saved.get("task") if saved is not None else None
     if isinstance(saved_task, Namespace):

@@ -158,7 +158,7 @@ def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
 
 def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
     dim = cfg.decoder.embed_dim
-    theirs = (verifier.encoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
+    theirs = (verifier.decoder.cfg.encoder.embed_dim, verifier.decoder.embed_dim)
     if theirs != (dim, dim):
         raise ValueError(
             f"--attach-to: the verifier's encoder is {theirs[0]} wide and its decoder "

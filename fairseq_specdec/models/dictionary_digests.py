@@ -53,7 +53,7 @@ def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:
 
     Args:
         settings: of the model; changed in place in training, where they become the checkpoint's.
-        source, target: dictionaries.
+        source, target: dictionaries; None of a source that is no text.
 
     Raises:
         RefusedCheckpointError: the checkpoint was trained with other symbols, or another order;
@@ -61,11 +61,14 @@ def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:
     """
     path = built_from()
     if path is None:
-        digests = {setting_of(s): digest_of(d) for s, d in zip(SIDES, (source, target))}
+        known = [(side, words) for side, words in zip(SIDES, (source, target)) if words is not None]
+        digests = {setting_of(side): digest_of(words) for side, words in known}
         set_setting(settings, **digests)
         return
     kept = kept_digests(settings, path)
     for side, dictionary in zip(SIDES, (source, target)):
+        if dictionary is None:
+            continue
         if kept.get(setting_of(side)) not in (None, digest_of(dictionary)):
             given = getattr(dictionary, "file", None) or f"the {side} dictionary of the data"
             raise RefusedCheckpointError(

@@ -39,6 +39,21 @@ NO_CUTS = (
 )
 
 
+class _WithoutTasks:
+    """A parser that leaves out the flags which a task has too: not every task looks whether they
+    are there before it adds them (``speech_to_text``, ``multilingual_translation``)."""
+
+    TASKS = ("--max-source-positions", "--max-target-positions")
+
+    def __init__(self, parser: Any) -> None:
+        self.parser = parser
+
+    def add_argument(self, name: str, *others: str, **settings: Any) -> None:
+        """As argparse's."""
+        if name not in self.TASKS:
+            self.parser.add_argument(name, *others, **settings)
+
+
 @register_model("spec_drafter")
 class SpecDrafter(FairseqEncoderDecoderModel):
     """Drafts the next k tokens in parallel from the source and an accepted prefix.
@@ -61,7 +76,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
     @classmethod
     def add_args(cls, parser: Any) -> None:
         """Add the fields of :class:`SpecDrafterConfig` as flags; architectures set the defaults."""
-        gen_parser_from_dataclass(parser, SpecDrafterConfig(), delete_default=True, with_prefix="")
+        flags = _WithoutTasks(parser)
+        gen_parser_from_dataclass(flags, SpecDrafterConfig(), delete_default=True, with_prefix="")
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "SpecDrafter":
@@ -77,6 +93,11 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if cfg.verifier_embeddings:
             raise ValueError(
                 "--verifier-embeddings: for an attached_drafter, which has a verifier; leave it out"
+            )
+        if source is None:
+            raise ValueError(
+                "--arch: a spec_drafter reads words, and the source of this task is none; train an "
+                "attached_drafter"
             )
         settle_dictionaries(args, source, target)
         build = TransformerModelBase.build_embedding

@@ -95,7 +95,7 @@ class VerifierReader(FairseqEncoder):
         verifier.to(like.device)
         encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
         decoder = verifier.decoder
-        final, extra = decoder.extract_features(prev_output_tokens, encoder_out=encoder_out)
+        final, extra = decoder.extract_features_scriptable(prev_output_tokens, encoder_out)
         states = [
             final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
             for layer in self.read_layers

@@ -58,7 +58,7 @@ class TraceBuilder:
     Args:
         strategy: ``--strategy``.
         settings: see ``settings_of``.
-        src_dict, tgt_dict: fairseq dictionaries.
+        src_dict, tgt_dict: fairseq dictionaries; no source dictionary where it is speech.
     """
 
     def __init__(
@@ -72,6 +72,13 @@ class TraceBuilder:
         self.settings = settings
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
+
+    def _words(self, source: List[Any]) -> List[str]:
+        """The words of a source, without padding; none of speech."""
+        if self.src_dict is None:
+            return []
+        symbols, pad = self.src_dict.symbols, self.src_dict.pad()
+        return [symbols[token] for token in source if token != pad]
 
     def iteration(self, part: TracedIteration) -> TracedIteration:
         """An iteration in words."""
@@ -105,12 +112,12 @@ class TraceBuilder:
             hypothesis: the generator's.
             source_text, output_text: plain text, where it is known.
         """
-        ours, theirs = self.src_dict.symbols, self.tgt_dict.symbols
+        theirs = self.tgt_dict.symbols
         return Trace(
             id=number,
             strategy=self.strategy,
             settings=dict(self.settings),
-            source=[ours[token] for token in source if token != self.src_dict.pad()],
+            source=self._words(source),
             output=[theirs[token] for token in hypothesis["tokens"].tolist()],
             score=float(hypothesis["score"]),
             iterations=[self.iteration(part) for part in hypothesis["iterations"]],

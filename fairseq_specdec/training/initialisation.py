@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from fairseq.models import build_model
+from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import nn
 
-from fairseq_specdec.compat.architectures import building_from
+from fairseq_specdec.compat.architectures import building_from, known_architectures_only
 from fairseq_specdec.compat.checkpoint_file import read_state
 
 from .dictionaries import Dictionaries
@@ -95,7 +96,8 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     Args:
         flag: the flag that named the file, for messages.
         path: a checkpoint as fairseq-train writes it.
-        source, target: dictionaries that it must have been trained with (their sizes are checked).
+        source, target: dictionaries that it must have been trained with (their sizes are checked);
+            no source of a verifier that reads speech.
 
     Raises:
         ValueError, FileNotFoundError: as :func:`initialise`.
@@ -109,6 +111,8 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     weights = state["model"]
     for side, dictionary in (("encoder", source), ("decoder", target)):
         table = weights.get(f"{side}.embed_tokens.weight")
+        if dictionary is None:
+            continue
         if table is None:
             raise ValueError(f"{flag}: {path} holds no encoder-decoder transformer")
         if table.size(0) != len(dictionary):
@@ -118,9 +122,10 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
                 f"dict.txt (--srcdict, --tgtdict)"
             )
     settings = state.get("args") or state["cfg"]["model"]
-    with building_from(path, state):
+    with building_from(path, state), known_architectures_only():
         verifier = build_model(settings, Dictionaries(source, target))
-    if not isinstance(verifier, TransformerModelBase):
+    kind = TransformerModelBase if source is not None else S2TTransformerModel
+    if not isinstance(verifier, kind):
         raise ValueError(
             f"{flag}: {path} holds a {type(verifier).__name__}; give a transformer, as the verifier"
         )
@@ -139,7 +144,7 @@ def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
 
 def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
     """Settings that change what the same weights compute, on both sides."""
-    theirs = TransformerConfig.from_namespace(verifier.encoder.cfg)
+    theirs = TransformerConfig.from_namespace(verifier.decoder.cfg)
     for name in (
         "activation_fn",
         "layernorm_embedding",

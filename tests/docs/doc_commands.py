@@ -47,6 +47,8 @@ ELSEWHERE = {
     "bash scripts/quickstart.sh": "tests/docs/test_docs_run.py",  # what it measures
     "bash scripts/test.sh": ".ci/run",
     "python -m pytest": "scripts/test.sh",
+    "fairseq-generate MUSTC/": "tests/tasks/test_speech_cli.py",
+    "fairseq-train MUSTC/": "tests/tasks/test_speech_cli.py",
     "python benchmarks/replay.py": "tests/benchmarks/test_replay.py",
     "python scripts/lib/gec_scores.py": "tests/scripts/test_gec_scores.py",
     "specdec-accelerate data-bin/corpus": "tests/accelerate/test_accelerate.py",
@@ -62,7 +64,7 @@ FOREIGN = {
     "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
-    "--scale-heads", "--scale-resids",
+    "--scale-heads", "--scale-resids", "--conv-version", "--load-pretrained-encoder-from",
 }  # fmt: skip
 FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w-]*\w)?(?![\w…-])")
 

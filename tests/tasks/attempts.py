@@ -33,6 +33,25 @@ def cut_in_half(path, folder):
     return str(half)
 
 
+def ranked_hypotheses(out):
+    """{sentence: [(words, score), ...], best first} of fairseq-generate's output."""
+    found = {}
+    for line in out.splitlines():
+        if line.startswith("H-"):
+            number, score, words = line.split("\t")
+            found.setdefault(number, []).append((words.split(), float(score)))
+    return found
+
+
+def assert_same_ranked(ours, stock):
+    """Every hypothesis is stock's, its score to 1e-4."""
+    assert ours.keys() == stock.keys()
+    for number, theirs in stock.items():
+        assert [words for words, _ in ours[number]] == [words for words, _ in theirs], number
+        scores = [score for _, score in theirs]
+        assert [score for _, score in ours[number]] == pytest.approx(scores, abs=1e-4)
+
+
 def assert_same(ours, reference):
     assert len(reference) == 100
     assert ours.keys() == reference.keys()

@@ -1,6 +1,7 @@
 """fairseq's other families of models, trained by its own tasks, decode as stock decodes them."""
 
 import pytest
+from attempts import assert_same_ranked, ranked_hypotheses
 from families_toys import FAMILIES
 from in_process import run_here
 from toy_translation import assert_diverse
@@ -14,12 +15,7 @@ def decoded(languages, model, task, **flags):
     """Of fairseq-generate from English to German: {sentence: [(words, score), ...], best first}."""
     given = {"source_lang": "en", "target_lang": "de", "batch_size": 16, **flags}
     out, _ = run_here("generate", languages, task=task, path=model.path, **model.languages, **given)
-    found = {}
-    for line in out.splitlines():
-        if line.startswith("H-"):
-            number, score, words = line.split("\t")
-            found.setdefault(number, []).append((words.split(), float(score)))
-    return found
+    return ranked_hypotheses(out)
 
 
 def compare(languages, model, beam, **ours):
@@ -28,11 +24,7 @@ def compare(languages, model, beam, **ours):
     stock = decoded(languages, model, model.task, **flags)
     assert_diverse([hypotheses[0][0] for hypotheses in stock.values()])
     found = decoded(languages, model, model.task + "_specdec", **flags, **ours)
-    assert found.keys() == stock.keys()
-    for number, theirs in stock.items():
-        assert [words for words, _ in found[number]] == [words for words, _ in theirs], number
-        scores = [score for _, score in theirs]
-        assert [score for _, score in found[number]] == pytest.approx(scores, abs=1e-4)
+    assert_same_ranked(found, stock)
 
 
 @pytest.mark.parametrize("backend", ["native", "torch"])

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 from torch import Tensor
 
 from .attention import additive, attend
+from .encoder_source import EncoderSource
 from .linear import Linear
 from .norm import Norm
 from .parts import runs_encoder
@@ -58,13 +59,14 @@ class EncoderWeights:
         self.encoder = encoder
         self.layers: Optional[List[_Layer]] = None
         if runs_encoder(encoder):
-            self.layers = [_Layer(layer, free_unpacked) for layer in encoder.layers]
+            self.source = EncoderSource.of(encoder)
+            self.layers = [_Layer(layer, free_unpacked) for layer in self.source.layers]
 
     def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
         """Encode.
 
         Args:
-            net_input: fairseq's ``sample["net_input"]`` (src_tokens long [B, S]).
+            net_input: fairseq's ``sample["net_input"]``.
             padded: whether there is padding; None to look, for which the host waits for a GPU.
 
         Returns:
@@ -77,20 +79,14 @@ class EncoderWeights:
             if padded is None and len(masks) > 0:
                 padded = bool(masks[0].any())
             return out if padded else dict(out, encoder_padding_mask=[])
-        tokens = net_input["src_tokens"]
-        padding = tokens.eq(self.encoder.padding_idx)
-        x, _ = self.encoder.forward_embedding(tokens)
+        x, padding = self.source.embed(net_input, padded)
         mask = None
-        if padded is None:
-            padded = bool(padding.any())
-        if padded:
-            x = x.masked_fill(padding.unsqueeze(2), 0.0)
+        if padding is not None:
             mask = ~padding[:, None, None, :]
             if padding.is_cuda:
                 mask = additive(mask, x)
         for layer in self.layers:
             x = layer.run(x, mask)
-        if self.encoder.layer_norm is not None:
-            x = self.encoder.layer_norm(x)
-        masks = [padding] if padded else []
-        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
+        if self.source.layer_norm is not None:
+            x = self.source.layer_norm(x)
+        return self.source.output(x, padding)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Dict, FrozenSet, Iterator, NamedTuple, Optional, Tuple
 
 from fairseq.models import BaseFairseqModel
+from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import nn
 
@@ -125,9 +126,32 @@ _ENCODER = _kind(
     "version",
     {**_EMBEDDING_PARTS, "layers": _stack(_ENCODER_LAYER), "layer_norm": _NORM},
 )
+_S2T = "fairseq.models.speech_to_text."
+_CONVOLUTION = _kind("torch.nn.modules.conv.Conv1d", "weight bias")
+_SUBSAMPLER = _kind(
+    f"{_S2T}modules.convolution.Conv1dSubsampler",
+    children={
+        "conv_layers": Kind(
+            frozenset(["torch.nn.modules.container.ModuleList"]), children={EVERY: _CONVOLUTION}
+        )
+    },
+)
+_SPEECH_ENCODER = _kind(
+    f"{_S2T}s2t_transformer.S2TTransformerEncoder",
+    children={
+        "subsample": _SUBSAMPLER,
+        "embed_positions": _POSITIONS,
+        "dropout_module": _DROPOUT,
+        "transformer_layers": _stack(_ENCODER_LAYER),
+        "layer_norm": _NORM,
+        "ctc_proj": _LINEAR,  # of a loss
+    },
+)
+_ENCODERS = {name: kind for kind in (_ENCODER, _SPEECH_ENCODER) for name in kind.classes}
 _DECODER = _kind(
     "fairseq.models.transformer.transformer_decoder.TransformerDecoder "
-    "fairseq.models.transformer.transformer_decoder.TransformerDecoderBase",
+    "fairseq.models.transformer.transformer_decoder.TransformerDecoderBase "
+    f"{_S2T}s2t_transformer.TransformerDecoderScriptable",
     "version",
     {**_EMBEDDING_PARTS, "project_in_dim": _LINEAR, **_STACK_PARTS},
 )
@@ -146,6 +170,9 @@ _BLOCKWISE = Kind(
     {**_DECODER.children, "block_heads": _HEADS},
 )
 _DECODERS = {name: kind for kind in (_DECODER, _BLOCKWISE) for name in kind.classes}
+
+# Whose log-probabilities are the logits' softmax.
+_STOCK_MODELS = (TransformerModelBase, BaseFairseqModel, S2TTransformerModel)
 
 # The flags that make parts which are not run.
 _FLAG_OF_CLASS = {
@@ -202,8 +229,16 @@ def _dropout(dropout: Any, path: str) -> Iterator[str]:
         yield _named(f"{path}, which is left on in decoding", "--retain-dropout")
 
 
+def _convolution(convolution: Any, path: str) -> Iterator[str]:
+    if convolution.groups != 1 or convolution.dilation != (1,):
+        yield f"{path} in groups or dilated"
+    if convolution.padding_mode != "zeros":
+        yield f"{path} with {convolution.padding_mode} padding"
+
+
 _WITHOUT_PARTS = {
     id(_ATTENTION): _attention,
+    id(_CONVOLUTION): _convolution,
     id(_DROPOUT): _dropout,
 }
 
@@ -278,7 +313,7 @@ def check_model(model: Any, name: str) -> None:
         ValueError: names the part or the setting.
     """
     for method in ("get_normalized_probs", "get_normalized_probs_scriptable"):
-        stock = [getattr(kind, method) for kind in (TransformerModelBase, BaseFairseqModel)]
+        stock = [getattr(kind, method) for kind in _STOCK_MODELS]
         if method in vars(model) or getattr(type(model), method) not in stock:
             _refuse(iter([f"{method}() of a {type(model).__name__}"]), name)
     check_decoder(model.decoder, name)
@@ -324,6 +359,5 @@ def check_stack(decoder: Any, name: str) -> None:
 
 def runs_encoder(encoder: Any) -> bool:
     """Whether the engine runs every part of an encoder; other encoders run their own code."""
-    if _class(encoder) not in _ENCODER.classes:
-        return False
-    return next(_within(encoder, _ENCODER, "encoder"), None) is None
+    kind = _ENCODERS.get(_class(encoder))
+    return kind is not None and next(_within(encoder, kind, "encoder"), None) is None

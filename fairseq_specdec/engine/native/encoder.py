@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 import torch
-from torch import Tensor
 
+from ..eager.encoder_source import EncoderSource
 from .pointers import pointer
+from .speech import NativeSubsampler
 from .stack import NativeStack
 
 
@@ -20,7 +21,10 @@ class NativeEncoder:
     """
 
     def __init__(self, encoder: Any, stack: NativeStack) -> None:
-        self.encoder = encoder
+        subsampler = getattr(encoder, "subsample", None)
+        if subsampler is not None:
+            subsampler = NativeSubsampler(stack.library, subsampler, stack.number_format)
+        self.source = EncoderSource.of(encoder, subsampler)
         self.stack = stack
 
     def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
@@ -30,17 +34,11 @@ class NativeEncoder:
             net_input: fairseq's ``sample["net_input"]``.
             padded: whether there is padding; None to look.
         """
-        tokens: Tensor = net_input["src_tokens"]
-        padding = tokens.eq(self.encoder.padding_idx).contiguous()
-        x, _ = self.encoder.forward_embedding(tokens)
-        hidden = None
-        if bool(padding.any()) if padded is None else padded:
-            x = x.masked_fill(padding.unsqueeze(2), 0.0)
-            hidden = pointer(padding, torch.bool)
+        x, padding = self.source.embed(net_input, padded)
         x = x.float().contiguous()
-        rows, width = tokens.shape
+        hidden = pointer(padding, torch.bool)
+        rows, length, width = x.shape
         self.stack.library.call(
-            "specdec_encode", self.stack.pointer, rows, width, x.size(2), pointer(x), hidden
+            "specdec_encode", self.stack.pointer, rows, length, width, pointer(x), hidden
         )
-        masks = [] if hidden is None else [padding]
-        return {"encoder_out": [x.transpose(0, 1)], "encoder_padding_mask": masks}
+        return self.source.output(x, padding)

@@ -1,0 +1,168 @@
+"""``--task speech_to_text_specdec``: fairseq's speech models decode as stock decodes them."""
+
+import re
+
+import pytest
+import torch
+from attempts import assert_same_ranked, ranked_hypotheses
+from fairseq.models.speech_to_text import S2TTransformerModel
+from in_process import hypotheses, run_here
+from speech_toys import TRAINING, train_speech, write_speech
+from toy_translation import assert_diverse
+
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.trace.files import read_traces
+
+
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory):
+    """The folder of the toy speech."""
+    folder = tmp_path_factory.mktemp("speech")
+    write_speech(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def verifier(speech, tmp_path_factory):
+    """A checkpoint, and beside it an earlier one, which drafts for ``sps``."""
+    folder = tmp_path_factory.mktemp("s2t")
+    return train_speech(speech, folder, save_interval_updates=200)
+
+
+@pytest.fixture(scope="module")
+def attached(speech, verifier, tmp_path_factory):
+    """A drafter that reads the verifier, trained by fairseq's own task."""
+    return train_speech(
+        speech, tmp_path_factory.mktemp("attached"), arch="attached_drafter_tiny",
+        criterion="glancing_block_loss", attach_to=verifier, max_update=60, block_size=3,
+        num_cuts=4, decoder_layers=1, conv_channels=None,
+    )  # fmt: skip
+
+
+def decode(speech, path, task="speech_to_text_specdec", command="generate", **flags):
+    """(stdout, log) of fairseq's command."""
+    given = {"gen_subset": "test", "batch_size": 16, "max_len_b": 30, "beam": 1, **flags}
+    return run_here(command, speech, path=path, task=task, config_yaml="config.yaml", **given)
+
+
+@pytest.fixture(scope="module")
+def stock(speech, verifier):
+    """Stock's hypotheses at a beam."""
+    made = {}
+
+    def at(beam):
+        if beam not in made:
+            flags = {"beam": beam, "nbest": min(beam, 3)}
+            out, _ = decode(speech, verifier, task="speech_to_text", **flags)
+            made[beam] = ranked_hypotheses(out)
+            assert_diverse([found[0][0] for found in made[beam].values()])
+        return made[beam]
+
+    return at
+
+
+@pytest.mark.parametrize(
+    "beam, backend",
+    [(1, "native"), (5, "native"), (5, "torch"), pytest.param(1, "torch", marks=pytest.mark.slow)],
+)
+def test_equals_stock(speech, verifier, stock, beam, backend):
+    flags = {"beam": beam, "nbest": min(beam, 3), "backend": backend}
+    assert_same_ranked(ranked_hypotheses(decode(speech, verifier, **flags)[0]), stock(beam))
+
+
+@pytest.mark.parametrize("strategy", ["gad", "sps"])
+def test_drafts_equal_stock_in_fewer_passes(speech, verifier, attached, stock, strategy):
+    small = verifier.with_name("checkpoint_2_200.pt")
+    drafter = {"gad": attached, "sps": small}[strategy]
+    flags = {"strategy": strategy, "drafter_path": drafter, "draft_budget": 0}
+    out, log = decode(speech, verifier, **flags)
+    assert_same_ranked(ranked_hypotheses(out), stock(1))
+    assert float(re.search(r"([\d.]+) mean accepted tokens", log).group(1)) > 1.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["gad", "sps"])
+def test_drafts_for_beams_equal_stock(speech, verifier, attached, stock, strategy):
+    small = verifier.with_name("checkpoint_2_200.pt")
+    drafter = {"gad": attached, "sps": small}[strategy]
+    flags = {"strategy": strategy, "drafter_path": drafter, "beam": 5, "nbest": 3}
+    for backend in ("native", "torch"):
+        out, _ = decode(speech, verifier, backend=backend, **flags)
+        assert_same_ranked(ranked_hypotheses(out), stock(5))
+
+
+def test_iad_is_refused_by_name(speech, verifier):
+    with pytest.raises(ValueError, match="--strategy iad: .* no text; use another strategy"):
+        decode(speech, verifier, strategy="iad")
+
+
+def test_a_drafter_that_reads_words_is_refused(speech, verifier, toy):
+    with pytest.raises(ValueError, match="--drafter-path: .* reads words, .* this task is speech"):
+        decode(speech, verifier, strategy="sps", drafter_path=toy.v)
+
+
+def test_words_refuse_a_drafter_that_reads_speech(verifier, toy):
+    said = "--drafter-path: .* reads speech, .* this task is text"
+    with pytest.raises(ValueError, match=said):
+        run_here(
+            "generate", toy.data, task="translation_specdec", path=toy.v, beam=1, strategy="sps",
+            drafter_path=verifier,
+        )  # fmt: skip
+
+
+def test_a_drafter_with_an_encoder_is_not_trained(speech, tmp_path):
+    flags = {"arch": "spec_drafter_tiny", "criterion": "glancing_block_loss"}
+    with pytest.raises(ValueError, match="--arch: a spec_drafter reads words"):
+        run_here("train", speech, save_dir=tmp_path, max_update=1, **{**TRAINING, **flags})
+
+
+def test_the_recogniser_that_training_began_with_is_not_opened(speech, verifier, stock, tmp_path):
+    state = torch.load(str(verifier), weights_only=False)
+    broken = tmp_path / "recogniser.pt"
+    broken.write_bytes(b"no checkpoint")
+    state["cfg"]["model"].load_pretrained_encoder_from = str(broken)
+    path = tmp_path / "from_a_recogniser.pt"
+    torch.save(state, str(path))
+    assert_same_ranked(ranked_hypotheses(decode(speech, path)[0]), stock(1))
+
+
+def test_interactive_reads_files_and_parts_of_a_zip(speech, verifier, stock, tmp_path):
+    rows = [line.split("\t") for line in (speech / "test.tsv").read_text("utf-8").splitlines()[1:]]
+    lines = tmp_path / "input"
+    lines.write_text("".join(row[1] + "\n" for row in rows[:8]), encoding="utf-8")
+    flags = {"command": "interactive", "input": lines, "batch_size": 1}
+    theirs = decode(speech, verifier, task="speech_to_text", **flags)[0]
+    ours = ranked_hypotheses(decode(speech, verifier, **flags)[0])
+    assert len(ours) == 8
+    assert_same_ranked(ours, ranked_hypotheses(theirs))
+
+
+def test_a_trace_has_no_source(speech, verifier, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    out, _ = decode(speech, verifier, trace_path=path)
+    traces = list(read_traces(str(path)))
+    words = {number: words for number, (words, _, _) in hypotheses(out).items()}
+    assert {str(trace.id): trace.output[:-1] for trace in traces} == words
+    assert all(trace.source == [] for trace in traces)
+
+
+def test_the_interface_for_text_refuses_speech(verifier):
+    with pytest.raises(ValueError, match="verifier: .* reads speech, .* task='speech_to_text_spec"):
+        SpeculativeTranslator.from_pretrained(str(verifier))
+
+
+@pytest.mark.slow
+def test_the_hub_predicts_as_stock_does(speech, verifier):
+    def predicted(**flags):
+        hub = S2TTransformerModel.from_pretrained(
+            str(verifier.parent), verifier.name, str(speech), **flags
+        )
+        hub.task.load_dataset("test")
+        words = hub.task.dataset("test")
+        samples = [words.collater([words[i]]) for i in range(10)]
+        found = [hub.get_prediction(hub.task, hub.model, hub.generator, each) for each in samples]
+        return type(hub.generator).__name__, found
+
+    stock = predicted()
+    assert stock[0] == "SequenceGenerator"
+    assert predicted(task="speech_to_text_specdec") == ("SpeculativeGenerator", stock[1])
