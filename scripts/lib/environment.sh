@@ -88,6 +88,9 @@ install_newest() {
         torch=${TORCH:-$torch}
         quietly "installing $torch" "$venv/bin/python" -m pip install --quiet "$torch"
     fi
+    # Pinned: torchaudio, which fairseq asks for, would bring a newer torch in its place.
+    torch=$("$venv/bin/python" -c 'from importlib.metadata import version
+print("torch==" + version("torch"))')
     if [[ $version == 3.13 ]]; then
         # In isolation the build of fairseq would download a CUDA torch of its own.
         quietly "installing build tools" \
@@ -95,7 +98,7 @@ install_newest() {
         options=(--no-build-isolation)
     fi
     quietly "installing fairseq_specdec and fairseq" \
-        "$venv/bin/python" -m pip install --quiet ${options[@]+"${options[@]}"} -e "$repo$1"
+        "$venv/bin/python" -m pip install --quiet ${options[@]+"${options[@]}"} "$torch" -e "$repo$1"
 }
 
 # install_locked: versions and hashes as in requirements; nothing is built with tools from elsewhere.

@@ -31,6 +31,27 @@ def test_a_python_that_is_not_there_is_named(script, tmp_path):
     assert re.fullmatch(r"\[\w+\] error: PYTHON: no-such-python not found; .*\n", done.stderr)
 
 
+PYTHON = """#!/bin/sh
+case "$*" in
+    *version_info*) echo 3.8 ;;
+    *importlib.metadata*) echo torch==1.13.1 ;;
+    *pip*) echo "$@" >> "$LOG" ;;
+esac
+"""
+
+
+def test_installing_keeps_the_torch_that_is_there(tmp_path):
+    python, log = tmp_path / "bin" / "python", tmp_path / "log"
+    python.parent.mkdir()
+    python.write_text(PYTHON, encoding="utf-8")
+    python.chmod(0o755)
+    source = f"program=x repo=repo venv={tmp_path}; source scripts/lib/environment.sh; "
+    done = run(["-c", source + "install_newest '[dev]'"], LOG=log)
+    assert done.returncode == 0, done.stderr
+    installed = log.read_text(encoding="utf-8").splitlines()
+    assert installed[-1].endswith("install --quiet torch==1.13.1 -e repo[dev]")
+
+
 @pytest.mark.parametrize(
     "settings, found", [({"CXX": "/nonexistent"}, False), ({"CXX": "env -i"}, True)]
 )
