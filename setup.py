@@ -200,6 +200,8 @@ setup(
             'myst-parser>=5; python_version >= "3.11"',
             'furo; python_version >= "3.11"',
         ],
+        # models of transformers
+        "hf": ["safetensors", "sentencepiece", "tokenizers"],
         "plots": ["matplotlib"],
         "gec": [
             # No spaCy 3.8 installs on Python 3.8.

@@ -30,7 +30,7 @@ MODULES: Dict[str, str] = {
     "specdec-shortlist": "data.shortlist",
     "specdec-trace": "trace.cli",
 }
-SUBCOMMANDS = ("specdec-trace",)
+SUBCOMMANDS = ("specdec-convert", "specdec-trace")
 
 
 def _answer(program: str, words: Sequence[str]) -> Optional[str]:

@@ -1,118 +1,71 @@
-"""``specdec-convert``: drafter checkpoints between the authors' layout and this project's.
-
-Both decode as they are; a converted one is smaller, holds nothing but plain containers, and says
-what it was made from.
-"""
+"""``specdec-convert``: drafters of the authors of SpecDec, and models of transformers."""
 
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import os
 import sys
-from typing import Any, Dict, Optional, Sequence
-
-import torch
+from typing import Optional, Sequence
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
-from fairseq_specdec.compat.checkpoint_file import read_state
-from fairseq_specdec.compat.checkpoints import load_checkpoint
-from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
-from fairseq_specdec.io.atomic import write_bytes
-from fairseq_specdec.io.provenance import sha256
-from fairseq_specdec.models.dictionary_digests import digest_of, setting_of
 
-from .formats import ConversionError, equal, to_project, to_released
+from . import drafter
+from .hf import convert
 
-logger = logging.getLogger(__name__)
-
-FORMATS = {"project": to_project, "authors": to_released}
+DRAFTER = (
+    "Convert a block drafter's checkpoint: one that the authors of SpecDec released or that was "
+    "trained with their scripts, or an older one of fairseq_specdec."
+)
+HF = (
+    "Convert a model folder of transformers (Marian, M2M-100, NLLB-200, mBART, BART) to a "
+    "checkpoint, dictionary and subword model that fairseq and this project decode. Prints the "
+    "commands to decode with."
+)
 
 
 def get_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="specdec-convert",
-        description="Convert a block drafter's checkpoint: one that the authors of SpecDec "
-        "released or that was trained with their scripts, or an older one of fairseq_specdec.",
-    )
-    parser.add_argument("input", help="checkpoint to read")
-    parser.add_argument("output", help="checkpoint to write; its folder must exist")
-    parser.add_argument(
-        "--to",
-        choices=sorted(FORMATS),
-        default="project",
-        help="project: this project's format (default); authors: their layout, for drafters that "
-        "came from it",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace OUTPUT if it holds something else (default: off)",
+        prog="specdec-convert", description="Convert models to what fairseq and this project read."
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
     )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    inner = commands.add_parser("drafter", help="a block drafter", description=DRAFTER)
+    drafter.add_arguments(inner)
+    inner = commands.add_parser("hf", help="a model of transformers", description=HF)
+    inner.add_argument("folder", metavar="DIR", help="folder with config.json and the weights")
+    inner.add_argument("--out", metavar="OUT", required=True, help="folder to write")
+    inner.add_argument(
+        "--source-lang", help="source language, by the model's own code, for the printed commands"
+    )
+    inner.add_argument("--target-lang", help="target language, likewise")
+    inner.add_argument(
+        "--force", action="store_true", help="write into OUT if it holds something (default: off)"
+    )
     return parser
-
-
-def _holds(path: str, content: bytes) -> bool:
-    """Whether a file holds this checkpoint already, byte by byte or value by value."""
-    with open(path, "rb") as stream:
-        if stream.read() == content:
-            return True
-    try:
-        there = load_checkpoint(path)
-    except Exception as error:
-        logger.info("%s: is no checkpoint (%s)", path, type(error).__name__)
-        return False
-    return equal(there, load_checkpoint(io.BytesIO(content)))
-
-
-def _add_digests(converted: Dict[str, Any], state: Dict[str, Any]) -> None:
-    """Give a drafter the digests of its dictionaries, where it has none and they are there."""
-    for side, (file, dictionary) in trained_dictionaries(state).items():
-        converted["cfg"]["model"].setdefault(setting_of(side), digest_of(dictionary))
-        logger.info("%s: is its %s dictionary", file, side)
 
 
 def main(args: argparse.Namespace) -> None:
     """Convert.
 
     Raises:
-        ConversionError: the input is no drafter, or the output exists and differs.
-        ValueError: the input is no checkpoint.
+        ConversionError, ValueError: it cannot be converted, or what is there would be replaced.
     """
-    state = read_state("input", args.input)
-    source = {
-        "file": os.path.basename(args.input),
-        "bytes": os.path.getsize(args.input),
-        "sha256": sha256(args.input),
-    }
-    logger.info("%s: %d bytes, sha256 %s", args.input, source["bytes"], source["sha256"])
-    try:
-        converted = FORMATS[args.to](state, source)
-        if args.to == "project":
-            _add_digests(converted, state)
-    except (ConversionError, ValueError) as error:
-        raise ConversionError(f"{args.input}: {error}") from error
-    buffer = io.BytesIO()
-    torch.save(converted, buffer)
-    content = buffer.getvalue()
-    if os.path.exists(args.output):
-        if not os.path.isfile(args.output):
-            raise ConversionError(f"{args.output}: exists and is no file")
-        if _holds(args.output, content):
-            logger.info("%s: holds this already", args.output)
-            return
-        if not args.force:
-            raise ConversionError(
-                f"{args.output}: exists and holds something else; --force replaces it"
-            )
-    write_bytes(args.output, content)
-    logger.info("%s: %d bytes, sha256 %s", args.output, len(content), sha256(args.output))
+    if args.command == "drafter":
+        drafter.main(args)
+        return
+    said = convert.convert(args.folder, args.out, args.source_lang, args.target_lang, args.force)
+    sys.stdout.write(said)
+
+
+def _in_full(words: Sequence[str]) -> Sequence[str]:
+    """A command line without a subcommand is that of ``drafter``, as before there were others."""
+    known = ("drafter", "hf", "-h", "--help", "--version")
+    return words if not words or words[0] in known else ["drafter", *words]
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -124,7 +77,7 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-convert", words):
-        main(brief(get_parser()).parse_args(words))
+        main(brief(get_parser()).parse_args(_in_full(words)))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,16 @@ class TextCodec:
         languages: source and target language, for the tokenizer.
         src_dict, tgt_dict: fairseq dictionaries.
 
+    Attributes:
+        start: token id that decoding starts with; None for </s>.
+        first: token id that every output begins with, or None.
+
     Raises:
         ValueError: a choice that fairseq does not know, or that cannot be set up.
     """
+
+    start: Optional[int] = None
+    first: Optional[int] = None
 
     def __init__(
         self,

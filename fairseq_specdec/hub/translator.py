@@ -18,9 +18,10 @@ from fairseq_specdec.decoding.builder import (
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
-from . import loading
+from . import converted_text, loading
 from .batching import by_length, check_batching, check_seed, collated, encoded, listed
 from .choices import Choice, choose_codec
+from .described import describe
 from .flags import in_python, split_flags
 from .results import Piece, Translation, nothing, translation
 from .streaming import Put, pieces
@@ -101,15 +102,15 @@ class SpeculativeTranslator:
 
         Args:
             verifier: a checkpoint; several, in a list or joined by a colon, for an ensemble; a
-                folder with ``verifier.pt`` (and ``drafter.pt``) in it; or the name of a demo pair,
-                ``demo_ende`` or ``demo_edit``.
+                folder with ``verifier.pt`` (and ``drafter.pt``) in it, such as ``specdec-convert
+                hf`` writes; or the name of a demo pair, ``demo_ende`` or ``demo_edit``.
             drafter: checkpoint of the drafter or the small model (``--drafter-path``).
             data: folder with the dictionaries, as fairseq-preprocess writes it (default: beside the
                 checkpoint, or where it was trained).
             strategy: ``--strategy`` (default: gad where there is a drafter, given or beside the
                 verifier in its folder, else greedy: the output is the verifier's own).
-            source_lang, target_lang: languages, as the dictionaries are named (default: the
-                checkpoint's).
+            source_lang, target_lang: languages, as the dictionaries are named, or by the codes of
+                a converted model (default: the checkpoint's).
             tokenizer: fairseq's ``--tokenizer``: moses, space, nltk; a dictionary with its flags
                 (``{"tokenizer": "moses", "moses_no_escape": True}``); None for none (default: the
                 checkpoint's; where it has none, moses with subword-nmt's codes, else none).
@@ -143,12 +144,19 @@ class SpeculativeTranslator:
         place = loading.find(verifier, drafter, data, strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"
+        described = describe(place.verifiers, source_lang, target_lang)
+        languages = (source_lang, target_lang)
+        if described is not None:
+            flags, languages = {**described.flags, **flags}, described.dictionaries
         settings, args = split_flags(strategy, place.drafter, flags)
         try:
             check_settings(settings)
-            loaded = loading.load(place.verifiers, place.data, (source_lang, target_lang))
+            loaded = loading.load(place.verifiers, place.data, languages)
             check_dictionaries(strategy, *loaded.dictionaries, settings)
-            codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
+            if described is None:
+                codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)
+            else:
+                codec = converted_text.choose(described, bpe, loaded.dictionaries)
             for model in loaded.models:
                 model.to(device=where, dtype=number)
             generator = _generator(loaded, args, settings)
@@ -232,7 +240,7 @@ class SpeculativeTranslator:
             for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
                 sample = self._collated([rows[i] for i in batch])
                 sample["batch_size"] = self.batch_size
-                hypotheses = self._generator.generate(self._models, sample)
+                hypotheses = self._generator.generate(self._models, sample, **self._first(batch))
                 for i, ranked in zip(batch, hypotheses):
                     found[i] = self._result(i, sources[i], rows[i], ranked, return_trace)
         results = [result for result in found if result is not None]
@@ -271,7 +279,7 @@ class SpeculativeTranslator:
         with self._turn, torch.no_grad(), self._seeded():
             tokens: List[int] = []
             sample = {**self._collated([row]), "batch_size": self.batch_size}
-            with self._generator.batch(self._models, sample) as batch:
+            with self._generator.batch(self._models, sample, **self._first([0])) as batch:
                 while batch.live and not ended.is_set():
                     batch.iterate()
                     iteration = batch.trace(0)[-1]
@@ -284,6 +292,14 @@ class SpeculativeTranslator:
 
     def _collated(self, rows: List[List[int]]) -> Dict[str, Any]:
         return collated(rows, self._task, self.device)
+
+    def _first(self, batch: List[int]) -> Dict[str, Any]:
+        """What the outputs of a batch begin with, where the codec says."""
+        first = self.codec.first
+        if first is not None:
+            prefix = torch.full((len(batch), 1), first, device=self.device)
+            return {"prefix_tokens": prefix, "bos_token": self.codec.start}
+        return {"bos_token": self.codec.start}
 
     @contextlib.contextmanager
     def _seeded(self) -> Iterator[None]:

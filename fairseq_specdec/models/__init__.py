@@ -5,6 +5,7 @@ from . import (
     blockwise_transformer,
     early_exit_transformer,
     legacy_drafter,
+    marian_transformer,
     spec_drafter,
 )
 from .attached_drafter import AttachedDrafter
@@ -13,6 +14,7 @@ from .blockwise_transformer import BlockwiseConfig, BlockwiseTransformer
 from .drafter_config import SpecDrafterConfig
 from .early_exit_transformer import EarlyExitTransformer
 from .legacy_drafter import LegacyDrafter
+from .marian_transformer import MarianTransformer
 from .spec_drafter import SpecDrafter
 
 __all__ = [
@@ -22,11 +24,13 @@ __all__ = [
     "BlockwiseTransformer",
     "EarlyExitTransformer",
     "LegacyDrafter",
+    "MarianTransformer",
     "SpecDrafterConfig",
     "SpecDrafter",
     "attached_drafter",
     "blockwise_transformer",
     "early_exit_transformer",
     "legacy_drafter",
+    "marian_transformer",
     "spec_drafter",
 ]

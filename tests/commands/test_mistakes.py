@@ -60,7 +60,7 @@ MISTAKES = [
     ("A subword model that is not there", "specdec-demo --path subwords/verifier.pt "
      "--data subwords --source-lang src --target-lang tgt"),
     ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
-    ("A drafter to convert that is cut off", "specdec-convert half.pt whole.pt"),
+    ("A drafter to convert that is cut off", "specdec-convert drafter half.pt whole.pt"),
 ]  # fmt: skip
 
 

@@ -56,7 +56,8 @@ def tab(written, tmp_path):
         ("specdec-demo --strategies ", "greedy gad++ bild blockwise", "--port"),
         ("specdec-demo --alpha-", "--alpha-fb --alpha-rb", "--tau"),
         ("specdec-noise --error-", "--error-mean --error-deviation", "--swap"),
-        ("specdec-convert --to ", "authors project", ""),
+        ("specdec-convert ", "drafter hf", ""),
+        ("specdec-convert drafter --to ", "authors project", ""),
         ("specdec-trace ", "show html", ""),
         ("specdec-trace html --ti", "--title", "--color"),
         ("specdec-trace show --color ", "auto always never", ""),
@@ -74,7 +75,7 @@ def test_files_and_folders(tab, tmp_path):
     (tmp_path / "models").mkdir()
     assert tab("fairseq-generate", "--drafter-path", "mo") == ["model.pt", "models"]
     assert tab("specdec-bench", "--json", "model.") == ["model.pt"]
-    assert tab("specdec-convert", "mo") == ["model.pt", "models"]
+    assert tab("specdec-convert", "drafter", "mo") == ["model.pt", "models"]
     assert tab("specdec-distill", "--dest", "mo") == ["models"]
 
 

@@ -18,7 +18,7 @@ from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, z
 from pickle_payloads import runs
 
 import fairseq_specdec
-from fairseq_specdec.conversion import cli as convert
+from fairseq_specdec.conversion import drafter as convert
 
 PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
 ROOT = PLUGIN.parent

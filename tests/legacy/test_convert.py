@@ -27,7 +27,7 @@ def released(tmp_path):
 
 
 def run(*words):
-    convert.main(convert.get_parser().parse_args([str(word) for word in words]))
+    convert.main(convert.get_parser().parse_args(["drafter", *map(str, words)]))
 
 
 def loaded(path):
@@ -50,7 +50,7 @@ def test_there_and_back(released, tmp_path):
 def test_what_was_read_is_recorded_and_logged(released, tmp_path, caplog):
     content = released.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
-    with caplog.at_level("INFO", logger="fairseq_specdec.conversion.cli"):
+    with caplog.at_level("INFO", logger="fairseq_specdec.conversion.drafter"):
         run(released, tmp_path / "ours.pt")
     assert digest in caplog.text
     record = torch.load(tmp_path / "ours.pt")["extra_state"][conversion.RECORD]
@@ -163,6 +163,7 @@ def test_what_is_no_drafter_is_named(tmp_path):
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_the_command_ends_with_one_line(tmp_path):
+@pytest.mark.parametrize("command", [[], ["drafter"]], ids=["before subcommands", "now"])
+def test_the_command_ends_with_one_line(tmp_path, command):
     with pytest.raises(SystemExit, match="specdec-convert: error: .*no such file"):
-        convert.cli_main([str(tmp_path / "absent.pt"), str(tmp_path / "out.pt")])
+        convert.cli_main([*command, str(tmp_path / "absent.pt"), str(tmp_path / "out.pt")])

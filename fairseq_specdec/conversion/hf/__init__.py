@@ -1,0 +1,1 @@
+"""From a model folder of transformers to a checkpoint, dictionary and subword model of fairseq."""

@@ -1,0 +1,74 @@
+"""The commands that decode a converted model, with this project and with stock fairseq."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, List
+
+from .families import Converted
+
+_TEXT = "plain text, one sentence a line, from standard input"
+
+
+def commands(found: Converted, out: str, pair: Any) -> str:
+    """What to type, for a reader who knows transformers."""
+    languages = sorted(found.vocabularies[0].languages)
+    pair = tuple(pair)
+    if languages:
+        usual = (languages[0], languages[-1])
+        pair = tuple(named or each for named, each in zip(pair, usual))
+    lines = ["In Python:", *_python(out, pair if languages else None), ""]
+    stock = found.text.task + (" --user-dir fairseq_specdec" if _needs_plugin(found) else "")
+    ours = found.text.task + "_specdec --user-dir fairseq_specdec"
+    for title, task in (("With this project", ours), ("With stock fairseq", stock)):
+        lines += [f"{title} ({_TEXT}):", _command(found, out, pair, task), ""]
+    if "<s>" in found.text.source:
+        lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
+                  "text only (docs/huggingface.md).", ""]  # fmt: skip
+    if not found.generation.told_length:
+        lines += ["The folder has no max_length, and transformers' own is 20 tokens: pass "
+                  "max_len_b or --max-len-b for longer ones.", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _needs_plugin(found: Converted) -> bool:
+    return found.arch != "transformer" or found.model["activation_fn"] == "swish"
+
+
+def _python(out: str, pair: Any) -> List[str]:
+    named = "" if pair is None else f", source_lang={pair[0]!r}, target_lang={pair[1]!r}"
+    return [
+        "  from fairseq_specdec.hub import SpeculativeTranslator",
+        f"  translator = SpeculativeTranslator.from_pretrained({out!r}{named})",
+        '  print(translator.translate("..."))',
+    ]
+
+
+def _command(found: Converted, out: str, pair: Any, task: str) -> str:
+    place = shlex.quote(out)
+    generation = found.generation
+    words = [
+        f"fairseq-interactive {place} --path {place}/verifier.pt --task {task}",
+        f"--source-lang {pair[0]} --target-lang {pair[1]}",
+        *found.text.task_flags,
+    ]
+    languages = found.vocabularies[0].languages
+    if found.text.task == "translation_multi_simple_epoch":
+        words += [f"--fixed-dictionary {place}/dict.all.txt", f"--lang-pairs {pair[0]}-{pair[1]}"]
+    elif languages:
+        words.append(f"--langs {','.join(languages)}")
+    if "encoder.json" in found.text.files:
+        words.append(
+            f"--bpe gpt2 --gpt2-encoder-json {place}/encoder.json "
+            f"--gpt2-vocab-bpe {place}/vocab.bpe"
+        )
+    else:
+        file = "source.spm" if "source.spm" in found.text.files else next(iter(found.text.files))
+        words.append(f"--bpe sentencepiece --sentencepiece-model {place}/{file}")
+    words += [
+        f"--beam {generation.beam} --lenpen {generation.lenpen:g}",
+        f"--max-len-a 0 --max-len-b {generation.max_len_b} --min-len {generation.min_len}",
+    ]
+    if generation.no_repeat_ngram_size:
+        words.append(f"--no-repeat-ngram-size {generation.no_repeat_ngram_size}")
+    return "  " + " \\\n      ".join(words)

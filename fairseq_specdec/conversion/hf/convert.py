@@ -1,0 +1,201 @@
+"""Write a folder that fairseq, and ``SpeculativeTranslator.from_pretrained``, decode from."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from fairseq_specdec.hub.described import DESCRIPTION, VERIFIER, nearest
+from fairseq_specdec.io.atomic import replacing, write_json, write_text
+from fairseq_specdec.io.provenance import sha256
+
+from .commands import commands
+from .families import LOADERS, Converted
+from .folder import ModelFolder
+from .vocabulary import Vocabulary, word
+
+logger = logging.getLogger(__name__)
+
+
+def load(path: str) -> Converted:
+    """Read a model folder of transformers.
+
+    Args:
+        path: holds config.json.
+
+    Raises:
+        ValueError: the folder, or a part of its model, is of a kind that is not known; by name.
+    """
+    folder = ModelFolder(path)
+    config = folder.json("config.json")
+    kind = config.get("model_type")
+    if kind not in LOADERS:
+        raise ValueError(
+            f"{path}/config.json: model_type is {kind!r}; there are loaders for "
+            f"{', '.join(sorted(LOADERS))}"
+        )
+    if config.get("auto_map"):
+        raise ValueError(f"{path}/config.json: auto_map names code of the folder, which is not run")
+    return LOADERS[kind](folder).load()
+
+
+def convert(path: str, out: str, source: Optional[str], target: Optional[str], force: bool) -> str:
+    """Convert a folder.
+
+    Args:
+        path: of transformers.
+        out: folder to write.
+        source, target: languages that the printed commands name; a model of one pair's
+            dictionaries have these names.
+        force: replace what is there.
+
+    Returns:
+        the commands to decode with.
+
+    Raises:
+        ValueError: as ``load``; a language is none of the model's; OUT holds something else.
+    """
+    _check_out(path, out, force)
+    found = load(path)
+    languages = found.vocabularies[0].languages
+    for flag, code in (("--source-lang", source), ("--target-lang", target)):
+        if code is not None and languages and code not in languages:
+            raise ValueError(f"{flag} {code}: {nearest(code, languages)}")
+    pair = (source, target) if languages else _pair(path, source, target)
+    os.makedirs(out, exist_ok=True)
+    names = _write_dictionaries(found, out, pair)
+    for there, here in found.text.files.items():
+        shutil.copyfile(ModelFolder(path).file(here), os.path.join(out, there))
+    _write_checkpoint(found, os.path.join(out, VERIFIER), pair)
+    write_json(os.path.join(out, DESCRIPTION), _description(found, path, names, pair))
+    return commands(found, out, pair)
+
+
+def _check_out(path: str, out: str, force: bool) -> None:
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise ValueError(f"--out {out}: exists and is no folder")
+    if os.path.isdir(out) and os.path.realpath(out) == os.path.realpath(path):
+        raise ValueError(f"--out {out}: is the folder to convert; name another one")
+    if os.path.isdir(out) and os.listdir(out) and not force:
+        raise ValueError(f"--out {out}: holds something already; --force writes into it")
+
+
+def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
+    """Names of a pair's languages: as asked for, as its tokenizer says, or source and target."""
+    told = ModelFolder(path).json("tokenizer_config.json")
+    names = []
+    for asked, key, usual in ((source, "source_lang", "source"), (target, "target_lang", "target")):
+        name = asked or told.get(key) or usual
+        if not isinstance(name, str) or os.path.basename(name) != name or "-" in name:
+            name = usual
+        names.append(name)
+    return names[0], names[1]
+
+
+def words_of(found: Converted, side: int) -> List[str]:
+    """The dictionary of one side, by fairseq's index."""
+    vocabulary, text = found.vocabularies[side], found.text
+    languages = {token: code for code, token in vocabulary.languages.items()}
+    words = ["<s>", "<pad>", "</s>", "<unk>"]
+    for i in found.orders[side][4:]:
+        token = vocabulary.tokens.get(i)
+        if token is None:
+            words.append(f"madeupword{i}")
+        elif token in languages:
+            words.append(text.language_token.format(languages[token]))
+        elif text.kind in ("gpt2", "tokenizers") and "vocab.bpe" in text.files:
+            words.append(token if token in vocabulary.special else str(i))
+        else:
+            words.append(word(token, i))
+    seen = {}
+    for i, each in enumerate(words):
+        if each in seen:
+            raise ValueError(f"the tokens {seen[each]} and {i} of the vocabulary are both {each!r}")
+        seen[each] = i
+    return words
+
+
+def _write_dictionaries(found: Converted, out: str, pair: Any) -> List[str]:
+    """dict.NAME.txt of both sides, or one of all languages; returns their names."""
+    names = ["all"] if found.vocabularies[0].languages else list(pair)
+    for side, name in enumerate(names):
+        lines = [f"{each} 1\n" for each in words_of(found, side)[4:]]
+        write_text(os.path.join(out, f"dict.{name}.txt"), "".join(lines))
+    if found.text.task == "translation_from_pretrained_bart":  # reads one for each language
+        for code in found.vocabularies[0].languages:
+            link = os.path.join(out, f"dict.{code}.txt")
+            if not os.path.lexists(link):
+                os.symlink("dict.all.txt", link)
+    return [names[0], names[-1]]
+
+
+def _write_checkpoint(found: Converted, path: str, pair: Any) -> None:
+    task = found.text.task
+    args = argparse.Namespace(
+        arch=found.arch, task=task, source_lang=pair[0], target_lang=pair[1],
+        left_pad_source=False, left_pad_target=False, data=".", criterion="cross_entropy",
+        **found.model,
+    )  # fmt: skip
+    step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+    state = {
+        "args": args,
+        "cfg": None,
+        "model": {name: tensor.contiguous() for name, tensor in found.weights.items()},
+        "optimizer_history": [step],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        "task_state": {},
+        "last_optimizer_state": None,
+    }
+    with replacing(path, "wb") as stream:
+        torch.save(state, stream)
+    logger.info("%s: %d bytes, sha256 %s", path, os.path.getsize(path), sha256(path))
+
+
+def _specials(vocabulary: Vocabulary, language_token: str) -> Dict[str, Any]:
+    """Special tokens, as text has them, to their words and whether they take the space before."""
+    languages = {token: code for code, token in vocabulary.languages.items()}
+    return {
+        token: [language_token.format(languages[token]) if token in languages else token, strips]
+        for token, strips in vocabulary.special.items()
+    }
+
+
+def _description(found: Converted, path: str, names: List[str], pair: Any) -> Dict[str, Any]:
+    text, generation = found.text, found.generation
+    tokenizer = ModelFolder(path).json("tokenizer_config.json")
+    vocabularies, orders = found.vocabularies, found.orders
+    kind = text.kind
+    if kind == "tokenizers" and orders[0] != list(range(len(orders[0]))):
+        kind = "gpt2" if "encoder.json" in text.files else "sentencepiece"
+    renamed = [
+        {t: word(t, i) for i, t in each.tokens.items() if word(t, i) != t} for each in vocabularies
+    ]
+    first = None
+    if generation.forced_first is not None:
+        first = words_of(found, 1)[orders[1].index(generation.forced_first)]
+    return {
+        "format": 1,
+        "family": found.model_type,
+        "kind": kind,
+        "dictionaries": names,
+        "pair": list(pair),
+        "languages": {code: text.language_token.format(code) for code in vocabularies[0].languages},
+        "source": text.source,
+        "start": text.start,
+        "first": first,
+        "special": [_specials(each, text.language_token) for each in vocabularies],
+        "renamed": renamed,
+        "clean_up": bool(tokenizer.get("clean_up_tokenization_spaces")),
+        "flags": {
+            "max_len_b": generation.max_len_b,
+            "min_len": generation.min_len,
+            "no_repeat_ngram_size": generation.no_repeat_ngram_size,
+            "lenpen": generation.lenpen,
+        },
+        "told_length": generation.told_length,
+    }

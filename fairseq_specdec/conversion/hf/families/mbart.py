@@ -1,0 +1,66 @@
+"""mBART-25 and mBART-50 (Liu et al. 2020; Tang et al. 2020)."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ..generation import Generation
+from ..vocabulary import Vocabulary, assemble, read_pieces
+from .base import Loader, Text, register
+
+USUAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+PIECES = "sentencepiece.bpe.model"
+
+
+@register("mbart")
+class MBartLoader(Loader):
+    """``MBartForConditionalGeneration``. mBART-50 starts with </s> and forces the target language;
+    mBART-25 starts with the target language, and its source ends with its own."""
+
+    pre_norm = True
+    expected = {
+        "normalize_before": True,
+        "normalize_embedding": True,
+        "add_final_layer_norm": True,
+        "add_bias_logits": False,
+        "static_position_embeddings": False,
+        "extra_pos_embeddings": 2,
+    }
+
+    def text(self, generation: Generation) -> Tuple[Text, Tuple[Vocabulary, Vocabulary]]:
+        vocabulary = pieces_and_languages(self)
+        kind, files = "sentencepiece", {PIECES: PIECES}
+        if self.folder.has("tokenizer.json"):
+            kind, files["tokenizer.json"] = "tokenizers", "tokenizer.json"
+        if tokenizer_class(self).startswith("MBart50") or generation.start == generation.eos:
+            text = Text(
+                kind, files, ["{lang}", "{text}", "</s>"], "</s>", "translation_multi_simple_epoch",
+                task_flags=("--encoder-langtok src", "--decoder-langtok"),
+            )  # fmt: skip
+        else:
+            text = Text(
+                kind, files, ["{text}", "</s>", "{lang}"], "{lang}",
+                "translation_from_pretrained_bart", "[{}]",
+            )  # fmt: skip
+        return text, (vocabulary, vocabulary)
+
+
+def pieces_and_languages(loader: Loader) -> Vocabulary:
+    """fairseq's four symbols, the pieces without their own first three, and the languages."""
+    pieces = read_pieces(loader.folder, PIECES)
+    base = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]))
+    found = assemble(loader.folder, base, USUAL, after=len(pieces) + 1)
+    if "<mask>" in found.special:
+        found.special["<mask>"] = True
+    if not found.languages:
+        raise ValueError(
+            f"{loader.folder.path}: none of its files names the model's languages; copy "
+            "tokenizer.json, special_tokens_map.json and tokenizer_config.json too"
+        )
+    return found
+
+
+def tokenizer_class(loader: Loader) -> str:
+    """transformers' class for the folder's tokenizer; "" where no file says."""
+    named = loader.folder.json("tokenizer_config.json").get("tokenizer_class")
+    return str(named or loader.config.values.get("tokenizer_class") or "")

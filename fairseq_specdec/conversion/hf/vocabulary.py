@@ -1,0 +1,151 @@
+"""The tokens of a model by their ids, and which of them are special or languages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+
+from fairseq_specdec.hub.converted_text import open_sentencepiece
+
+from .folder import ModelFolder
+
+# A language's token, as NLLB-200, mBART and M2M-100 write it.
+_CODE = re.compile(r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2})")
+
+
+class Vocabulary(NamedTuple):
+    """Of one side of a model.
+
+    Attributes:
+        tokens: by id.
+        special: tokens that text is split at and that are not printed; to whether they take the
+            space before them.
+        languages: code to token.
+    """
+
+    tokens: Dict[int, str]
+    special: Dict[str, bool]
+    languages: Dict[str, str]
+
+    def ids(self) -> Dict[str, int]:
+        """Tokens to ids."""
+        return {token: i for i, token in self.tokens.items()}
+
+
+def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
+    """Tokens by id, of a file that maps tokens to ids, as vocab.json.
+
+    Raises:
+        ValueError: the file is missing, or holds something else.
+    """
+    if not folder.has(name):
+        raise ValueError(
+            f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
+        )
+    found: Dict[int, str] = {}
+    for token, i in folder.json(name).items():
+        if type(i) is not int or i < 0 or i in found:
+            raise ValueError(f"{folder.path}/{name}: {token!r} has the id {i!r}, or another has it")
+        found[i] = token
+    return found
+
+
+def read_pieces(folder: ModelFolder, name: str) -> List[str]:
+    """The pieces of a sentencepiece model.
+
+    Raises:
+        ValueError: the file or the package is missing, or the file is no such model.
+    """
+    if not folder.has(name):
+        raise ValueError(
+            f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
+        )
+    path = folder.file(name)
+    model = open_sentencepiece(path)
+    return [model.id_to_piece(i) for i in range(model.get_piece_size())]
+
+
+def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
+    """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``.
+
+    Raises:
+        ValueError: a file holds something else.
+    """
+    found: Dict[int, Dict[str, Any]] = {}
+    for token, i in folder.json("added_tokens.json").items():
+        found[i] = {"content": token, "special": True}
+    for each in folder.json("tokenizer.json").get("added_tokens") or []:
+        found[each.get("id")] = each
+    decoder = folder.json("tokenizer_config.json").get("added_tokens_decoder") or {}
+    for number, each in decoder.items():
+        found[int(number) if str(number).isdigit() else -1] = each
+    for i, each in found.items():
+        sound = isinstance(each, dict) and isinstance(each.get("content"), str)
+        if type(i) is not int or i < 0 or not sound:
+            raise ValueError(f"{folder.path}: its tokenizer adds a token of id {i!r}: {each!r}")
+    return found
+
+
+def named_specials(folder: ModelFolder) -> Dict[str, bool]:
+    """Special tokens that the folder names, in its order; whether they take the space before."""
+    found: Dict[str, bool] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        for key, value in folder.json(name).items():
+            several = ("additional_special_tokens", "extra_special_tokens")
+            if key in several and isinstance(value, list):
+                entries = value
+            else:
+                entries = [value] if key.endswith("_token") else []
+            for each in entries:
+                content = each.get("content") if isinstance(each, dict) else each
+                if isinstance(content, str):
+                    strips = bool(isinstance(each, dict) and each.get("lstrip"))
+                    found[content] = found.get(content, False) or strips
+    return found
+
+
+def assemble(
+    folder: ModelFolder, base: Dict[int, str], usual: Iterable[str], after: Optional[int] = None
+) -> Vocabulary:
+    """The vocabulary of a tokenizer.
+
+    Args:
+        folder: holds what was added to it.
+        base: tokens by id, without what was added.
+        usual: special tokens of the family.
+        after: first id of the languages that the folder names without ids; None for the one after
+            ``base``.
+
+    Raises:
+        ValueError: two tokens have one id.
+    """
+    tokens, special = dict(base), {**dict.fromkeys(usual, False), **named_specials(folder)}
+    for i, each in added_tokens(folder).items():
+        content = each["content"]
+        if tokens.setdefault(i, content) != content:
+            raise ValueError(f"{folder.path}: the id {i} is {tokens[i]!r} and {content!r}")
+        if each.get("special", True) or content in special:
+            special[content] = bool(each.get("lstrip"))
+    known = set(tokens.values())
+    end = max(base) + 1 if after is None else after
+    for content in [token for token in special if token not in known and _CODE.fullmatch(token)]:
+        while end in tokens:
+            end += 1
+        tokens[end] = content
+    special = {token: strips for token, strips in special.items() if token in set(tokens.values())}
+    return Vocabulary(tokens, special, languages_of(special))
+
+
+def languages_of(special: Iterable[str]) -> Dict[str, str]:
+    """Language codes to their tokens."""
+    found = {}
+    for token in special:
+        match = _CODE.fullmatch(token)
+        if match is not None:
+            found[next(filter(None, match.groups()))] = token
+    return found
+
+
+def word(token: str, i: int) -> str:
+    """A token as fairseq's dictionary file can hold it."""
+    return f"<token{i}>" if not token or token.split() != [token] else token

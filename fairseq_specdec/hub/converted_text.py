@@ -1,0 +1,222 @@
+"""Plain text to the tokens of a converted model and back, as its own tokenizer does it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .described import Described
+from .text import TextCodec
+
+# transformers' clean_up_tokenization, in its order.
+_CLEANED = (
+    (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"),
+    (" 'm", "'m"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
+)  # fmt: skip
+_MARIAN_CODE = re.compile(r">>.*?<<", re.DOTALL)
+_SPACE = "\u2581"
+
+
+class ConvertedCodec(TextCodec):
+    """The tokenizer of a model of transformers; equal to it on every text.
+
+    Args:
+        described: the folder's description.
+        kind: ``sentencepiece``, ``gpt2`` or ``tokenizers``.
+        src_dict, tgt_dict: fairseq dictionaries.
+
+    Raises:
+        ValueError: the file is damaged, or its package is missing.
+    """
+
+    def __init__(self, described: Described, kind: str, src_dict: Any, tgt_dict: Any) -> None:
+        super().__init__({}, {}, list(described.languages), src_dict, tgt_dict)
+        told = described.told
+        self.bpe_name = kind
+        # With clean_up a later token can change the text before it.
+        self.grows = kind == "sentencepiece" and not told["clean_up"]
+        self.start, self.first = (
+            None if word is None else tgt_dict.index(word)
+            for word in (described.start, described.first)
+        )
+        self._clean_up = told["clean_up"]
+        self._hidden = {word for word, _ in told["special"][1].values()}
+        self._hidden |= {"<s>", "<pad>", "</s>", "<unk>"}
+        self._around = described.source()
+        inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
+        self._inner = inner(described, src_dict, tgt_dict)
+
+    def encode(self, text: str) -> List[int]:
+        """Token ids, </s> included; [] for text without a visible character."""
+        text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
+        if not text.strip():
+            return []
+        ids: List[int] = []
+        for word in self._around:
+            ids += self._inner.ids(text) if word == "{text}" else [self.src_dict.index(word)]
+        return ids
+
+    def words(self, tokens: List[int]) -> List[str]:
+        """Tokens as strings, special ones left out."""
+        words = [self.tgt_dict.symbols[token] for token in tokens]
+        return [word for word in words if word not in self._hidden]
+
+    def join(self, words: List[str]) -> str:
+        """Plain text of tokens as ``words`` gives them."""
+        text = self._inner.text(words)
+        if self._clean_up:
+            for before, after in _CLEANED:
+                text = text.replace(before, after)
+        return text
+
+
+class _Split:
+    """Splits a text at the special tokens in it, as transformers' tokenizers in Python do."""
+
+    def __init__(self, special: Dict[str, List[Any]], dictionary: Any) -> None:
+        self._ids = {token: dictionary.index(word) for token, (word, _) in special.items()}
+        self._strips = {token for token, (_, strips) in special.items() if strips}
+        longest = sorted(map(re.escape, special), key=len, reverse=True)
+        self._pattern = re.compile("(" + "|".join(longest) + ")") if longest else None
+
+    def ids(self, text: str, encode: Callable[[str], List[int]]) -> List[int]:
+        """Ids of a text, whose plain parts ``encode`` encodes."""
+        parts = [text] if self._pattern is None else self._pattern.split(text)
+        found: List[int] = []
+        for i, part in enumerate(parts):
+            if i % 2:
+                found.append(self._ids[part])
+                continue
+            if i + 1 < len(parts) and parts[i + 1] in self._strips:
+                part = part.rstrip()
+            if part:
+                found += encode(part)
+        return found
+
+
+class _Pieces:
+    """SentencePiece (Kudo and Richardson 2018), one model for both sides or two."""
+
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+        two = os.path.isfile(os.path.join(described.folder, "source.spm"))
+        file = "source.spm" if two else "sentencepiece.bpe.model"
+        self._model = open_sentencepiece(os.path.join(described.folder, file))
+        self._marian = described.told["family"] == "marian"
+        self._dictionary = src_dict
+        self._split = _Split(described.told["special"][0], src_dict)
+        renamed = described.told["renamed"]
+        self._renamed: Dict[str, str] = renamed[0]
+        self._back = {word: token for token, word in renamed[1].items()}
+        self._ends = {src_dict.symbols[i] for i in (src_dict.bos(), src_dict.pad(), src_dict.eos())}
+
+    def ids(self, text: str) -> List[int]:
+        return self._split.ids(text, self._encode)
+
+    def _encode(self, text: str) -> List[int]:
+        codes: List[str] = []
+        if self._marian and text.startswith(">>"):
+            code = _MARIAN_CODE.match(text)
+            if code is not None:
+                codes, text = [code.group()], text[code.end() :]
+        pieces = codes + self._model.encode(text, out_type=str)
+        return [self._dictionary.index(self._renamed.get(piece, piece)) for piece in pieces]
+
+    def text(self, words: List[str]) -> str:
+        pieces = [self._back.get(word, word) for word in words]
+        return "".join(pieces).replace(_SPACE, " ").strip()
+
+
+class _Bytes:
+    """GPT-2's byte-level BPE (Radford et al. 2019), by fairseq's own class."""
+
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+        from .text import _built
+
+        files = [os.path.join(described.folder, name) for name in ("encoder.json", "vocab.bpe")]
+        flags = {"bpe": "gpt2", "gpt2_encoder_json": files[0], "gpt2_vocab_bpe": files[1]}
+        for file in files:
+            if not os.path.isfile(file):
+                raise ValueError(f"{file}: no such file; convert the model again")
+        self._bpe: Any = _built("bpe", flags)
+        self._dictionary = src_dict
+        self._split = _Split(described.told["special"][0], src_dict)
+
+    def ids(self, text: str) -> List[int]:
+        return self._split.ids(text, self._encode)
+
+    def _encode(self, text: str) -> List[int]:
+        return [self._dictionary.index(word) for word in self._bpe.encode(text).split()]
+
+    def text(self, words: List[str]) -> str:
+        return str(self._bpe.decode(" ".join(word for word in words if word.isdigit())))
+
+
+class _Fast:
+    """tokenizer.json, by the ``tokenizers`` package; the model's ids are fairseq's."""
+
+    def __init__(self, described: Described, src_dict: Any, tgt_dict: Any) -> None:
+        path = os.path.join(described.folder, "tokenizer.json")
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ValueError(
+                f"{path}: reading it needs tokenizers; pip install 'fairseq-specdec[hf]', or pass "
+                f"bpe={_spare(described)!r}, which differs on odd characters"
+            ) from error
+        try:
+            self._model = Tokenizer.from_file(path)
+        except Exception as error:  # tokenizers raises bare ones
+            said = " ".join(str(error).split())[:100]
+            raise ValueError(f"{path}: is no tokenizer ({said}); convert it again") from error
+        self._index = tgt_dict.index
+
+    def ids(self, text: str) -> List[int]:
+        found: List[int] = self._model.encode(text, add_special_tokens=False).ids
+        return found
+
+    def text(self, words: List[str]) -> str:
+        text: str = self._model.decode([self._index(word) for word in words])
+        return text
+
+
+def _spare(described: Described) -> str:
+    bytes_too = os.path.isfile(os.path.join(described.folder, "encoder.json"))
+    return "gpt2" if bytes_too else "sentencepiece"
+
+
+def open_sentencepiece(path: str) -> Any:
+    """A model of SentencePiece.
+
+    Raises:
+        ValueError: the package is missing, or the file is no such model.
+    """
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: reading it needs sentencepiece; pip install 'fairseq-specdec[hf]'"
+        ) from error
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=path)
+    except (RuntimeError, OSError, TypeError) as error:
+        raise ValueError(f"{path}: is no sentencepiece model; copy it again") from error
+
+
+def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> ConvertedCodec:
+    """The codec of a converted model.
+
+    Args:
+        described: the folder's description.
+        bpe: ``auto`` for what transformers uses; or the name of a kind.
+        dictionaries: of source and target.
+
+    Raises:
+        ValueError: there is no such kind, or its file or package is missing.
+    """
+    spare: Optional[str] = _spare(described)
+    kinds = dict.fromkeys([described.told["kind"], spare])
+    kind = described.told["kind"] if bpe == "auto" else bpe
+    if kind not in kinds:
+        raise ValueError(f"bpe {bpe!r}: a converted model has {' or '.join(map(str, kinds))}")
+    return ConvertedCodec(described, kind, *dictionaries)

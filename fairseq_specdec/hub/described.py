@@ -1,0 +1,137 @@
+"""A folder that ``specdec-convert hf`` wrote: how its text is read, and how it is decoded."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+DESCRIPTION = "converted.json"
+VERIFIER = "verifier.pt"
+FORMAT = 1
+_KINDS: Dict[str, type] = {
+    "family": str, "kind": str, "dictionaries": list, "pair": list, "languages": dict,
+    "source": list, "start": str, "special": list, "renamed": list, "clean_up": bool,
+    "flags": dict,
+}  # fmt: skip
+
+
+class Described(NamedTuple):
+    """A converted model in one direction.
+
+    Attributes:
+        folder: of it.
+        told: the content of its description.
+        languages: source and target, as the user names them.
+    """
+
+    folder: str
+    told: Dict[str, Any]
+    languages: Tuple[str, str]
+
+    @property
+    def dictionaries(self) -> Tuple[str, str]:
+        """NAME of the dict.NAME.txt of source and target."""
+        source, target = self.told["dictionaries"]
+        return str(source), str(target)
+
+    @property
+    def flags(self) -> Dict[str, Any]:
+        """Decoding flags under which the folder's own settings hold."""
+        return dict(self.told["flags"])
+
+    def source(self) -> List[str]:
+        """Words around a source: ``{text}`` stands for the text."""
+        lang = self.told["languages"].get(self.languages[0], "")
+        return [lang if each == "{lang}" else each for each in self.told["source"]]
+
+    @property
+    def start(self) -> Optional[str]:
+        """The word that decoding starts with, if it is not </s>."""
+        if self.told["start"] != "{lang}":
+            return None
+        word: str = self.told["languages"][self.languages[1]]
+        return word
+
+    @property
+    def first(self) -> Optional[str]:
+        """The word that every output begins with, if there is one."""
+        if self.told["languages"] and self.told["start"] != "{lang}":
+            word: str = self.told["languages"][self.languages[1]]
+            return word
+        return self.told.get("first")
+
+
+def nearest(code: str, languages: Iterable[str]) -> str:
+    """Why a code is no language of a model, with those that are near to it."""
+    known = sorted(languages)
+    lower = {each.lower(): each for each in known}
+    found = [each for start in (code.lower(), code[:2].lower()) for each in lower
+             if start and each.startswith(start)]  # fmt: skip
+    found += difflib.get_close_matches(code.lower(), lower, 3, 0.5)
+    near = [lower[each] for each in dict.fromkeys(found)]
+    if near:
+        return f"none of the model's languages; near it are {', '.join(near[:5])}"
+    return f"none of the model's languages; there are {', '.join(known)}"
+
+
+def describe(
+    verifiers: List[str], source_lang: Optional[str], target_lang: Optional[str]
+) -> Optional[Described]:
+    """What the folder of a checkpoint says about it; None where no conversion wrote it.
+
+    Args:
+        verifiers: checkpoints; an ensemble has no description.
+        source_lang, target_lang: as asked for.
+
+    Raises:
+        ValueError: the description is damaged, or a language is missing or none of the model's.
+    """
+    folder = os.path.dirname(os.path.abspath(verifiers[0]))
+    path = os.path.join(folder, DESCRIPTION)
+    if len(verifiers) != 1 or os.path.basename(verifiers[0]) != VERIFIER:
+        return None
+    if not os.path.isfile(path):
+        return None
+    told = _read(path)
+    languages = []
+    asked = (("source_lang", source_lang), ("target_lang", target_lang))
+    for side, (argument, code) in enumerate(asked):
+        usual = told["pair"][side]
+        languages.append(_language(argument, code, usual, told["languages"]))
+    return Described(folder, told, (languages[0], languages[1]))
+
+
+def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, str]) -> str:
+    if not known:
+        if code not in (None, usual):
+            raise ValueError(f"{argument} {code}: the model's is {usual}")
+        return str(usual)
+    code = usual if code is None else code
+    if code is None:
+        raise ValueError(
+            f"{argument}: the model has {len(known)} languages; pass {argument}=..., "
+            f"as {argument}={sorted(known)[0]!r}"
+        )
+    if code not in known:
+        raise ValueError(f"{argument} {code}: {nearest(code, known)}")
+    return code
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            told = json.load(stream)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is no JSON file; convert the model again") from error
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise ValueError(
+            f"{path}: is of another format than {FORMAT}; convert the model again with this version"
+        )
+    for name, kind in _KINDS.items():
+        value = told.get(name)
+        pairs = name in ("dictionaries", "pair", "special", "renamed")
+        if not isinstance(value, kind) or (pairs and len(value) != 2):
+            raise ValueError(f"{path}: its entry {name} is damaged; convert the model again")
+    return told

@@ -1,0 +1,134 @@
+"""``specdec-convert hf`` on stored folders of a few KB: transformers' text comes out.
+
+tests/conversion/make_hf_fixtures.py made them; ``expected.json`` is what transformers gave.
+"""
+
+import json
+import pathlib
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from in_process import PLUGIN, run_here
+
+from fairseq_specdec.conversion import cli
+from fairseq_specdec.conversion.hf.convert import convert
+from fairseq_specdec.hub import SpeculativeTranslator
+
+STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
+FAMILIES = ("marian", "m2m_100", "nllb", "mbart25", "bart")
+PACKAGES = {"marian": "sentencepiece", "m2m_100": "sentencepiece safetensors"}
+PACKAGES.update(nllb=PACKAGES["m2m_100"], mbart25=PACKAGES["m2m_100"], bart="regex")
+
+
+def told(family):
+    return json.loads((STORED / family / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """The folder of a family, converted once."""
+    made = {}
+
+    def of(family):
+        for package in PACKAGES[family].split():
+            pytest.importorskip(package)
+        if family not in made:
+            out = tmp_path_factory.mktemp(family)
+            made[family] = (out, convert(str(STORED / family), str(out), None, None, True))
+        return made[family]
+
+    return of
+
+
+def loaded(out, family, **more):
+    source, target = told(family)["languages"]
+    return SpeculativeTranslator.from_pretrained(
+        out, source_lang=source, target_lang=target, device="cpu", **more
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_text_is_transformers(converted, family):
+    facts = told(family)
+    translator = loaded(converted(family)[0], family)
+    assert [translator.codec.encode(each)[-3:] for each in facts["sources"]] != []
+    assert list(map(str, translator.translate(facts["sources"]))) == facts["outputs"]
+    assert len(set(facts["outputs"])) > 5, "outputs that differ, or a broken model would pass"
+    pieces = translator.translate_stream(facts["sources"][0])
+    assert "".join(map(str, pieces)) == facts["outputs"][0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_stock_fairseq_says_the_same(converted, family):
+    """fairseq's own generator, on the tokens that the codec gives."""
+    facts = told(family)
+    translator = loaded(converted(family)[0], family, keep_weights=True)
+    codec, flags = translator.codec, translator.settings
+    described = json.loads((converted(family)[0] / "converted.json").read_text(encoding="utf-8"))
+    options = described["flags"]
+    stock = SequenceGenerator(
+        translator._models, translator._task.target_dictionary, beam_size=1, max_len_a=0,
+        max_len_b=options["max_len_b"], min_len=options["min_len"],
+        no_repeat_ngram_size=options["no_repeat_ngram_size"],
+    )  # fmt: skip
+    for source, wanted in zip(facts["sources"], facts["outputs"]):
+        sample = translator._collated([codec.encode(source)])
+        with torch.no_grad():
+            found = stock.generate(translator._models, sample, **translator._first([0]))[0][0]
+        assert codec.join(codec.words(found["tokens"].tolist())) == wanted, flags
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["stock", "specdec"])
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "bart"])
+def test_the_printed_commands(converted, family, ours, tmp_path):
+    """The commands that the conversion prints give transformers' text."""
+    facts = told(family)
+    out, said = converted(family)
+    command = said.split("With stock fairseq")[0 if ours else 1]
+    command = command[command.index("fairseq-interactive") :].split("\n\n")[0]
+    words = command.replace("\\\n", " ").replace("'", "").split()[1:]
+    if "--user-dir" in words:
+        at = words.index("--user-dir")
+        words[at : at + 2] = []
+    for flag, language in zip(("--source-lang", "--target-lang"), facts["languages"]):
+        if language is not None:
+            words[words.index(flag) + 1] = language
+    if "--lang-pairs" in words:
+        words[words.index("--lang-pairs") + 1] = "-".join(facts["languages"])
+    sources = facts["sources"][:6]
+    (tmp_path / "text").write_text("\n".join(sources) + "\n", encoding="utf-8")
+    printed, _ = run_here("interactive", *words, input=tmp_path / "text")
+    lines = [line.split("\t") for line in printed.splitlines() if line.startswith("D-")]
+    assert [text for _, _, text in lines] == facts["outputs"][:6]
+
+
+def test_the_command_line(tmp_path, capsys):
+    cli.cli_main(["hf", str(STORED / "bart"), "--out", str(tmp_path / "out")])
+    assert "from_pretrained(" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=f"--out {tmp_path}/out: holds something already; --force"):
+        cli.cli_main(["hf", str(STORED / "bart"), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="no such folder; name one with config.json in it"):
+        cli.cli_main(["hf", str(tmp_path / "none"), "--out", str(tmp_path / "other")])
+
+
+def test_wrong_languages_are_refused_with_the_nearest(converted):
+    out, _ = converted("nllb")
+    with pytest.raises(ValueError, match="^source_lang eng: none of the .* near it are eng_Latn"):
+        SpeculativeTranslator.from_pretrained(out, source_lang="eng", target_lang="deu_Latn")
+    with pytest.raises(ValueError, match="^target_lang: the model has 202 languages; pass"):
+        SpeculativeTranslator.from_pretrained(out, source_lang="eng_Latn")
+    out, _ = converted("marian")
+    with pytest.raises(ValueError, match="^target_lang de: the model's is yy"):
+        SpeculativeTranslator.from_pretrained(out, target_lang="de")
+
+
+def test_flags_of_the_call_come_before_the_folders(converted):
+    short = loaded(converted("bart")[0], "bart", max_len_b=3, min_len=1)
+    assert all(len(each.tokens) <= 3 for each in short.translate(told("bart")["sources"]))
+    with pytest.raises(ValueError, match="^bpe 'bytes': a converted model has gpt2"):
+        loaded(converted("bart")[0], "bart", bpe="bytes")
+
+
+def test_the_plugin_is_where_the_command_says():
+    assert (pathlib.Path(PLUGIN) / "models" / "marian_transformer.py").is_file()

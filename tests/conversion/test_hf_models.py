@@ -1,0 +1,176 @@
+"""``specdec-convert hf`` beside transformers itself: logits, texts, tokens; models of each family
+that are trained here for seconds."""
+
+import random
+import shutil
+import unicodedata
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+pytest.importorskip("tokenizers")
+import hf_models  # noqa: E402
+
+from fairseq_specdec.conversion.hf.convert import convert  # noqa: E402
+from fairseq_specdec.hub import SpeculativeTranslator  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]
+# Where combining, joining, spacing, wide, tagged and control characters are.
+BLOCKS = [
+    (0x00, 0x1F), (0x20, 0x7E), (0x7F, 0x9F), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x4FF),
+    (0x590, 0x6FF), (0x900, 0x97F), (0xE00, 0xE7F), (0x1100, 0x11FF), (0x1E00, 0x1EFF),
+    (0x2000, 0x20CF), (0x2100, 0x214F), (0x2460, 0x24FF), (0x3000, 0x30FF), (0x3300, 0x33FF),
+    (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xFB00, 0xFB4F), (0xFE00, 0xFE2F), (0xFF00, 0xFFEF),
+    (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF), (0xE0000, 0xE007F),
+]  # fmt: skip
+SPECIAL = [
+    "</s>",
+    "<s>",
+    "<pad>",
+    "<unk>",
+    "<mask>",
+    ">>fra<<",
+    "__de__",
+    "deu_Latn",
+    "de_DE",
+    ">>",
+]
+
+
+def odd_lines(count, seed=1):
+    """Words of the models' language among odd characters and special tokens."""
+    rng, words, found = random.Random(seed), hf_models.vocabulary(), []
+    for _ in range(count):
+        line = ""
+        for _ in range(rng.randint(1, 12)):
+            low, high = rng.choice(BLOCKS)
+            odd = "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 6)))
+            word = rng.choice(words) if rng.random() < 0.55 else odd
+            line += rng.choice(SPECIAL) if rng.random() < 0.03 else word
+            line += rng.choice([" ", " ", " ", "", "  ", "\t", "\u00a0", "\u3000"])
+        if rng.random() < 0.2:
+            line = unicodedata.normalize(rng.choice(["NFD", "NFKD", "NFC"]), line)
+        found.append(line)
+    return found
+
+
+@pytest.fixture(scope="module", params=hf_models.FAMILIES)
+def family(request, tmp_path_factory):
+    """(name, folder, model, tokenizer, languages), trained."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return (request.param, folder, *hf_models.made(request.param, folder))
+
+
+def loaded(folder, out, languages, **more):
+    shutil.rmtree(out, ignore_errors=True)
+    convert(str(folder), str(out), None, None, False)
+    source, target = languages
+    return SpeculativeTranslator.from_pretrained(
+        out, source_lang=source, target_lang=target, device="cpu", **more
+    )
+
+
+def texts(translator, sources):
+    return list(map(str, translator.translate(sources)))
+
+
+def test_text_and_both_backends(family, tmp_path):
+    _, folder, model, tokenizer, languages = family
+    sources = hf_models.sentences(60)
+    wanted = hf_models.generated(model, tokenizer, languages, sources)
+    assert len(set(wanted)) > 6
+    for backend in ("native", "torch"):
+        translator = loaded(folder, tmp_path / "out", languages, backend=backend)
+        assert texts(translator, sources) == wanted, backend
+
+
+def test_logits(family, tmp_path):
+    """Of every position, teacher-forced with the greedy output."""
+    name, folder, model, tokenizer, languages = family
+    translator = loaded(folder, tmp_path / "out", languages, keep_weights=True)
+    ours = translator._models[0]
+    for source in hf_models.sentences(5, seed=31):
+        batch = tokenizer([source], return_tensors="pt")
+        batch.pop("token_type_ids", None)
+        start = model.config.decoder_start_token_id
+        forced = torch.tensor([[start, *batch["input_ids"][0].tolist()[1:-1]]])
+        with torch.no_grad():
+            theirs = model(**batch, decoder_input_ids=forced).logits[0]
+        order = torch.tensor(_order(len(translator._task.target_dictionary), tokenizer, name))
+        inverse = {int(i): index for index, i in enumerate(order) if i >= 0}
+        row = torch.tensor([translator.codec.encode(source)])
+        assert row[0].tolist() == [inverse[int(i)] for i in batch["input_ids"][0]]
+        first = translator.codec.start
+        given = [[2 if first is None else first, *(inverse[int(i)] for i in forced[0][1:])]]
+        with torch.no_grad():
+            found = ours(row, torch.tensor([row.size(1)]), torch.tensor(given))[0][0]
+        there = order >= 0
+        assert torch.allclose(found[:, there], theirs[:, order[there]], atol=1e-4), name
+
+
+def _order(size, tokenizer, name):
+    """transformers' ids by fairseq's index, of a dictionary of so many words."""
+    if not name.startswith("marian"):
+        return list(range(size))
+    encoder = tokenizer.encoder
+    first = [-1, encoder["<pad>"], encoder["</s>"], encoder["<unk>"]]
+    return first + [i for i in range(size - 1) if i not in first]
+
+
+@pytest.mark.parametrize("kind", ["sharded", "pickled", "halves", "untied"])
+def test_other_files(family, tmp_path, kind):
+    name, folder, model, tokenizer, languages = family
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for path in copy.glob("model.safetensors"):
+        path.unlink()
+    model = type(model).from_pretrained(folder)
+    if kind == "halves":
+        model = model.half()
+    if kind == "untied":
+        model.config.tie_word_embeddings = False
+        weight = model.lm_head.weight.detach().clone()
+        model.lm_head.weight = torch.nn.Parameter(weight * 1.05)
+    more = {"sharded": {"max_shard_size": "60KB"}, "pickled": {"safe_serialization": False}}
+    model.save_pretrained(copy, **more.get(kind, {}))
+    if kind == "sharded":
+        assert len(list(copy.glob("model-*.safetensors"))) > 2
+    model = model.float().eval()
+    sources = hf_models.sentences(20, seed=12)
+    wanted = hf_models.generated(model, tokenizer, languages, sources)
+    assert texts(loaded(copy, tmp_path / "out", languages), sources) == wanted
+
+
+def test_suppressed_words(family, tmp_path):
+    name, folder, model, tokenizer, languages = family
+    sources = hf_models.sentences(20, seed=13)
+    before = hf_models.generated(model, tokenizer, languages, sources)
+    batch = tokenizer(text_target=before)["input_ids"]
+    often = max(range(5, 80), key=[i for row in batch for i in row].count)
+    model = type(model).from_pretrained(folder)
+    model.generation_config.suppress_tokens = [often]
+    wanted = hf_models.generated(model, tokenizer, languages, sources)
+    assert wanted != before
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    model.generation_config.save_pretrained(copy)
+    assert texts(loaded(copy, tmp_path / "out", languages), sources) == wanted
+
+
+def test_tokens_of_10000_odd_lines(family, tmp_path):
+    name, folder, _, tokenizer, languages = family
+    codec = loaded(folder, tmp_path / "out", languages).codec
+    order = {
+        int(i): at for at, i in enumerate(_order(len(codec.src_dict), tokenizer, name)) if i >= 0
+    }
+    differ = []
+    for line in odd_lines(10_000):
+        theirs = [order[i] for i in tokenizer(line)["input_ids"]]
+        if line.strip() and codec.encode(line) != theirs:
+            differ.append(line)
+    assert not differ, (len(differ), differ[:3])

@@ -1,0 +1,213 @@
+"""What ``specdec-convert hf`` does not know, or must not read, is refused by name."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+import torch
+
+from fairseq_specdec.conversion.hf.convert import convert, load
+from fairseq_specdec.conversion.hf.families import LOADERS
+
+STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the BART of tests/fixtures, whose weights are pickled, to be damaged."""
+    copy = tmp_path / "model"
+    shutil.copytree(STORED / "bart", copy)
+    return copy
+
+
+def changed(folder, name, **values):
+    path = folder / name
+    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**there, **values}), encoding="utf-8")
+
+
+def said(folder):
+    """The one line that refuses the folder; nothing is written."""
+    out = folder.parent / "out"
+    with pytest.raises(ValueError) as refused:
+        convert(str(folder), str(out), None, None, False)
+    assert not out.exists() and "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def state_of(folder):
+    return torch.load(folder / "pytorch_model.bin")
+
+
+class Harm:
+    """Makes a folder where a pickle is read by Python."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+CONFIG = [
+    ({"model_type": "t5"}, r"model_type is 't5'; there are loaders for bart, m2m"),
+    ({"auto_map": {"AutoModel": "code.Model"}}, "auto_map names code of the folder"),
+    ({"relative_attention": True}, "relative_attention is True, which the loader of bart does not"),
+    ({"quantization_config": {"bits": 4}}, "quantization_config is {'bits': 4}, which the loader"),
+    ({"normalize_before": True}, "normalize_before is True; transformers ignores it"),
+    ({"activation_function": "mish"}, "activation_function is 'mish'; fairseq has relu, gelu"),
+    ({"d_model": 32}, r"has shape \[\d+, 24\], config.json says \[\d+, 32\]"),
+    ({"d_model": "24"}, "d_model is '24', no int"),
+    ({"encoder_layers": 2}, "lacks the weight model.encoder.layers.1.self_attn.q_proj.weight"),
+    ({"encoder_layers": 10**9}, "encoder_layers is 1000000000; it must be from 1 to 1000"),
+    ({"decoder_layers": None}, "lacks decoder_layers, which the loader of bart needs"),
+]  # fmt: skip
+GENERATION = [
+    ({"repetition_penalty": 1.2}, "repetition_penalty is 1.2; decoding here has no such rule"),
+    ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size is 3"),
+    ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7; only eos_token_id can be forced"),
+    ({"bad_words_ids": [[8, 9]]}, r"bad_words_ids holds \[8, 9\]; only single tokens"),
+    ({"suppress_tokens": [10**6]}, "suppresses the token 1000000"),
+    ({"eos_token_id": [2, 3]}, r"eos_token_id is \[2, 3\]; it must be one token"),
+    ({"max_length": 2}, "max_length 2 leaves no room for a token"),
+    ({"a_new_rule": 3}, "a_new_rule is 3, which fairseq does not know"),
+    ({"max_length": "40"}, "max_length is '40', no int"),
+]
+FILES = [("config.json", *each) for each in CONFIG]
+FILES += [("generation_config.json", *each) for each in GENERATION]
+
+
+@pytest.mark.parametrize(
+    "name, values, words", FILES, ids=lambda x: "".join(x) if type(x) is dict else ""
+)
+def test_settings(folder, name, values, words):
+    changed(folder, name, **values)
+    line = said(folder)
+    assert re.search(words, line), line
+    assert str(folder) in line
+
+
+def test_settings_that_change_nothing_are_read_over(folder):
+    before = load(str(folder))
+    changed(folder, "config.json", dropout=0.3, id2label={"0": "a"}, an_unknown_switch=False)
+    changed(folder, "generation_config.json", temperature=0.7, top_k=5, early_stopping=True)
+    after = load(str(folder))
+    assert after.model == before.model and after.generation == before.generation
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "config.json", "pytorch_model.bin"])
+def test_missing_files(folder, name):
+    (folder / name).unlink()
+    line = said(folder)
+    assert str(folder) in line and ("no weights in it" in line or name in line)
+
+
+def test_the_folders_code_is_not_run(folder):
+    (folder / "modeling_mine.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    state = dict(state_of(folder), evil=Harm(str(folder / "made")))
+    torch.save(state, folder / "pytorch_model.bin")
+    assert "pytorch_model.bin: was not read (it names posix.mkdir" in said(folder).replace("'", "")
+    assert not (folder / "made").exists() and not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["../weights.bin", "/tmp/weights.bin", "sub/weights.bin", "", ".."]
+)
+def test_paths_that_leave_the_folder(folder, place):
+    (folder / "pytorch_model.bin").rename(folder.parent / "weights.bin")
+    changed(folder, "pytorch_model.bin.index.json", weight_map={"a": place})
+    assert f"names the file {place!r}, outside of the folder" in said(folder)
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "pytorch_model.bin", "config.json"])
+def test_links_that_leave_the_folder(folder, name):
+    (folder / name).rename(folder.parent / "elsewhere")
+    (folder / name).symlink_to(folder.parent / "elsewhere")
+    assert f"{name}: is a link to {folder.parent}/elsewhere, outside of the folder" in said(folder)
+
+
+def test_a_snapshot_of_the_cache_links_beside_itself(folder):
+    cache = folder.parent / "models--a--b"
+    (cache / "snapshots").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for path in list(folder.iterdir()):
+        blob = cache / "blobs" / path.name[::-1]
+        path.rename(blob)
+        path.symlink_to(os.path.join("..", "..", "blobs", blob.name))
+    snapshot = cache / "snapshots" / "0123abcd"
+    folder.rename(snapshot)
+    assert load(str(snapshot)).model_type == "bart"
+    (folder.parent / "secret").write_text("{}")
+    (snapshot / "generation_config.json").unlink()
+    (snapshot / "generation_config.json").symlink_to(folder.parent / "secret")
+    with pytest.raises(ValueError, match="outside of the folder"):
+        load(str(snapshot))
+
+
+def header(**tensors):
+    content = json.dumps(tensors).encode()
+    return len(content).to_bytes(8, "little") + content
+
+
+HOSTILE = {
+    "a header of 8 EB": ((1 << 63).to_bytes(8, "little"), "its header claims 9223372036854775808"),
+    "a header after the end": ((99).to_bytes(8, "little") + b"{}", "its header claims 99 bytes"),
+    "nothing": (b"", "its header claims 0 bytes, the file has 0"),
+    "a tensor of 4 TB": (
+        header(a={"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}),
+        "its header claims 4398046511104 bytes of tensors, the file holds 0",
+    ),
+    "no JSON": ((2).to_bytes(8, "little") + b"[[", "its header is no list of tensors"),
+    "no offsets": (header(a={"dtype": "F32"}), "its header is no list of tensors"),
+    "nested": (header(a=[[[]]]), "its header is no list of tensors"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_safetensors_that_lie(folder, case):
+    content, words = HOSTILE[case]
+    (folder / "model.safetensors").write_bytes(content)
+    line = said(folder)
+    assert f"{folder}/model.safetensors: {words}" in line, line
+
+
+def test_safetensors_that_the_package_refuses(folder):
+    pytest.importorskip("safetensors")
+    entry = {"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}
+    (folder / "model.safetensors").write_bytes(header(a=entry) + bytes(4))
+    assert "model.safetensors: is damaged (" in said(folder)
+
+
+def test_weights_of_another_kind(folder):
+    state = state_of(folder)
+    torch.save(
+        {**state, "model.decoder.adapter.weight": torch.zeros(2)}, folder / "pytorch_model.bin"
+    )
+    assert "holds model.decoder.adapter.weight, which no part of this family reads" in said(folder)
+    name = "model.encoder.layers.0.fc1.bias"
+    torch.save({**state, name: torch.zeros(48, dtype=torch.int8)}, folder / "pytorch_model.bin")
+    assert f"{name} is of torch.int8; convert the model before it was quantized" in said(folder)
+    name = "model.decoder.embed_tokens.weight"
+    torch.save({**state, name: state["model.shared.weight"] + 1}, folder / "pytorch_model.bin")
+    assert f"{name} differs from model.shared.weight" in said(folder)
+    torch.save([1], folder / "pytorch_model.bin")
+    assert "holds something else than weights by their names" in said(folder)
+
+
+def test_a_description_that_is_damaged(folder, tmp_path):
+    from fairseq_specdec.hub import SpeculativeTranslator
+
+    out = tmp_path / "out"
+    convert(str(folder), str(out), None, None, False)
+    for text, words in (("{", "is no JSON file"), ('{"format": 9}', "is of another format than 1")):
+        (out / "converted.json").write_text(text)
+        with pytest.raises(ValueError, match=words):
+            SpeculativeTranslator.from_pretrained(out)
+
+
+def test_every_family_has_one_loader():
+    assert sorted(LOADERS) == ["bart", "m2m_100", "marian", "mbart"]
+    assert all(loader.model_type == name for name, loader in LOADERS.items())
