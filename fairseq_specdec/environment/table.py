@@ -77,7 +77,7 @@ def _package() -> str:
 
 def _python() -> str:
     libc = " ".join(platform.libc_ver()).strip()
-    words = [platform.python_version(), platform.platform(), libc]
+    words = [platform.python_version(), f"{platform.system()} {platform.release()}", libc]
     return ", ".join(filter(None, words))
 
 

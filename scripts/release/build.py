@@ -227,6 +227,7 @@ def release(folder):
 if __name__ == "__main__":
     if sys.version_info < (3, 11):
         sys.exit("build.py: error: on Python below 3.11 a wheel's metadata would name this folder")
+    os.environ["SOURCE_DATE_EPOCH"] = epoch()  # one for all, whatever is committed meanwhile
     try:
         {"wheels": wheels, "release": release}[sys.argv[1]](DIST)
     except ReleaseError as error:
