@@ -43,6 +43,8 @@ def check_checkpoint(path: str) -> None:
             f"--path: {path} was trained with --lang-pairs {','.join(pairs)}; this command makes "
             "drafters of one pair. docs/training.md, Several languages, has the commands for all"
         )
+    if "decoder.mask_embedding" in weights:
+        raise ValueError(f"--path: {path} is a drafter; name the model that it is to speed up")
     if not any(name.startswith("encoder.") for name in weights):
         raise ValueError(
             f"--path: {path} holds a decoder without an encoder (a language model); drafters of "

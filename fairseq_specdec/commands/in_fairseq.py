@@ -15,7 +15,7 @@ import re
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import Any, Callable, List, NoReturn, Optional, Type
+from typing import Any, Callable, Iterable, List, NoReturn, Optional, Type
 
 from .one_line import one_line, wants_traceback
 from .quiet import quieten_hydra
@@ -182,13 +182,19 @@ def refusal(parser: argparse.ArgumentParser, program: str) -> Callable[[str], No
     """``parser.error`` with one line, and the remedy where a flag of this plugin is meant."""
 
     def refuse(message: str) -> None:
-        parser.exit(2, f"{program}: error: {explained(message)}\n")
+        flags = parser._option_string_actions
+        parser.exit(2, f"{program}: error: {explained(message, flags)}\n")
 
     return refuse
 
 
-def explained(message: str) -> str:
-    """An error of fairseq's parser, shortened, with the remedy where it is known."""
+def explained(message: str, flags: Iterable[str] = ()) -> str:
+    """An error of fairseq's parser, shortened, with the remedy where it is known.
+
+    Args:
+        message: of the parser.
+        flags: that it takes.
+    """
     from fairseq_specdec.config import SpecDecConfig
 
     unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
@@ -196,6 +202,8 @@ def explained(message: str) -> str:
         flag = unknown.group(1)
         if flag[2:].replace("-", "_") in SpecDecConfig.__dataclass_fields__:
             return f"{flag}: is a flag of --task {TASK}; add that task"
+        near = difflib.get_close_matches(flag, list(flags), 1)
+        return f"{flag}: no such flag" + (f"; did you mean {near[0]}?" if near else "")
     choice = re.match(r"argument ([^:]+): invalid choice: '?(.*?)'? \(choose from (.*)\)$", message)
     if choice:
         flag, given, known = choice.groups()

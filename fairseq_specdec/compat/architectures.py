@@ -155,6 +155,11 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
     _check(cfg, task, source)
     if _for_us(task):
         _open_nothing(cfg)
+        if source.task.reverses(task):
+            raise RefusedCheckpointError(
+                f"{source.path}: translates in the other direction; exchange --source-lang and "
+                "--target-lang"
+            )
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
         return original(cfg, *args, **kwargs)

@@ -51,7 +51,9 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
     if whole and given.get("state") is None:
         for name in filenames:
             if "://" not in str(name) and not os.path.exists(str(name)):
-                raise FileNotFoundError(f"{name}: no such file; name a model's checkpoint")
+                several = "," in str(name) and all(map(os.path.exists, str(name).split(",")))
+                remedy = "separate models by :" if several else "name a model's checkpoint"
+                raise FileNotFoundError(f"{name}: no such file; {remedy}")
     try:
         return original(filenames, *args, **kwargs)
     except _UNFORESEEN as error:

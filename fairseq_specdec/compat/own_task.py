@@ -51,6 +51,15 @@ class OwnTask:
         known = _registered(self.name)
         return known is not None and isinstance(task, known)
 
+    def reverses(self, task: Any) -> bool:
+        """Whether it translated one pair of languages, and ``task`` goes from its target to its
+        source."""
+        sides = ("source_lang", "target_lang")
+        own = [self._settings.get(side) for side in sides]
+        now = [_setting(task, side) for side in sides]
+        several = self._settings.get("lang_pairs")
+        return not several and None not in own and own[0] != own[1] and own == now[::-1]
+
     def flags(self, ours: bool = False) -> str:
         """The words of a command line that decode with it, as far as the checkpoint says.
 
@@ -72,6 +81,12 @@ class OwnTask:
             elif value and value != _UNSAID.get(name):
                 words += [flag, str(value)]
         return " ".join(map(shlex.quote, words))
+
+
+def _setting(task: Any, name: str) -> Any:
+    """A setting of a task, old or new."""
+    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
+    return getattr(settings, name, None)
 
 
 def _registered(name: Any) -> Optional[type]:

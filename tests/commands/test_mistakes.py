@@ -60,6 +60,21 @@ MISTAKES = [
     ("A subword model that is not there", "specdec-demo --path subwords/verifier.pt "
      "--data subwords --source-lang src --target-lang tgt"),
     ("Distilling without a teacher", "specdec-distill toy --path none.pt --dest out --cpu"),
+    ("Languages the wrong way round", GENERATE + "--path trained.pt -s tgt -t src"),
+    ("A language that the data do not have", GENERATE + "--path verifier.pt -s src -t xx"),
+    ("A drafter in place of the verifier", GENERATE + "--path drafter.pt"),
+    ("The verifier as its own drafter", GAD + "--drafter-path verifier.pt"),
+    ("Two verifiers with a separator that is none", GENERATE + "--path verifier.pt,verifier.pt"),
+    ("A beam of none", GENERATE + "--path verifier.pt --beam 0"),
+    ("A beam that is larger than the vocabulary", GENERATE + "--path verifier.pt --beam 100"),
+    ("Blocks of no tokens", GAD + "--drafter-path drafter.pt --block-size 0"),
+    ("A flag of another strategy", GAD + "--drafter-path drafter.pt --alpha-fb 0.5"),
+    ("A flag that is misspelt", GENERATE + "--path verifier.pt --drafter-pth d.pt"),
+    ("The task of another family", GENERATE.replace("task translation_specdec",
+     "task translation_multi_simple_epoch_specdec") + "--path verifier.pt -s src -t tgt"),
+    ("Accelerating a model that is too small to gain", "specdec-accelerate toy --out o "
+     "--path verifier.pt"),
+    ("Accelerating a drafter", "specdec-accelerate toy --path drafter.pt --out o"),
     ("A drafter to convert that is cut off", "specdec-convert drafter half.pt whole.pt"),
 ]  # fmt: skip
 
@@ -84,6 +99,8 @@ def language_model(path, verifier):
 def _hostile_checkpoints(home):
     state = torch.load(str(home / "verifier.pt"), weights_only=False)
     torch.save(state["model"], str(home / "weights.pt"))
+    state["args"].source_lang, state["args"].target_lang = "src", "tgt"
+    torch.save(state, str(home / "trained.pt"))
     state["args"].tokenizer = "${oc.env:HOME}"
     torch.save(state, str(home / "asks.pt"))
     state = torch.load(str(home / "drafter.pt"), weights_only=False)
@@ -202,5 +219,5 @@ def test_the_traceback_can_be_had(attempt):
 
 
 def test_a_sound_command_still_logs_its_configuration(attempt):
-    status, stdout = attempt(GENERATE + "--path verifier.pt --beam 1")
+    status, stdout = attempt(GENERATE + "--path trained.pt -s src -t tgt --beam 1")
     assert status == 0 and stdout.count("'strategy': 'greedy'") == 1

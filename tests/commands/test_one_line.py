@@ -190,7 +190,7 @@ def test_the_configuration_is_held_until_decoding_begins():
     "message, said",
     [
         ("unrecognized arguments: --tau 1", "--tau: is a flag of --task translation_specdec"),
-        ("unrecognized arguments: --taus 1", "unrecognized arguments: --taus 1"),
+        ("unrecognized arguments: --taus 1", "--taus: no such flag"),
         (
             "argument --task: invalid choice: 'translatoin' (choose from 'a', 'translation')",
             "--task translatoin: unknown; did you mean translation?",
