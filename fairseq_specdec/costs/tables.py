@@ -18,6 +18,8 @@ from .measure import measure, processor
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "FAIRSEQ_SPECDEC_COST_TABLE"
+# Of ``measure``: figures that were kept by another way of measuring are measured anew.
+_MEASUREMENT = 2
 SHIPPED = pathlib.Path(__file__).with_name("shipped.json")
 AUTO, OFF = "auto", "off"
 
@@ -90,6 +92,6 @@ def of_machine(library: Library) -> Figures:
 def kept_at(variant: str) -> pathlib.Path:
     """The file of this machine's figures for a variant of the library."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    name = f"{__version__} {processor()}"
+    name = f"{__version__} {_MEASUREMENT} {processor()}"
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
     return pathlib.Path(folder) / "fairseq_specdec" / f"costs-{variant}-{digest}.json"

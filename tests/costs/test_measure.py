@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fairseq_specdec.costs import measure as measure_module
 from fairseq_specdec.costs.figures import FORMATS, checked
 from fairseq_specdec.costs.measure import ROWS, SIZES, measure
 from fairseq_specdec.engine.native import library
@@ -33,3 +34,14 @@ def test_they_are_of_a_processor(name, figures):
     assert all(1e-13 < each < 1e-7 for each in figures.reads)
     assert 0 < figures.start < 1e-2
     assert math.isfinite(figures.multiply(name, 7, 1.0))
+
+
+def test_memory_is_timed_while_the_thread_runs(monkeypatch):
+    """An interruption takes more time than the search."""
+
+    def interrupted():
+        raise AssertionError("the clock of the wall was read")
+
+    monkeypatch.setattr(measure_module.time, "perf_counter", interrupted)
+    sizes, reads = measure_module._reads()
+    assert sizes == SIZES and 1e-12 < reads[-1] < 1e-9
