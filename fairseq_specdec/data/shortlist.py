@@ -82,6 +82,11 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
             "--lang-dict: name a dictionary of its words and language tokens"
         )
     named = [args.source_lang, args.target_lang]
+    if named.count(None) == 1:
+        raise ShortlistError(
+            "--source-lang and --target-lang: name both for one pair, neither for all pairs of the "
+            "drafter"
+        )
     if None not in named:
         pairs = ["-".join(named)]
     texts = []

@@ -1,5 +1,6 @@
 """Drafters of multilingual models, trained by fairseq's own task, draft for every pair."""
 
+import argparse
 import re
 
 import pytest
@@ -139,3 +140,30 @@ def test_one_pair_is_listed_anew(languages, listed, tmp_path):
 def test_accelerating_names_the_commands_of_several_languages(family):
     with pytest.raises(ValueError, match="--lang-pairs en-de,en-ro; .*Several languages"):
         check_checkpoint(str(family("m2m").path))
+
+
+@pytest.mark.parametrize(
+    "changes, words, said",
+    [
+        ({}, {"source_lang": "en"}, "name both for one pair"),
+        ({"lang_dict": "langs.txt"}, {}, "--dictionary: missing"),
+    ],
+)
+def test_what_lists_cannot_be_made_of_is_named(languages, changes, words, said):
+    task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", **changes}
+    none = {"source_lang": None, "target_lang": None, "dictionary": None}
+    args = argparse.Namespace(data=str(languages), gen_subset="train", **{**none, **words})
+    with pytest.raises(shortlist.ShortlistError, match=said):
+        shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
+
+
+def test_a_dictionary_of_ones_own_holds_the_language_tokens(languages):
+    task = {"lang_pairs": "en-de,en-ro", "lang_tok_style": "multilingual", "fixed_dictionary": "d"}
+    args = argparse.Namespace(
+        data=str(languages), gen_subset="train", source_lang=None, target_lang=None,
+        dictionary=str(languages / "dict.en.txt"),
+    )  # fmt: skip
+    texts = shortlist.open_texts(args, {"cfg": {"task": argparse.Namespace(**task)}})
+    assert [text.pair for text in texts] == ["en-de", "en-ro"]
+    lines = (languages / "dict.en.txt").read_text("utf-8").splitlines()
+    assert all(len(each) == 4 + len(lines) for text in texts for each in (text.source, text.target))
