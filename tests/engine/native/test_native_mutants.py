@@ -21,7 +21,12 @@ TESTS = [
     "tests/decoding/test_native_chains.py",
 ]
 TESTS_OF = {
-    "beam.cpp": ["tests/decoding/test_beam.py", "tests/decoding/test_parity.py", "-k", "beam"],
+    "beam.cpp": [
+        *(f"tests/decoding/test_{name}.py" for name in ("beam", "beam_batch", "beam_lookahead")),
+        "tests/decoding/test_parity.py",
+        "-k",
+        "beam",
+    ],  # fmt: skip
     "block_drafter.cpp": ["tests/decoding/test_planning.py", *TESTS],
     "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
     **dict.fromkeys(("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]),
