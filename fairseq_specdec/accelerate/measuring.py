@@ -76,7 +76,7 @@ def measured(job: Job, state: State) -> bool:
     return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
 
 
-def _rows(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict[str, Any]:
+def rows_of(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict[str, Any]:
     """Figures by batch size and row."""
     run(job, commands.measure(job, ways, sizes, sentences), "measure.log")
     return {
@@ -87,7 +87,7 @@ def _rows(job: Job, ways: List[str], sizes: List[int], sentences: int) -> Dict[s
 
 def compare(job: Job, state: State) -> None:
     """Speed and output without a drafter against stock fairseq, on a few sentences."""
-    rows = _rows(job, ["greedy"], [1], COMPARED)["1"]
+    rows = rows_of(job, ["greedy"], [1], COMPARED)["1"]
     state.note("compare", rows=rows, sentences=COMPARED, beams=job.beams)
 
 
@@ -117,7 +117,7 @@ def measure(job: Job, state: State, limits: Limits, sentences: int) -> None:
         "measure: %d validation sentences, about %.0f min",
         sentences, max(1, one * (sentences + WARMUP) / 60),
     )  # fmt: skip
-    rows = _rows(job, list(WAYS), list(job.batch_sizes), sentences)
+    rows = rows_of(job, list(WAYS), list(job.batch_sizes), sentences)
     state.note(
         "measure", rows=rows, sentences=sentences, beams=job.beams, sizes=list(job.batch_sizes)
     )
