@@ -131,7 +131,7 @@ class SpecDecConfig(FairseqDataclass):
         "auto",
         "what passes take on this processor, by which iad, gad, sps and exact blockwise choose how "
         "much to draft: a file that specdec-costs wrote, off (the figures of an Intel Emerald "
-        "Rapids with AVX2, which are shipped), or auto (measured once, in 0.3 s, and kept in the "
+        "Rapids with AVX2, which are shipped), or auto (measured once, in 0.5 s, and kept in the "
         "user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, so that "
         "its output is the same on every machine",
     )

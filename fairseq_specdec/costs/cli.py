@@ -21,7 +21,7 @@ def get_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-costs",
-        description="Measure what products, reads and layers take on this processor, in 0.3 s on "
+        description="Measure what products, reads and layers take on this processor, in 0.5 s on "
         "an idle one. By these figures decoding chooses how much to draft (--cost-table).",
     )
     parser.add_argument(

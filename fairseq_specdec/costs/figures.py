@@ -12,8 +12,11 @@ FORMATS = ("fp32", "halves", "bf16", "int8")
 """Formats of packed weights: those of ``--verifier-dtype``, and float32 stored in halves."""
 
 # A pass reads its weights while it computes: it takes a little longer than the longer of the two,
-# with this exponent as benchmarks/costs.md shows.
+# with this exponent from caches, as benchmarks/costs.md shows, and with those below from memory, as
+# benchmarks/shapes.md shows: products in 8 bits hardly read ahead.
 _OVERLAP = 6.0
+_OVERLAP_OF_MEMORY = {"int8": 1.0}
+_OF_OTHERS = 2.0
 
 
 class Figures(NamedTuple):
@@ -48,13 +51,24 @@ class Figures(NamedTuple):
         """Seconds to read ``size`` bytes, where a cache has to hold ``resident`` in all."""
         return size * _between_points(self.sizes, self.reads, max(resident, self.sizes[0]), False)
 
-    def overlapped(self, computing: float, reading: float) -> float:
-        """Seconds of computing with what is read at the same time."""
+    def overlapped(
+        self, computing: float, reading: float, resident: float = 0.0, number_format: str = "fp32"
+    ) -> float:
+        """Seconds of computing with what is read at the same time.
+
+        Args:
+            computing, reading: seconds of each alone.
+            resident: bytes that the caches have to hold, as of ``read``.
+            number_format: of the weights.
+        """
         longer = max(computing, reading)
         if longer == 0:
             return 0.0
-        shares = (computing / longer) ** _OVERLAP + (reading / longer) ** _OVERLAP
-        return float(longer * shares ** (1 / _OVERLAP))
+        exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(number_format, _OF_OTHERS))
+        least, most = (self.sizes[-2:] * 2)[:2]
+        overlap = _between_points((least, most), exponents, min(max(resident, least), most), False)
+        shares = (computing / longer) ** overlap + (reading / longer) ** overlap
+        return float(longer * shares ** (1 / overlap))
 
 
 def _between_points(points: Tuple[float, ...], values: Any, at: float, grows: bool = True) -> float:

@@ -35,12 +35,15 @@ def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) 
         count = rows * live
         if count <= 0:
             continue
-        computing = sum(
-            figures.multiply(number_format, count, multiply_adds)
+        products = {
+            number_format: figures.multiply(number_format, count, multiply_adds)
             for number_format, multiply_adds in work.multiply_adds.items()
-        )
+        }
         slowest = max(map(figures.between.__getitem__, work.multiply_adds), default=0.0)
-        total += figures.overlapped(computing, figures.read(work.nbytes, resident))
+        if products:
+            reading = figures.read(work.nbytes, resident)
+            most = max(products, key=products.__getitem__)
+            total += figures.overlapped(sum(products.values()), reading, resident, most)
         total += count * work.breadth * slowest
     return total + figures.start
 

@@ -47,6 +47,15 @@ def test_computing_hides_reading_and_the_other_way_round():
     assert 3 < figures.overlapped(3, 1) < 3.1
 
 
+@pytest.mark.parametrize("number_format, both", [("halves", 5.0), ("int8", 7.0)])
+def test_memory_is_read_ahead_less_than_caches(number_format, both):
+    figures = shipped()
+    size = figures.sizes[-1]
+    assert figures.overlapped(3, 4, 2 * size, number_format) == pytest.approx(both)
+    half = figures.overlapped(3, 4, (size + figures.sizes[-2]) / 2, number_format)
+    assert figures.overlapped(3, 4, 1.0, number_format) < half < both
+
+
 WRONG = {
     "no object": lambda given: [given],
     "a key more": lambda given: dict(given, more=1),
