@@ -38,11 +38,16 @@ def get_parser() -> argparse.ArgumentParser:
     drafter.add_arguments(inner)
     inner = commands.add_parser("hf", help="a model of transformers", description=HF)
     inner.add_argument("folder", metavar="DIR", help="folder with config.json and the weights")
-    inner.add_argument("--out", metavar="OUT", required=True, help="folder to write")
+    inner.add_argument("--out", metavar="OUT", required=True, help="folder to write; required")
     inner.add_argument(
-        "--source-lang", help="source language, by the model's own code, for the printed commands"
+        "--source-lang", metavar="LANG", help="source language, by the model's own code, for the "
+        "printed commands (default: as the tokenizer says, else source)",
+    )  # fmt: skip
+    inner.add_argument(
+        "--target-lang",
+        metavar="LANG",
+        help="target language, likewise (default: likewise, else target)",
     )
-    inner.add_argument("--target-lang", help="target language, likewise")
     inner.add_argument(
         "--force", action="store_true", help="write into OUT if it holds something (default: off)"
     )
