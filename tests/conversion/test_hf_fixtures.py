@@ -4,6 +4,7 @@ tests/conversion/make_hf_fixtures.py made them; ``expected.json`` is what transf
 """
 
 import json
+import math
 import pathlib
 
 import pytest
@@ -12,7 +13,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from in_process import PLUGIN, run_here
 
 from fairseq_specdec.conversion import cli
-from fairseq_specdec.conversion.hf.convert import convert
+from fairseq_specdec.conversion.hf.convert import convert, load
+from fairseq_specdec.conversion.hf.families.marian import sinusoids
 from fairseq_specdec.hub import SpeculativeTranslator
 
 STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
@@ -120,6 +122,30 @@ def test_the_command_line(tmp_path, capsys):
         cli.cli_main(["hf", str(STORED / "bart"), "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="no such folder; name one with config.json in it"):
         cli.cli_main(["hf", str(tmp_path / "none"), "--out", str(tmp_path / "other")])
+
+
+def test_outputs_begin_with_the_language_that_was_asked_for(converted):
+    """One that the model was not trained for, and would not begin with by itself."""
+    out, _ = converted("m2m_100")
+    translator = SpeculativeTranslator.from_pretrained(out, source_lang="en", target_lang="fr")
+    sample = translator._collated([translator.codec.encode("lu mafu.")])
+    found = translator._generator.generate(translator._models, sample, **translator._first([0]))
+    words = translator._task.target_dictionary
+    assert words.symbols[found[0][0]["tokens"][0]] == "__fr__"
+
+
+def test_the_table_of_positions_is_marians():
+    """Of width 4 the two angles of position 2 are 2 and 2 / 10000^(2/4)."""
+    wanted = [math.sin(2), math.sin(0.02), math.cos(2), math.cos(0.02)]
+    assert sinusoids(3, 4)[2].tolist() == pytest.approx(wanted)
+    assert sinusoids(3, 4)[0].tolist() == [0, 0, 1, 1]
+
+
+def test_lengths_count_the_start_symbol():
+    """min_length 5 and max_length 40 of transformers, the last token forced."""
+    generation = load(str(STORED / "bart")).generation
+    assert (generation.min_len, generation.max_len_b) == (4, 38)
+    assert (generation.no_repeat_ngram_size, generation.forced_first) == (3, 0)
 
 
 def test_wrong_languages_are_refused_with_the_nearest(converted):
