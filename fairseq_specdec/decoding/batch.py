@@ -24,6 +24,7 @@ class OpenBatch:
         stats: what was done so far.
         max_len: most tokens before </s>.
         session: of the verifier.
+        budget: how much to draft.
         drafts: of the drafter.
 
     Args:
@@ -46,7 +47,9 @@ class OpenBatch:
             encoder_outs = parts.verifier.encode(net_input)
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, widest)
-        self.drafts = parts.open_drafts(Source(net_input, encoder_outs[0], self.max_len, timer))
+        self.budget = parts.budget(rows)
+        source = Source(net_input, encoder_outs[0], self.max_len, timer)
+        self.drafts = parts.open_drafts(source, self.budget)
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
         self.ended: List[int] = []

@@ -22,9 +22,6 @@ _LONGEST_REST = 16
 # than those. With costs of so much drafts end where they are fastest (benchmarks/choosing.md).
 _RELAXED_COSTS = 0.5
 
-# And a plan that is never corrected has to promise more than the times may be wrong by.
-_SURE_GAIN = 1.1
-
 # Rows whose draft was rejected, a row, before anything was drafted.
 _FIRST_STOPPED = 0.5
 
@@ -75,11 +72,10 @@ class Planning(Protocol):
     """Decides how much to draft.
 
     Attributes:
-        resume_gain: within a batch drafts begin where they promise so many times as many tokens as
-            none.
+        resumes: an iteration may draft after one that did not, in the same batch.
     """
 
-    resume_gain: float
+    resumes: bool
 
     def plan(self, live: int, chance: float) -> Plan:
         """For ``live`` rows and the chance of a draft token to be accepted after accepted ones."""
@@ -96,12 +92,11 @@ class OnePlan:
     """
 
     def __init__(self, planning: Planning, sentences: int, chance: float) -> None:
-        self.resume_gain = planning.resume_gain
+        self.resumes = planning.resumes
         plan = planning.plan(sentences, chance)
         if plan.costs is not None:
             plan = plan._replace(costs=tuple(_RELAXED_COSTS * each for each in plan.costs))
-        pays = plan.size != 0 and plan.gain >= _SURE_GAIN
-        self._plan = plan._replace(low=-1.0, high=2.0) if pays else NOTHING
+        self._plan = NOTHING if plan.size == 0 else plan._replace(low=-1.0, high=2.0)
 
     def plan(self, live: int, chance: float) -> Plan:
         """The plan, for any rows and any chance."""
@@ -115,7 +110,7 @@ class FewRejections:
         most: expected rejected tokens of a verification, of all sentences together.
     """
 
-    resume_gain = 1.0
+    resumes = True
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -136,7 +131,11 @@ class DraftBudget:
     """How many tokens a row may draft in the next iteration of one batch.
 
     Where drafts do not pay, one is tried now and then, rarely enough to cost little time, and as
-    the first of a batch, when a drafter has nothing to catch up with.
+    the first of a batch.
+
+    Attributes:
+        over: nothing more is drafted in this batch. A drafter that is a model would have all to
+            read that was accepted since, so its drafts begin with the batch or never.
 
     Args:
         planning: decides; None for whole drafts.
@@ -159,33 +158,35 @@ class DraftBudget:
         self.kept: Optional[Plan] = None
         self.live = 0
         self.rested = self.history.rested
-        self.skipped = 0  # iterations of this batch without a draft, since the last one
+        self.over = False
         self.begun = 0  # iterations of this batch
 
     def plan(self, live: int) -> Plan:
         """What ``live`` rows draft now."""
         if self.planning is None:
             return WHOLE
+        plan = NOTHING if self.over else self._plan(self.planning, live)
+        self.over = plan.size == 0 and not self.planning.resumes
+        self.asked = plan.size
+        return plan
+
+    def _plan(self, planning: Planning, live: int) -> Plan:
         chance = self.acceptance.chance
         plan = self.kept
         if live != self.live or plan is None or not plan.low <= chance < plan.high:
-            plan = self.planning.plan(live, chance)
+            plan = planning.plan(live, chance)
             self.kept, self.live = plan, live
-        if plan.size == 0 and self.begun == 0 and self.rested >= plan.rest:
-            plan = Plan(plan.trial, low=2.0)
-        elif plan.size == 0 or (self.skipped > 0 and plan.gain < self.planning.resume_gain):
-            plan = NOTHING
-        self.asked = plan.size
-        return plan
+        if plan.size != 0:
+            return plan
+        tries = self.begun == 0 and self.rested >= plan.rest
+        return Plan(plan.trial, low=2.0) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:
         """An iteration is over."""
         self.begun += 1
         if self.asked == 0:
             self.rested += 1
-            self.skipped += 1
             return
-        self.skipped = 0
         accepted, stopped, rows = self.outcomes(iteration)
         if rows == 0:
             return

@@ -20,14 +20,17 @@ CHANCES = (*(i / 50 for i in range(50)), 0.99, 0.995)
 # A plan is kept while it is expected to emit this share of what the best one would.
 _GOOD_ENOUGH = 0.98
 
-# Drafts are made where they promise to emit so many times as much as none would: the predicted
-# times are wrong by some hundredths (benchmarks/costs.md).
-_PAYS = 1.05
+# Drafts are made where they promise to emit so many times as much as none would, for one row and
+# for several: the predicted times are wrong by some hundredths (benchmarks/costs.md), and by more
+# for several rows.
+_PAYS = (1.05, 1.1)
 
 # A try to draft, where drafts do not pay, may lose this share of the time since the last one. It
-# also ends a call of the native library that does many iterations: tries are seldom in any case.
+# also ends a call of the native library that does many iterations: tries are seldom in any case,
+# and more so where a session of a model is opened for several rows.
 _TRIAL_SHARE = 0.01
 _SHORTEST_REST = 48
+_SHORTEST_REST_OF_MODELS = 256
 
 
 def expected(chance: Any, size: Any) -> Any:
@@ -48,8 +51,7 @@ class Planner:
         times: how long they take.
         longest: most tokens that are drafted for a row.
         ends_early: the drafter ends drafts where it expects the next token to be rejected.
-        resume_gain: drafts begin within a batch where they promise so many times as many tokens as
-            none: a drafter that is a model has all to read then that was accepted until there.
+        resumes: as of ``Planning``.
     """
 
     def __init__(
@@ -57,10 +59,10 @@ class Planner:
         times: PassTimes,
         longest: int = LONGEST,
         ends_early: bool = False,
-        resume_gain: float = 1.0,
+        resumes: bool = True,
     ) -> None:
         self.times = times
-        self.resume_gain = resume_gain
+        self.resumes = resumes
         self.longest = min(longest, LONGEST)
         self.ends_early = ends_early
         self._of: Callable[[int], _Plans] = functools.lru_cache(None)(self._plans)
@@ -73,7 +75,8 @@ class Planner:
         sizes = range(self.longest + 1)
         verifying = [self.times.verifying(live * (1 + size)) for size in sizes]
         drafting = [self.times.drafting(live, size) if size else 0.0 for size in sizes]
-        return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early)
+        rest = _SHORTEST_REST if self.resumes or live == 1 else _SHORTEST_REST_OF_MODELS
+        return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early, rest)
 
 
 class _Plans:
@@ -84,12 +87,19 @@ class _Plans:
         verifying: [N + 1] seconds of a pass of the verifier with drafts of 0, 1, ... tokens.
         drafting: [N + 1] seconds of these drafts.
         ends_early: as of ``Planner``.
+        shortest_rest: least iterations between tries.
     """
 
     def __init__(
-        self, live: int, verifying: np.ndarray, drafting: np.ndarray, ends_early: bool
+        self,
+        live: int,
+        verifying: np.ndarray,
+        drafting: np.ndarray,
+        ends_early: bool,
+        shortest_rest: int,
     ) -> None:
         self.live = live
+        self.shortest_rest = shortest_rest
         self.verifying = verifying
         sizes = np.arange(len(verifying))
         chances = np.array(CHANCES)[:, None]
@@ -101,7 +111,7 @@ class _Plans:
         self.seconds = np.interp(given, sizes, verifying) + drafting
         self.rates = self.emitted / self.seconds  # [chances, N + 1], tokens of a row a second
         best = self.rates[:, 1:].argmax(1) + 1 if len(sizes) > 1 else np.zeros(len(chances), int)
-        pays = self.rates[np.arange(len(best)), best] > _PAYS * self.rates[:, 0]
+        pays = self.rates[np.arange(len(best)), best] > _PAYS[live > 1] * self.rates[:, 0]
         self.best = best
         self.sizes = np.where(pays, best, 0)
         self.made: Dict[int, Plan] = {}
@@ -122,7 +132,7 @@ class _Plans:
         if size == 0:
             trial = int(self.best[i])
             lost = self.seconds[i, trial] / self.verifying[0] - self.emitted[i, trial]
-            rest = max(_SHORTEST_REST, round(float(lost) / _TRIAL_SHARE))
+            rest = max(self.shortest_rest, round(float(lost) / _TRIAL_SHARE))
         low = CHANCES[first] if first > 0 else -1.0
         high = CHANCES[last + 1] if last + 1 < len(CHANCES) else 2.0
         gain = float(self.rates[i, size] / self.rates[i, 0])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import DraftSession
+from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -15,6 +16,7 @@ from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.scores import Scores
 from fairseq_specdec.engine.verifier import VerifierSession
 
+from .draft_budget import DraftBudget
 from .iteration import Iteration
 from .parts import DecodingParts
 from .search import Step
@@ -26,14 +28,14 @@ class GeneralStep:
 
     Attributes:
         hypotheses: of the live rows.
-        drafts: of the drafter.
+        drafts: of the drafter, until nothing more is drafted.
         search: grows the hypotheses.
         budget: how much to draft.
 
     Args:
         parts: what decodes.
         session: of the verifier.
-        drafts: as the attribute.
+        drafts, budget: as the attributes.
         hypotheses: as the attribute.
         max_len: most tokens before </s>.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
@@ -47,6 +49,7 @@ class GeneralStep:
         parts: DecodingParts,
         session: VerifierSession,
         drafts: DraftSession,
+        budget: DraftBudget,
         hypotheses: Hypotheses,
         max_len: int,
         prefix: Optional[Tensor],
@@ -59,7 +62,7 @@ class GeneralStep:
         self.max_len = max_len
         self.prefix = prefix
         self.timer = timer
-        self.budget = parts.budget()
+        self.budget = budget
         self.search = parts.search.open(hypotheses.tokens.size(0), hypotheses.tokens.device)
         rule = parts.search.rule
         if prefix is not None and rule is not None and rule.keeps_forced:
@@ -74,18 +77,30 @@ class GeneralStep:
         before = self.timer.lap() if self.parts.options.keep_trace else None
         draft = draft or self.take_forced()
         if draft is None:
-            draft = self.propose(self.budget.plan(len(self.hypotheses.lengths_cpu)))
+            draft = self.propose(self.plan())
         with self.timer("verifier"):
             tokens, layout = self.lay_out(draft)
             scores = self.session.score(tokens, layout)
             self.constrain(draft, scores)
             step = self.search.advance(self.hypotheses, draft, scores, self.parts.policy.eos)
-            if self.parts.read_hidden_states:
+            if self.reads_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             done = self.read_back(draft, scores, step)
         return done._replace(
             passes=draft.passes, forced=draft.forced, seconds=self._seconds_since(before)
         )
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether the drafter is given the verifier's hidden states."""
+        return self.parts.read_hidden_states and not self.drafts.never_drafts
+
+    def plan(self) -> Plan:
+        """How much the next iteration drafts."""
+        plan = self.budget.plan(len(self.hypotheses.lengths_cpu))
+        if self.budget.over and not self.drafts.never_drafts:
+            self.drafts = SilentSession()
+        return plan
 
     def take_forced(self) -> Optional[Draft]:
         """The draft of the first iteration, where outputs must begin with a prefix; then None."""
@@ -95,8 +110,6 @@ class GeneralStep:
     def propose(self, plan: Plan) -> Draft:
         """What the drafter proposes, within the plan and the length limit."""
         hypotheses = self.hypotheses
-        if plan.size != 0:
-            self.drafts.ensure_open()
         with self.timer("drafter"):
             if self.budget.ends_early:
                 draft = self.drafts.propose(hypotheses, plan.size, plan.costs)

@@ -49,7 +49,7 @@ class Batch(OpenBatch):
         start = policy.eos if bos_token is None else bos_token
         self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
         self.general = GeneralStep(
-            parts, self.session, self.drafts, self.hypotheses, self.max_len, prefix,
+            parts, self.session, self.drafts, self.budget, self.hypotheses, self.max_len, prefix,
             self.stats.stopwatch,
         )  # fmt: skip
         self.native: Optional[NativeChains] = None
@@ -75,7 +75,7 @@ class Batch(OpenBatch):
 
     def close(self) -> None:
         """Keep what was learnt of drafts, return the caches, and stop the clock."""
-        self.general.budget.close()
+        self.budget.close()
         super().close()
 
     def _book(self, done: Iteration) -> None:
@@ -89,7 +89,7 @@ class Batch(OpenBatch):
         self.hypotheses.lengths_cpu = list(map(operator.add, lengths, done.sizes))
         self.stats.count(done)
         if not done.forced:
-            self.general.budget.learn(done)
+            self.budget.learn(done)
 
     def _commit(self, done: Sequence[int]) -> None:
         """Roll back what was rejected in the last iteration, and let rows leave that are done."""

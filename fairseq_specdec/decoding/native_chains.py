@@ -61,7 +61,6 @@ class NativeChains:
         self.table = session.sessions[0].positions  # the call points into it
         self.call = VerifyCall(embedding=form.tables.of(self.table), rules=form.rules)
         self.call.rules.max_len = general.max_len
-        self.call.read_count = len(self.layers.weights.read_layers)
         self.call.read = self.layers.weights.read
         self.states: List[Tensor] = []
         self.undecided: Optional[Draft] = None
@@ -76,12 +75,12 @@ class NativeChains:
         draft, self.undecided = self.undecided, None
         if draft is not None:
             return [], draft
-        general, hypotheses = self.general, self.general.hypotheses
+        general = self.general
         draft = general.take_forced()
         if draft is not None:
             rounds = [done._replace(forced=True) for done in self.verify(draft, 1)]
             return rounds, None if rounds else draft
-        plan = general.budget.plan(len(hypotheses.lengths_cpu))
+        plan = general.plan()
         drafts = general.drafts.native_form() if plan.size != 0 else None
         if drafts is not None:
             rounds = self.speculate(drafts, most, plan)
@@ -178,6 +177,7 @@ class NativeChains:
         self._point_to_hypotheses(call.hypotheses)
         force_prefix(call.rules, self.general.prefix)
         states = self._room_for_states(rows, width, most if loop is None else 1)
+        call.read_count = 0 if states is None else len(self.layers.weights.read_layers)
         call.drafts = drafts
         call.verdict = Verdict(
             ctypes.addressof(answer.facts),
@@ -208,7 +208,7 @@ class NativeChains:
     def _room_for_states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
         """Room for the hidden states of so many iterations, which a drafter may keep."""
         weights = self.layers.weights
-        if not weights.read_layers:
+        if not self.general.reads_states:
             return None
         wide = len(weights.read_layers) * weights.stack.width
         return torch.empty(most, rows, width + 1, wide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
-from fairseq_specdec.drafting.deferred import DeferredSession
+from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.verifier import Verifier
 
 from .draft_budget import DraftBudget, History, OnePlan, Planning
@@ -50,13 +50,12 @@ class DecodingParts(NamedTuple):
             return self
         return self._replace(planning=OnePlan(self.planning, sentences, chance))
 
-    def open_drafts(self, source: Source) -> DraftSession:
-        """The drafter's session for a batch; where it costs something and drafts may be left out,
-        it begins with the first draft."""
-        if self.planning is not None and self.planning.resume_gain > 1:
-            return DeferredSession(self.drafter, source)
-        return self.drafter.open(source)
+    def open_drafts(self, source: Source, budget: DraftBudget) -> DraftSession:
+        """The drafter's session for a batch; a silent one where nothing will be drafted."""
+        return SilentSession() if budget.over else self.drafter.open(source)
 
-    def budget(self) -> DraftBudget:
-        """How much to draft, for one batch."""
-        return DraftBudget(self.planning, self.history, self.ends_early)
+    def budget(self, rows: int) -> DraftBudget:
+        """How much to draft, for a batch of so many rows."""
+        budget = DraftBudget(self.planning, self.history, self.ends_early)
+        budget.plan(rows)
+        return budget

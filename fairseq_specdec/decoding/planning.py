@@ -14,11 +14,13 @@ from .draft_budget import FewRejections, Planning
 from .draft_plan import LONGEST, Planner
 from .options import DecodingOptions
 
-# As ``Planner.resume_gain``, of drafters that run a model.
-_RESUME_GAIN = 1.5
-
 # A draft of a model whose work is not known, as a share of a pass over as many tokens.
 _UNKNOWN_DRAFT = 0.5
+
+
+# Seconds of an iteration with a draft that the library does not make, beside passes: operators of
+# torch and a call of the library for it alone, as on an Emerald Rapids.
+_OUTSIDE = 2e-4
 
 
 def planning_for(
@@ -39,7 +41,7 @@ def planning_for(
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     settled = options.planned_chance is not None
     found = times(verifier, drafter, ready, OFF if settled else options.cost_table)
-    return Planner(found, longest, drafter.ends_early, _RESUME_GAIN if drafter.runs_model else 1.0)
+    return Planner(found, longest, drafter.ends_early, not drafter.runs_model)
 
 
 def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:
@@ -62,10 +64,12 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
     def verifying(tokens: float) -> float:
         return seconds(found, [Pass(each, tokens) for each in work], 1, weights)
 
+    outside = 0.0 if ready.in_library else _OUTSIDE
+
     def drafting(rows: int, size: int) -> float:
         passes = ready.passes(rows, size)
         if passes is None:
-            return _UNKNOWN_DRAFT * verifying(rows * size)
-        return seconds(found, passes, rows, weights) if passes else 0.0
+            return outside + _UNKNOWN_DRAFT * verifying(rows * size)
+        return outside + (seconds(found, passes, rows, weights) if passes else 0.0)
 
     return PassTimes(verifying, drafting)

@@ -69,6 +69,10 @@ class ReadyAutoregressiveDrafter(NamedTuple):
     options: DraftOptions
     own_encoder: bool
 
+    @property
+    def in_library(self) -> bool:
+        return False
+
     def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         work = self.weights.work()
         return None if work is None else [Pass(each, 1) for each in work] * size

@@ -169,9 +169,6 @@ class DraftSession:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
-    def ensure_open(self) -> None:
-        """Called before each draft, outside of the time that is counted as drafting."""
-
     def propose(
         self,
         hypotheses: Hypotheses,
@@ -236,7 +233,14 @@ class DraftSession:
 
 class ReadyDrafter(Protocol):
     """A drafter with the weights that it read. Batches of many threads share it; nothing of it
-    changes."""
+    changes.
+
+    Attributes:
+        in_library: a call of the native library makes its drafts between verifications.
+    """
+
+    @property
+    def in_library(self) -> bool: ...
 
     def open(self, source: Source) -> DraftSession:
         """Begin a batch."""
@@ -256,6 +260,7 @@ class Drafter:
         adaptive: the loop may leave it out of an iteration, or ask for fewer tokens.
         for_beams: its sessions can draft for the hypotheses of a beam search.
         runs_model: a draft takes passes of a model.
+        in_library: as of ``ReadyDrafter``.
         block_size: most draft tokens of an iteration; None where there is no limit.
         ends_early: it drafts fewer tokens than it is asked for where it expects the others to be
             rejected.
@@ -264,6 +269,7 @@ class Drafter:
 
     for_beams = False
     runs_model = True
+    in_library = False
     ends_early = False
     first_chance = 0.75
     block_size: Optional[int] = None

@@ -71,6 +71,10 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
     block_size: int
     pad: int
 
+    @property
+    def in_library(self) -> bool:
+        return False
+
     def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         return None  # they run in torch
 

@@ -118,6 +118,10 @@ class ReadyNarBlockDrafter(NamedTuple):
     native: Optional[NativeBlockDrafter]
     word_list: Any
 
+    @property
+    def in_library(self) -> bool:
+        return self.native is not None and not self.options.collapse_repeats
+
     def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
         if not isinstance(self.layers, NativeDecoder):
             return None

@@ -120,14 +120,17 @@ def test_drafts_come_back_where_tries_succeed():
     assert found[0] == [0] * 20 and all(size > 0 for size in found[-1])
 
 
-def test_within_a_batch_a_model_begins_again_where_that_promises_much():
-    for again in (1.0, 1.5, 1e9):
-        planner = Planner(linear(0.1, 0.2), 10, resume_gain=again)
-        budget = DraftBudget(planner, History(0.9))
-        assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
-        assert budget.plan(30) == NOTHING
-        budget.learn(rows(0, 0, count=30))
-        assert (budget.plan(1).size > 0) == (again < planner.plan(1, 0.9).gain)
+@pytest.mark.parametrize("resumes", [True, False])
+def test_drafts_of_a_model_begin_with_the_batch_or_never(resumes):
+    planner = Planner(linear(0.1, 0.2), 10, resumes=resumes)
+    budget = DraftBudget(planner, History(0.9))
+    assert planner.plan(30, 0.9).size == 0 < planner.plan(1, 0.9).size
+    assert budget.plan(30) == NOTHING and budget.over != resumes
+    budget.learn(rows(0, 0, count=30))
+    assert (budget.plan(1).size > 0) == resumes
+    later = DraftBudget(planner, History(0.9))
+    assert later.plan(1).size > 0 and not later.over
+    assert later.plan(30) == NOTHING and later.over != resumes
 
 
 def test_a_batch_begins_with_what_was_learnt_before():
@@ -248,7 +251,7 @@ def drafts(case, monkeypatch, most):
     found = {}
     drafter = Recorder(make_generator(case, draft_confidence=None).drafter, found)
     generator = make_generator(case, overrides=Overrides(drafter, Nothing()))
-    calls = iter(range(10**6))
+    calls = iter(range(-1, 10**6))  # the first when the batch is opened
     monkeypatch.setattr(DraftBudget, "plan", lambda self, live: Plan(most(next(calls))))
     decode(generator, make_sample(SENTENCES))
     return found
