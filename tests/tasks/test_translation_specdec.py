@@ -254,13 +254,13 @@ def test_a_closed_log_is_left_alone(capsys):
     logger.setLevel(logging.INFO)
     stats = builder.DecodingStats()
     try:
-        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
+        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
         assert stream.text == "", "nothing was decoded, so there is nothing to say"
         stats.sentences = 3
-        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
+        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
         assert "3 sentences" in stream.text
         stream.closed = True
-        translation_specdec._report("greedy", stats, DecodingOptions("greedy"), True)
+        mixin._report("greedy", stats, DecodingOptions("greedy"), True)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
