@@ -74,13 +74,17 @@ def test_drafts_what_the_plain_pass_predicts(copied):
             assert draft.tokens[row].tolist() == logits[0].argmax(-1).tolist(), (row, length)
 
 
+# As the authors draft.
+WHOLE = {"draft_budget": 0, "draft_confidence": 0.0, "drafter_dtype": "same"}
+
+
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize("limit", [200, 6])
 @pytest.mark.parametrize("beta, tau", [(1, 0.0), (3, 1.0), (5, 3.0)])
 def test_tokens_and_iterations_are_those_of_the_authors_loop(checkpoint, beta, tau, limit, batch):
     """At a limit of 6 most sentences end there, inside a block that goes on behind it."""
     strategy = "gad" if beta == 1 else "gad++"
-    flags = {"drafter_dtype": "same"} if beta == 1 else {"top_beta": beta, "tau": tau}
+    flags = dict(WHOLE, **({} if beta == 1 else {"top_beta": beta, "tau": tau}))
     ours = decode(generator_of(checkpoint, limit, strategy=strategy, **flags), batch)
     drafter = authors_drafter()
     theirs = [authors_decode(toy_model(), drafter, s, beta, tau, limit) for s in SOURCES]
@@ -95,7 +99,7 @@ def test_tokens_and_iterations_are_those_of_the_authors_loop(checkpoint, beta, t
 def test_relaxed_output_differs_from_greedy(checkpoint):
     """Otherwise the comparison above would say nothing of the rule."""
     exact = decode(generator_of(checkpoint, strategy="gad"), 8)
-    relaxed = decode(generator_of(checkpoint, strategy="gad++", top_beta=5, tau=3.0), 8)
+    relaxed = decode(generator_of(checkpoint, strategy="gad++", top_beta=5, tau=3.0, **WHOLE), 8)
     assert [tokens for tokens, _ in exact] != [tokens for tokens, _ in relaxed]
 
 

@@ -14,10 +14,11 @@ import pytest
 import fairseq_specdec
 
 FOLDER = os.environ.get("SPECDEC_AUTHORS_FIXTURES")
+WHOLE = ["--draft-budget", 0, "--draft-confidence", 0, "--drafter-dtype", "same"]
 SETTINGS = {
     "gad": ["gad"],
-    "gadpp_3_1": ["gad++", "--top-beta", 3, "--tau", 1.0],
-    "gadpp_5_3": ["gad++", "--top-beta", 5, "--tau", 3.0],
+    "gadpp_3_1": ["gad++", "--top-beta", 3, "--tau", 1.0, *WHOLE],
+    "gadpp_5_3": ["gad++", "--top-beta", 5, "--tau", 3.0, *WHOLE],
 }
 pytestmark = [
     pytest.mark.slow,

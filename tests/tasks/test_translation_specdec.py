@@ -23,7 +23,6 @@ from fairseq_specdec.decoding.strategies import gad
 from fairseq_specdec.engine.eager import linear
 from fairseq_specdec.engine.eager.packed_module import PackedModule
 from fairseq_specdec.families import mixin
-from fairseq_specdec.tasks import translation_specdec
 from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
 
 OURS = {
