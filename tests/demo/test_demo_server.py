@@ -119,8 +119,8 @@ def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
     opened = held.batch
 
     @contextlib.contextmanager
-    def slow_batch(*arguments):
-        with opened(*arguments) as batch:
+    def slow_batch(*arguments, **named):
+        with opened(*arguments, **named) as batch:
             iterate, count = batch.iterate, []
 
             def wait_at_the_third(*most):

@@ -68,6 +68,7 @@ def test_every_setting_arrives(name):
     ARCH_MODEL_REGISTRY[said["model"]["_name"]].add_args(parser)
     known = {action.dest for action in parser._actions}
     known |= {"_name", "base_layers", "decoder_input_dim"}  # which have no flag
+    known |= {"max_source_positions", "max_target_positions"}  # flags of the task
     assert set(said["model"]) <= known
     assert said["criterion"]["_name"] in CRITERION_DATACLASS_REGISTRY
 
