@@ -261,6 +261,7 @@ RUN_MODELS = {
     "BARTModel",
     "BlockwiseTransformer",
     "EarlyExitTransformer",
+    "MarianTransformer",
     "TransformerAlignModel",
     "TransformerModel",
 }
