@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,9 @@ from .workload import BenchError
 # wait for.
 SPIN_MS = "10"
 
+# Seconds that a process may take to end.
+END_S = 10
+
 # What a library prints while it is imported must not mix with the answers.
 START = (
     "import os; answers = os.dup(1); os.dup2(2, 1)\n"
@@ -34,11 +38,24 @@ START = (
 def _end(process: Any, log: Any) -> None:
     """The process ends when there is nothing more to read."""
     try:
-        process.communicate(timeout=10)
+        process.communicate(timeout=END_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
     log.close()
+
+
+def _ending(process: subprocess.Popen[str]) -> str:
+    """How a process that closed its pipe ended: its exit status or the signal that killed it."""
+    try:
+        status = process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        return "stopped answering"
+    if status >= 0:
+        return f"ended with status {status}"
+    names = {item.value: item.name for item in signal.Signals}
+    hint = ", as for want of memory" if -status == signal.SIGKILL else ""
+    return f"was killed by {names.get(-status, f'signal {-status}')}{hint}"
 
 
 class Child:
@@ -78,8 +95,8 @@ class Child:
             line = ""
         if not line:
             self.log.seek(0)
-            logged = self.log.read()[-500:].strip()
-            raise BenchError(f"{self.title}: its process ended: {logged}")
+            logged = self.log.read()[-500:].strip() or "it wrote no message"
+            raise BenchError(f"{self.title}: its process {_ending(self.process)}: {logged}")
         answer: Dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise BenchError(f"{self.title}: {answer['error'][:500]}")

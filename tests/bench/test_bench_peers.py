@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import threading
 
 import pytest
@@ -136,11 +137,19 @@ def die():
     os._exit(3)
 
 
+def be_killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     "function, message",
     [
         ("fail", "a peer: RuntimeError: too long"),
-        ("die", r"a peer: its process ended: (.|\n)*out of memory"),
+        ("die", r"a peer: its process ended with status 3: (.|\n)*out of memory"),
+        (
+            "be_killed",
+            r"a peer: its process was killed by SIGKILL, as for want of memory: it wrote no",
+        ),
     ],
 )
 def test_a_process_that_fails_is_named_and_ends(function, message, monkeypatch):
