@@ -123,6 +123,21 @@ def test_a_prefix_is_scored_in_the_first_pass(backend, monkeypatch):
     check_beams(batch.finished, expected)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "prefix, scored", [([5, 6, 7], 4), ([5, EOS, 7], 2)], ids=["whole", "ended"]
+)
+def test_nothing_is_drafted_within_a_prefix(backend, prefix, scored, monkeypatch):
+    """The first pass scores the start and the prefix's tokens before </s>, and nothing else."""
+    look_ahead(monkeypatch, Reach(3, 4))
+    generator, chosen = make(strategy="iad", backend=backend), SENTENCES[:2]
+    with generator.batch(
+        generator.models, make_sample(chosen), torch.tensor([prefix] * 2)
+    ) as batch:
+        batch.iterate()
+        assert (batch.stats.scored, batch.stats.drafted) == (2 * scored, 0)
+
+
 @pytest.mark.parametrize("strategy", ["greedy", "iad"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_passes_go_one_by_one_or_in_one_call(backend, strategy, monkeypatch):
