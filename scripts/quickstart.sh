@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Usage: bash scripts/quickstart.sh [--train] [--help] [flag of the measurement ...]
+# Usage: bash scripts/quickstart.sh [--full] [--train] [--help] [flag of the measurement ...]
 #
-# Makes an environment, installs fairseq_specdec in it, decodes the held-out sentences of the demo
-# pairs with stock fairseq and with every strategy, and prints one table a pair. Progress goes to
+# Makes an environment, installs fairseq_specdec in it, decodes 50 held-out sentences of each demo
+# pair with stock fairseq and with every strategy, and prints one table a pair. Progress goes to
 # stderr, the tables to stdout, all figures also to data-bin/quickstart_PAIR.json. Run it again at
 # any time: what is installed stays.
 #
+#   --full    all held-out sentences, 500 a pair (minutes)
 #   --train   first make both demo pairs from nothing in data-bin/work (scripts/run demo,
 #             hours on 2 cores, resumes), then measure those
 #   --help    this text, and the flags of the measurement where it is installed already
-#   others    go to specdec-bench, e.g. --limit 50 --batch-size 8
+#   others    go to specdec-bench, e.g. --limit 100 --batch-size 8
 #
 # Settings, from the environment:
 #   PYTHON           interpreter to make the environment with, 3.8 to 3.13 (python3)
@@ -37,6 +38,7 @@ show_help() {
 }
 
 train=no
+sample=(--limit 50) # a --limit of the command line comes after it and wins
 flags=()
 for word in "$@"; do
     case $word in
@@ -44,6 +46,7 @@ for word in "$@"; do
             show_help
             exit
             ;;
+        --full) sample=() ;;
         --train) train=yes ;;
         *) flags+=("$word") ;;
     esac
@@ -77,6 +80,6 @@ log "decoding with $OMP_NUM_THREADS threads"
 for pair in ${PAIRS:-ende edit}; do
     "$venv/bin/specdec-bench" "$data/demo_$pair" --preset "demo_$pair" \
         --threads "$OMP_NUM_THREADS" --json "$repo/data-bin/quickstart_$pair.json" \
-        ${flags[@]+"${flags[@]}"}
+        ${sample[@]+"${sample[@]}"} ${flags[@]+"${flags[@]}"}
 done
 log "figures: $repo/data-bin/quickstart_*.json"

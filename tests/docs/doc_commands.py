@@ -120,6 +120,6 @@ def flags_of(words):
 
 def known_flags(commands):
     """Every flag that some of these commands, or a program without a block, has."""
-    scripts = {"--train", "--list", "--dry-run", "--metric", "--mean-accepted"}
+    scripts = {"--train", "--full", "--list", "--dry-run", "--metric", "--mean-accepted"}
     scripts |= {"--mean-copied", "--sentences", "--length"}
     return (scripts | FOREIGN).union(*map(flags_of, commands))
