@@ -361,7 +361,7 @@ def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
     if not set(names) <= set(STRATEGY_ROWS) or len(set(names)) < len(names):
         rows = ", ".join(STRATEGY_ROWS)
         raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
-    return names
+    return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
 
 
 def _check(args: argparse.Namespace, strategies: List[str], size: random_pair.Size) -> None:

@@ -26,12 +26,14 @@ class Context(NamedTuple):
 
     Attributes:
         beam, greedy: stock beam 5 and beam 1.
+        plain: this engine without drafts, as of ``greedy_rows.of``; None where it is no row.
         reference: stock of the row's own verifier and constraints, at its beam.
         quality: BLEU of the systems, or None.
     """
 
     beam: System
     greedy: System
+    plain: Optional[System]
     reference: System
     quality: Optional[Quality]
 
@@ -100,6 +102,7 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
         **dict(zip(("ms_median", "ms_p95", "ms_p99"), percentiles)),
         "speed_beam5": sum(context.beam.seconds) / total,
         "speed_beam1": sum(context.greedy.seconds) / total,
+        "speed_greedy": context.plain and sum(context.plain.seconds) / total,
         "tokens_per_second": tokens / total,
         "sentences_per_second": sentences / total,
         "ms_by_section": seconds and {name: 1000 * seconds[name] / decoded for name in SECTIONS},

@@ -13,7 +13,7 @@ from fairseq_specdec.io import provenance
 from fairseq_specdec.io.atomic import write_bytes, write_json, write_text
 from fairseq_specdec.io.progress import bar, logs_above
 
-from . import figures, machine, memory, peers, plots, tables, usage
+from . import figures, greedy_rows, machine, memory, peers, plots, tables, usage
 from .identity import TOLERANCE
 from .page import page
 from .session import Session
@@ -151,7 +151,9 @@ class Bench:
             self.results["quality"] = {"on": quality.on, "signature": quality.signature}
         rows = []
         for system, plan, reference in zip(self.systems, self.plans, references):
-            context = figures.Context(self.beam, self.greedy, reference, quality)
+            greedy = greedy_rows.of(plan, self.plans)
+            plain = greedy and self.systems[self.plans.index(greedy)]
+            context = figures.Context(self.beam, self.greedy, plain, reference, quality)
             rows.append(self._row(system, plan, context))
             for text in self.faults(system, plan, reference):
                 self.results["warnings"].append(f"{text}, batch size {size}")

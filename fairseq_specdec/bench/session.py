@@ -16,7 +16,7 @@ from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
 from ..io.flag_values import AT_LEAST_1, InRange, flag_of, numbers
-from . import flags, peers, presets
+from . import flags, greedy_rows, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
 from .timing import System
 from .workload import BenchError, Workload, blaming, refuse, split_paths
@@ -113,7 +113,7 @@ class Session(NamedTuple):
         sizes: batch sizes.
         beams: widths of stock beam search, and of other engines.
         main: stock decoding of ``--path``.
-        plans: the systems asked for.
+        plans: the systems asked for, after the greedy rows that they are compared with.
         build: makes the system of a plan.
     """
 
@@ -168,6 +168,7 @@ def read(words: Sequence[str]) -> Session:
     if args.peers:
         peers.check(peers.named(args.peers), main)
     plans = make_plans(args.system, args.sweep, args)
+    plans = [*greedy_rows.added(plans, args), *plans]
     beams += sorted({plan.generation["beam"] for plan in plans} - set(beams))
     if args.sweep and not plans:
         raise BenchError("--sweep: there is no --system whose flags could be swept")

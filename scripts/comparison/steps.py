@@ -9,6 +9,12 @@ from launch import Devices
 from models import WORDS_AND_SIZES
 from step import Step, run_recipe
 
+# Drafts as the papers': whole blocks, in the verifier's number format. A row without these flags is
+# called planned: as much is drafted as pays here, which is this engine's default.
+WHOLE = ["--draft-budget", "0"]
+WHOLE_OF_MODEL = [*WHOLE, "--drafter-dtype", "same"]
+WHOLE_BLOCKS = [*WHOLE_OF_MODEL, "--draft-confidence", "0"]
+
 
 def train(step: Step) -> None:
     """An action: train the models of the recipes blockwise and bild, each with its own settings."""
@@ -25,18 +31,20 @@ def systems(step: Step) -> Dict[str, List[Any]]:
         name = f"blockwise k={heads.k} {heads.way}"
         name += " distilled" * (heads.corpus == "distilled")
         path = f"{settings['BLOCKWISE']}/{heads.name}/model.pt"
-        found[name] = ["--strategy", "blockwise", "--path", path]
+        found[name] = ["--strategy", "blockwise", "--path", path, *WHOLE]
     for name, (model, *words) in bild_systems(settings, settings["BILD"]).items():
         row = "bild-early-exit" if name == "early_exit" else f"bild {name}"
         found[row] = words if model == settings["VERIFIER"] else [*words, "--path", model]
     aligned = f"{settings['BILD']}/aligned/model.pt"
-    found["sps"] = ["--strategy", "sps", "--drafter-path", aligned]
-    found["sps"] += ["--block-size", step["SPS_BLOCK"]]
+    sps = ["--strategy", "sps", "--drafter-path", aligned, "--block-size", step["SPS_BLOCK"]]
+    found["sps"], found["sps planned"] = [*sps, *WHOLE_OF_MODEL], sps
     if step["DRAFTER"]:
         drafter = [*settings.words("GAD_FLAGS"), "--drafter-path", step["DRAFTER"]]
         relaxed = ["--top-beta", step["TOP_BETA"], "--tau", step["TAU"]]
-        found["gad"] = ["--strategy", "gad", *drafter]
-        found["gad++"] = ["--strategy", "gad++", *relaxed, *drafter]
+        ways = {"gad": ["--strategy", "gad"], "gad++": ["--strategy", "gad++", *relaxed]}
+        for name, words in ways.items():
+            found[name] = [*words, *drafter, *WHOLE_BLOCKS]
+            found[f"{name} planned"] = [*words, *drafter]
     return found
 
 

@@ -8,10 +8,11 @@ from typing import Any, Dict, Iterator, List, Tuple
 from benchmark import Benchmark
 from launch import Devices
 from models import WORDS_AND_SIZES, decode
-from recipe import StepError, System
+from recipe import StepError
 from step import Step, find
 
 STOCK_BEAMS = ("5", "1")  # fairseq's own beam search, as specdec-bench runs it
+GREEDY = "greedy"  # this engine without drafts, which every set is compared with
 
 
 class Group:
@@ -21,12 +22,14 @@ class Group:
         name: of the set.
         split: of the corpus.
         verifier: its checkpoint.
-        systems: name, flags and checkpoints of each.
+        systems: name, flags and checkpoints of each; the first is this engine's greedy decoding.
     """
 
-    def __init__(self, row: System, verifier: pathlib.Path) -> None:
-        self.name, self.split, self.verifier = row.set, row.split, verifier
-        self.systems: List[Tuple[str, List[str], List[pathlib.Path]]] = []
+    def __init__(self, name: str, split: str, verifier: pathlib.Path) -> None:
+        self.name, self.split, self.verifier = name, split, verifier
+        self.systems: List[Tuple[str, List[str], List[pathlib.Path]]] = [
+            (GREEDY, ["--strategy", "greedy"], [verifier])
+        ]
 
     @property
     def used(self) -> List[pathlib.Path]:
@@ -54,8 +57,9 @@ def collect(step: Step, bench: Benchmark) -> Dict[str, Group]:
         if missing:
             continue
         words = [word.format(**paths) for word in shlex.split(row.flags)]
-        group = groups.setdefault(row.set, Group(row, paths[row.verifier]))
-        group.systems.append((row.name, words, list(paths.values())))
+        group = groups.setdefault(row.set, Group(row.set, row.split, paths[row.verifier]))
+        if row.name != GREEDY:
+            group.systems.append((row.name, words, list(paths.values())))
     if lacking:
         names = " ".join(lacking)
         step.log(f"systems left out, for want of these models (MODELS): {names}")

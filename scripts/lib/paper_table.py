@@ -7,6 +7,11 @@ are those of specdec-bench's JSON; ``key@N`` is the one at batch size N, ``ms.SE
 the time, ``ms_iter.SECTION`` the same for each iteration, ``share.SECTION`` its share in percent,
 and ``text.KEY`` one of scores.json. What was not run reads "not run".
 
+Every table with a system that drafts also gets what no paper has: a row of this engine without
+drafts, and two columns, the speed over stock fairseq at beam 5 and over that row. A published ratio
+mixes the engine and the algorithm where the two engines differ; the second column is the
+algorithm's alone.
+
 A line ``note, table, key, text`` notes where our figure and the published one are not of one kind:
 the column gets a letter, and the text stands under the table. Table ``*`` is every one with the
 key, and ``key`` without ``@N`` is that of every batch size.
@@ -24,6 +29,9 @@ from fairseq_specdec.io.atomic import write_text
 NOTHING = "-"
 NOTE, EVERY = "note", "*"
 NOT_RUN = "not run"
+GREEDY, STOCK = "greedy", "fairseq beam"  # systems of specdec-bench that draft nothing
+GREEDY_ROW = "this engine, greedy (no drafts; not the paper's)"
+RATIOS = ("speed_beam5", "speed_greedy")
 PARTS = {"ms": "ms, {}", "ms_iter": "ms, {}, an iteration", "share": "% of time, {}"}
 TITLES = {
     "bleu": "BLEU",
@@ -32,6 +40,7 @@ TITLES = {
     "iter": "Iter.",
     "speed_beam5": "speed vs beam 5",
     "speed_beam1": "speed vs beam 1",
+    "speed_greedy": "speed vs this engine's greedy",
     "fallback_percent": "fallback %",
     "rollback_percent": "rollback %",
     "memory_mb": "MB",
@@ -182,6 +191,27 @@ def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
     return found
 
 
+def drafts(row: Row) -> bool:
+    """Whether a system was measured that is neither stock nor this engine's greedy decoding."""
+    return row.system not in (NOTHING, GREEDY) and not row.system.startswith(STOCK)
+
+
+def with_greedy(rows: Sequence[Row]) -> List[Row]:
+    """The rows of a table, with this engine's greedy decoding before the first system of each set
+    that drafts."""
+    keys = dict.fromkeys((key for row in rows for key in row.figures), "")
+    seen = {row.set for row in rows if row.system == GREEDY}
+    sets = {row.set for row in rows if drafts(row)}
+    found: List[Row] = []
+    for row in rows:
+        if drafts(row) and row.set not in seen:
+            seen.add(row.set)
+            name = GREEDY_ROW + f", set {row.set}" * (len(sets) > 1)
+            found.append(row._replace(name=name, system=GREEDY, figures=keys))
+        found.append(row)
+    return found
+
+
 def cells(row: Row, key: str, measured: Measured) -> List[str]:
     """A figure measured here, and the published one."""
     value = measured.figure(row, key) if key in row.figures else None
@@ -190,9 +220,19 @@ def cells(row: Row, key: str, measured: Measured) -> List[str]:
     return [here, row.figures.get(key) or NOTHING]
 
 
-def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) -> str:
-    """One table: for each figure a column measured here and one published; the notes below it."""
+def render(
+    rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = (), ratios: bool = False
+) -> str:
+    """One table: for each figure a column measured here and one published; the notes below it.
+
+    Args:
+        rows: of the table.
+        measured: our figures.
+        notes: on columns.
+        ratios: whether columns of ``RATIOS`` that the paper does not have follow.
+    """
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
+    more = [key for key in RATIOS if ratios and key not in keys]
     known = {base(key) for key in keys}
     shown = [n for n in notes if n.table in (EVERY, rows[0].table) and n.key in known]
     marks = dict.fromkeys(known, "")
@@ -201,7 +241,12 @@ def render(rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = ()) 
     head = ["row"]
     for key in keys:
         head += [f"{title(key)} here{marks[base(key)]}", f"paper{marks[base(key)]}"]
-    body = [[row.name, *(c for key in keys for c in cells(row, key, measured))] for row in rows]
+    head += [f"{title(key)} here" for key in more]
+    body = []
+    for row in rows:
+        wider = row._replace(figures=dict.fromkeys(more, "")) if row.system != NOTHING else row
+        found = [cell for key in keys for cell in cells(row, key, measured)]
+        body.append([row.name, *found, *(cells(wider, key, measured)[0] for key in more)])
     texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
     return "\n\n".join([table(head, body), *texts])
 
@@ -234,7 +279,8 @@ def write(
         raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
     for (name, _), lines in tables(chosen).items():
-        parts.append(f"{name}, {direction}\n\n{render(lines, measured, remarks)}")
+        found = render(with_greedy(lines), measured, remarks, any(map(drafts, lines)))
+        parts.append(f"{name}, {direction}\n\n{found}")
     notes = [f"- {note}"]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))

@@ -58,7 +58,7 @@ def test_beams_are_compared_with_stock_at_their_beam(bench):
     )  # fmt: skip
     rows = {row["system"]: row for row in result["runs"][0]["rows"]}
     stock = [f"fairseq beam {beam}" for beam in (5, 1, 4)]
-    assert list(rows) == [*stock, "plain", "copy", "one"]
+    assert list(rows) == [*stock, "greedy beam 4 torch", "greedy", "plain", "copy", "one"]
     assert rows["fairseq beam 4"]["identical_to"] == "fairseq beam 1"
     assert rows["fairseq beam 4"]["identical_percent"] > 0
     assert rows["plain"]["identical_to"] == "fairseq beam 4" != rows["one"]["identical_to"]
@@ -117,6 +117,6 @@ def test_systems_of_one_hypothesis_are_compared_at_beam_1(bench, pair):
         "--limit", 2, "--warmup", 0, "--beam", 4,
     )  # fmt: skip
     rows = {row["system"]: row for row in result["runs"][0]["rows"]}
-    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "draw", "loose"]
+    assert list(rows) == ["fairseq beam 5", "fairseq beam 1", "greedy", "draw", "loose"]
     assert {row["identical_to"] for row in rows.values()} == {"fairseq beam 1"}
     assert result["warnings"] == []

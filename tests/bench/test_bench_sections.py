@@ -60,7 +60,7 @@ def measured(case):
     sample = make_sample([max(sentences(12, seed=7), key=len)])
     timing.run_paired([system], [sample], warm_up=1, repeats=2)
     plan = Plan(case, (), {"beam": 1, "nbest": 1}, settings={"strategy": made.strategy})
-    row = figures.row(system, plan, figures.Context(system, system, system, None))
+    row = figures.row(system, plan, figures.Context(system, system, None, system, None))
     return row, made.stats.iterations / 2
 
 

@@ -12,22 +12,28 @@ from fairseq_specdec.bench import session
 
 HEADS = "--strategy blockwise --path $WORK/blockwise"
 BILD = "--drafter-path $WORK/bild"
-GAD = "--draft-confidence 0.05 --drafter-path $WORK/drafter/drafter.pt"
+GAD = "--drafter-path $WORK/drafter/drafter.pt"
+WHOLE = "--draft-budget 0"
+WHOLE_MODEL = f"{WHOLE} --drafter-dtype same"
+WHOLE_BLOCKS = f"{WHOLE_MODEL} --draft-confidence 0"
 ROWS = {
     "greedy": "--strategy greedy",
-    "blockwise k=4 frozen": f"{HEADS}/original/frozen_4/model.pt",
-    "blockwise k=4 tuned": f"{HEADS}/original/tuned_4/model.pt",
-    "blockwise k=4 frozen distilled": f"{HEADS}/distilled/frozen_4/model.pt",
-    "blockwise k=4 tuned distilled": f"{HEADS}/distilled/tuned_4/model.pt",
-    "blockwise k=8 frozen distilled": f"{HEADS}/distilled/frozen_8/model.pt",
-    "blockwise k=8 tuned distilled": f"{HEADS}/distilled/tuned_8/model.pt",
+    "blockwise k=4 frozen": f"{HEADS}/original/frozen_4/model.pt {WHOLE}",
+    "blockwise k=4 tuned": f"{HEADS}/original/tuned_4/model.pt {WHOLE}",
+    "blockwise k=4 frozen distilled": f"{HEADS}/distilled/frozen_4/model.pt {WHOLE}",
+    "blockwise k=4 tuned distilled": f"{HEADS}/distilled/tuned_4/model.pt {WHOLE}",
+    "blockwise k=8 frozen distilled": f"{HEADS}/distilled/frozen_8/model.pt {WHOLE}",
+    "blockwise k=8 tuned distilled": f"{HEADS}/distilled/tuned_8/model.pt {WHOLE}",
     "bild unaligned": f"--strategy bild {BILD}/small/model.pt --alpha-fb 0.6 --alpha-rb 2.0",
     "bild aligned": f"--strategy bild {BILD}/aligned/model.pt --alpha-fb 0.6 --alpha-rb 2.0",
     "bild-early-exit": "--strategy bild-early-exit --alpha-fb 0.5 --alpha-rb 1.0 "
     "--path $WORK/bild/early_exit/model.pt",
-    "sps": f"--strategy sps {BILD}/aligned/model.pt --block-size 4",
-    "gad": f"--strategy gad {GAD}",
-    "gad++": f"--strategy gad++ --top-beta 3 --tau 1.0 {GAD}",
+    "sps": f"--strategy sps {BILD}/aligned/model.pt --block-size 4 {WHOLE_MODEL}",
+    "sps planned": f"--strategy sps {BILD}/aligned/model.pt --block-size 4",
+    "gad": f"--strategy gad {GAD} {WHOLE_BLOCKS}",
+    "gad planned": f"--strategy gad {GAD}",
+    "gad++": f"--strategy gad++ --top-beta 3 --tau 1.0 {GAD} {WHOLE_BLOCKS}",
+    "gad++ planned": f"--strategy gad++ --top-beta 3 --tau 1.0 {GAD}",
 }
 
 
@@ -75,7 +81,7 @@ def test_settings_of_the_table_are_heeded(printed):
     rows = rows_of(words)
     assert list(rows) == [
         "greedy", "blockwise k=4 tuned distilled", "bild unaligned", "bild aligned",
-        "bild-early-exit", "sps",
+        "bild-early-exit", "sps", "sps planned",
     ]  # fmt: skip
     assert " --alpha-fb 0 " in " ".join(rows["bild aligned"])
     assert " --alpha-rb 3 " in " ".join(rows["bild-early-exit"])

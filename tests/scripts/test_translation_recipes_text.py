@@ -273,11 +273,13 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
         "Ge et al. Table 5\tde-en\tGAD\tbase\tgad\tbleu=32.18\n",
         encoding="utf-8",
     )
-    row = {"system": "gad", "iter": 5.0, "bleu": 20.5}
+    row = {"system": "gad", "iter": 5.0, "bleu": 20.5, "speed_beam5": 24.8, "speed_greedy": 1.2}
+    greedy = {"system": "greedy", "iter": 27.0, "ms_by_section": None}
+    greedy.update(speed_beam5=20.6, speed_greedy=1.0)
     row["ms_by_section"] = {"drafter": 1.5, "verifier": 2.5, "rest": 1.0}
     run = {
         "runs": [
-            {"batch_size": 1, "rows": [row]},
+            {"batch_size": 1, "rows": [greedy, row]},
             {"batch_size": 4, "rows": [dict(row, memory_mb=77.0)]},
         ],
         "provenance": {
@@ -293,13 +295,15 @@ def test_tables_set_our_figures_beside_the_papers(tmp_path):
     cells = [
         [c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line
     ]
-    assert cells[0] == ["row", "Iter. here", "paper", "BLEU here", "paper"]
-    assert cells[2:5] == [
-        ["GAD", "5.00", "4.9", "20.50", "28.73"],
-        ["GAD++", "not run", "4.0", "not run", "28.89"],
-        ["NAR drafter", "not run", "1.6", "not run", "26.48"],
+    ratios = ["speed vs beam 5 here", "speed vs this engine's greedy here"]
+    assert cells[0] == ["row", "Iter. here", "paper", "BLEU here", "paper", *ratios]
+    assert cells[2:6] == [
+        [paper_table.GREEDY_ROW, "27.00", "-", "not run", "-", "20.60", "1.00"],
+        ["GAD", "5.00", "4.9", "20.50", "28.73", "24.80", "1.20"],
+        ["GAD++", "not run", "4.0", "not run", "28.89", "not run", "not run"],
+        ["NAR drafter", "not run", "1.6", "not run", "26.48", "-", "-"],
     ]
-    assert cells[5][3::2] == [
+    assert cells[6][3:11:2] == [
         "ms, drafter here",
         "ms, drafter, an iteration here",
         "% of time, drafter here",
