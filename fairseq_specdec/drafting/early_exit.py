@@ -31,10 +31,10 @@ class FirstLayers:
 class EarlyExitDrafter(Drafter):
     """Drafts with the first n decoder layers of an ``EarlyExitTransformer`` (Kim et al. 2023, 4.4).
 
-    The source is read once: the verifier's encoder output serves both. The lower layers' keys and
-    values of a drafted token are those that the verification computes, kept in a cache of n layers
-    and rolled back by length; the upper layers see a drafted token first when it is verified, which
-    fills their keys and values from what is below them (section 7.2.2).
+    The source is read once: the verifier's encoder output serves both. Drafts have a session of
+    their own, with a cache of n layers that is rolled back by length. The verification computes all
+    layers of drafted tokens, which fills the keys and values of the upper layers with actual ones
+    (section 7.2.2).
 
     Args:
         model: an ``EarlyExitTransformer``, the (first) verifier.
