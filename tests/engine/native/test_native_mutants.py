@@ -20,15 +20,16 @@ TESTS = [
     "tests/engine/native/test_decoder.py",
     "tests/decoding/test_native_chains.py",
 ]
+# -O1 rounds otherwise, and a near tie of the two backends drafts otherwise.
+ON_BEAMS = ["-k", "beam and not same_drafts_on_both_backends"]
 TESTS_OF = {
     "beam.cpp": [
         *(f"tests/decoding/test_{name}.py" for name in ("beam", "beam_batch", "beam_lookahead")),
         "tests/decoding/test_parity.py",
-        # -O1 rounds otherwise, and a near tie of the two backends drafts otherwise.
-        *("-k", "beam and not same_drafts_on_both_backends"),
+        *ON_BEAMS,
     ],
     "block_drafter.cpp": ["tests/decoding/test_planning.py", *TESTS],
-    "beam_abi.cpp": ["tests/decoding/test_beam_batch.py"],
+    "beam_abi.cpp": ["tests/decoding/test_beam_batch.py", *ON_BEAMS],
     **dict.fromkeys(("word_list.cpp", "product_rows.cpp"), ["tests/drafting/test_listed_words.py"]),
 }
 
