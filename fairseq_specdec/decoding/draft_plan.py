@@ -27,7 +27,7 @@ _PAYS = (1.05, 1.1)
 
 # A try to draft, where drafts do not pay, may lose this share of the time since the last one. It
 # also ends a call of the native library that does many iterations: tries are seldom in any case,
-# and more so where a session of a model is opened for several rows.
+# and more so where each opens a session of a model.
 _TRIAL_SHARE = 0.01
 _SHORTEST_REST = 48
 _SHORTEST_REST_OF_MODELS = 256
@@ -75,7 +75,7 @@ class Planner:
         sizes = range(self.longest + 1)
         verifying = [self.times.verifying(live * (1 + size)) for size in sizes]
         drafting = [self.times.drafting(live, size) if size else 0.0 for size in sizes]
-        rest = _SHORTEST_REST if self.resumes or live == 1 else _SHORTEST_REST_OF_MODELS
+        rest = _SHORTEST_REST if self.resumes else _SHORTEST_REST_OF_MODELS
         return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early, rest)
 
 
