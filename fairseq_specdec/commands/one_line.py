@@ -8,7 +8,7 @@ import re
 from typing import Optional, Sequence
 
 from ..io.atomic import FULL
-from ..io.printable import printable
+from ..io.printable import flat_message, printable
 
 # Set to 1, it brings tracebacks back.
 VARIABLE = "SPECDEC_TRACEBACK"
@@ -54,7 +54,7 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
         None for an error that nobody foresaw: a fault, which needs its traceback.
     """
     package = raiser(error)
-    text = printable(" ".join(str(error).split()))
+    text = printable(flat_message(error))
     if not text or not isinstance(error, Exception):
         return None
     if package == _OURS and not isinstance(error, AssertionError):

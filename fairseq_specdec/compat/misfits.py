@@ -9,6 +9,8 @@ from typing import Any, List, NoReturn, Sequence
 
 from hydra.errors import HydraException
 
+from fairseq_specdec.io.printable import flat_message
+
 from .architectures import built_from, own_task
 from .own_task import STOCK
 from .patch import wrap_once
@@ -64,15 +66,15 @@ def _load(original: Any, filenames: Sequence[Any], *args: Any, **kwargs: Any) ->
                 f"{':'.join(map(str, filenames))}: trained with one dictionary for both languages, "
                 f"and those of the data differ; {_REMEDY}"
             ) from error
-        path, said = built_from() or "?", " ".join(str(error).split())
-        if path in said:
+        path, message = built_from() or "?", flat_message(error)
+        if path in message:
             raise
         own, task = own_task(), given.get("task")
         other = own.name != STOCK and task is not None and not own.made(task)
         remedy = f"decode it with {own.flags(_ours(task))}" if other else "is the file sound?"
         raise RefusedCheckpointError(
             f"{path}: holds no model that fairseq can build ({type(error).__name__}: "
-            f"{said[:200]}); {remedy}"
+            f"{message[:200]}); {remedy}"
         ) from error
 
 
@@ -107,9 +109,9 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
 def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
     sizes = list(dict.fromkeys(sizes[1:] for sizes in found))
     if len(sizes) == 1:
-        said = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
+        sizes_there = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
     else:
-        said = " and ".join(
+        sizes_there = " and ".join(
             f"a {_SIDES[side]} dictionary of {there} symbols (the data's has {here})"
             for side, there, here in dict.fromkeys(found)
         )
@@ -117,7 +119,7 @@ def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeE
     if own.adds_symbols(task):
         or_else = f", or {_REMEDY}" if own.made(task) else ""
         raise RuntimeError(
-            f"{':'.join(names)}: trained with {said}; its task {own.name} may have added symbols "
-            f"to them: decode it with {own.flags(_ours(task))}{or_else}"
+            f"{':'.join(names)}: trained with {sizes_there}; its task {own.name} may have added "
+            f"symbols to them: decode it with {own.flags(_ours(task))}{or_else}"
         ) from error
-    raise RuntimeError(f"{':'.join(names)}: trained with {said}; {_REMEDY}") from error
+    raise RuntimeError(f"{':'.join(names)}: trained with {sizes_there}; {_REMEDY}") from error

@@ -31,7 +31,8 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         ) from error
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise type(error)(
-            f"{path}: cannot be read as a checkpoint ({said(error)}); is the file complete?"
+            f"{path}: cannot be read as a checkpoint ({reader_message(error)}); "
+            "is the file complete?"
         ) from error
 
 
@@ -45,8 +46,8 @@ def check_regular(path: Any) -> None:
         raise OSError(f"{path}: is no regular file; name a checkpoint")
 
 
-def said(error: BaseException) -> str:
-    """What a reader says of a damaged file, without its words about itself."""
+def reader_message(error: BaseException) -> str:
+    """The first line of a reader's error; of a damaged file, without the reader's own terms."""
     text = (str(error).splitlines() or [type(error).__name__])[0]
     damaged = ("miniz", "central directory", "sound zip", "Ran out of input", "ends too early")
     return "it is cut off or damaged" if any(each in text for each in damaged) else text

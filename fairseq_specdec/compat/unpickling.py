@@ -7,6 +7,8 @@ import struct
 from pickle import UnpicklingError
 from typing import IO, Any, Callable, Dict, List, Tuple
 
+from fairseq_specdec.io.printable import flat_message
+
 from .unpickling_objects import Named, Objects, scalar
 
 _LINE = 200  # bytes of the longest module or class name, with the end of its line
@@ -57,8 +59,7 @@ class Unpickler:
                     raise UnpicklingError(f"it holds {code!r}, an instruction no checkpoint needs")
                 step(self)
         except _ERRORS as error:
-            said = " ".join(str(error).split())[:200]
-            raise UnpicklingError(f"{type(error).__name__}: {said}") from error
+            raise UnpicklingError(f"{type(error).__name__}: {flat_message(error, 200)}") from error
 
     def _take(self, count: int) -> bytes:
         data = self._stream.read(count) if count <= self._limit else b""

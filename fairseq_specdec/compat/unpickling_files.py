@@ -48,14 +48,16 @@ def load_checked(file: Any) -> Any:
     return _zipped(file, size) if zipped else _Legacy(file, size).load()
 
 
-def _described(told: Any, entries: int) -> Tuple[torch.dtype, str, int]:
+def _described(persistent_id: Any, entries: int) -> Tuple[torch.dtype, str, int]:
     """(dtype, key, elements) of a storage, from the file's description of it."""
-    require(type(told) is tuple and len(told) == entries, "a reference to no storage")
-    word, kind, key, location, count = told[:5]
+    require(
+        type(persistent_id) is tuple and len(persistent_id) == entries, "a reference to no storage"
+    )
+    word, kind, key, location, count = persistent_id[:5]
     require(word == "storage" and type(kind) is StorageKind, "a reference to no storage")
     require(type(key) is str and type(location) is str, "a storage without name")
     require(type(count) is int and count >= 0, "a storage of odd size")
-    require(told[5:] in ((), (None,)), "a view of a storage")
+    require(persistent_id[5:] in ((), (None,)), "a view of a storage")
     return kind.dtype, key, count
 
 
@@ -85,8 +87,8 @@ class _Records:
         self._root = root
         self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
 
-    def storage(self, told: Any) -> Storage:
-        dtype, key, count = _described(told, 5)
+    def storage(self, persistent_id: Any) -> Storage:
+        dtype, key, count = _described(persistent_id, 5)
         if key not in self._kept:
             entry = self._archive.NameToInfo.get(f"{self._root}/data/{key}")
             if entry is None:
@@ -185,8 +187,8 @@ class _Legacy:
     def _pickle(self) -> Any:
         return Unpickler(self._file, self._size, _objects(), self._storage).load()
 
-    def _storage(self, told: Any) -> Storage:
-        dtype, key, count = _described(told, 6)
+    def _storage(self, persistent_id: Any) -> Storage:
+        dtype, key, count = _described(persistent_id, 6)
         if key not in self._kept:
             needed = count * torch.empty(0, dtype=dtype).element_size()
             if needed > self._left:

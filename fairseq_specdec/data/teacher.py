@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils, utils
 
 from ..compat.architectures import known_architectures_only
 from ..compat.settings import RefusedCheckpointError
+from ..io.printable import flat_message
 from ..io.progress import Counter
 from .files import DistillError
 from .parts import Hypotheses, Parts, pack
@@ -79,10 +80,9 @@ class Teacher:
                 raise DistillError(f"{flag}: {error}") from error
             except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
                 raise DistillError(
-                    "{}: cannot load {} ({}: {}); it must be a whole fairseq checkpoint, trained "
-                    "with the dictionaries of DATA".format(
-                        flag, path, type(error).__name__, " ".join(str(error).split())[:400]
-                    )
+                    f"{flag}: cannot load {path} ({type(error).__name__}: "
+                    f"{flat_message(error, 400)}); it must be a whole fairseq checkpoint, "
+                    "trained with the dictionaries of DATA"
                 ) from error
             models += loaded
         for model in models:

@@ -19,6 +19,7 @@ from fairseq_specdec.compat.architectures import known_architectures_only
 from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
+from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.models.verifier_tables import reads_tables, why_not
@@ -47,10 +48,10 @@ def _named(path: Optional[str]) -> Iterator[None]:
             raise
         if isinstance(error, RefusedCheckpointError):
             raise ValueError(f"--drafter-path: {error}") from error
-        reason = " ".join(str(error).split())  # torch's second line names what is missing
+        # All lines: torch's second one names what is missing.
         raise ValueError(
             f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
-            f"{reason[:300]}); is the file sound?"
+            f"{flat_message(error, 300)}); is the file sound?"
         ) from error
 
 

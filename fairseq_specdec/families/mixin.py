@@ -21,6 +21,7 @@ from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
+from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
 
@@ -141,10 +142,9 @@ class SpecDecMixin:
         except FileNotFoundError:
             raise
         except Exception as error:  # of encodings fairseq raises Exception itself
-            said = " ".join(str(error).split())[:200]
             raise ValueError(
-                f"{filename}: cannot be read as a dictionary ({said}); copy it again from where "
-                "the model was trained"
+                f"{filename}: cannot be read as a dictionary ({flat_message(error, 200)}); "
+                "copy it again from where the model was trained"
             ) from error
 
     @property

@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fairseq_specdec.io.printable import flat_message
+
 from .described import Described
 from .text import TextCodec
 
@@ -167,8 +169,9 @@ class _Fast:
         try:
             self._model = Tokenizer.from_file(path)
         except Exception as error:  # tokenizers raises bare ones
-            said = " ".join(str(error).split())[:100]
-            raise ValueError(f"{path}: is no tokenizer ({said}); convert it again") from error
+            raise ValueError(
+                f"{path}: is no tokenizer ({flat_message(error, 100)}); convert it again"
+            ) from error
         self._index = tgt_dict.index
 
     def ids(self, text: str) -> List[int]:

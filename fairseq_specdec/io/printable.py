@@ -1,6 +1,8 @@
-"""Text of files in messages."""
+"""Text of files and of errors in messages."""
 
 from __future__ import annotations
+
+from typing import Optional
 
 
 def printable(text: str) -> str:
@@ -8,3 +10,12 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def flat_message(error: BaseException, longest: Optional[int] = None) -> str:
+    """The message of an error in one line, every run of white space a blank.
+
+    Args:
+        longest: the characters that are kept; all by default.
+    """
+    return " ".join(str(error).split())[:longest]

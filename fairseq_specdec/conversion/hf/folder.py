@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any, Dict
 
+from fairseq_specdec.io.printable import flat_message
+
 LARGEST_JSON = 64 << 20  # tokenizer.json of 256,000 pieces has 17 MB
 
 
@@ -67,8 +69,9 @@ class ModelFolder:
             with open(path, encoding="utf-8") as stream:
                 found = json.load(stream)
         except (ValueError, RecursionError) as error:
-            said = " ".join(str(error).split())[:100]
-            raise ValueError(f"{path}: is no JSON file ({said}); copy it again") from error
+            raise ValueError(
+                f"{path}: is no JSON file ({flat_message(error, 100)}); copy it again"
+            ) from error
         if not isinstance(found, dict):
             raise ValueError(f"{path}: holds a {type(found).__name__}, no object; copy it again")
         return found

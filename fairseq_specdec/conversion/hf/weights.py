@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.compat.checkpoints import load_checked
+from fairseq_specdec.io.printable import flat_message
 
 from .folder import ModelFolder
 
@@ -121,8 +122,9 @@ def _safetensors(path: str) -> Dict[str, Tensor]:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, RuntimeError, ValueError, OverflowError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path}: is damaged ({said}); copy it again") from error
+        raise ValueError(
+            f"{path}: is damaged ({flat_message(error, 200)}); copy it again"
+        ) from error
 
 
 def _check_header(path: str) -> None:
@@ -152,8 +154,9 @@ def _pickled(path: str) -> Dict[str, Tensor]:
     try:
         state: Any = load_checked(path)
     except (UnpicklingError, OSError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path}: was not read ({said}); use a model.safetensors") from error
+        raise ValueError(
+            f"{path}: was not read ({flat_message(error, 200)}); use a model.safetensors"
+        ) from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise ValueError(f"{path}: holds something else than weights by their names")
     return dict(state)
