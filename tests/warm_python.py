@@ -41,6 +41,7 @@ ENTRIES = {
     "specdec-env": "fairseq_specdec.environment.cli",
     "specdec-flags": "fairseq_specdec.decoding.listed_flags",
     "specdec-noise": "fairseq_specdec.noise.cli",
+    "specdec-serve": "fairseq_specdec.serve.cli",
     "specdec-shortlist": "fairseq_specdec.data.shortlist",
     "specdec-trace": "fairseq_specdec.trace.cli",
 }  # fmt: skip

@@ -27,6 +27,7 @@ MODULES: Dict[str, str] = {
     "specdec-env": "environment.cli",
     "specdec-flags": "decoding.listed_flags",
     "specdec-noise": "noise.cli",
+    "specdec-serve": "serve.cli",
     "specdec-shortlist": "data.shortlist",
     "specdec-trace": "trace.cli",
 }
@@ -75,5 +76,6 @@ distill = _script("specdec-distill")
 env = _script("specdec-env")
 flags = _script("specdec-flags")
 noise = _script("specdec-noise")
+serve = _script("specdec-serve")
 shortlist = _script("specdec-shortlist")
 trace = _script("specdec-trace")

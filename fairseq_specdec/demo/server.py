@@ -11,41 +11,26 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_specdec.io.local_http import (
+    ADDRESS,
+    HEADERS,
+    RefusedError,
+    check_host,
+    check_origin,
+)
+
 from .page import Page, page_of
 from .race import UnfitError, check_beam, check_names, check_text, race
 from .racers import Racers
 
 logger = logging.getLogger(__name__)
 
-ADDRESS = "127.0.0.1"
 # Bytes of a request's body: CHARACTERS of four bytes, escaped, fit.
 BODY = 64 * 1024
 # Bytes that are read and dropped of a body that is too large, so that the answer arrives.
 DROPPED = 16 * BODY
 # Seconds that a race waits for another one.
 PATIENCE = 60.0
-
-HEADERS = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-
-
-class RefusedError(Exception):
-    """A request that is answered with an error.
-
-    Args:
-        status: HTTP status.
-        message: what is wrong and what to do.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class DemoServer(ThreadingHTTPServer):
@@ -182,24 +167,13 @@ class Handler(BaseHTTPRequestHandler):
             turn.release()
 
     def _check_host(self) -> None:
-        """Refuse requests to another site's name that points here (DNS rebinding)."""
-        named = {host.lower() for host in self.headers.get_all("Host", [])}
-        if not named or not named <= set(self._hosts()):
-            raise RefusedError(403, f"this server answers at {self.server.url} only")
+        check_host(self.headers.get_all("Host", []), self.server.server_port)
 
     def _check_origin(self) -> None:
         """No other site may start a race."""
-        origins = {origin.lower() for origin in self.headers.get_all("Origin", [])}
-        sites = set(self.headers.get_all("Sec-Fetch-Site", []))
-        ours = {f"http://{host}" for host in self._hosts()}
-        if not origins <= ours or not sites <= {"same-origin", "none"}:
-            raise RefusedError(403, "requests of other sites are not answered")
-
-    def _hosts(self) -> Iterator[str]:
-        for name in (ADDRESS, "localhost"):
-            yield f"{name}:{self.server.server_port}"
-            if self.server.server_port == 80:
-                yield name
+        origins = self.headers.get_all("Origin", [])
+        sites = self.headers.get_all("Sec-Fetch-Site", [])
+        check_origin(origins, sites, self.server.server_port)
 
     def _body(self) -> Dict[str, Any]:
         if self.headers.get_content_type() != "application/json":

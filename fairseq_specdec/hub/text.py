@@ -27,6 +27,7 @@ class TextCodec:
         src_dict, tgt_dict: fairseq dictionaries.
 
     Attributes:
+        languages: source and target language, as the tokenizer speaks them.
         start: token id that decoding starts with; None for </s>.
         first: token id that every output begins with, or None.
 
@@ -45,6 +46,7 @@ class TextCodec:
         src_dict: Any,
         tgt_dict: Any,
     ) -> None:
+        self.languages = (languages[0], languages[1])
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
         self.tokenizer_name = tokenizer.get("tokenizer")

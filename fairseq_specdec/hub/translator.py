@@ -5,7 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Optional, Union, overload
+from typing import (
+    Any,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Union,
+    overload,
+)
 
 import torch
 
@@ -190,6 +201,11 @@ class SpeculativeTranslator:
         return self._generator
 
     @property
+    def languages(self) -> Tuple[str, str]:
+        """Source and target language."""
+        return self.codec.languages
+
+    @property
     def device(self) -> torch.device:
         """Where the verifier is."""
         device: torch.device = next(self._models[0].parameters()).device
@@ -231,7 +247,7 @@ class SpeculativeTranslator:
         """
         single = isinstance(texts, str)
         sources = [texts] if isinstance(texts, str) else listed(texts)
-        rows = self._encoded(sources)
+        rows = self.encode(sources)
         found: List[Optional[Translation]] = [
             None if row else nothing(self._trace_builder, i, sources[i], return_trace)
             for i, row in enumerate(rows)
@@ -245,6 +261,27 @@ class SpeculativeTranslator:
                     found[i] = self._result(i, sources[i], rows[i], ranked, return_trace)
         results = [result for result in found if result is not None]
         return results[0] if single else results
+
+    def encode(self, texts: Iterable[str]) -> List[List[int]]:
+        """Token ids of each text, </s> included; [] for one without a visible character.
+
+        Raises:
+            TypeError: something that is no string.
+            ValueError: a text that is too long (see ``too_long``).
+        """
+        return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
+
+    def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
+        """Translate texts as one batch, and yield each with its number when it has ended.
+
+        Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
+
+        Args:
+            rows: as ``encode`` gives them, none of them empty.
+        """
+        with self._turn, torch.no_grad(), self._seeded(), self._open(rows) as decoding:
+            for i, ranked in decoding.results():
+                yield i, self._result(i, "", rows[i], ranked, False)
 
     def translate_stream(
         self, text: str, return_trace: bool = False
@@ -265,7 +302,7 @@ class SpeculativeTranslator:
         """
         if not isinstance(text, str):
             raise TypeError(f"text: expected a string, got {type(text).__name__}")
-        row = self._encoded([text])[0]
+        row = self.encode([text])[0]
         return self._pieces(row, return_trace)
 
     def _pieces(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
@@ -278,8 +315,7 @@ class SpeculativeTranslator:
         """Call ``put(iteration, words so far)`` for each iteration, and ``put(None, words)``."""
         with self._turn, torch.no_grad(), self._seeded():
             tokens: List[int] = []
-            sample = {**self._collated([row]), "batch_size": self.batch_size}
-            with self._generator.batch(self._models, sample, **self._first([0])) as batch:
+            with self._open([row]) as batch:
                 while batch.live and not ended.is_set():
                     batch.iterate()
                     iteration = batch.trace(0)[-1]
@@ -287,8 +323,12 @@ class SpeculativeTranslator:
                     put(iteration, self.codec.words(tokens))
         put(None, self.codec.words(tokens))
 
-    def _encoded(self, texts: List[str]) -> List[List[int]]:
-        return encoded(self.codec, texts, self.longest_source, self.too_long)
+    def _open(self, rows: List[List[int]]) -> ContextManager[Any]:
+        """A batch of these texts, ready to decode."""
+        sample = {**self._collated(rows), "batch_size": self.batch_size}
+        first = self._first(list(range(len(rows))))
+        opened: ContextManager[Any] = self._generator.batch(self._models, sample, **first)
+        return opened
 
     def _collated(self, rows: List[List[int]]) -> Dict[str, Any]:
         return collated(rows, self._task, self.device)

@@ -16,6 +16,7 @@ from fairseq_specdec.data import distill, shortlist
 from fairseq_specdec.demo import cli as demo_cli
 from fairseq_specdec.environment import cli as environment_cli
 from fairseq_specdec.noise import cli as noise_cli
+from fairseq_specdec.serve import cli as serve_cli
 from fairseq_specdec.trace import cli as trace_cli
 
 PARSERS = {
@@ -31,13 +32,14 @@ PARSERS = {
     "specdec-bench": session.get_parser,
     "specdec-env": environment_cli.get_parser,
     "specdec-noise": noise_cli.get_parser,
+    "specdec-serve": serve_cli.get_parser,
     "specdec-shortlist": shortlist.get_parser,
     "specdec-trace": trace_cli.get_parser,
 }
 # Programs whose flags are argparse's alone, not fairseq's.
 PLAIN = {
     "fairseq-preprocess", "specdec-accelerate", "specdec-convert", "specdec-costs", "specdec-demo",
-    "specdec-env", "specdec-noise", "specdec-shortlist", "specdec-trace",
+    "specdec-env", "specdec-noise", "specdec-serve", "specdec-shortlist", "specdec-trace",
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.

@@ -58,20 +58,22 @@ SMALLER = [
     (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
 ]
 PLOTS = (r"--(?:html|plots) \S+", "")
-# The demo serves until it is interrupted: here until it has shown its page.
-DEMO = """
+# A server runs until it is interrupted: here until it has answered.
+SERVED = """
 import signal, subprocess, sys, urllib.request
-code = "from fairseq_specdec.demo.cli import cli_main; cli_main()"
+code = "from fairseq_specdec.{module}.cli import cli_main; cli_main()"
 words = [sys.executable, "-c", code, "--port", "0", "--device", "cpu", *sys.argv[1:]]
 process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 try:
     url = process.stdout.readline().split(" at ")[1].split()[0]
-    assert b"Strategies race" in urllib.request.urlopen(url, timeout=120).read()
+    assert b"{says}" in urllib.request.urlopen(url + "{path}", timeout=120).read()
     process.send_signal(signal.SIGINT)
     sys.exit(process.wait(120))
 finally:
     process.kill()
 """
+DEMO = SERVED.format(module="demo", path="", says="Strategies race")
+SERVE = SERVED.format(module="serve", path="languages", says="targets")
 # Slurm runs each element of an array by itself.
 SBATCH = """
 import os, subprocess, sys
@@ -87,6 +89,7 @@ for number in range(first, last + 1):
 SLOW_PROGRAMS = {
     "torchrun": ("-m", "torch.distributed.run"),
     "specdec-demo": ("-c", DEMO),
+    "specdec-serve": ("-c", SERVE),
     "sbatch": ("-c", SBATCH),
 }
 

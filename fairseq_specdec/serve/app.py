@@ -1,0 +1,74 @@
+"""The application: routes, errors, beginning and end."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, AsyncIterator, Dict, Optional
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+import fairseq_specdec
+from fairseq_specdec.io.local_http import RefusedError
+
+from .guard import Guard, refusal
+from .libretranslate import libretranslate
+from .service import GoneError, Service
+
+
+def make_app(service: Service, port: Optional[int]) -> Any:
+    """The ASGI application of a service, which it closes at its end.
+
+    Args:
+        service: translates.
+        port: of a loopback server, which answers no other site; None for others.
+    """
+
+    @contextlib.asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    # No page of FastAPI's: it loads scripts of another host.
+    app = FastAPI(
+        title="specdec-serve",
+        version=fairseq_specdec.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=life,
+    )
+    app.include_router(libretranslate(service))
+    _add_states(app, service)
+    _add_errors(app)
+    return Guard(app, service.limits, port)
+
+
+def _add_states(app: FastAPI, service: Service) -> None:
+    @app.get("/health")
+    async def health() -> Dict[str, str]:
+        """Whether the process lives."""
+        return {"status": "ok"}
+
+    @app.get("/ready")
+    async def ready() -> Dict[str, str]:
+        """Whether requests are taken."""
+        if service.scheduler.stopping:
+            raise RefusedError(503, "the server ends")
+        return {"status": "ok"}
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RefusedError)
+    async def refused(request: Request, error: RefusedError) -> JSONResponse:
+        return refusal(error)
+
+    @app.exception_handler(HTTPException)
+    async def failed(request: Request, error: HTTPException) -> JSONResponse:
+        return refusal(RefusedError(error.status_code, str(error.detail)))
+
+    @app.exception_handler(GoneError)
+    async def gone(request: Request, error: GoneError) -> Response:
+        return Response(status_code=499)  # nobody reads it

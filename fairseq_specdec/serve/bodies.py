@@ -1,0 +1,61 @@
+"""What clients send: JSON objects and forms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable
+
+from starlette.requests import Request
+
+from fairseq_specdec.io.local_http import RefusedError
+
+
+async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
+    """The fields of a request's body.
+
+    Args:
+        request: a POST.
+        lists: fields of a form that may be given several times; then they are lists.
+
+    Raises:
+        RefusedError: the body is neither a JSON object nor a form.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind == "application/json":
+        return _object(await request.body())
+    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        raise RefusedError(
+            400, "Invalid request: send JSON (Content-Type: application/json) or a form"
+        )
+    async with request.form(max_files=0) as form:
+        found = {name: form[name] for name in form}
+        for name in lists:
+            if len(form.getlist(name)) > 1:
+                found[name] = form.getlist(name)
+    return found
+
+
+def _object(body: bytes) -> Dict[str, Any]:
+    try:
+        found = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise RefusedError(400, "Invalid request: the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise RefusedError(400, "Invalid request: the body is no JSON object")
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value of a request in an error: short, and in ASCII."""
+    return ascii(value)[:40]
+
+
+def language(value: Any, known: str, what: str) -> None:
+    """Refuse a language that is not ``known``; a region after it is taken.
+
+    Raises:
+        RefusedError: names the field.
+    """
+    code, ours = str(value).lower().replace("_", "-"), known.lower().replace("_", "-")
+    if not isinstance(value, str) or ours not in (code, code.split("-")[0]):
+        raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {known}")

@@ -1,0 +1,113 @@
+"""What every request passes before a route sees it: sites, limits, and the body at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Dict, List, Optional
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+from fairseq_specdec.io.local_http import HEADERS, RefusedError, check_host, check_origin
+
+from .limits import Limits
+
+
+def refusal(error: RefusedError) -> JSONResponse:
+    """The answer to a refused request: ``error`` as of LibreTranslate, ``message`` as of DeepL."""
+    told = {"error": str(error), "message": str(error)}
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return JSONResponse(told, error.status, headers)
+
+
+class Guard:
+    """ASGI middleware around all routes.
+
+    Args:
+        app: the routes.
+        limits: how much is taken.
+        port: of a loopback server, which answers no other site; None for others.
+    """
+
+    def __init__(self, app: Any, limits: Limits, port: Optional[int]) -> None:
+        self.app = app
+        self.limits = limits
+        self.port = port
+        self.open = 0
+
+    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def sending(message: Dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        self.open += 1
+        try:
+            self._check(Headers(scope=scope))
+            body = await self._body(Headers(scope=scope), receive)
+        except RefusedError as error:
+            await refusal(error)(scope, receive, sending)
+        except _LeftError:
+            return
+        else:
+            await self.app(scope, _replaying(body, receive), sending)
+        finally:
+            self.open -= 1
+
+    def _check(self, headers: Headers) -> None:
+        if self.open > self.limits.requests:
+            raise RefusedError(503, f"over {self.limits.requests} requests are open", 1)
+        if self.port is not None:
+            check_host(headers.getlist("host"), self.port)
+            check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"), self.port)
+
+    async def _body(self, headers: Headers, receive: Any) -> bytes:
+        """The whole body.
+
+        Raises:
+            RefusedError: it is too long, or does not arrive in time.
+        """
+        most = self.limits.body
+        length = headers.get("content-length", "0")
+        if len(length) > 12 or int(length) > most:
+            raise RefusedError(413, f"the body has over {most} bytes; send less text")
+        try:
+            return await asyncio.wait_for(_read(receive, most), self.limits.arrival)
+        except asyncio.TimeoutError:
+            raise RefusedError(408, "the request did not arrive whole") from None
+
+
+class _LeftError(Exception):
+    """The client closed its connection before its request was whole."""
+
+
+async def _read(receive: Any, most: int) -> bytes:
+    parts: List[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _LeftError
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise RefusedError(413, f"the body has over {most} bytes; send less text")
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _replaying(body: bytes, receive: Any) -> Any:
+    """ASGI's ``receive`` for a body that was read."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return left.pop() if left else await receive()
+
+    return again

@@ -1,0 +1,98 @@
+"""LibreTranslate's interface: ``POST /translate`` and ``GET /languages``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from fairseq_specdec.hub import Translation
+from fairseq_specdec.io.local_http import RefusedError
+
+from .bodies import asked, language, shown
+from .service import Service
+from .watch import closed
+
+MOST_ALTERNATIVES = 100
+_TEXT = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+_SCHEMA = {
+    "type": "object",
+    "required": ["q", "source", "target"],
+    "properties": {
+        "q": _TEXT,
+        "source": {"type": "string"},
+        "target": {"type": "string"},
+        "format": {"type": "string", "enum": ["text"]},
+        "alternatives": {"type": "integer", "minimum": 0},
+        "api_key": {"type": "string"},
+    },
+}
+_BODY = {
+    "required": True,
+    "content": {
+        kind: {"schema": _SCHEMA}
+        for kind in ("application/json", "application/x-www-form-urlencoded")
+    },
+}
+
+
+def libretranslate(service: Service) -> APIRouter:
+    """The routes for a service."""
+    router = APIRouter(tags=["LibreTranslate"])
+    source, target = service.languages
+
+    @router.post("/translate", openapi_extra={"requestBody": _BODY})
+    async def translate(request: Request) -> Dict[str, Any]:
+        """Translate one text, or a list of them."""
+        fields = await asked(request, ["q"])
+        texts, single, alternatives = _checked(fields, source, target)
+        found = await service.translate(service.check(texts), closed(request))
+        answer: Dict[str, Any] = {"translatedText": [_text(each) for each in found]}
+        if alternatives:
+            answer["alternatives"] = [_others(each, alternatives) for each in found]
+        if fields["source"] == "auto":
+            known = {"confidence": 100, "language": source}
+            answer["detectedLanguage"] = [known for _ in found]
+        return {name: value[0] for name, value in answer.items()} if single else answer
+
+    @router.get("/languages")
+    async def languages() -> List[Dict[str, Any]]:
+        """The pairs that are translated."""
+        return [{"code": source, "name": source, "targets": [target]}]
+
+    return router
+
+
+def _checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str], bool, int]:
+    """The texts, whether they are one without a list, and how many alternatives to show.
+
+    Raises:
+        RefusedError: a field is missing, or cannot be honoured.
+    """
+    for name in ("q", "source", "target"):
+        if not fields.get(name):
+            raise RefusedError(400, f"Invalid request: missing {name} parameter")
+    if fields["source"] != "auto":
+        language(fields["source"], source, "source")
+    language(fields["target"], target, "target")
+    kind = fields.get("format") or "text"
+    if kind != "text":
+        raise RefusedError(400, f"format {shown(kind)} is not supported; there is text")
+    try:
+        alternatives = int(fields.get("alternatives") or 0)
+    except (TypeError, ValueError, OverflowError):
+        alternatives = -1
+    if not 0 <= alternatives <= MOST_ALTERNATIVES:
+        raise RefusedError(400, f"alternatives must be a number from 0 to {MOST_ALTERNATIVES}")
+    texts = fields["q"]
+    single = not isinstance(texts, list)
+    return ([texts] if single else texts), single, alternatives
+
+
+def _text(found: Optional[Translation]) -> str:
+    return "" if found is None else found.text
+
+
+def _others(found: Optional[Translation], count: int) -> List[str]:
+    return [] if found is None else [each.text for each in found.alternatives[:count]]

@@ -1,0 +1,171 @@
+"""Texts of requests to translations: limits, the queue, deadlines and clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import math
+import time
+from typing import Any, Awaitable, Callable, List, Optional, Tuple
+
+from fairseq_specdec.hub import SpeculativeTranslator, Translation
+from fairseq_specdec.io.local_http import RefusedError
+
+from .limits import Limits
+from .scheduler import FullError, LateError, Scheduler, StoppedError
+
+# Decoded before the first request.
+_FIRST = "The quick brown fox jumps over the lazy dog."
+
+Gone = Callable[[], Awaitable[Any]]
+"""Returns when the client has closed its connection."""
+
+
+class GoneError(Exception):
+    """The client closed its connection: there is nobody to answer."""
+
+
+class Service:
+    """One pair of languages, its queue and its threads.
+
+    Args:
+        translator: decodes. Its output for a text must not depend on chance.
+        limits: how much is taken.
+        workers: threads.
+
+    Raises:
+        ValueError: the translator samples.
+    """
+
+    def __init__(self, translator: SpeculativeTranslator, limits: Limits, workers: int) -> None:
+        if translator.generator.rule.needs_draft_probabilities:
+            raise ValueError("--sampling: a server gives one answer to a text; leave it out")
+        self.translator = translator
+        self.limits = limits
+        self.scheduler = Scheduler(
+            translator.translate_encoded, workers, limits.wait, _pace(translator)
+        )
+        self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
+
+    @property
+    def languages(self) -> Tuple[str, str]:
+        """Source and target language."""
+        return self.translator.languages
+
+    def close(self) -> None:
+        """Answer what was accepted, then end the threads."""
+        self.scheduler.stop()
+        self._encoders.shutdown()
+
+    def check(self, texts: Any) -> List[str]:
+        """The texts of a request, if they are some.
+
+        Raises:
+            RefusedError: they are none or too many, or one is too long.
+        """
+        limits = self.limits
+        if not isinstance(texts, list) or not texts:
+            raise RefusedError(400, "Invalid request: there is no text to translate")
+        if not all(isinstance(text, str) for text in texts):
+            raise RefusedError(400, "Invalid request: every text must be a string")
+        if len(texts) > limits.texts:
+            raise RefusedError(
+                400, f"Invalid request: {len(texts)} texts, at most {limits.texts} are taken"
+            )
+        longest = max(map(len, texts))
+        if longest > limits.characters:
+            raise RefusedError(
+                400,
+                f"Invalid request: a text has {longest} characters, at most {limits.characters} "
+                "are taken",
+            )
+        return texts
+
+    async def translate(self, texts: List[str], gone: Gone) -> List[Optional[Translation]]:
+        """Translate the texts of one request.
+
+        Args:
+            texts: as ``check`` returns them.
+            gone: of its client.
+
+        Returns:
+            Their translations; None for texts without a visible character.
+
+        Raises:
+            RefusedError: the queue is full, a text is too long, or there is no answer in time.
+            GoneError: the client left.
+        """
+        until = time.monotonic() + self.limits.deadline
+        try:
+            self.scheduler.check()
+            rows = await self._encoded(texts)
+            jobs = self.scheduler.submit([row for row in rows if row], until)
+        except FullError as error:
+            seconds = max(1, math.ceil(error.seconds - self.limits.wait))
+            told = "Slowdown: the queue is full; try again later"
+            raise RefusedError(429, told, seconds) from None
+        except StoppedError:
+            raise RefusedError(503, "the server ends") from None
+        found = iter(await self._answered(jobs, until, gone))
+        return [next(found) if row else None for row in rows]
+
+    async def _encoded(self, texts: List[str]) -> List[List[int]]:
+        """Token ids of each text, made beside the event loop."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._encoders, self.translator.encode, texts)
+        except ValueError:
+            longest = self.translator.longest_source
+            raise RefusedError(
+                400,
+                f"Invalid request: the model reads {longest} tokens of a text; split it into "
+                "sentences",
+            ) from None
+
+    async def _answered(self, jobs: List[Any], until: float, gone: Gone) -> List[Translation]:
+        """The results, unless the deadline passes or the client leaves first."""
+        if not jobs:
+            return []
+        every = asyncio.gather(*map(asyncio.wrap_future, jobs))
+        every.add_done_callback(_noticed)
+        left = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait(
+                {every, left},
+                timeout=max(0.0, until - time.monotonic()),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if every.done():
+                return list(every.result())
+            if left.done():
+                raise GoneError
+            raise LateError
+        except LateError:
+            raise RefusedError(
+                504, f"no answer within {self.limits.deadline:g} s; send less text"
+            ) from None
+        except GoneError:
+            raise
+        except Exception as error:
+            raise RefusedError(
+                500, f"decoding failed ({type(error).__name__}); the server's log says more"
+            ) from None
+        finally:
+            left.cancel()
+            every.cancel()
+
+
+def _noticed(future: Any) -> None:
+    """Keep asyncio from logging what failed after nobody waited any more."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _pace(translator: SpeculativeTranslator) -> float:
+    """Seconds that a source token takes, measured on a second decoding."""
+    row = translator.encode([_FIRST])[0]
+    for _ in range(2):
+        began = time.perf_counter()
+        list(translator.translate_encoded([row]))
+        seconds = time.perf_counter() - began
+    return seconds / len(row)

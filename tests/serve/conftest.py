@@ -1,0 +1,29 @@
+"""The toy pair, served."""
+
+import pytest
+from served import TEXTS, serving
+from toy_pair import write_pair
+
+from fairseq_specdec.hub import SpeculativeTranslator
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    return write_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="session")
+def client(pair):
+    """Of a server of the toy pair, with small limits."""
+    with serving(
+        "--path", pair, "--nbest", 2, "--beam", 2, "--max-body", 4096, "--max-characters", 400,
+        "--max-texts", 12, "--max-arrival", 0.5,
+    ) as client:  # fmt: skip
+        yield client
+
+
+@pytest.fixture(scope="session")
+def expected(pair):
+    """What the hub translates of ``TEXTS``."""
+    hub = SpeculativeTranslator.from_pretrained(pair, device="cpu", beam=2, nbest=2)
+    return hub.translate(TEXTS)

@@ -1,0 +1,52 @@
+"""A server in a thread, and a client of it."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+
+from toy_pair import text_of
+from toy_translation import sentences
+
+from fairseq_specdec.serve.cli import start
+
+TEXTS = [text_of(line) for line in sentences(12, seed=9)]
+
+
+class Client:
+    """Asks a served model over one connection at a time."""
+
+    def __init__(self, server):
+        self.server = server
+        self.url = server.url
+        self.port = server.socket.getsockname()[1]
+
+    def ask(self, path, body=None, **headers):
+        """(status, answer as JSON, headers) of a GET, or of a POST of a body."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, 60)) as line:
+            line.request("GET" if body is None else "POST", path, body, sent)
+            answer = line.getresponse()
+            return answer.status, json.loads(answer.read()), answer.headers
+
+    def translate(self, q, **fields):
+        return self.ask("/translate", {"q": q, "source": "src", "target": "tgt", **fields})
+
+
+@contextlib.contextmanager
+def serving(*words):
+    """A client of a server with this command line, in a thread."""
+    server = start([*map(str, words), "--port", "0", "--device", "cpu"])
+    thread = threading.Thread(target=server.uvicorn.run, kwargs={"sockets": [server.socket]})
+    thread.start()
+    try:
+        while not server.uvicorn.started:
+            time.sleep(0.01)
+        yield Client(server)
+    finally:
+        server.uvicorn.should_exit = True
+        thread.join()

@@ -1,0 +1,85 @@
+"""LibreTranslate's interface, also as its own client uses it."""
+
+import urllib.parse
+
+import pytest
+from served import TEXTS
+
+libretranslatepy = pytest.importorskip("libretranslatepy")
+FORM = "application/x-www-form-urlencoded"
+
+
+def test_its_own_client_gets_the_hubs_texts(client, expected):
+    api = libretranslatepy.LibreTranslateAPI(client.url, api_key="any")
+    assert api.languages() == [{"code": "src", "name": "src", "targets": ["tgt"]}]
+    found = [api.translate(text, "src", "tgt") for text in TEXTS[:4]]
+    assert found == [each.text for each in expected[:4]] and all(found)
+
+
+def test_a_list_is_answered_by_a_list(client, expected):
+    status, answer, headers = client.translate([TEXTS[0], " ", *TEXTS[1:6]])
+    texts = [each.text for each in expected[:6]]
+    assert status == 200 and answer == {"translatedText": [texts[0], "", *texts[1:]]}
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+    assert headers["Access-Control-Allow-Origin"] is None and headers["Server"] is None
+
+
+def test_the_only_source_language_is_found(client, expected):
+    _, answer, _ = client.translate(TEXTS[0], source="auto")
+    known = {"confidence": 100, "language": "src"}
+    assert answer == {"translatedText": expected[0].text, "detectedLanguage": known}
+    _, answer, _ = client.translate(TEXTS[:2], source="auto")
+    assert answer["detectedLanguage"] == [known, known]
+
+
+def test_alternatives_are_the_other_hypotheses(client, expected):
+    others = [[each.text for each in one.alternatives] for one in expected[:2]]
+    assert all(others)
+    _, answer, _ = client.translate(TEXTS[0], alternatives=3)
+    assert answer["alternatives"] == others[0]
+    _, answer, _ = client.translate(TEXTS[:2], alternatives="1")
+    assert answer["alternatives"] == others
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_forms_are_read(client, expected, encoded):
+    fields = {"q": TEXTS[0] + " \u00e9", "source": "src", "target": "tgt", "format": "text"}
+    if encoded:
+        kind, body = FORM, urllib.parse.urlencode(fields).encode()
+    else:
+        kind = "multipart/form-data; boundary=xx"
+        body = "".join(
+            f'--xx\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+            for name, value in fields.items()
+        ).encode() + b"--xx--\r\n"  # fmt: skip
+    status, answer, _ = client.ask("/translate", body, Content_Type=kind)
+    assert (status, answer) == client.translate(TEXTS[0] + " \u00e9")[:2] and status == 200
+    if encoded:  # the same field several times is a list
+        body = urllib.parse.urlencode([*fields.items(), ("q", TEXTS[1])]).encode()
+        _, answer, _ = client.ask("/translate", body, Content_Type=kind)
+        assert answer["translatedText"][1] == expected[1].text
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"q": ""}, "missing q"),
+        ({"q": []}, "missing q"),
+        ({"q": ["w1", 2]}, "must be a string"),
+        ({"q": {"a": 1}}, "must be a string"),
+        ({"q": ["w1"] * 13}, "13 texts, at most 12"),
+        ({"q": "w1 " * 200}, "600 characters, at most 400"),
+        ({"q": "w1 " * 130}, "the model reads"),
+        ({"source": None}, "missing source"),
+        ({"source": "\ud800" * 100}, "source '\\ud800"),
+        ({"source": ["src"]}, "there is src"),
+        ({"target": "src"}, "target 'src' is not supported; there is tgt"),
+        ({"format": "html"}, "there is text"),
+        ({"alternatives": -1}, "from 0 to 100"),
+        ({"alternatives": [1]}, "from 0 to 100"),
+        ({"alternatives": 1e400}, "from 0 to 100"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(client, fields, words):
+    status, answer, _ = client.translate(fields.pop("q", "w1"), **fields)
+    assert status == 400 and words in answer["error"] and len(answer["error"]) < 120

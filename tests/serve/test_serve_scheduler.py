@@ -1,0 +1,129 @@
+"""The queue: its bound, deadlines, cancellation, the end."""
+
+import threading
+import time
+
+import pytest
+
+from fairseq_specdec.serve.scheduler import FullError, LateError, Scheduler, StoppedError
+
+SOON = 60.0
+
+
+class Decoder:
+    """Gives the sum of a row, once it is let go; notes what was decoded together."""
+
+    def __init__(self):
+        self.batches = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self, rows):
+        self.batches.append(rows)
+        self.begun.set()
+        assert self.go_on.wait(60)
+        for i, row in enumerate(rows):
+            if row == [13]:
+                raise ArithmeticError("thirteen")
+            yield i, sum(row)
+
+
+@pytest.fixture
+def decoder():
+    return Decoder()
+
+
+@pytest.fixture
+def make(decoder):
+    """Makes a scheduler of one thread that is busy with the row [0]."""
+    made = []
+
+    def busy(**settings):
+        scheduler = Scheduler(decoder, **{"workers": 1, "most_wait": 50, "pace": 1.0, **settings})
+        made.append(scheduler)
+        first = submit(scheduler, [0])
+        assert decoder.begun.wait(60)
+        return scheduler, first[0]
+
+    yield busy
+    decoder.go_on.set()
+    for each in made:
+        each.stop()
+
+
+def submit(scheduler, *rows, within=SOON):
+    return scheduler.submit(list(rows), time.monotonic() + within)
+
+
+def test_results_reach_those_who_asked(make, decoder):
+    scheduler, first = make()
+    later = submit(scheduler, [1, 2], [3, 4])
+    decoder.go_on.set()
+    assert [each.result(60) for each in [first, *later]] == [0, 3, 7]
+
+
+def test_what_would_wait_too_long_is_refused(make, decoder):
+    """By the time that tokens take, whatever their number of sentences."""
+    scheduler, _ = make(most_wait=5.0, pace=0.5)
+    submit(scheduler, [1] * 9)  # 10 tokens wait or run: 5 s
+    assert scheduler.expected_wait() == 5.0
+    submit(scheduler, [1])
+    with pytest.raises(FullError) as refused:
+        submit(scheduler, [1])
+    assert refused.value.seconds == 5.5 and len(scheduler._waiting) == 2
+
+
+def test_the_pace_is_learnt(make, decoder):
+    scheduler, first = make(pace=1000.0, most_wait=1e9)
+    decoder.go_on.set()
+    for _ in range(3):
+        submit(scheduler, [1])[0].result(60)
+    submit(scheduler, [1] * 100)[0].result(60)
+    scheduler.stop()
+    assert 700 < scheduler._pace < 860 and scheduler.expected_wait() == 0
+
+
+def test_more_threads_wait_less(make):
+    scheduler, _ = make(workers=2, most_wait=50)
+    submit(scheduler, [1] * 9)
+    assert scheduler.expected_wait() == 5.0
+
+
+def test_a_deadline_that_passed_is_told_without_decoding(make, decoder):
+    scheduler, _ = make()
+    late, other = submit(scheduler, [1], within=-1.0) + submit(scheduler, [2])
+    decoder.go_on.set()
+    with pytest.raises(LateError):
+        late.result(60)
+    assert other.result(60) == 2 and [[1]] not in decoder.batches
+
+
+def test_who_cancels_is_not_decoded(make, decoder):
+    scheduler, _ = make()
+    gone, other = submit(scheduler, [1], [2])
+    assert gone.cancel()
+    decoder.go_on.set()
+    assert other.result(60) == 2 and [[1]] not in decoder.batches
+
+
+def test_a_failure_ends_no_thread(make, decoder):
+    scheduler, _ = make()
+    bad, other = submit(scheduler, [13], [2])
+    decoder.go_on.set()
+    with pytest.raises(ArithmeticError):
+        bad.result(60)
+    assert other.result(60) == 2
+
+
+def test_the_end_finishes_what_was_accepted(make, decoder):
+    scheduler, first = make()
+    last = submit(scheduler, [1], [2])
+    stopping = threading.Thread(target=scheduler.stop)
+    stopping.start()
+    while not scheduler.stopping:
+        time.sleep(0.001)
+    with pytest.raises(StoppedError):
+        submit(scheduler, [3])
+    decoder.go_on.set()
+    stopping.join(60)
+    assert [each.result(0) for each in [first, *last]] == [0, 1, 2]

@@ -1,0 +1,143 @@
+"""Requests through the queue: refused where it is full, deadlines, clients that leave, the end."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+from served import TEXTS, serving
+
+from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.serve import cli
+
+
+@pytest.fixture
+def held(pair, monkeypatch):
+    """(client, an event that lets decoding go on, batches begun)."""
+    go_on, begun = threading.Event(), []
+    go_on.set()
+    iterate = Batch.iterate
+
+    def iterating(batch, *most):
+        begun.append(batch)
+        assert go_on.wait(60)
+        iterate(batch, *most)
+
+    monkeypatch.setattr(Batch, "iterate", iterating)
+    words = ["--path", pair, "--strategy", "greedy", "--max-wait", 1e-6, "--max-deadline", 1]
+    with serving(*words, "--max-requests", 4, "--max-connections", 8) as client:
+        begun.clear()
+        go_on.clear()
+        try:
+            yield client, go_on, begun
+        finally:
+            go_on.set()
+
+
+def in_thread(work, *arguments):
+    """(thread, list for its result)."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(work(*arguments)))
+    thread.start()
+    return thread, found
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_full_late_and_ready(held):
+    """One request decodes, the next is refused at once; the deadline ends the first."""
+    client, go_on, begun = held
+    first, found = in_thread(client.translate, TEXTS[:3])
+    until(lambda: begun)
+    status, answer, headers = client.translate(TEXTS[0])
+    assert status == 429 and "Slowdown" in answer["error"] and int(headers["Retry-After"]) >= 1
+    assert client.ask("/health")[0] == client.ask("/ready")[0] == 200
+    first.join(60)
+    assert found[0][0] == 504 and "within 1 s" in found[0][1]["error"]
+    go_on.set()
+    until(lambda: client.translate(TEXTS[0])[0] == 200)
+    assert len({id(batch) for batch in begun}) == 2  # its other two sentences left the queue
+
+
+def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue(held):
+    client, go_on, begun = held
+    body = json.dumps({"q": TEXTS[:5], "source": "src", "target": "tgt"}).encode()
+    lines = [
+        "POST /translate HTTP/1.1", f"Host: 127.0.0.1:{client.port}",
+        "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
+    ]  # fmt: skip
+    scheduler = client.server.service.scheduler
+    with contextlib.closing(socket.create_connection(("127.0.0.1", client.port))) as line:
+        line.sendall("\r\n".join(lines).encode() + body)
+        until(lambda: begun)
+        waiting = list(scheduler._waiting)
+    until(lambda: all(job.future.cancelled() for job in waiting))
+    go_on.set()
+    until(lambda: scheduler.expected_wait() == 0)
+    assert len({id(batch) for batch in begun}) == 1 and len(waiting) == 4
+
+
+def test_open_requests_are_counted(held):
+    client, go_on, begun = held
+    lines = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(4)]
+    for line in lines:
+        line.sendall(f"POST / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n".encode())
+        line.sendall(b"Content-Length: 9\r\n\r\n")
+    until(lambda: client.ask("/health")[0] == 503)
+    status, answer, headers = client.ask("/health")
+    assert answer["error"] == "over 4 requests are open" and headers["Retry-After"] == "1"
+    for line in lines:
+        line.close()
+    until(lambda: client.ask("/health")[0] == 200)
+
+
+def test_connections_are_counted(held):
+    client, _, _ = held
+    lines = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(8)]
+    until(lambda: client.ask("/health")[1].get("error") == "over 8 connections are open")
+    for line in lines:
+        line.close()
+    until(lambda: client.ask("/health")[0] == 200)
+
+
+def test_a_failure_is_told_without_the_text(held, monkeypatch, caplog):
+    client, go_on, _ = held
+    go_on.set()
+
+    def fail(batch, *most):
+        raise ArithmeticError(TEXTS[0])
+
+    monkeypatch.setattr(Batch, "iterate", fail)
+    status, answer, _ = client.translate(TEXTS[0])
+    assert status == 500 and "decoding failed (ArithmeticError)" in answer["error"]
+    assert "ArithmeticError" in caplog.text and TEXTS[0] not in caplog.text + str(answer)
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--strategy", "sps", "--sampling"], "unrecognized"),
+        (["--workers", "0"], "--workers 0: must be from 1 to 256"),
+        (["--max-wait", "0"], "--max-wait 0.0: must be from above 0 to 3600"),
+        (["--path", "/nowhere/v.pt"], "--path: no such file"),
+        (["--beam", "2", "--nbest", "3"], "--nbest"),
+        (["--tokenizer", "odd"], "--tokenizer"),
+    ],
+)
+def test_mistakes_are_one_line(pair, words, says, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.cli_main(["--path", str(pair), "--port", "0", *words])
+    said = str(ended.value) + capsys.readouterr().err
+    assert says in said and said.count("\n") <= 1
+
+
+def test_a_port_that_is_taken_is_named(client):
+    with pytest.raises(SystemExit, match=f"--port {client.port}: Address already in use; give"):
+        cli.cli_main(["--port", str(client.port)])
