@@ -1,1 +1,1 @@
-"""A translation server that clients of LibreTranslate can use (``specdec-serve``)."""
+"""A server for clients of LibreTranslate and DeepL (``specdec-serve``)."""

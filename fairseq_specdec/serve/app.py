@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 import fairseq_specdec
 from fairseq_specdec.io.local_http import RefusedError
 
+from .deepl import deepl
 from .guard import Guard, refusal
 from .libretranslate import libretranslate
 from .service import GoneError, Service
@@ -41,6 +42,7 @@ def make_app(service: Service, port: Optional[int]) -> Any:
         lifespan=life,
     )
     app.include_router(libretranslate(service))
+    app.include_router(deepl(service))
     _add_states(app, service)
     _add_errors(app)
     return Guard(app, service.limits, port)

@@ -1,4 +1,4 @@
-"""``specdec-serve``: a translation server for clients of LibreTranslate.
+"""``specdec-serve``: a translation server for clients of LibreTranslate and DeepL.
 
 One process holds one model; threads decode. It listens on 127.0.0.1 only.
 """

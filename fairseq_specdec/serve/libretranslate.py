@@ -10,7 +10,7 @@ from starlette.requests import Request
 from fairseq_specdec.hub import Translation
 from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, language, shown
+from .bodies import asked, body_schema, language, shown
 from .service import Service
 from .watch import closed
 
@@ -28,13 +28,6 @@ _SCHEMA = {
         "api_key": {"type": "string"},
     },
 }
-_BODY = {
-    "required": True,
-    "content": {
-        kind: {"schema": _SCHEMA}
-        for kind in ("application/json", "application/x-www-form-urlencoded")
-    },
-}
 
 
 def libretranslate(service: Service) -> APIRouter:
@@ -42,7 +35,7 @@ def libretranslate(service: Service) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
     source, target = service.languages
 
-    @router.post("/translate", openapi_extra={"requestBody": _BODY})
+    @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
     async def translate(request: Request) -> Dict[str, Any]:
         """Translate one text, or a list of them."""
         fields = await asked(request, ["q"])

@@ -1,0 +1,83 @@
+"""DeepL's interface: ``POST /v2/translate`` and ``GET /v2/languages``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from fairseq_specdec.io.local_http import RefusedError
+
+from .bodies import asked, body_schema, language, shown
+from .service import Service
+from .watch import closed
+
+# What would change the text and cannot be honoured, with the values that ask for nothing.
+_REFUSED = {
+    "custom_instructions": (None, []),
+    "formality": (None, "default", "prefer_less", "prefer_more"),
+    "glossary_id": (None, ""),
+    "glossary_ids": (None, []),
+    "style_id": (None, ""),
+    "tag_handling": (None, ""),
+    "translation_memory_id": (None, ""),
+}
+_SCHEMA = {
+    "type": "object",
+    "required": ["text", "target_lang"],
+    "properties": {
+        "text": {"type": "array", "items": {"type": "string"}},
+        "source_lang": {"type": "string"},
+        "target_lang": {"type": "string"},
+    },
+}
+
+
+def deepl(service: Service) -> APIRouter:
+    """The routes for a service."""
+    router = APIRouter(prefix="/v2", tags=["DeepL"])
+    source, target = service.languages
+
+    @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
+    async def translate(request: Request) -> Dict[str, Any]:
+        """Translate a list of texts."""
+        fields = await asked(request, ["text"])
+        if fields.get("source_lang"):
+            language(fields["source_lang"], source, "source_lang")
+        language(fields.get("target_lang"), target, "target_lang")
+        for name, harmless in _REFUSED.items():
+            if fields.get(name) not in harmless:
+                raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
+        texts = fields.get("text")
+        texts = service.check([texts] if isinstance(texts, str) else texts)
+        found = await service.translate(texts, closed(request))
+        return {
+            "translations": [
+                {
+                    "detected_source_language": source.upper(),
+                    "text": each.text if each is not None else "",
+                    "billed_characters": len(text),
+                }
+                for text, each in zip(texts, found)
+            ]
+        }
+
+    @router.get("/languages")
+    async def languages(request: Request) -> List[Dict[str, Any]]:
+        """The source language, or with ``type=target`` the target language."""
+        kind = request.query_params.get("type")
+        if kind is None:  # DeepL's own client sends a form
+            async with request.form(max_files=0) as form:
+                kind = form.get("type", "source")
+        if kind not in ("source", "target"):
+            raise RefusedError(
+                400, f"type {shown(kind)} is not supported; there are source, target"
+            )
+        code = (target if kind == "target" else source).upper()
+        told: Dict[str, Any] = {"language": code, "name": code}
+        if kind == "target":
+            told["supports_formality"] = False
+        return [told]
+
+    return router

@@ -1,0 +1,76 @@
+"""DeepL's interface, also as its own client uses it."""
+
+import urllib.parse
+
+import pytest
+from served import TEXTS
+
+deepl = pytest.importorskip("deepl")
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture
+def translator(client, monkeypatch):
+    monkeypatch.setattr(deepl.http_client, "max_network_retries", 0)
+    return deepl.DeepLClient("any", server_url=client.url.rstrip("/"))
+
+
+def ask(client, **fields):
+    return client.ask("/v2/translate", {"text": ["w1"], "target_lang": "TGT", **fields})
+
+
+def test_its_own_client_gets_the_hubs_texts(translator, expected):
+    found = translator.translate_text(TEXTS, source_lang="SRC", target_lang="TGT")
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert [each.billed_characters for each in found] == [len(text) for text in TEXTS]
+    one = translator.translate_text(TEXTS[0], target_lang="tgt", split_sentences="0")
+    assert one.text == expected[0].text and one.detected_source_lang == "SRC"
+
+
+def test_its_own_client_lists_the_languages(translator):
+    assert [each.code for each in translator.get_source_languages()] == ["SRC"]
+    targets = translator.get_target_languages()
+    assert [(each.code, each.supports_formality) for each in targets] == [("TGT", False)]
+
+
+def test_its_own_client_shows_errors(translator):
+    with pytest.raises(deepl.DeepLException, match="target_lang 'SRC' is not supported; there is"):
+        translator.translate_text("w1", target_lang="SRC")
+    with pytest.raises(deepl.DeepLException, match="over 4096 bytes"):
+        translator.translate_text("w1 " * 2000, target_lang="TGT")
+
+
+def test_forms_and_blank_texts(client, expected):
+    fields = [("text", TEXTS[0]), ("text", " "), ("target_lang", "TGT"), ("formality", "default")]
+    body = urllib.parse.urlencode(fields).encode()
+    status, answer, _ = client.ask("/v2/translate", body, Content_Type=FORM)
+    assert status == 200
+    assert [each["text"] for each in answer["translations"]] == [expected[0].text, ""]
+    body = urllib.parse.urlencode(fields[:1] + fields[2:]).encode()
+    _, answer, _ = client.ask("/v2/translate", body, Content_Type=FORM)
+    assert [each["text"] for each in answer["translations"]] == [expected[0].text]
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"target_lang": None}, "target_lang None"),
+        ({"source_lang": "TGT"}, "there is src"),
+        ({"text": []}, "no text"),
+        ({"text": None}, "no text"),
+        ({"text": [None]}, "must be a string"),
+        ({"text": ["w1"] * 13}, "13 texts"),
+        ({"tag_handling": "xml"}, "tag_handling 'xml' is not supported"),
+        ({"formality": "more"}, "formality 'more'"),
+        ({"glossary_id": "x"}, "glossary_id"),
+        ({"custom_instructions": ["x"]}, "custom_instructions"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(client, fields, words):
+    status, answer, _ = ask(client, **fields)
+    assert status == 400 and words in answer["message"] == answer["error"]
+
+
+def test_odd_kinds_of_languages_are_refused(client):
+    assert client.ask("/v2/languages?type=both")[0] == 400
+    assert client.ask("/v2/languages?type=source")[1] == [{"language": "SRC", "name": "SRC"}]
