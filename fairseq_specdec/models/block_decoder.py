@@ -27,6 +27,7 @@ from .decoder_parts import (
     position_embedding,
     state_projection,
 )
+from .packed_layers import BlockPlan, can_pack, run_packed, run_stock, spread
 from .source_copy import SourceCopy, SourceState
 
 
@@ -224,14 +225,9 @@ class BlockDecoder(FairseqDecoder):
         masks = self.embed_masks(mask_positions, source_state, last)
         return torch.cat([prefix, masks], 1), None
 
-    def attention_bias(self, cuts: Tensor, prefix_width: int, dtype: torch.dtype) -> Tensor:
-        """:func:`block_attention` as the layers take it: [B heads, T + C k, T + C k], 0 or -inf."""
-        allowed = block_attention(cuts, prefix_width, self.block_size, self.bidirectional_prefix)
-        rows, width, _ = allowed.shape
-        bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-        bias = bias.masked_fill_(~allowed, float("-inf"))
-        heads = self.cfg.decoder.attention_heads
-        return bias[:, None].expand(rows, heads, width, width).reshape(-1, width, width)
+    def plan(self, cuts: Tensor, prefix_width: int) -> BlockPlan:
+        """What all passes over blocks after these cuts (long [B, C]) share."""
+        return BlockPlan(cuts, prefix_width, self.block_size, self.bidirectional_prefix)
 
     def forward(
         self,
@@ -241,10 +237,11 @@ class BlockDecoder(FairseqDecoder):
         source_state: Optional[SourceState] = None,
         targets: Optional[Tensor] = None,
         revealed: Optional[Tensor] = None,
-        attention_bias: Optional[Tensor] = None,
+        plan: Optional[BlockPlan] = None,
         states: Optional[Tensor] = None,
+        wanted: Optional[Tensor] = None,
     ) -> Tensor:
-        """Features of all masks.
+        """Features of masks.
 
         Args:
             prev_output_tokens: long [B, T], ``</s>`` then the target without its last token,
@@ -254,11 +251,13 @@ class BlockDecoder(FairseqDecoder):
             source_state: from :meth:`start_source`.
             targets: long [B, C, k]; needed with ``revealed`` only.
             revealed: bool [B, C, k], masks to be replaced by their target's state (glancing).
-            attention_bias: from :meth:`attention_bias` for these cuts, if it was computed before.
+            plan: from :meth:`plan` for these cuts, if it was made before.
             states: [B, T, n C], the verifier's states that predicted each prefix token.
+            wanted: bool [B, C, k], the masks whose features are asked for; None for all.
 
         Returns:
-            [B, C, k, C'], C' the embedding width, before :meth:`output_layer`.
+            [B, C, k, C'], C' the embedding width, before :meth:`output_layer`; zeros where not
+            ``wanted``.
         """
         rows, width = prev_output_tokens.shape
         steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
@@ -271,13 +270,21 @@ class BlockDecoder(FairseqDecoder):
             gold = self.embed_prefix(targets.reshape(rows, -1), positions)
             blocks = torch.where(revealed.reshape(rows, -1, 1), gold, blocks)
 
-        x = torch.cat([prefix, blocks], dim=1).transpose(0, 1)
-        if attention_bias is None:
-            attention_bias = self.attention_bias(cuts, width, x.dtype)
-        x = self._run_layers(x, encoder_out, attention_bias)[width:].transpose(0, 1)
+        shape = (rows, cuts.size(1), self.block_size)
+        asked = cuts.new_ones(shape, dtype=torch.bool) if wanted is None else wanted
+        picked = asked.flatten().nonzero().squeeze(1)
+        layers = list(self.layers)  # with --decoder-layerdrop, those of this pass
+        if all(map(can_pack, layers)):
+            plan = plan or self.plan(cuts, width)
+            x = run_packed(layers, prefix, blocks, encoder_out, plan, picked)
+        else:
+            allowed = block_attention(cuts, width, self.block_size, self.bidirectional_prefix)
+            heads = self.cfg.decoder.attention_heads
+            x = run_stock(layers, torch.cat([prefix, blocks], 1), encoder_out, allowed, heads)
+            x = x[:, width:].flatten(0, 1)[picked]
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return x.reshape(rows, cuts.size(1), self.block_size, -1)
+        return spread(x, picked, asked.numel()).view(shape + (-1,))
 
     def _project_states(
         self, states: Optional[Tensor], cuts: Tensor
@@ -294,23 +301,9 @@ class BlockDecoder(FairseqDecoder):
         if self.prefix_states is None or self.mask_states is None:
             return None, None
         assert states is not None, "this drafter reads a verifier's states"
-        read, last = self.prefix_states(states), self.mask_states(states)
-        at = cuts.repeat_interleave(self.block_size, 1).unsqueeze(2)
-        return read, last.gather(1, at.expand(-1, -1, last.size(2)))
-
-    def _run_layers(
-        self, x: Tensor, encoder_out: Dict[str, List[Tensor]], attention_bias: Tensor
-    ) -> Tensor:
-        """All layers over [T, B, C], without the final norm."""
-        padding = encoder_out["encoder_padding_mask"]
-        for layer in self.layers:
-            x, _, _ = layer(
-                x,
-                encoder_out["encoder_out"][0],
-                padding[0] if padding else None,
-                self_attn_mask=attention_bias,
-            )
-        return x
+        at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
+        last = self.mask_states(states.gather(1, at))
+        return self.prefix_states(states), last.repeat_interleave(self.block_size, 1)
 
     def follow_chain(self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor) -> Tensor:
         """Features with the chain's contribution, given the target's tokens before each position.

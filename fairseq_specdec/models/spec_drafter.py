@@ -201,22 +201,19 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
-        bias = self.decoder.attention_bias(
-            cuts, prev_output_tokens.size(1), encoder_out["encoder_out"][0].dtype
-        )
+        plan = self.decoder.plan(cuts, prev_output_tokens.size(1))
+        known = (prev_output_tokens, encoder_out, cuts, state)
         learnt, revealed, first_correct = valid, None, None
         if glancing_ratio > 0:
             with torch.no_grad():
-                features = self.decoder(
-                    prev_output_tokens, encoder_out, cuts, state, attention_bias=bias, states=states
-                )
+                features = self.decoder(*known, None, None, plan, states, wanted=valid)
                 first_correct = self._correct(features, targets)
                 revealed = choose_revealed(first_correct, valid, glancing_ratio)
                 learnt = valid & ~revealed
-        features = self.decoder(
-            prev_output_tokens, encoder_out, cuts, state, targets, revealed, bias, states
-        )
-        if self.decoder.chain is not None:
+        chained = self.decoder.chain is not None
+        wanted = valid if chained else learnt  # the chain runs over revealed tokens too
+        features = self.decoder(*known, targets, revealed, plan, states, wanted=wanted)
+        if chained:
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
         return {
             "logits": self.decoder.output_layer(features[learnt]),
