@@ -76,6 +76,14 @@ def warm_python():
 
 
 @pytest.fixture(scope="session")
+def loaded_python():
+    """As ``warm_python``, with the plugin imported: not for tests of its import."""
+    warm = WarmPython("fairseq_specdec", PARENT)
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(scope="session")
 def fairseq_command(warm_python):
     """``run_fairseq`` in a fork of a process that has imported fairseq, which takes seconds."""
     return functools.partial(run_fairseq, python=warm_python.python)

@@ -6,7 +6,10 @@ server, with the caller's folder, environment and standard streams, and exits as
 NAME ...``, which calls ``MODULE.cli_main``. Whatever else is left to the interpreter itself.
 
 The package under test is imported in the fork, as in a new process: it changes fairseq when it is
-imported, and that is what many of the tests are about.
+imported, and that is what many of the tests are about. ``serve SOCKET fairseq_specdec`` has
+imported it too: for tests of what commands do once it is imported, which takes a quarter
+of a second. Such a server also composes the settings of a checkpoint once for all its forks
+(``composed_once.py``).
 """
 
 import array
@@ -68,9 +71,12 @@ def call(path, words):
 # ---- the server --------------------------------------------------------------------------------
 
 
-def answer(line, child):
-    """Wait for a fork and tell its exit status."""
+def answer(line, child, settings, record):
+    """Wait for a fork, note what settings it has composed, and tell its exit status."""
     _, status = os.waitpid(child, 0)
+    with record:
+        if settings:
+            settings.count(record)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
     with contextlib.suppress(BrokenPipeError):  # the caller was killed
         line.sendall(f"{code}\n".encode())
@@ -83,20 +89,38 @@ def end_with(pipe):
     os._exit(0)
 
 
-def serve(path):
-    """Import what takes long, then fork for whoever calls; says ``ready`` first.
+def prepare(package):
+    """Import what takes long.
+
+    Args:
+        package: also this, and settings are composed once; None for neither.
 
     Returns:
-        in each fork, what it is asked to run.
+        the ``SharedSettings``, or None.
     """
-    for module in PRELOADED:
+    for module in filter(None, (*PRELOADED, package)):
         importlib.import_module(module)
+    settings = package and importlib.import_module("composed_once").SharedSettings()
     # Commands set up the log when they are imported; a fresh one finds it as Python leaves it.
     for module in [name for name in sys.modules if name.split(".")[0] == "fairseq_cli"]:
         del sys.modules[module]
     logging.basicConfig(level=logging.WARNING, handlers=[], force=True)
     gc.collect()
     gc.freeze()
+    return settings
+
+
+def serve(path, package=None):
+    """Fork for whoever calls; says ``ready`` first.
+
+    Args:
+        path: of the socket.
+        package: as in ``prepare``.
+
+    Returns:
+        in each fork, what it is asked to run.
+    """
+    settings = prepare(package)
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen(8)
@@ -111,6 +135,9 @@ def serve(path):
         for _, _, data in parts:
             streams.frombytes(data)
         request = json.loads(line.makefile().readline())
+        if settings:
+            settings.compose()
+        record = tempfile.TemporaryFile("w+", encoding="utf-8")
         child = os.fork()
         if child == 0:
             server.close()
@@ -118,10 +145,12 @@ def serve(path):
             os.close(watched)
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
+            if settings:
+                atexit.register(settings.write, record)
             return request
         for stream in streams:
             os.close(stream)
-        threading.Thread(target=answer, args=(line, child), daemon=True).start()
+        threading.Thread(target=answer, args=(line, child, settings, record), daemon=True).start()
 
 
 def become(words, cwd, env):
@@ -187,9 +216,13 @@ class WarmPython:
     Attributes:
         programs: the folder; has ``python`` and the programs of ``ENTRIES``.
         python: the program that takes the place of ``sys.executable``.
+
+    Args:
+        package: that the server imports too.
+        folder: that it is in.
     """
 
-    def __init__(self):
+    def __init__(self, package=None, folder=None):
         self._folder = tempfile.TemporaryDirectory(prefix="warm")  # a socket's name must be short
         self.programs = pathlib.Path(self._folder.name) / "programs"
         self.programs.mkdir()
@@ -201,8 +234,10 @@ class WarmPython:
             write_program(self.programs / name, *caller, "-e", module, name)
         environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}
         environment.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+        if package:
+            environment["PYTHONPATH"] = folder
         self._server = subprocess.Popen(
-            [sys.executable, __file__, "serve", self._line],
+            [sys.executable, __file__, "serve", self._line, *filter(None, [package])],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -220,4 +255,4 @@ class WarmPython:
 if __name__ == "__main__":
     if sys.argv[1] == "call":
         sys.exit(call(sys.argv[2], sys.argv[3:]))
-    run(**serve(sys.argv[2]))
+    run(**serve(*sys.argv[2:]))

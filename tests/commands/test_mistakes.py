@@ -153,14 +153,14 @@ def folder(tmp_path_factory, fairseq_command):
 
 
 @pytest.fixture(scope="module")
-def attempt(folder, warm_python):
+def attempt(folder, loaded_python):
     """(status, stderr) of a command; (0, stdout) where it succeeds."""
 
     def run(command, **more):
         program, *words = shlex.split(command)
-        start = [str(warm_python.programs / program)]
+        start = [str(loaded_python.programs / program)]
         if program == "fairseq-generate":  # as the interpreter's own main module
-            start = [str(warm_python.python), "-m", "fairseq_cli.generate"]
+            start = [str(loaded_python.python), "-m", "fairseq_cli.generate"]
         done = subprocess.run(
             [*start, *words], cwd=str(folder), text=True,
             capture_output=True, env=dict(os.environ, CUDA_VISIBLE_DEVICES="", **more),
