@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
+import tempfile
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple
 from unittest import mock
@@ -41,6 +42,7 @@ ATTACHED = (
     f"--num-cuts 4 --chain-width 256 {PRE_NORM} --criterion glancing_block_loss {NONE} "
     "--label-smoothing 0 --block-loss-decay 0.85"
 )
+KEEP = " --cache-verifier-states {cache}"
 
 CONFIGURATIONS: Dict[str, str] = {
     "fairseq transformer 3+3": f"--arch transformer {THREE} {SMOOTH}",
@@ -54,7 +56,11 @@ CONFIGURATIONS: Dict[str, str] = {
         f"{BLOCK} {GLANCING} --bidirectional-prefix --source-copy"
     ),
     "attached, k 10, 4 cuts, chain": ATTACHED,
+    "attached, k 10, 4 cuts, chain, states kept": ATTACHED + KEEP,
     "attached, k 10, 4 cuts, chain, soft targets 0.5": f"{ATTACHED} --soft-targets 0.5",
+    "attached, k 10, 4 cuts, chain, soft targets 0.5, states kept": (
+        f"{ATTACHED} --soft-targets 0.5{KEEP}"
+    ),
 }
 STOCK = ", stock layers"
 
@@ -79,10 +85,18 @@ class Training:
     def __init__(self, folder: str, flags: str, max_tokens: int, stock: bool):
         torch.manual_seed(1)
         flags = f"{folder} --user-dir {fairseq_specdec.__path__[0]} {WIDE} {flags}"
-        given = flags.format(verifier=f"{folder}/verifier.pt").split()
+        with tempfile.TemporaryDirectory() as cache:  # its files stay open
+            self._build(
+                flags.format(verifier=f"{folder}/verifier.pt", cache=cache).split(), max_tokens
+            )
+            if KEEP.split()[0] in flags:
+                for batch in self.batches:
+                    self.model.read(**batch["net_input"])
+        self.stock, self.updates = stock, 0
+
+    def _build(self, given: List[str], max_tokens: int) -> None:
         args = options.parse_args_and_arch(options.get_training_parser(), given)
         cfg = convert_namespace_to_omegaconf(args)
-        self.stock = stock
         self.task = tasks.setup_task(cfg.task)
         self.model = self.task.build_model(cfg.model)
         self.criterion = self.task.build_criterion(cfg.criterion)
@@ -92,7 +106,6 @@ class Training:
             self.task.dataset("test"), max_tokens=max_tokens, seed=1
         )
         self.batches: List[Any] = list(batches.next_epoch_itr(shuffle=False))
-        self.updates = 0
 
     def update(self) -> Update:
         """One update on the next batch."""
@@ -123,7 +136,7 @@ def trainings(args: argparse.Namespace) -> Iterator[Any]:
         if args.only and args.only not in name:
             continue
         yield name, Training(args.folder, flags, args.max_tokens, False)
-        if args.stock and "drafter" in flags:
+        if args.stock and "drafter" in flags and KEEP not in flags:
             yield name + STOCK, Training(args.folder, flags, args.max_tokens, True)
 
 

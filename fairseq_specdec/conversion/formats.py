@@ -28,7 +28,10 @@ MASK = "decoder.mask_embedding"
 # Settings of the task that decoding can use; the rest of it was for training.
 TASK_SETTINGS = ("data", "source_lang", "target_lang", "left_pad_source", "left_pad_target")
 # What of a drafter's settings neither its weights nor its decoding depend on.
-TRAINING_ONLY = ("attach_to", "init_encoder_from", "init_decoder_from", "init_decoder_layers")
+TRAINING_ONLY = (
+    "attach_to", "cache_verifier_states",
+    "init_encoder_from", "init_decoder_from", "init_decoder_layers",
+)  # fmt: skip
 
 
 class ConversionError(Exception):

@@ -89,10 +89,11 @@ class AttachedDrafter(SpecDrafter):
         if cfg.init_decoder_from:
             initialise(model, cfg, source, target)
         if verifier is not None:
-            model.encoder.attach(verifier)
+            model.encoder.attach(verifier, cfg.cache_verifier_states)
         for settings in (args, cfg):
             set_setting(settings, init_decoder_from=None, init_decoder_layers=None)
             set_setting(settings, attach_to=None, read_layers=cfg.read_layers)
+            set_setting(settings, cache_verifier_states=None)
         return model
 
     def read(

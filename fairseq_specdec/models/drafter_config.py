@@ -44,6 +44,11 @@ class SpecDrafterConfig(TransformerConfig):
         "attached_drafter: checkpoint of the verifier whose states it reads; needed in "
         "training only",
     )
+    cache_verifier_states: Optional[str] = flag(
+        None,
+        "attached_drafter: folder in which training keeps the verifier's states of each sentence "
+        "in half precision, so that only the first epoch computes them",
+    )
     read_layers: Optional[str] = flag(
         None,
         "attached_drafter: the verifier's decoder layers to read, counted from 1, as in '2,4,6'",
@@ -80,7 +85,7 @@ def drafter_config(args: Any) -> SpecDrafterConfig:
         cfg = SpecDrafterConfig.from_namespace(args)
     if built_from() is not None:
         cfg.attach_to = cfg.init_encoder_from = cfg.init_decoder_from = None
-        cfg.init_decoder_layers = None
+        cfg.init_decoder_layers = cfg.cache_verifier_states = None
     return cfg
 
 
@@ -126,6 +131,11 @@ def _check_combinations(cfg: SpecDrafterConfig) -> None:
         raise ValueError(
             "--source-copy finds source words by position: leave out "
             "--no-token-positional-embeddings"
+        )
+    if cfg.cache_verifier_states and not cfg.attach_to:
+        raise ValueError(
+            "--cache-verifier-states: keeps the states of the verifier that --attach-to names, for "
+            "an attached_drafter; leave it out"
         )
     if cfg.init_decoder_layers and not cfg.init_decoder_from:
         raise ValueError("--init-decoder-layers needs --init-decoder-from")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
+
+from ..training.state_cache import Rows, StateCache, model_digest, sentence_key
 
 
 def layers_at_thirds(layers: int) -> List[int]:
@@ -44,6 +46,26 @@ class StateProjection(nn.Module):
         return self.project(self.normalise(states))
 
 
+def _sentences(encoder_out: Any, states: Tensor, final: Tensor, lengths: List[int]) -> List[Rows]:
+    """What :meth:`VerifierReader.read` returns, sentence by sentence, for the cache."""
+    source = encoder_out["encoder_out"][0].transpose(0, 1).half().cpu().numpy()
+    target = torch.cat([states, final], 2).half().cpu().numpy()
+    padding = encoder_out["encoder_padding_mask"]
+    there = ~padding[0].bool().cpu().numpy() if padding else [slice(None)] * len(source)
+    return [(source[i][there[i]], target[i, :length]) for i, length in enumerate(lengths)]
+
+
+def _padded(rows: List[Any], like: Tensor, width: int = 0) -> Tuple[Tensor, Tensor]:
+    """Arrays [n, D] as one batch [B, W, D] on the device of ``like``; its padding, bool [B, W]."""
+    width = width or max(map(len, rows))
+    batch = torch.zeros(len(rows), width, rows[0].shape[1], dtype=torch.float16)
+    padding = torch.ones(len(rows), width, dtype=torch.bool)
+    for row, (states, empty) in enumerate(zip(batch, padding)):
+        states[: len(rows[row])] = torch.from_numpy(rows[row])
+        empty[: len(rows[row])] = False
+    return batch.to(like), padding.to(like.device)
+
+
 class VerifierReader(FairseqEncoder):
     """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
 
@@ -59,11 +81,22 @@ class VerifierReader(FairseqEncoder):
         super().__init__(dictionary)
         self.read_layers = list(layers)
         self._verifier: List[Any] = []  # in a list, nn.Module does not register it
+        self._cache: Optional[StateCache] = None
 
-    def attach(self, verifier: Any) -> None:
-        """Freeze this verifier and read it."""
+    def attach(self, verifier: Any, cache: Optional[str] = None) -> None:
+        """Freeze this verifier and read it.
+
+        Args:
+            verifier: fairseq's encoder-decoder model.
+            cache: folder in which the states of known sentences are kept; None to compute them
+                whenever they are asked for.
+        """
         verifier.requires_grad_(False)
         self._verifier = [verifier.eval()]
+        if cache:
+            digest = model_digest(verifier, str(self.read_layers))
+            dim = verifier.decoder.embed_dim
+            self._cache = StateCache(cache, digest, (dim, (len(self.read_layers) + 1) * dim))
 
     @torch.no_grad()
     def read(
@@ -89,6 +122,22 @@ class VerifierReader(FairseqEncoder):
                 "--attach-to: an attached drafter reads a verifier's states in training; give "
                 "the verifier's checkpoint"
             )
+        if self._cache is None:
+            return self._compute(src_tokens, src_lengths, prev_output_tokens, like)
+        cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
+        found = list(map(cache.find, keys))
+        known = [rows for rows in found if rows is not None]
+        if len(known) == len(keys):
+            return self._assemble(known, prev_output_tokens.size(1), like)
+        computed = self._compute(src_tokens, src_lengths, prev_output_tokens, like)
+        lengths = prev_output_tokens.ne(self._padding()).sum(1).tolist()
+        for key, rows in zip(keys, _sentences(*computed, lengths)):
+            cache.add(key, *rows)
+        return computed
+
+    def _compute(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
+    ) -> Tuple[Any, Tensor, Tensor]:
         verifier = self._verifier[0]
         if next(verifier.parameters()).dtype != like.dtype:
             verifier.to(like)
@@ -101,6 +150,30 @@ class VerifierReader(FairseqEncoder):
             for layer in self.read_layers
         ]
         return encoder_out, torch.cat(states, -1), final
+
+    def _padding(self) -> int:
+        padding: int = self._verifier[0].decoder.padding_idx
+        return padding
+
+    def _keys(self, src_tokens: Tensor, src_lengths: Tensor, previous: Tensor) -> List[bytes]:
+        """A key of each sentence, whatever its padding."""
+        pad, keys = self._padding(), []
+        sources, targets = src_tokens.cpu(), previous.cpu()
+        for source, length, target in zip(sources, src_lengths.tolist(), targets):
+            own = source[:length] if source.is_floating_point() else source[source.ne(pad)]
+            keys.append(sentence_key(own.numpy(), target[target.ne(pad)].numpy()))
+        return keys
+
+    def _assemble(self, known: List[Rows], width: int, like: Tensor) -> Tuple[Any, Tensor, Tensor]:
+        """A batch of sentences whose states were kept: as :meth:`read` returns it."""
+        source, padding = _padded([rows[0] for rows in known], like)
+        states, _ = _padded([rows[1] for rows in known], like, width)
+        dim = states.size(2) // (len(self.read_layers) + 1)
+        encoder_out: Dict[str, List[Tensor]] = {
+            "encoder_out": [source.transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+        }
+        return encoder_out, states[:, :, :-dim], states[:, :, -dim:]
 
     @torch.no_grad()
     def predict(self, final: Tensor) -> Tensor:
