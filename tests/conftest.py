@@ -68,6 +68,15 @@ def settings_composed_once():
 
 
 @pytest.fixture(scope="session")
+def run_folder(tmp_path_factory):
+    """An empty folder that all processes of this run share, for ``cached``."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def warm_python():
     """The server and the programs of ``warm_python.py``."""
     warm = WarmPython()

@@ -105,9 +105,13 @@ def _alone(path):
         yield
 
 
-def cached(name, make):
-    """The bytes of an entry; ``make()`` gives them where it is absent or damaged."""
-    path = folder() / name
+def cached(name, make, home=None):
+    """The bytes of an entry; ``make()`` gives them where it is absent or damaged.
+
+    Args:
+        home: the folder; that of the toys by default.
+    """
+    path = (home or folder()) / name
     with _alone(path):
         content = read_whole(path)
         if content is None:
