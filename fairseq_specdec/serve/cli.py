@@ -45,6 +45,7 @@ SEARCH: Dict[str, Any] = {
 _SECONDS = Range(0, 3600, above=True)
 _LIMITS = {
     "body": "bytes of a request's body",
+    "batch": "texts that are decoded together, where that pays; no answer depends on it",
     "texts": "texts of a request",
     "characters": "characters of a text",
     "requests": "requests that are open at the same time",

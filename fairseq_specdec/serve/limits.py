@@ -11,6 +11,7 @@ class Limits:
 
     Attributes:
         body: bytes of a request's body.
+        batch: sentences that are decoded together.
         texts: of a request.
         characters: of a text.
         requests: that are open at the same time.
@@ -21,6 +22,7 @@ class Limits:
     """
 
     body: int = 128 * 1024
+    batch: int = 16
     texts: int = 128
     characters: int = 5000
     requests: int = 256

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import logging
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .batching import Smallest, choose
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +63,26 @@ class Scheduler:
         workers: threads.
         most_wait: seconds that a new sentence may be expected to wait.
         pace: seconds a source token takes, until some have been decoded.
+        widest: most sentences that are decoded together.
+        smallest: sentences of the smallest batch that pays; fewer are decoded one at a time.
     """
 
-    def __init__(self, decode: Decode, workers: int, most_wait: float, pace: float) -> None:
+    def __init__(
+        self,
+        decode: Decode,
+        workers: int,
+        most_wait: float,
+        pace: float,
+        widest: int,
+        smallest: Smallest,
+    ) -> None:
         self._decode = decode
         self._most_wait = most_wait
         self._pace = pace
-        self._waiting: Deque[Job] = collections.deque()
+        self._widest = widest
+        self._smallest = smallest
+        self._waiting: List[Job] = []
+        self._idle = 0
         self._tokens = 0  # of what waits or is being decoded
         self._changed = threading.Condition()
         self._stopping = False
@@ -107,7 +121,7 @@ class Scheduler:
             until: ``time.monotonic`` at their deadline.
 
         Returns:
-            For each a future of its result. Cancelling it takes the sentence out of the queue.
+            For each a future of its result. Who cancels it is not decoded for any longer.
 
         Raises:
             FullError: they would wait for too long.
@@ -132,47 +146,68 @@ class Scheduler:
     def _work(self) -> None:
         while True:
             jobs = self._take()
-            if jobs is None:
+            if not jobs:
                 return
-            tokens = sum(len(job.row) for job in jobs)
+            tokens = _tokens(jobs)
+            wanted = [job for job in jobs if _wanted(job)]
             began = time.perf_counter()
-            decoded = self._serve([job for job in jobs if _wanted(job)])
+            if wanted:
+                self._serve(wanted)
             seconds = time.perf_counter() - began
             with self._changed:
                 self._tokens -= tokens
-                if decoded:
-                    self._pace += _FORGETS * (seconds / decoded - self._pace)
+                if wanted:
+                    self._pace += _FORGETS * (seconds / _tokens(wanted) - self._pace)
 
-    def _take(self) -> Optional[List[Job]]:
-        """What to decode next; None when the server ends and nothing is left."""
+    def _take(self) -> List[Job]:
+        """What to decode next; [] when the server ends and nothing is left."""
         with self._changed:
             while not self._waiting:
                 if self._stopping:
-                    return None
+                    return []
+                self._idle += 1
                 self._changed.wait()
-            return [self._waiting.popleft()]
+                self._idle -= 1
+            lengths = [len(job.row) for job in self._waiting]
+            places = choose(lengths, self._idle, self._widest, self._smallest())
+            jobs = [self._waiting[i] for i in places]
+            for i in sorted(places, reverse=True):
+                del self._waiting[i]
+            return jobs
 
-    def _serve(self, jobs: List[Job]) -> int:
-        """Decode some jobs; their source tokens."""
-        if not jobs:
-            return 0
+    def _serve(self, jobs: List[Job]) -> None:
+        """Decode some jobs together; if that fails, those that are left one at a time."""
         left: Dict[int, Job] = dict(enumerate(jobs))
         try:
             with contextlib.closing(self._decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
                 for i, found in decoding:
-                    left.pop(i).future.set_result(found)
+                    _tell(left.pop(i), result=found)
+                    if all(job.future.cancelled() for job in left.values()):
+                        return
         except Exception as error:  # the thread goes on; whoever waits is told
             logger.error("decoding %d sentence(s) failed: %s", len(jobs), type(error).__name__)
+            if len(jobs) == 1:
+                _tell(jobs[0], error=error)
+                return
             for job in left.values():
-                job.future.set_exception(error)
-        return sum(len(job.row) for job in jobs)
+                self._serve([job])
+
+
+def _tokens(jobs: List[Job]) -> int:
+    return sum(len(job.row) for job in jobs)
 
 
 def _wanted(job: Job) -> bool:
     """Whether a job is still to be decoded; one that is too late is told so."""
-    if not job.future.set_running_or_notify_cancel():
-        return False
     if time.monotonic() > job.until:
-        job.future.set_exception(LateError())
-        return False
-    return True
+        _tell(job, error=LateError())
+    return not job.future.done()
+
+
+def _tell(job: Job, result: Any = None, error: Optional[Exception] = None) -> None:
+    """Set the result of a job, unless nobody waits for it any more."""
+    with contextlib.suppress(concurrent.futures.InvalidStateError):
+        if error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)

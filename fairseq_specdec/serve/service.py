@@ -11,6 +11,7 @@ from typing import Any, Awaitable, Callable, List, Optional, Tuple
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.io.local_http import RefusedError
 
+from .batching import smallest_batch
 from .limits import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
 
@@ -42,8 +43,10 @@ class Service:
             raise ValueError("--sampling: a server gives one answer to a text; leave it out")
         self.translator = translator
         self.limits = limits
+        pace = _pace(translator)  # which also begins to learn how drafts are accepted
+        smallest = smallest_batch(translator, limits.batch)
         self.scheduler = Scheduler(
-            translator.translate_encoded, workers, limits.wait, _pace(translator)
+            translator.translate_encoded, workers, limits.wait, pace, limits.batch, smallest
         )
         self._encoders = concurrent.futures.ThreadPoolExecutor(1, "specdec-serve-encode")
 

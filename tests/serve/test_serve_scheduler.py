@@ -39,7 +39,8 @@ def make(decoder):
     made = []
 
     def busy(**settings):
-        scheduler = Scheduler(decoder, **{"workers": 1, "most_wait": 50, "pace": 1.0, **settings})
+        usual = {"workers": 1, "most_wait": 50, "pace": 1.0, "widest": 4, "smallest": lambda: 3}
+        scheduler = Scheduler(decoder, **{**usual, **settings})
         made.append(scheduler)
         first = submit(scheduler, [0])
         assert decoder.begun.wait(60)
@@ -106,13 +107,46 @@ def test_who_cancels_is_not_decoded(make, decoder):
     assert other.result(60) == 2 and [[1]] not in decoder.batches
 
 
-def test_a_failure_ends_no_thread(make, decoder):
+def test_a_failure_reaches_nobody_else(make, decoder):
+    """The others of its batch are decoded one at a time."""
     scheduler, _ = make()
-    bad, other = submit(scheduler, [13], [2])
+    good, bad, *others = submit(scheduler, [1], [13], [2], [3])
     decoder.go_on.set()
     with pytest.raises(ArithmeticError):
         bad.result(60)
-    assert other.result(60) == 2
+    assert [each.result(60) for each in (good, *others)] == [1, 2, 3]
+    assert decoder.batches[1:] == [[[1], [13], [2], [3]], [[13]], [[2]], [[3]]]
+
+
+def test_what_waits_is_decoded_together_where_that_pays(make, decoder):
+    """The oldest, with those of nearest length; what is left is one too few."""
+    scheduler, _ = make()
+    rows = [[1, 1], [2] * 9, [3], [4, 4], [5] * 8, [6, 6, 6]]
+    found = submit(scheduler, *rows)
+    decoder.go_on.set()
+    assert [each.result(60) for each in found] == [sum(row) for row in rows]
+    assert decoder.batches[1:] == [[[6, 6, 6], [1, 1], [4, 4], [3]], [[2] * 9], [[5] * 8]]
+
+
+def test_a_batch_that_nobody_waits_for_ends(make, decoder):
+    ended = threading.Event()
+
+    def decode(rows):
+        try:
+            yield from decoder(rows)
+        finally:
+            if len(rows) > 1:
+                ended.set()
+
+    scheduler, _ = make(smallest=lambda: 2)
+    scheduler._decode = decode
+    first, *others = submit(scheduler, [1], [2], [13])
+    for other in others:  # the second is in the batch and would fail
+        assert other.cancel()
+    again = submit(scheduler, [5], [6])
+    decoder.go_on.set()
+    assert first.result(60) == 1 and [each.result(60) for each in again] == [5, 6]
+    assert ended.wait(60)
 
 
 def test_the_end_finishes_what_was_accepted(make, decoder):

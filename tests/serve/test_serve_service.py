@@ -26,7 +26,18 @@ def held(pair, monkeypatch):
         iterate(batch, *most)
 
     monkeypatch.setattr(Batch, "iterate", iterating)
-    words = ["--path", pair, "--strategy", "greedy", "--max-wait", 1e-6, "--max-deadline", 1]
+    words = [
+        "--path",
+        pair,
+        "--strategy",
+        "greedy",
+        "--max-wait",
+        1e-6,
+        "--max-deadline",
+        1,
+        "--max-batch",
+        1,
+    ]
     with serving(*words, "--max-requests", 4, "--max-connections", 8) as client:
         begun.clear()
         go_on.clear()

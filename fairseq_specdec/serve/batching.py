@@ -1,0 +1,90 @@
+"""Which of the sentences that wait are decoded together, if any."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Callable, List, Sequence
+
+from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.decoding.planning import times
+
+# Lengths of the outputs of a batch of sources of one length, from the shortest to the longest, as
+# shares of their mean.
+_LENGTHS = (0.75, 1.25)
+
+# A batch is made where it promises to decode so many times as many sentences a second as one
+# sentence at a time would. It promises up to 0.2 more than was measured (docs/serving.md).
+_PAYS = 1.2
+
+# Of so many times a batch's sentences, those with the nearest lengths are decoded together.
+_WINDOW = 4
+
+Smallest = Callable[[], float]
+"""Sentences of the smallest batch that pays; infinite where none does."""
+
+
+def smallest_batch(translator: Any, widest: int) -> Smallest:
+    """The smallest batch that pays, by the figures of the processor and how drafts are accepted.
+
+    Args:
+        translator: decodes.
+        widest: most sentences of a batch.
+    """
+    generator = translator.generator
+    parts, options = generator.parts(), generator.options
+    planner: Any = parts.planning
+    found = times(parts.verifier, generator.drafter, parts.drafter, options.cost_table)
+
+    @functools.lru_cache(maxsize=64)
+    def smallest(chance: float) -> float:
+        def seconds(live: int) -> float:
+            """Of a token of each row."""
+            gain = planner.plan(live, chance).gain if isinstance(planner, Planner) else 1.0
+            return found.verifying(live * options.beam) / gain
+
+        return paying(seconds, widest)
+
+    def now() -> float:
+        history = parts.history
+        return smallest(0.0 if history is None else round(history.acceptance.chance, 2))
+
+    return now
+
+
+def paying(seconds: Callable[[int], float], widest: int) -> float:
+    """The smallest batch that pays; infinite where none does.
+
+    Args:
+        seconds: of a token of each of so many live rows.
+        widest: most sentences of a batch.
+    """
+    alone = seconds(1)
+    shortest, longest = _LENGTHS
+    for rows in range(2, widest + 1):
+        each = (longest - shortest) / rows  # from one row's end to the next
+        together = (shortest + each / 2) * seconds(rows)
+        together += sum(each * seconds(live) for live in range(1, rows))
+        if rows * alone >= _PAYS * together:
+            return rows
+    return math.inf
+
+
+def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> List[int]:
+    """Which sentences to decode next: the oldest, and with it those of nearest length if that pays.
+
+    Args:
+        lengths: tokens of what waits, the oldest first.
+        idle: other threads that wait for work; they get their share.
+        widest: most sentences of a batch.
+        smallest: sentences of a batch that pays.
+
+    Returns:
+        their places, the longest sentence first.
+    """
+    share = min(widest, -(-len(lengths) // (1 + idle)))
+    if share < smallest:
+        return [0]
+    window = range(1, min(len(lengths), _WINDOW * widest))
+    near = sorted(window, key=lambda i: abs(lengths[i] - lengths[0]))[: share - 1]
+    return sorted([0, *near], key=lambda i: -lengths[i])

@@ -1,0 +1,74 @@
+"""When a batch pays, and what is in it."""
+
+import math
+
+import pytest
+
+from fairseq_specdec.costs.passes import PassTimes
+from fairseq_specdec.decoding.draft_budget import Acceptance
+from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.serve import batching
+from fairseq_specdec.serve.batching import choose, paying, smallest_batch
+
+
+@pytest.mark.parametrize(
+    "column, widest, smallest",
+    [
+        (0.0, 16, 2),  # a further row costs nothing
+        (0.6, 16, 2),  # 0.875 * 1.6 + 0.25 * 1 for 2: 1.21 times as many
+        (0.7, 16, 3),
+        (0.8, 16, 8),
+        (0.8, 7, math.inf),
+        (1.0, 16, math.inf),  # as much as the first
+    ],
+)
+def test_a_batch_pays_by_what_a_row_adds(column, widest, smallest):
+    assert paying(lambda live: 1 + column * (live - 1), widest) == smallest
+
+
+def test_drafts_that_batches_lack_are_counted():
+    """One row drafts and emits 3 tokens in the time of 1: small batches do not pay."""
+    drafted = paying(lambda live: (1 + 0.1 * (live - 1)) / (3 if live == 1 else 1), 16)
+    assert 4 <= drafted <= 6 and paying(lambda live: 1 + 0.1 * (live - 1), 16) == 2
+
+
+@pytest.mark.parametrize(
+    "settings, rejected, accepted",
+    [({}, 2, 8), ({"strategy": "greedy"}, 2, 2), ({"beam": 2}, 3, 3)],
+)
+def test_the_figures_of_a_translator_are_asked(pair, monkeypatch, settings, rejected, accepted):
+    """Where drafts of one row are accepted, small batches, which draft less, do not pay."""
+    column = 0.5
+    asked = PassTimes(lambda tokens: 1 + column * (tokens - 1), lambda rows, size: 0.05 * rows)
+    monkeypatch.setattr(batching, "times", lambda *parts: asked)
+    translator = SpeculativeTranslator.from_pretrained(pair, device="cpu", **settings)
+    generator = translator.generator
+    parts = generator.parts()
+    if parts.planning is not None:
+        parts = generator._parts = parts._replace(planning=Planner(asked, 4))
+    smallest = smallest_batch(translator, 16)
+    found = []
+    for chance in (0.01, 0.95):
+        parts.history.acceptance = Acceptance.of(chance)
+        found.append(smallest())
+    assert found == [rejected, accepted]
+
+
+@pytest.mark.parametrize(
+    "lengths, idle, widest, smallest, places",
+    [
+        ([5], 0, 16, 2, [0]),
+        ([5, 6], 0, 16, 3, [0]),
+        ([5, 6], 0, 16, 2, [1, 0]),
+        ([5, 9, 4, 6, 5], 0, 3, 2, [0, 4, 2]),
+        ([5, 6, 7, 8], 1, 16, 2, [1, 0]),  # the other thread takes its share
+        ([5, 6, 7], 2, 16, 2, [0]),
+        ([5, 6, 7, 8], 0, 16, math.inf, [0]),
+        ([5, *[9] * 7, 5, 5], 0, 2, 2, [1, 0]),  # what came much later waits
+    ],
+)
+def test_the_oldest_is_decoded_with_those_of_nearest_length(
+    lengths, idle, widest, smallest, places
+):
+    assert choose(lengths, idle, widest, smallest) == places
