@@ -28,9 +28,9 @@ def toy(tmp_path_factory, fairseq_command):
 
 
 @pytest.fixture
-def accelerate(toy, tmp_path, monkeypatch, warm_python):
+def accelerate(toy, tmp_path, monkeypatch, loaded_python):
     """Run the command on the toy; its words end with what is given."""
-    monkeypatch.setattr(commands, "PYTHON", str(warm_python.python))
+    monkeypatch.setattr(commands, "PYTHON", str(loaded_python.python))
     monkeypatch.setattr(verifier, "LEAST_LAYERS", 2)  # the toy has so many
     monkeypatch.setattr(steps, "FIRST_SLICE", 3)
     monkeypatch.setattr(cli.signal, "signal", lambda *args: None)
