@@ -43,7 +43,7 @@ SMALLER = [
     (r"--arch attached_drafter SHAPE", "--arch attached_drafter_tiny SHAPE"),
     ("SHAPE", SHAPE),
     (
-        r"--config-name spec_drafter_base",
+        r"--config-name spec_drafter_leftward",
         "--config-name spec_drafter_toy optimization.max_update=4 dataset.data_buffer_size=0",
     ),
     # A verifier of 4 updates does not know where to end.
