@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -217,16 +216,16 @@ def test_the_wrong_kind_of_checkpoint_is_named(bench, pair):
         bench("--system", "b: --strategy blockwise")
 
 
-def test_the_console_script_measures_memory_and_ends_cleanly_on_mistakes(pair, tmp_path):
+def test_the_console_script_measures_memory_and_ends_cleanly_on_mistakes(pair, loaded_python):
     words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--limit", "2"]
     words += ["--system", gad(pair), "--batch-size", "1,2"]
     found = memory.measure(3, words)
     assert found["before"] > 2**20
     assert found["before"] < found["peaks"]["1"] <= found["peaks"]["2"]
     environment = dict(os.environ, OMP_NUM_THREADS="1")
-    command = [sys.executable, "-m", "fairseq_specdec.bench.cli", pair.data, "--path", pair.d]
+    command = [loaded_python.programs / "specdec-bench", pair.data, "--path", pair.d]
     done = subprocess.run(
-        [*command, "--system", "a: --strategy nothing"],
+        [*map(str, command), "--system", "a: --strategy nothing"],
         capture_output=True,
         text=True,
         env=environment,

@@ -4,7 +4,6 @@ import functools
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 from in_process import PLUGIN, SHAPE, run_here
@@ -129,10 +128,10 @@ def test_a_history_is_that_of_the_best_hypothesis(generate, tmp_path):
     assert len(trace.read_text(encoding="utf-8").splitlines()) == 100
 
 
-def interactive(toy, text, *flags):
+def interactive(python, toy, text, *flags):
     words = ["--path", toy.v, "--beam", "5", "--nbest", "5", "--cpu", "--buffer-size", "40"]
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.interactive", str(toy.data), "--user-dir", PLUGIN,
+        [python, "-m", "fairseq_cli.interactive", str(toy.data), "--user-dir", PLUGIN,
          "--batch-size", "8", *words, *flags],
         input=text, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True,
     )  # fmt: skip
@@ -140,11 +139,12 @@ def interactive(toy, text, *flags):
     return done.stdout
 
 
-def test_interactive_with_piped_input(toy, generate):
+def test_interactive_with_piped_input(toy, generate, loaded_python):
     lines = told(generate(task="translation")[0])
     text = "".join(" ".join(words) + "\n" for kind, _, _, words in lines if kind == "S")
-    reference = interactive(toy, text, "--task", "translation")
-    out = interactive(toy, text, "--task", "translation_specdec", "--strategy", "none")
+    python = str(loaded_python.python)
+    reference = interactive(python, toy, text, "--task", "translation")
+    out = interactive(python, toy, text, "--task", "translation_specdec", "--strategy", "none")
     assert_same(out, reference)
 
 
