@@ -13,18 +13,21 @@ from starlette.responses import JSONResponse, Response
 import fairseq_specdec
 from fairseq_specdec.io.local_http import RefusedError
 
+from .access import Access
 from .deepl import deepl
-from .guard import Guard, refusal
+from .guard import GONE, Guard, refusal
 from .libretranslate import libretranslate
+from .metrics import Metrics
 from .service import GoneError, Service
 
 
-def make_app(service: Service, port: Optional[int]) -> Any:
+def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any:
     """The ASGI application of a service, which it closes at its end.
 
     Args:
         service: translates.
-        port: of a loopback server, which answers no other site; None for others.
+        token: that requests must bring; None for none.
+        port: of a loopback server, which answers no other site without a token; None for others.
     """
 
     @contextlib.asynccontextmanager
@@ -43,12 +46,14 @@ def make_app(service: Service, port: Optional[int]) -> Any:
     )
     app.include_router(libretranslate(service))
     app.include_router(deepl(service))
-    _add_states(app, service)
+    metrics = Metrics(service)
+    _add_states(app, service, metrics)
     _add_errors(app)
-    return Guard(app, service.limits, port)
+    paths = app.openapi()["paths"]
+    return Guard(app, paths, service.limits, Access(token, port), metrics)
 
 
-def _add_states(app: FastAPI, service: Service) -> None:
+def _add_states(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Dict[str, str]:
         """Whether the process lives."""
@@ -60,6 +65,11 @@ def _add_states(app: FastAPI, service: Service) -> None:
         if service.scheduler.stopping:
             raise RefusedError(503, "the server ends")
         return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def counters() -> Response:
+        """Counters for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -73,4 +83,4 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(GoneError)
     async def gone(request: Request, error: GoneError) -> Response:
-        return Response(status_code=499)  # nobody reads it
+        return Response(status_code=GONE)  # nobody reads it

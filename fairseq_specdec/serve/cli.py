@@ -1,6 +1,6 @@
 """``specdec-serve``: a translation server for clients of LibreTranslate and DeepL.
 
-One process holds one model; threads decode. It listens on 127.0.0.1 only.
+One process holds one model; threads decode.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import math
 import socket
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
@@ -27,6 +28,9 @@ from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, flag_of
 from fairseq_specdec.io.local_http import ADDRESS
 
 from .limits import Limits
+from .listening import listen
+
+logger = logging.getLogger(__name__)
 
 PORT = 8700
 # Decoding flags of this project, with what they are made of.
@@ -42,6 +46,7 @@ SEARCH: Dict[str, Any] = {
     "max_len_a": (Range(0, below=True), 0.0, "a of ax+b, the most tokens for x source tokens"),
     "max_len_b": (Range(0, whole=True), 200, "b of ax+b"),
 }
+_BACKLOG = 2048  # as uvicorn's
 _SECONDS = Range(0, 3600, above=True)
 _LIMITS = {
     "body": "bytes of a request's body",
@@ -76,11 +81,22 @@ def get_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="specdec-serve", description=__doc__)
     parser.add_argument(
+        "--host",
+        default=ADDRESS,
+        help="address to listen on; beyond this machine give a token too (default: %(default)s)",
+    )
+    parser.add_argument(
         "--port",
         action=InRange,
         values=Range(0, 65535, whole=True),
         default=PORT,
-        help=f"port on {ADDRESS}, %(values)s; 0 picks a free one (default: %(default)s)",
+        help="port, %(values)s; 0 picks a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file of the token that requests must bring (default: that of the environment "
+        "variable SPECDEC_SERVE_TOKEN, or none)",
     )
     parser.add_argument(
         "--workers",
@@ -137,40 +153,29 @@ def start(words: Sequence[str]) -> Server:
             f"serving needs {error.name}; pip install 'fairseq-specdec[serve]'"
         ) from error
     service = importlib.import_module("fairseq_specdec.serve.service")
+    token = importlib.import_module("fairseq_specdec.serve.access").token_of(args.token_file)
     # The port first: if it is taken, that shows before the model is loaded.
-    listening = _listen(args.port)
-    port = listening.getsockname()[1]
+    bound = listen(args.host, args.port)
+    if token is None and not bound.loopback:
+        logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
     limits = Limits(**{name: getattr(args, "max_" + name) for name in _LIMITS})
     try:
         served = service.Service(_translator(args), limits, args.workers)
     except BaseException:
-        listening.close()
+        bound.socket.close()
         raise
     config = uvicorn.Config(
-        app.make_app(served, port), http=connections.protocol(limits), ws="none",
-        lifespan="on", log_config=None,
-        access_log=False, server_header=False, timeout_graceful_shutdown=5,
-    )  # fmt: skip
-    url = f"http://{ADDRESS}:{port}/"
-    return Server(uvicorn.Server(config), listening, url, served)
-
-
-def _listen(port: int) -> socket.socket:
-    """A socket on the loopback address.
-
-    Raises:
-        ValueError: the port cannot be had.
-    """
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((ADDRESS, port))
-    except OSError as error:
-        listening.close()
-        raise ValueError(
-            f"--port {port}: {error.strerror or error}; give another, or --port 0 for any free one"
-        ) from error
-    return listening
+        app.make_app(served, token, bound.port if bound.loopback else None),
+        http=connections.protocol(limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        # What was accepted is answered before its deadline.
+        timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
+    )
+    return Server(uvicorn.Server(config), bound.socket, bound.url, served)
 
 
 def _translator(args: argparse.Namespace) -> SpeculativeTranslator:
@@ -197,6 +202,7 @@ def cli_main(arguments: Optional[List[str]] = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-serve", words, reworded=at_the_prompt):
         server = start(words)
+        server.socket.listen(_BACKLOG)  # who reads the line below can connect
         source, target = server.service.languages
         sys.stdout.write(f"{source}-{target} is served at {server.url} (Ctrl-C ends it)\n")
         sys.stdout.flush()

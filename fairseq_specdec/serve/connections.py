@@ -7,6 +7,7 @@ import json
 from http import HTTPStatus
 from typing import Any, Optional
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .limits import Limits
@@ -51,6 +52,13 @@ def protocol(limits: Limits) -> Any:
                 self.transport.close()  # in the middle of another answer
             else:
                 self._refuse(400, "the request is no HTTP/1.1")
+
+        def shutdown(self) -> None:
+            """Finish the request; one that has not arrived whole is dropped."""
+            if self.conn.their_state is h11.SEND_BODY:
+                self.transport.close()
+            else:
+                super().shutdown()
 
         def _wait(self) -> None:
             if self._arrival is None and not self.transport.is_closing():

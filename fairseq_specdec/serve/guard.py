@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Dict, List, Optional
+import time
+from typing import Any, Container, Dict, List
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
-from fairseq_specdec.io.local_http import HEADERS, RefusedError, check_host, check_origin
+from fairseq_specdec.io.local_http import HEADERS, RefusedError
 
+from .access import OPEN, Access
 from .limits import Limits
+from .metrics import Metrics
+
+# Status of a request whose client left, as others count it.
+GONE = 499
 
 
 def refusal(error: RefusedError) -> JSONResponse:
@@ -25,14 +31,20 @@ class Guard:
 
     Args:
         app: the routes.
+        paths: of the routes, as they are counted.
         limits: how much is taken.
-        port: of a loopback server, which answers no other site; None for others.
+        access: who is answered.
+        metrics: counts requests.
     """
 
-    def __init__(self, app: Any, limits: Limits, port: Optional[int]) -> None:
+    def __init__(
+        self, app: Any, paths: Container[str], limits: Limits, access: Access, metrics: Metrics
+    ) -> None:
         self.app = app
+        self.paths = paths
         self.limits = limits
-        self.port = port
+        self.access = access
+        self.metrics = metrics
         self.open = 0
 
     async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
@@ -40,9 +52,13 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        began = time.perf_counter()
+        status = GONE
 
         async def sending(message: Dict[str, Any]) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -50,23 +66,24 @@ class Guard:
 
         self.open += 1
         try:
-            self._check(Headers(scope=scope))
-            body = await self._body(Headers(scope=scope), receive)
+            await self._answer(scope, receive, sending)
         except RefusedError as error:
             await refusal(error)(scope, receive, sending)
         except _LeftError:
-            return
-        else:
-            await self.app(scope, _replaying(body, receive), sending)
+            pass  # there is nobody to answer; it is counted below
         finally:
             self.open -= 1
+            path = scope["path"] if scope["path"] in self.paths else "other"
+            self.metrics.count(path, status, time.perf_counter() - began)
 
-    def _check(self, headers: Headers) -> None:
-        if self.open > self.limits.requests:
+    async def _answer(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+        headers = Headers(scope=scope)
+        if self.open > self.limits.requests and scope["path"] not in OPEN:
             raise RefusedError(503, f"over {self.limits.requests} requests are open", 1)
-        if self.port is not None:
-            check_host(headers.getlist("host"), self.port)
-            check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"), self.port)
+        self.access.check_site(headers)
+        body = await self._body(headers, receive)
+        await self.access.check_token(scope, _replaying(body, receive))
+        await self.app(scope, _replaying(body, receive), send)
 
     async def _body(self, headers: Headers, receive: Any) -> bytes:
         """The whole body.

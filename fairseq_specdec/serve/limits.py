@@ -27,6 +27,6 @@ class Limits:
     characters: int = 5000
     requests: int = 256
     connections: int = 1024
-    wait: float = 5.0
+    wait: float = 3.0
     deadline: float = 30.0
     arrival: float = 10.0

@@ -65,6 +65,9 @@ class Scheduler:
         pace: seconds a source token takes, until some have been decoded.
         widest: most sentences that are decoded together.
         smallest: sentences of the smallest batch that pays; fewer are decoded one at a time.
+
+    Attributes:
+        observe: is given the sentences of each batch.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Scheduler:
         self._tokens = 0  # of what waits or is being decoded
         self._changed = threading.Condition()
         self._stopping = False
+        self.observe: Callable[[int], Any] = _nothing
         self._threads = [
             threading.Thread(target=self._work, name=f"specdec-serve-{i}") for i in range(workers)
         ]
@@ -96,6 +100,11 @@ class Scheduler:
     def stopping(self) -> bool:
         """Whether ``stop`` was called."""
         return self._stopping
+
+    @property
+    def waiting(self) -> int:
+        """Sentences whose decoding has not begun."""
+        return len(self._waiting)
 
     def expected_wait(self) -> float:
         """Seconds until a new sentence's decoding begins."""
@@ -152,6 +161,7 @@ class Scheduler:
             wanted = [job for job in jobs if _wanted(job)]
             began = time.perf_counter()
             if wanted:
+                self.observe(len(wanted))
                 self._serve(wanted)
             seconds = time.perf_counter() - began
             with self._changed:
@@ -191,6 +201,10 @@ class Scheduler:
                 return
             for job in left.values():
                 self._serve([job])
+
+
+def _nothing(count: int) -> None:
+    """Where nobody observes."""
 
 
 def _tokens(jobs: List[Job]) -> int:

@@ -23,7 +23,7 @@ class Client:
         self.port = server.socket.getsockname()[1]
 
     def ask(self, path, body=None, **headers):
-        """(status, answer as JSON, headers) of a GET, or of a POST of a body."""
+        """(status, answer, headers) of a GET, or of a POST of a body."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -31,7 +31,9 @@ class Client:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, 60)) as line:
             line.request("GET" if body is None else "POST", path, body, sent)
             answer = line.getresponse()
-            return answer.status, json.loads(answer.read()), answer.headers
+            found, kind = answer.read(), answer.headers["Content-Type"]
+            found = json.loads(found) if kind == "application/json" else found.decode()
+            return answer.status, found, answer.headers
 
     def translate(self, q, **fields):
         return self.ask("/translate", {"q": q, "source": "src", "target": "tgt", **fields})

@@ -1,0 +1,56 @@
+"""The address that a server listens on."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import NamedTuple
+
+
+class Listening(NamedTuple):
+    """A socket that is bound.
+
+    Attributes:
+        socket: the socket.
+        host: its address.
+        port: its port.
+        loopback: only this machine reaches it.
+    """
+
+    socket: socket.socket
+    host: str
+    port: int
+    loopback: bool
+
+    @property
+    def url(self) -> str:
+        """Of the server."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+
+
+def listen(host: str, port: int) -> Listening:
+    """Bind a socket.
+
+    Args:
+        host: an address or a name.
+        port: 0 for any free one.
+
+    Raises:
+        ValueError: the address or the port cannot be had; names the flag.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"--host {host}: no address; give one of this machine's") from error
+    bound = socket.socket(family, kind)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ValueError(
+            f"--host {host} --port {port}: {error.strerror or error}; give another, or --port 0 "
+            "for any free one"
+        ) from error
+    found = bound.getsockname()
+    return Listening(bound, found[0], found[1], ipaddress.ip_address(found[0]).is_loopback)

@@ -1,0 +1,121 @@
+"""The token, addresses beyond this machine, and counters."""
+
+import logging
+
+import pytest
+from served import TEXTS, serving
+
+from fairseq_specdec.serve.access import VARIABLE, token_of
+from fairseq_specdec.serve.listening import listen
+
+deepl = pytest.importorskip("deepl")
+libretranslatepy = pytest.importorskip("libretranslatepy")
+TOKEN = "a-token_of.20-signs!"
+
+
+@pytest.fixture(scope="module")
+def guarded(pair, tmp_path_factory):
+    """A server with a token, on all addresses."""
+    file = tmp_path_factory.mktemp("token") / "token"
+    file.write_text(TOKEN + "\n")
+    with serving("--path", pair, "--token-file", file, "--host", "0.0.0.0") as client:
+        client.url = client.url.replace("0.0.0.0", "127.0.0.1")
+        yield client
+
+
+@pytest.mark.parametrize(
+    "headers, fields, status",
+    [
+        ({}, {}, 403),
+        ({"Authorization": f"Bearer {TOKEN}"}, {}, 200),
+        ({"Authorization": f"DeepL-Auth-Key {TOKEN}", "Host": "example.org"}, {}, 200),
+        ({"Authorization": f"Bearer {TOKEN}x"}, {}, 403),
+        ({"Authorization": f"Bearer {TOKEN[:-1]}"}, {"api_key": TOKEN}, 403),
+        ({"Authorization": "Bearer \xe9"}, {}, 403),
+        ({}, {"api_key": TOKEN}, 200),
+        ({}, {"api_key": TOKEN[1:]}, 403),
+        ({}, {"api_key": [TOKEN]}, 403),
+        ({}, {"api_key": "\ud800"}, 403),
+    ],
+)
+def test_requests_bring_the_token(guarded, headers, fields, status):
+    body = {"q": "w1", "source": "src", "target": "tgt", **fields}
+    found, answer, _ = guarded.ask("/translate", body, **headers)
+    assert found == status and ("token is missing or wrong" in str(answer)) == (status == 403)
+
+
+def test_only_states_are_open(guarded):
+    assert [guarded.ask(path)[0] for path in ("/health", "/ready")] == [200, 200]
+    closed = ("/languages", "/v2/languages", "/metrics", "/openapi.json", "/nothing")
+    assert [guarded.ask(path)[0] for path in closed] == [403] * 5
+    assert guarded.ask(f"/languages?api_key={TOKEN}")[0] == 200
+    assert guarded.ask(f"/metrics?api_key={TOKEN}")[0] == 403  # addresses are logged by proxies
+    assert guarded.ask("/v2/translate", {"text": ["w1"], "api_key": TOKEN})[0] == 403
+
+
+def test_official_clients_bring_it(guarded):
+    api = libretranslatepy.LibreTranslateAPI(guarded.url, api_key=TOKEN)
+    assert api.languages()[0]["code"] == "src"
+    other = deepl.DeepLClient(TOKEN, server_url=guarded.url.rstrip("/"))
+    found = other.translate_text(TEXTS[0], target_lang="TGT").text
+    assert found == api.translate(TEXTS[0], "src", "tgt") != ""
+    with pytest.raises(deepl.AuthorizationException):
+        deepl.DeepLClient("x" * 20, server_url=guarded.url.rstrip("/")).get_source_languages()
+
+
+@pytest.mark.parametrize("text", ["", "short", "fifteen-signs--", "sixteen signs --", "\xe9" * 20])
+def test_weak_tokens_are_refused(tmp_path, text):
+    with pytest.raises(ValueError, match=f"{VARIABLE}: a token is 16 or more"):
+        token_of(None, {VARIABLE: text})
+    (tmp_path / "token").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="--token-file .*token: a token is 16 or more"):
+        token_of(str(tmp_path / "token"), {VARIABLE: TOKEN})
+
+
+def test_where_the_token_comes_from(tmp_path):
+    assert token_of(None, {}) is None and token_of(None, {VARIABLE: TOKEN}) == TOKEN
+    with pytest.raises(FileNotFoundError):
+        token_of(str(tmp_path / "none"), {VARIABLE: TOKEN})
+
+
+def test_addresses(caplog):
+    for host, url in (("127.0.0.1", "http://127.0.0.1:"), ("localhost", "http://")):
+        with (found := listen(host, 0)).socket:
+            assert found.loopback and found.url.startswith(url)
+    with (found := listen("0.0.0.0", 0)).socket:
+        assert not found.loopback
+    with pytest.raises(ValueError, match="--host no.such.name.invalid: no address"):
+        listen("no.such.name.invalid", 0)
+    with pytest.raises(ValueError, match="--host 192.0.2.1 --port 0: Cannot assign"):
+        listen("192.0.2.1", 0)
+
+
+def test_an_open_server_is_warned_of(pair, caplog, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with caplog.at_level(logging.WARNING):
+        with serving("--path", pair, "--strategy", "greedy", "--host", "0.0.0.0") as client:
+            assert client.ask("/languages", Host="example.org")[0] == 200
+    assert "--host 0.0.0.0 without a token: whoever reaches it can use it" in caplog.text
+
+
+def values(client):
+    """The metrics by name and labels."""
+    text = client.ask("/metrics")[1]
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_counters(client):
+    before = values(client)
+    assert client.translate(TEXTS[:3])[0] == 200 and client.translate("")[0] == 400
+    client.ask("/nothing")
+    after = values(client)
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    assert grown['specdec_requests_total{path="/translate",status="200"}'] == 1
+    assert grown['specdec_requests_total{path="/translate",status="400"}'] == 1
+    assert grown['specdec_requests_total{path="other",status="404"}'] == 1
+    assert grown['specdec_request_seconds_count{path="/translate"}'] == 2
+    assert grown["specdec_sentences_total"] == 3 == grown["specdec_batch_sentences_sum"]
+    assert grown["specdec_emitted_total"] > 9 and grown["specdec_iterations_total"] > 0
+    assert after["specdec_waiting_sentences"] == after["specdec_expected_wait_seconds"] == 0
+    assert not any(text in str(after) for text in TEXTS)
