@@ -22,6 +22,7 @@ from .parser_errors import refuse_flags_in_one_line
 from .stripped import read_stripped_checkpoints
 from .task_faults import give_mbart_its_args, take_the_hubs_arguments
 from .tpu import bf16_without_tpu
+from .training_formats import name_formats_without_gpu
 from .truncated import name_unreadable_checkpoints
 from .truncated_data import name_truncated_data
 from .user_dir import know_own_folder
@@ -36,6 +37,7 @@ FIXES = (
     torchrun_without_gpu,
     ddp_without_devices,
     bf16_without_tpu,
+    name_formats_without_gpu,
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     run_swish,

@@ -24,6 +24,7 @@ def torchrun_without_gpu() -> None:
     one another's checkpoints; told the world size, it divides by the number of GPUs. Versions: all.
 
     Fix: the world size is torchrun's, and the backend gloo where the default (nccl) cannot run.
+    ``--distributed-world-size`` without torchrun ("have 0 available devices") names torchrun.
     """
     from fairseq.distributed import utils as distributed_utils
 
@@ -44,7 +45,25 @@ def _infer_init_method(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> An
         if cfg.distributed_backend == "nccl":
             logger.info("--distributed-backend: gloo, since there is no GPU")
             cfg.distributed_backend = "gloo"
+    elif _needs_launcher(cfg):
+        raise ValueError(
+            f"--distributed-world-size {cfg.distributed_world_size}: without a GPU, fairseq starts "
+            f"no processes; begin the command with torchrun --nproc_per_node "
+            f"{cfg.distributed_world_size} $(command -v fairseq-train)"
+        )
     return original(cfg, *args, **kwargs)
+
+
+def _needs_launcher(cfg: Any) -> bool:
+    """Whether fairseq would look for GPUs to start a process on each."""
+    return (
+        cfg.distributed_world_size > 1
+        and not torch.cuda.is_available()
+        and not cfg.tpu
+        and not cfg.distributed_no_spawn
+        and cfg.distributed_port <= 0  # else under Slurm
+        and cfg.distributed_init_method is None
+    )
 
 
 def _infer_launch_init(original: Any, *args: Any, **kwargs: Any) -> Any:
