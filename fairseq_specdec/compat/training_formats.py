@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 def name_formats_without_gpu() -> None:
     """Say in one line what to use in place of ``--fp16``, ``--amp`` and ``--bf16`` on a CPU.
 
-    Fault: ``--fp16`` without a GPU dies in torch ("Torch not compiled with CUDA enabled"); ``--amp``
-    trains in fp32 and does not say so; ``--bf16`` is emulated by most CPUs, which takes many times
-    as long as fp32. Versions: all.
+    Fault: ``--fp16`` without a GPU dies in torch ("Torch not compiled with CUDA enabled").
+    ``--amp`` trains in fp32 and does not say so. ``--bf16`` is emulated by most CPUs, which takes
+    longer than fp32. Versions: all.
     """
     from fairseq.trainer import Trainer
 
