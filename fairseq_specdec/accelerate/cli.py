@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> Job:
     """
     job, state = prepare(args)
     fitting = fit(job.path, *_dictionaries(job))
-    logger.info("check: the verifier is sound; its drafter: %s", fitting.said)
+    logger.info("check: the verifier is sound; its drafter: %s", fitting.description)
     if not measuring.compared(job, state):
         logger.info("compare: this engine with stock fairseq, without a drafter")
         measuring.compare(job, state)

@@ -25,8 +25,8 @@ svg { width: 100%; max-width: 40em; font-size: 13px; fill: currentColor }
 rect, circle { fill: #3b82c4 }
 path, polyline { fill: none; stroke: currentColor } polyline { stroke: #3b82c4; stroke-width: 2 }
 """
-# Sooner than this much, a drafter pays.
-PAYS = 1.02
+# How many times as fast decoding must be for a drafter to pay.
+LEAST_GAIN = 1.02
 COLUMNS = (
     ("system", "system", "{}"),
     ("same text as stock", "identical_percent", "{:.1f}%"),
@@ -52,29 +52,29 @@ def without_drafter(job: Job, state: State) -> str:
 def verdict(job: Job, state: State) -> str:
     """What is fastest, and whether the drafter pays, in a few sentences."""
     best = recommend(job, state)
-    said = [
+    sentences = [
         f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
         f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam." for one in best
     ]  # fmt: skip
     rows = state.found("measure")["rows"][str(job.batch_sizes[0])]
     greedy, gad = (float(rows[row_of(way, 1)]["ms_mean"]) for way in WAYS)
     gain = greedy / gad
-    if gain >= PAYS:
-        said.append(f"The drafter makes decoding {gain:.2f} times as fast as without it.")
+    if gain >= LEAST_GAIN:
+        sentences.append(f"The drafter makes decoding {gain:.2f} times as fast as without it.")
     else:
-        said.append(
+        sentences.append(
             "The drafter does not pay yet (beam 1 with it takes "
             f"{1 / gain:.2f} times as long as greedy). Train longer: the same command with more "
             "--hours goes on."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def training(state: State, fitting: Fitting) -> str:
     """What was distilled and trained, in sentences."""
     counts, trained = state.found("distil")["counts"], state.found("train")
     return (
-        f"The drafter ({fitting.said}) was trained for {trained['updates']} updates on "
+        f"The drafter ({fitting.description}) was trained for {trained['updates']} updates on "
         f"{counts['kept']} sentence pairs that the verifier made ({losses(counts)}), in "
         f"{trained['seconds'] / 60:.0f} minutes; it ended because {trained['why']}."
     )

@@ -21,12 +21,12 @@ class Fitting(NamedTuple):
     Attributes:
         arch: of the drafter.
         flags: its shape, as flags of fairseq-train.
-        said: in a sentence.
+        description: in words, for the report.
     """
 
     arch: str
     flags: List[str]
-    said: str
+    description: str
 
 
 def check_checkpoint(path: str) -> None:
@@ -82,8 +82,8 @@ def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
         words += ["--attach-to", path, "--init-decoder-from", path, "--soft-targets", "0.5"]
         words += ["--init-decoder-layers", f"0,{len(model.decoder.layers) - 1}"]
         words += ["--chain-width", str(min(512, cfg.decoder.embed_dim))]
-        said = "2 layers that read the verifier's states, with a chain"
-        return Fitting("attached_drafter_base", words, said)
+        description = "2 layers that read the verifier's states, with a chain"
+        return Fitting("attached_drafter_base", words, description)
     words += [*_side("encoder", cfg.decoder), "--source-copy"]
     return Fitting("spec_drafter_base", words, "a model of its own, 12+2 layers")
 
