@@ -42,8 +42,8 @@ def reporting(
     except KeyboardInterrupt:
         if wants_traceback():
             raise
-        said = "; ".join(filter(None, ["stopped (Ctrl-C)", saved()]))
-        sys.stderr.write(f"\n{program}: {said}\n")
+        outcome = "; ".join(filter(None, ["stopped (Ctrl-C)", saved()]))
+        sys.stderr.write(f"\n{program}: {outcome}\n")
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         line = None if wants_traceback() else one_line(error, words)
