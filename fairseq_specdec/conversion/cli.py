@@ -63,8 +63,8 @@ def main(args: argparse.Namespace) -> None:
     if args.command == "drafter":
         drafter.main(args)
         return
-    said = convert.convert(args.folder, args.out, args.source_lang, args.target_lang, args.force)
-    sys.stdout.write(said)
+    report = convert.convert(args.folder, args.out, args.source_lang, args.target_lang, args.force)
+    sys.stdout.write(report)
 
 
 def _in_full(words: Sequence[str]) -> Sequence[str]:

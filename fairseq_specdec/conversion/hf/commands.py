@@ -25,7 +25,7 @@ def commands(found: Converted, out: str, pair: Any) -> str:
     if "<s>" in found.text.source:
         lines += ["The model reads <s> before a sentence: fairseq's commands take it from prepared "
                   "text only (docs/huggingface.md).", ""]  # fmt: skip
-    if not found.generation.told_length:
+    if not found.generation.length_stated:
         lines += ["The folder has no max_length, and transformers' own is 20 tokens: pass "
                   "max_len_b or --max-len-b for longer ones.", ""]  # fmt: skip
     return "\n".join(lines)

@@ -87,10 +87,10 @@ def _check_out(path: str, out: str, force: bool) -> None:
 
 def _pair(path: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
     """Names of a pair's languages: as asked for, as its tokenizer says, or source and target."""
-    told = ModelFolder(path).json("tokenizer_config.json")
+    settings = ModelFolder(path).json("tokenizer_config.json")
     names = []
     for asked, key, usual in ((source, "source_lang", "source"), (target, "target_lang", "target")):
-        name = asked or told.get(key) or usual
+        name = asked or settings.get(key) or usual
         if not isinstance(name, str) or os.path.basename(name) != name or "-" in name:
             name = usual
         names.append(name)
@@ -197,5 +197,5 @@ def _description(found: Converted, path: str, names: List[str], pair: Any) -> Di
             "no_repeat_ngram_size": generation.no_repeat_ngram_size,
             "lenpen": generation.lenpen,
         },
-        "told_length": generation.told_length,
+        "told_length": generation.length_stated,
     }

@@ -58,7 +58,7 @@ class Generation(NamedTuple):
         forced_first: token id of the first output, or None.
         max_len_b, min_len, no_repeat_ngram_size, lenpen, beam: fairseq's flags.
         suppressed: token ids that are never generated.
-        told_length: whether the folder itself says how long an output may be.
+        length_stated: whether the folder itself says how long an output may be.
     """
 
     start: int
@@ -70,7 +70,7 @@ class Generation(NamedTuple):
     lenpen: float
     beam: int
     suppressed: List[int]
-    told_length: bool
+    length_stated: bool
 
 
 def read_generation(folder: ModelFolder, config: Settings) -> Generation:
@@ -100,7 +100,7 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
     first = settings.take("forced_bos_token_id", None, int)
     if first is None and config.values.get("force_bos_token_to_be_generated"):
         first = config.values.get("bos_token_id")
-    length, told = _most_tokens(settings, forced_end is not None)
+    length, stated = _most_tokens(settings, forced_end is not None)
     found = Generation(
         start,
         eos,
@@ -111,7 +111,7 @@ def read_generation(folder: ModelFolder, config: Settings) -> Generation:
         float(settings.take("length_penalty", 1.0, (int, float))),
         settings.count("num_beams", 1, 1000),
         _suppressed(settings, pad),
-        told,
+        stated,
     )
     settings.refuse_rest()
     return found
@@ -124,12 +124,12 @@ def _most_tokens(settings: Settings, forced_end: bool) -> Any:
     new = settings.take("max_new_tokens", None, int)
     if new is not None:
         most = new + 1
-    told = most is not None
+    stated = most is not None
     most = USUAL_LENGTH if most is None else most
     count = most - 2 if forced_end else most - 1
     if count < 1:
         raise ValueError(f"{settings.path}: max_length {most} leaves no room for a token")
-    return count, told
+    return count, stated
 
 
 def _least_tokens(settings: Settings) -> int:
