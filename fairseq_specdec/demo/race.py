@@ -110,13 +110,13 @@ def watched(name: str, translator: SpeculativeTranslator, text: str) -> Iterator
             if part.beam is not None:
                 drafted += part.beam.drafted
                 accepted += part.beam.used
-            told = dict(dataclasses.asdict(part), accepted=part.accepted)
+            iteration = dict(dataclasses.asdict(part), accepted=part.accepted)
             yield {
                 "event": "block",
                 "name": name,
                 "at_ms": at,
                 "text": piece.text,
-                "iteration": told,
+                "iteration": iteration,
             }
     yield {
         "event": "finish",
