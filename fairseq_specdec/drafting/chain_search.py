@@ -48,9 +48,9 @@ class ChainSearch:
         self.of_token = decoder.embed_scale * embeddings @ of_past[:, :dim].t()
         self.of_state = of_past[:, dim:].t().contiguous()
         self.of_mask = Linear(chain.of_mask.weight.float(), chain.of_mask.bias.float())
-        said = projection.float() @ chain.out.weight.detach().float()
+        product = projection.float() @ chain.out.weight.detach().float()
         # In 16 bits hundreds of rows are looked up with half the bytes.
-        self.for_token = said.to(projection.dtype)
+        self.for_token = product.to(projection.dtype)
         self.candidates = candidates
 
     def __call__(
