@@ -34,16 +34,16 @@ class ConvertedCodec(TextCodec):
 
     def __init__(self, described: Described, kind: str, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__({}, {}, list(described.languages), src_dict, tgt_dict)
-        told = described.told
+        description = described.description
         self.bpe_name = kind
         # With clean_up a later token can change the text before it.
-        self.grows = kind == "sentencepiece" and not told["clean_up"]
+        self.grows = kind == "sentencepiece" and not description["clean_up"]
         self.start, self.first = (
             None if word is None else tgt_dict.index(word)
             for word in (described.start, described.first)
         )
-        self._clean_up = told["clean_up"]
-        self._hidden = {word for word, _ in told["special"][1].values()}
+        self._clean_up = description["clean_up"]
+        self._hidden = {word for word, _ in description["special"][1].values()}
         self._hidden |= {"<s>", "<pad>", "</s>", "<unk>"}
         self._around = described.source()
         inner = _Pieces if kind == "sentencepiece" else _Bytes if kind == "gpt2" else _Fast
@@ -104,10 +104,10 @@ class _Pieces:
         two = os.path.isfile(os.path.join(described.folder, "source.spm"))
         file = "source.spm" if two else "sentencepiece.bpe.model"
         self._model = open_sentencepiece(os.path.join(described.folder, file))
-        self._marian = described.told["family"] == "marian"
+        self._marian = described.description["family"] == "marian"
         self._dictionary = src_dict
-        self._split = _Split(described.told["special"][0], src_dict)
-        renamed = described.told["renamed"]
+        self._split = _Split(described.description["special"][0], src_dict)
+        renamed = described.description["renamed"]
         self._renamed: Dict[str, str] = renamed[0]
         self._back = {word: token for token, word in renamed[1].items()}
         self._ends = {src_dict.symbols[i] for i in (src_dict.bos(), src_dict.pad(), src_dict.eos())}
@@ -142,7 +142,7 @@ class _Bytes:
                 raise ValueError(f"{file}: no such file; convert the model again")
         self._bpe: Any = _built("bpe", flags)
         self._dictionary = src_dict
-        self._split = _Split(described.told["special"][0], src_dict)
+        self._split = _Split(described.description["special"][0], src_dict)
 
     def ids(self, text: str) -> List[int]:
         return self._split.ids(text, self._encode)
@@ -218,8 +218,8 @@ def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> Con
         ValueError: there is no such kind, or its file or package is missing.
     """
     spare: Optional[str] = _spare(described)
-    kinds = dict.fromkeys([described.told["kind"], spare])
-    kind = described.told["kind"] if bpe == "auto" else bpe
+    kinds = dict.fromkeys([described.description["kind"], spare])
+    kind = described.description["kind"] if bpe == "auto" else bpe
     if kind not in kinds:
         raise ValueError(f"bpe {bpe!r}: a converted model has {' or '.join(map(str, kinds))}")
     return ConvertedCodec(described, kind, *dictionaries)

@@ -22,45 +22,45 @@ class Described(NamedTuple):
 
     Attributes:
         folder: of it.
-        told: the content of its description.
+        description: the content of its file DESCRIPTION.
         languages: source and target, as the user names them.
     """
 
     folder: str
-    told: Dict[str, Any]
+    description: Dict[str, Any]
     languages: Tuple[str, str]
 
     @property
     def dictionaries(self) -> Tuple[str, str]:
         """NAME of the dict.NAME.txt of source and target."""
-        source, target = self.told["dictionaries"]
+        source, target = self.description["dictionaries"]
         return str(source), str(target)
 
     @property
     def flags(self) -> Dict[str, Any]:
         """Decoding flags under which the folder's own settings hold."""
-        return dict(self.told["flags"])
+        return dict(self.description["flags"])
 
     def source(self) -> List[str]:
         """Words around a source: ``{text}`` stands for the text."""
-        lang = self.told["languages"].get(self.languages[0], "")
-        return [lang if each == "{lang}" else each for each in self.told["source"]]
+        lang = self.description["languages"].get(self.languages[0], "")
+        return [lang if each == "{lang}" else each for each in self.description["source"]]
 
     @property
     def start(self) -> Optional[str]:
         """The word that decoding starts with, if it is not </s>."""
-        if self.told["start"] != "{lang}":
+        if self.description["start"] != "{lang}":
             return None
-        word: str = self.told["languages"][self.languages[1]]
+        word: str = self.description["languages"][self.languages[1]]
         return word
 
     @property
     def first(self) -> Optional[str]:
         """The word that every output begins with, if there is one."""
-        if self.told["languages"] and self.told["start"] != "{lang}":
-            word: str = self.told["languages"][self.languages[1]]
+        if self.description["languages"] and self.description["start"] != "{lang}":
+            word: str = self.description["languages"][self.languages[1]]
             return word
-        return self.told.get("first")
+        return self.description.get("first")
 
 
 def nearest(code: str, languages: Iterable[str]) -> str:
@@ -94,13 +94,13 @@ def describe(
         return None
     if not os.path.isfile(path):
         return None
-    told = _read(path)
+    description = _read(path)
     languages = []
     asked = (("source_lang", source_lang), ("target_lang", target_lang))
     for side, (argument, code) in enumerate(asked):
-        usual = told["pair"][side]
-        languages.append(_language(argument, code, usual, told["languages"]))
-    return Described(folder, told, (languages[0], languages[1]))
+        usual = description["pair"][side]
+        languages.append(_language(argument, code, usual, description["languages"]))
+    return Described(folder, description, (languages[0], languages[1]))
 
 
 def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, str]) -> str:
@@ -122,16 +122,16 @@ def _language(argument: str, code: Optional[str], usual: Any, known: Dict[str, s
 def _read(path: str) -> Dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
-            told = json.load(stream)
+            description = json.load(stream)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is no JSON file; convert the model again") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(
             f"{path}: is of another format than {FORMAT}; convert the model again with this version"
         )
     for name, kind in _KINDS.items():
-        value = told.get(name)
+        value = description.get(name)
         pairs = name in ("dictionaries", "pair", "special", "renamed")
         if not isinstance(value, kind) or (pairs and len(value) != 2):
             raise ValueError(f"{path}: its entry {name} is damaged; convert the model again")
-    return told
+    return description

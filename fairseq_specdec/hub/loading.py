@@ -153,10 +153,10 @@ def _task(config: TranslationSpecDecConfig) -> Any:
     try:
         return TranslationSpecDecTask.setup_task(config)
     except Exception as error:  # fairseq raises bare ones
-        said = str(error).strip().splitlines() or [type(error).__name__]
+        reasons = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"data: the dictionaries dict.{config.source_lang}.txt and "
-            f"dict.{config.target_lang}.txt in {config.data} cannot be used ({said[0]})"
+            f"dict.{config.target_lang}.txt in {config.data} cannot be used ({reasons[0]})"
         ) from error
 
 
@@ -178,7 +178,7 @@ def _languages(
     for argument, given, guess in zip(("source_lang", "target_lang"), asked, guesses):
         name = given or (saved_task or {}).get(argument) or guess
         if not name:
-            raise ValueError(f"{argument}: not told by the checkpoint; pass {argument}=...")
+            raise ValueError(f"{argument}: the checkpoint does not name it; pass {argument}=...")
         if not os.path.isfile(os.path.join(folder, f"dict.{name}.txt")):
             raise FileNotFoundError(
                 f"{argument} {name}: no dict.{name}.txt in {folder}; pass data=... or "

@@ -78,18 +78,18 @@ def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) ->
         ranked: its hypotheses, best first, as the generator returns them.
         unknown: source tokens that the dictionary does not have.
     """
-    told = []
+    alternatives = []
     for hypothesis in ranked:
         tokens = codec.words(hypothesis["tokens"].tolist())
-        told.append(Alternative(codec.join(tokens), tokens, float(hypothesis["score"])))
+        alternatives.append(Alternative(codec.join(tokens), tokens, float(hypothesis["score"])))
     best, trace = ranked[0], ranked[0]["iterations"]
     return Translation(
-        *told[0],
+        *alternatives[0],
         best["steps"],
         trace.accepted,
         list(map(len, trace.drafts)),
         unknown,
-        alternatives=tuple(told[1:]),
+        alternatives=tuple(alternatives[1:]),
     )
 
 

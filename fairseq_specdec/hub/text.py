@@ -103,8 +103,8 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
         with contextlib.redirect_stderr(refused):  # of parsers that end the program
             return build(Namespace(**flags))
     except SystemExit as error:
-        said = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ValueError(f"{kind} {choice!r}: {said}") from error
+        reason = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
+        raise ValueError(f"{kind} {choice!r}: {reason}") from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
         raise ValueError(f"{kind} {choice!r}: {error}") from error
 
