@@ -88,7 +88,7 @@ class Counter:
         self._bar = bar(title=title, total=total, initial=initial, unit=unit)
         self._planned, self._unit, self._logger = total - initial, unit, logger
         self._title = f"{title}: " if title else ""
-        self._began = self._said = time.monotonic()
+        self._began = self._logged = time.monotonic()
         self._done = 0
 
     def __enter__(self) -> Counter:
@@ -102,8 +102,8 @@ class Counter:
         self._bar.update(count)
         self._done += count
         now = time.monotonic()
-        if self._bar.disable and now - self._said > LOG_EVERY:
-            self._said = now
+        if self._bar.disable and now - self._logged > LOG_EVERY:
+            self._logged = now
             rate = self._done / (now - self._began)
             self._logger.info(
                 "%s%d of %d %s, %.1f per second, about %d min left",
