@@ -127,15 +127,15 @@ class Chunks(ResumableJob):
 
 
 def noise_chunks(
-    chunks: Chunks, todo: List[int], noise: Callable[[str, int], str], said: Callable[[int], Any]
+    chunks: Chunks, todo: List[int], noise: Callable[[str, int], str], saved: Callable[[int], Any]
 ) -> None:
     """Noise and save chunks.
 
     Args:
         todo: the chunks, in increasing order.
         noise: a line and its number to the faulty line.
-        said: called with the number of lines of each chunk that is saved.
+        saved: called with the number of lines of each chunk that is saved.
     """
     for chunk, lines in chunks.clean_lines(todo):
         chunks.write_lines(chunk, [noise(line, number) for number, line in lines])
-        said(len(lines))
+        saved(len(lines))
