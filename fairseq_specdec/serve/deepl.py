@@ -75,9 +75,9 @@ def deepl(service: Service) -> APIRouter:
                 400, f"type {shown(kind)} is not supported; there are source, target"
             )
         code = (target if kind == "target" else source).upper()
-        told: Dict[str, Any] = {"language": code, "name": code}
+        entry: Dict[str, Any] = {"language": code, "name": code}
         if kind == "target":
-            told["supports_formality"] = False
-        return [told]
+            entry["supports_formality"] = False
+        return [entry]
 
     return router

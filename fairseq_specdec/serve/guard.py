@@ -21,9 +21,9 @@ GONE = 499
 
 def refusal(error: RefusedError) -> JSONResponse:
     """The answer to a refused request: ``error`` as of LibreTranslate, ``message`` as of DeepL."""
-    told = {"error": str(error), "message": str(error)}
+    body = {"error": str(error), "message": str(error)}
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(told, error.status, headers)
+    return JSONResponse(body, error.status, headers)
 
 
 class Guard:

@@ -105,8 +105,8 @@ class Service:
             jobs = self.scheduler.submit([row for row in rows if row], until)
         except FullError as error:
             seconds = max(1, math.ceil(error.seconds - self.limits.wait))
-            told = "Slowdown: the queue is full; try again later"
-            raise RefusedError(429, told, seconds) from None
+            message = "Slowdown: the queue is full; try again later"
+            raise RefusedError(429, message, seconds) from None
         except StoppedError:
             raise RefusedError(503, "the server ends") from None
         found = iter(await self._answered(jobs, until, gone))
