@@ -38,14 +38,14 @@ class Report(NamedTuple):
     copied: int  # parameters (tensors) taken over
 
     def __str__(self) -> str:
-        said = [f"copied {self.copied} tensors: all but the decoder's layers as they were, and"]
-        said.append("decoder layers " + ", ".join(f"{o} as {n}" for n, o in enumerate(self.kept)))
-        said.append(f"(left out: {', '.join(map(str, self.dropped)) or 'none'})")
+        parts = [f"copied {self.copied} tensors: all but the decoder's layers as they were, and"]
+        parts.append("decoder layers " + ", ".join(f"{o} as {n}" for n, o in enumerate(self.kept)))
+        parts.append(f"(left out: {', '.join(map(str, self.dropped)) or 'none'})")
         if self.heads:
-            said.append(f"; left out {', '.join(self.heads)}")
+            parts.append(f"; left out {', '.join(self.heads)}")
         if self.mask_row:
-            said.append("; left out the embedding of <mask>, which --dict lacks")
-        return " ".join(said).replace(" ;", ";")
+            parts.append("; left out the embedding of <mask>, which --dict lacks")
+        return " ".join(parts).replace(" ;", ";")
 
 
 def settings_of(state: Dict[str, Any]) -> Any:
