@@ -225,11 +225,11 @@ class SpecDrafter(FairseqEncoderDecoderModel):
     def _correct(self, features: Tensor, targets: Tensor) -> Tensor:
         """Where the best token is the target: bool [B, C, k], False where there is no target."""
         valid = targets.ne(self.decoder.padding_idx)
+        places = valid.flatten().nonzero().squeeze(1)
         # on the CPU, max() finds the index several times faster than argmax() does
-        drafted = self.decoder.output_layer(features[valid]).max(-1).indices
-        correct = torch.zeros_like(valid)
-        correct[valid] = drafted.eq(targets[valid])
-        return correct
+        drafted = self.decoder.output_layer(features.flatten(0, 2)[places]).max(-1).indices
+        right = drafted.eq(targets.flatten()[places])
+        return torch.zeros_like(valid).flatten().index_copy(0, places, right).view_as(valid)
 
     def _expected(self, final: Optional[Tensor], cuts: Tensor, learnt: Tensor) -> Tensor:
         """The verifier's logits [N, V] for the positions of ``learnt`` (bool [B, C, k]).
@@ -243,8 +243,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 "use --arch attached_drafter_base, or leave the flag out"
             )
         at = block_positions(cuts, learnt.size(2)) - 1  # what predicts each mask's token
-        rows = torch.arange(at.size(0), device=at.device)[:, None, None].expand_as(at)
-        found: Tensor = self.encoder.predict(final[rows[learnt], at[learnt]])
+        first = torch.arange(at.size(0), device=at.device)[:, None, None] * final.size(1)
+        found: Tensor = self.encoder.predict(final.flatten(0, 1)[(first + at)[learnt]])
         return found
 
 
