@@ -100,6 +100,14 @@ class Teacher:
         """The accelerator's name, or ``"cpu"``."""
         return str(torch.cuda.get_device_name()) if self.cuda else "cpu"
 
+    @property
+    def backend(self) -> str:
+        """What decodes, in words; the weights are read if they were not."""
+        parts = getattr(self.generator, "parts", None)
+        if parts is None:
+            return "fairseq's own decoding"
+        return f"the {'native' if parts().verifier.is_native else 'torch'} backend"
+
     def source_limit(self) -> Optional[int]:
         """The longest source that task and models can read, in tokens."""
         limit = utils.resolve_max_positions(
@@ -154,23 +162,26 @@ def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shar
     everything = sum(len(plan.indices(chunk)) for chunk in plan.chunks_of(shard))
     planned = sum(sizes.values())
     logger.info(
-        "shard %d/%d: %d of %d sentences to decode", shard.rank, shard.world, planned, everything
-    )
+        "shard %d/%d: %d of %d sentences to decode, with %s",
+        shard.rank, shard.world, planned, everything, teacher.backend,
+    )  # fmt: skip
     decoded = 0
     with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-        for chunk, hypotheses, seconds in _decoded(teacher, dataset, plan, todo):
+        for chunk, hypotheses, seconds in _decoded(teacher, dataset, plan, todo, progress):
             if not np.array_equal(hypotheses.indices, plan.indices(chunk)):
                 raise DistillError(f"chunk {chunk}: other sentences came back than sent")
             parts.write(chunk, hypotheses, seconds)
             decoded += sizes[chunk]
-            progress.add(sizes[chunk])
     return decoded
 
 
 def _decoded(
-    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int]
+    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int], progress: Counter
 ) -> Iterator[Tuple[int, Hypotheses, float]]:
-    """Yield each chunk with the teacher's output and the seconds spent decoding it."""
+    """Yield each chunk with the teacher's output and the seconds spent decoding it.
+
+    ``progress`` counts batch by batch: a chunk may take minutes.
+    """
     batches = {chunk: plan.batches(chunk) for chunk in chunks}
     flat = [batch for chunk in chunks for batch in batches[chunk]]
     if getattr(dataset, "supports_prefetch", False):
@@ -191,6 +202,7 @@ def _decoded(
             piece = teacher.decode(sample)
             seconds += time.monotonic() - began
             pieces.append(_in_order(piece, batch))
+            progress.add(len(batch))
         yield chunk, Hypotheses(*(np.concatenate(column) for column in zip(*pieces))), seconds
 
 

@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar on a terminal; elsewhere nothing, or a line a minute.
+"""How far long work is, on stderr: a bar on a terminal; elsewhere nothing, or log lines.
 
 stdout is never written to, so that a command's output can be piped while its bar is shown.
 """
@@ -16,7 +16,9 @@ from typing import Any, Iterable, Iterator, Optional
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-LOG_EVERY = 60.0  # seconds between a counter's lines where there is no terminal
+# Where there is no terminal: seconds before a counter's first line, and between further ones.
+FIRST_LOG = 5.0
+LOG_EVERY = 60.0
 
 
 def bar(
@@ -65,7 +67,7 @@ def logs_above() -> Iterator[None]:
 
 
 class Counter:
-    """Counts what is done: a bar on a terminal, a log line a minute where there is none.
+    """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a minute.
 
     A context manager; :meth:`add` tells it of progress.
 
@@ -88,7 +90,8 @@ class Counter:
         self._bar = bar(title=title, total=total, initial=initial, unit=unit)
         self._planned, self._unit, self._logger = total - initial, unit, logger
         self._title = f"{title}: " if title else ""
-        self._began = self._logged = time.monotonic()
+        self._began = time.monotonic()
+        self._due = self._began + FIRST_LOG
         self._done = 0
 
     def __enter__(self) -> Counter:
@@ -102,8 +105,8 @@ class Counter:
         self._bar.update(count)
         self._done += count
         now = time.monotonic()
-        if self._bar.disable and now - self._logged > LOG_EVERY:
-            self._logged = now
+        if self._bar.disable and now > self._due:
+            self._due = now + LOG_EVERY
             rate = self._done / (now - self._began)
             self._logger.info(
                 "%s%d of %d %s, %.1f per second, about %d min left",

@@ -15,6 +15,7 @@ import fairseq_specdec
 from fairseq_specdec.data import merge
 from fairseq_specdec.data.files import DistillError
 from fairseq_specdec.data.teacher import Teacher
+from fairseq_specdec.engine.native.library import load
 from fairseq_specdec.io.provenance import sha256
 
 # ---- the output --------------------------------------------------------------------------------
@@ -70,6 +71,20 @@ def test_fairseq_train_takes_it(undisturbed, tmp_path, fairseq_command, tiny_tra
         *tiny_training,
     )  # fmt: skip
     assert "done training" in log and (tmp_path / "checkpoint_last.pt").exists()
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ((), f"the {'native' if load() else 'torch'} backend"),
+        (("--backend", "torch"), "the torch backend"),
+        (("--task", "translation"), "fairseq's own decoding"),
+    ],
+)
+def test_it_says_what_decodes(flags, said, reversal_data, teacher, distill, tmp_path, caplog):
+    with caplog.at_level("INFO", logger="fairseq_specdec.data.teacher"):
+        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--limit", 4, *flags)
+    assert f"shard 0/1: 4 of 4 sentences to decode, with {said}" in caplog.messages
 
 
 # ---- pieces ------------------------------------------------------------------------------------

@@ -38,16 +38,17 @@ def test_into_a_pipe_nothing_is_said(work, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_a_terminal_a_counter_logs_a_line_a_minute(monkeypatch, caplog):
+def test_without_a_terminal_a_counter_logs_after_5_seconds_and_every_minute(monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with caplog.at_level("INFO"), progress.Counter(100, "line", logger, initial=20) as counter:
-        for _ in range(8):
-            now[0] += 25.0
-            counter.add(10)
+        for _ in range(40):
+            now[0] += 4.0
+            counter.add(2)
     assert caplog.messages == [
-        "30 of 80 lines, 0.4 per second, about 3 min left",
-        "60 of 80 lines, 0.4 per second, about 1 min left",
+        "4 of 80 lines, 0.5 per second, about 3 min left",
+        "36 of 80 lines, 0.5 per second, about 2 min left",
+        "68 of 80 lines, 0.5 per second, about 1 min left",
     ]
 
 
