@@ -151,3 +151,11 @@ def test_the_index_lists_every_page():
         if page not in (README, CONTRIBUTING) and page.name != "index.md":
             name = str(page.relative_to(ROOT / "docs").with_suffix(""))
             assert name in listed or page.stem in listed, f"{name} is in no toctree"
+
+
+def test_readme_is_short_and_links_every_page():
+    text = text_of(README)
+    assert len(text.splitlines()) < 130
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", text))
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages - linked == {"docs/index.md"}
