@@ -5,6 +5,8 @@ from __future__ import annotations
 import dis
 import os
 import re
+import sys
+import traceback
 from typing import Optional, Sequence
 
 from ..io.atomic import FULL
@@ -59,8 +61,34 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
         return None
     if package == _OURS and not isinstance(error, AssertionError):
         return with_flag(text, words)
+    unread = _unread_input(error, words)
+    if unread:
+        return unread
     if (package in _FAIRSEQ or isinstance(error, OSError)) and not isinstance(error, _FAULTS):
         return f"{text}{_written(error, words)} ({VARIABLE}=1 shows where)"
+    return None
+
+
+def _unread_input(error: Exception, words: Sequence[str]) -> Optional[str]:
+    """What ails the sentences of fairseq-interactive, which it reads with ``fileinput``.
+
+    Returns:
+        None for an error that came from elsewhere.
+    """
+    if all(
+        frame.f_globals.get("__name__") != "fileinput"
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    ):
+        return None
+    named = dict(zip(words, words[1:])).get("--input", "-")
+    where = "standard input" if named == "-" else f"--input {printable(named)}"
+    if isinstance(error, UnicodeDecodeError):
+        byte = error.object[error.start]
+        return f"{where}: is not UTF-8 text (byte {byte:#04x}); convert it, for example with iconv"
+    if isinstance(error, OSError):
+        return f"{where}: cannot be read ({error.strerror}); name a file of sentences, one a line"
+    if sys.stdin is None and named == "-":
+        return f"{where}: is closed; name a file of sentences with --input"
     return None
 
 

@@ -9,6 +9,7 @@ import sys
 import types
 
 import pytest
+from fairseq_cli.interactive import buffered_read
 
 from fairseq_specdec.commands import in_fairseq, own
 from fairseq_specdec.commands.one_line import one_line, raiser, with_flag
@@ -65,6 +66,30 @@ def test_a_full_disk_is_said_with_what_was_written():
     assert one_line(error_of(full), ["d", "--save-dir", "s"]).count("writing to --save-dir s;") == 1
     assert ": while writing to standard output; free some" in one_line(error_of(full))
     assert "standard output" not in one_line(error_of(full, "named"))
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("gone", "cannot be read (No such file or directory); name a file of sentences"),
+        (".", "cannot be read (Is a directory); name a file of sentences"),
+        ("unreadable", "cannot be read (Input/output error); name a file of sentences"),
+        ("latin1", "is not UTF-8 text (byte 0xe4); convert it, for example with iconv"),
+    ],
+)
+def test_sentences_that_cannot_be_read(name, said, tmp_path):
+    (tmp_path / "latin1").write_bytes(b"w1 w\xe4rt\n")
+    (tmp_path / "unreadable").symlink_to("/proc/self/mem")
+    path = str(tmp_path / name)
+    error = error_of(lambda: list(buffered_read(path, 1)))
+    assert one_line(error, ["data", "--input", path]).startswith(f"--input {path}: {said}")
+
+
+def test_standard_input_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    error = error_of(lambda: list(buffered_read("-", 1)))
+    assert one_line(error, ["data"]).startswith("standard input: is closed; name a file")
+    assert one_line(fault(), ["data", "--input", "-"]) is None
 
 
 def test_the_flag_is_put_before_its_value():

@@ -1,5 +1,8 @@
 """fairseq-interactive on odd input: this project's task says what fairseq's own says."""
 
+import os
+import threading
+
 import pytest
 from in_process import hypotheses, lines_of, run_here
 from odd_lines import LINES
@@ -17,7 +20,7 @@ def say(files, content, strategy=None, **flags):
     """(source lines, hypotheses) for a file of these bytes; ``strategy`` None is fairseq's task."""
     path = files / "input.txt"
     path.write_bytes(content)
-    given = dict(COMMON, path=files / "verifier.pt", input=path, task="translation", **flags)
+    given = {**COMMON, "path": files / "verifier.pt", "input": path, "task": "translation", **flags}
     if strategy is not None:
         given.update(task="translation_specdec", strategy=strategy)
         if strategy == "gad":
@@ -41,6 +44,16 @@ def test_odd_lines(files, strategy):
 def test_a_last_line_without_an_end_and_no_line_at_all(files):
     for content in (b"w1 w2\nw3", b"", b"\n", b"\n\n\n"):
         assert say(files, content, "gad") == say(files, content)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_sentences_come_from_a_pipe(files):
+    content, path = as_file(LINES.values()), files / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(content,))
+    writer.start()
+    assert say(files, b"", "gad", input=path) == say(files, content, "gad")
+    writer.join()
 
 
 def test_10_000_tokens_are_refused_or_skipped_as_stock_does(files):
