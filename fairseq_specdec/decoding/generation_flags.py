@@ -75,8 +75,8 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
     if not rule.lossless and nbest > 1:
         if sampled:
             raise ValueError(
-                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --nbest 1, "
-                "or leave --sampling out"
+                f"--nbest {nbest}: with --sampling one hypothesis is decoded; use --beam 1 "
+                "--nbest 1, or leave --sampling out"
             )
         raise ValueError(
             f"--nbest {nbest}: --strategy {strategy} with these flags decodes one hypothesis; use "

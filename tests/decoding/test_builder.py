@@ -469,8 +469,8 @@ def test_how_many_hypotheses(caplog):
         (
             {"beam": 9, "nbest": 9, "sampling": True},
             relaxed,
-            "^--nbest 9: with --sampling one hypothesis is decoded; use --nbest 1, or leave "
-            "--sampling out$",
+            "^--nbest 9: with --sampling one hypothesis is decoded; use --beam 1 --nbest 1, "
+            "or leave --sampling out$",
         ),
     ):
         with pytest.raises(ValueError, match=said):
