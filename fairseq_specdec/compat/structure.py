@@ -10,6 +10,8 @@ import torch
 from .settings import RefusedCheckpointError
 
 _REMEDY = "name a checkpoint that fairseq-train wrote"
+# Of cfg; both are read before fairseq composes the configuration.
+_GROUPS = ("model", "task")
 # Stock cannot build a decoder where one of these is 0.
 _COUNTS = ("decoder_layers", "encoder_attention_heads", "decoder_attention_heads")
 
@@ -41,7 +43,19 @@ def check_structure(state: Any, path: str) -> None:
         raise RefusedCheckpointError(f"{path}: its model has no weights; {_REMEDY}")
     if state.get("args") is None and state.get("cfg") is None:
         raise RefusedCheckpointError(f"{path}: has neither args nor cfg; {_REMEDY}")
+    _check_groups(state.get("cfg"), path)
     _check_counts(state, path)
+
+
+def _check_groups(cfg: Any, path: str) -> None:
+    """Raise where the settings of the model or the task are no settings."""
+    for name in _GROUPS if isinstance(cfg, dict) else ():
+        group = cfg.get(name)
+        if not isinstance(group, (type(None), dict, argparse.Namespace)):
+            raise RefusedCheckpointError(
+                f"{path}: its {name} in cfg is a {type(group).__name__}, not settings by name; "
+                f"{_REMEDY}"
+            )
 
 
 def _check_counts(state: Any, path: str) -> None:

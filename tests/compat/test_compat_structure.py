@@ -30,6 +30,8 @@ CASES = [
     (counts("decoder_attention_heads"), "its setting decoder_attention_heads is 0, and"),
     (counts("encoder_attention_heads"), "its setting encoder_attention_heads is 0, and"),
     ({"cfg": {"model": {"decoder_layers": 0}}, "model": WEIGHTS}, "its setting decoder_layers is"),
+    ({"cfg": {"task": "x"}, "model": WEIGHTS}, "its task in cfg is a str, not settings by name"),
+    ({"cfg": {"model": [1]}, "model": WEIGHTS}, "its model in cfg is a list, not settings"),
 ]
 
 

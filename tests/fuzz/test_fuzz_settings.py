@@ -3,6 +3,7 @@
 import copy
 import io
 import logging
+import os
 from argparse import Namespace
 
 import pytest
@@ -36,16 +37,27 @@ def to_translate(path, folder):
     return vars(found)
 
 
+def to_draft(path, folder):
+    verifier = os.path.join(folder, "verifier.pt")
+    found = SpeculativeTranslator.from_pretrained(
+        verifier, path, data=folder, tokenizer=None, bpe=None, strategy="gad"
+    )
+    return vars(found)
+
+
 @pytest.fixture(scope="module")
 def states(tmp_path_factory):
-    """(folder, a small checkpoint's content in each layout)."""
-    folder = tmp_path_factory.mktemp("pair")
+    """(folder, the contents of small checkpoints by file and layout)."""
+    folder, found = tmp_path_factory.mktemp("pair"), {}
     write_pair(folder)
-    state = torch.load(str(folder / "verifier.pt"), weights_only=False)
-    state["args"].__dict__.update(task="translation", source_lang="src", target_lang="tgt")
-    state["args"].data = str(folder)
-    cfg = OmegaConf.to_container(convert_namespace_to_omegaconf(state["args"]), enum_to_str=True)
-    return str(folder), {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
+    for file in ("verifier.pt", "drafter.pt"):
+        state = torch.load(str(folder / file), weights_only=False)
+        state["args"].__dict__.update(task="translation", source_lang="src", target_lang="tgt")
+        state["args"].data = str(folder)
+        cfg = convert_namespace_to_omegaconf(state["args"])
+        cfg = OmegaConf.to_container(cfg, enum_to_str=True)
+        found[file] = {"args": state, "cfg": dict(state, args=None, cfg=cfg)}
+    return str(folder), found
 
 
 def changed(state, random):
@@ -74,15 +86,16 @@ def shown(cfg):
 
 
 @pytest.mark.parametrize("layout", ["args", "cfg"])
-@pytest.mark.parametrize("load", [for_a_task, with_its_task, to_translate])
+@pytest.mark.parametrize("load", [for_a_task, with_its_task, to_translate, to_draft])
 def test_settings(load, layout, states, fuzz, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv(VARIABLE, SECRET)
     log = logging.StreamHandler(io.StringIO())
     logging.getLogger().addHandler(log)
     folder, contents = states
+    state = contents["drafter.pt" if load is to_draft else "verifier.pt"][layout]
     path = str(tmp_path / "odd.pt")
     for seed in fuzz.seeds():
-        torch.save(changed(contents[layout], fuzz.random(seed)), path)
+        torch.save(changed(state, fuzz.random(seed)), path)
         try:
             said = shown(load(path, folder))
             fuzz.counts["loaded"] += 1
