@@ -96,3 +96,16 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
         if nearest <= 0.5:
             break
     return best
+
+
+def draw_each(
+    weights: Sequence[float], length: int, sentences: int, seed: int
+) -> List[List[int]]:
+    """A size for each of ``length`` iterations of every sentence, drawn alone.
+
+    Args:
+        weights, length, sentences, seed: as for ``draw``.
+    """
+    generator = random.Random(seed)
+    sizes = range(1, len(weights) + 1)
+    return [generator.choices(sizes, weights, k=length) for _ in range(sentences)]

@@ -3,7 +3,7 @@
     python benchmarks/processors.py NAME [--isa avx2] [--limit N]
 
 NAME is the processor's, as in zen3 or emerald-rapids; with ``--isa`` it is added to the name. One
-thread, systems in turns, on an otherwise idle core: about 15 minutes. ``make figures NAME=...``.
+thread, systems in turns, on an otherwise idle core: about 20 minutes. ``make figures NAME=...``.
 """
 
 import argparse
@@ -38,26 +38,36 @@ EDIT_SYSTEMS = {
     "greedy, int8": f"--strategy greedy {INT8}",
     "iad, int8": f"--strategy iad {INT8}",
 }
+DRAFTING_SYSTEMS = {
+    **{name: flags for name, flags in ENDE_SYSTEMS.items() if not name.startswith("beam")},
+    "gad++, int8": f"--strategy gad++ {DRAFTER} {INT8}",
+    "iad, int8": f"--strategy iad {INT8}",
+}
+DRAFTING = "drafting"  # what its runs are called: of them, gains over greedy
 REPLAY = [str(HERE / "replay.py"), "base", "--cpu"]
-DRAFTS = ["--mean-accepted", "8.23", "--strategies", "greedy,gad"]
+DRAFTS = ["--mean-accepted", "8.23", "--strategies", "greedy,gad,planned"]
 
 
-def pair(folder, languages, sizes, systems):
+def pair(folder, languages, sizes, systems, peers=()):
     """The words of a run on a demo pair."""
     source, target = languages
     rows = [word for name, flags in systems.items() for word in ("--system", f"{name}: {flags}")]
     return [
         *(*BENCH, folder, "--path", f"{folder}/verifier.pt", "-s", source, "-t", target),
-        *(*COMMON, *PEERS, "--batch-size", sizes, *rows),
+        *(*COMMON, *peers, "--batch-size", sizes, *rows),
     ]
 
 
 def commands(limit):
     """What is measured, by name."""
     few = ["--limit", str(limit)]
+    ende = (ENDE, ("en", "de"))
+    edit = ("data-bin/demo_edit", ("src", "tgt"))
     return {
-        "translation": [*pair(ENDE, ("en", "de"), "1,32", ENDE_SYSTEMS), *few],
-        "correction": [*pair("data-bin/demo_edit", ("src", "tgt"), "1", EDIT_SYSTEMS), *few],
+        "translation": [*pair(*ende, "1,32", ENDE_SYSTEMS, PEERS), *few],
+        "correction": [*pair(*edit, "1", EDIT_SYSTEMS, PEERS), *few],
+        f"{DRAFTING}, translation": [*pair(*ende, "1,2,4,8,32", DRAFTING_SYSTEMS), *few],
+        f"{DRAFTING}, correction": [*pair(*edit, "1,2,4,8,32", EDIT_SYSTEMS), *few],
         "papers' size": [*REPLAY, *DRAFTS, *PEERS],
         "papers' size, int8": [*REPLAY, *DRAFTS, *INT8.split(), "--drafter-dtype", "int8"],
         "base shape, int8, 32 at a time": [
@@ -88,6 +98,48 @@ def kept(results):
     }
 
 
+def gains(runs):
+    """Greedy's CPU time over each strategy's in the same number format.
+
+    Args:
+        runs: {batch size: {system: figures}}.
+
+    Returns:
+        {system: {batch size: ratio}} of what drafts.
+    """
+    found = {}
+    for size, rows in runs.items():
+        for system, figures in rows.items():
+            strategy, *rest = system.split(", ")
+            if strategy in ("gad", "gad++", "iad"):
+                base = rows[", ".join(["greedy", *rest])]
+                found.setdefault(system, {})[size] = base["cpu_ms_mean"] / figures["cpu_ms_mean"]
+    return found
+
+
+def gains_section(found):
+    """What drafting gains on each processor.
+
+    Args:
+        found: {processor: the content of its file}.
+    """
+    lines = [
+        "## What drafting gains", "",
+        "CPU time of `greedy` over the strategy's, in the same number format and run, by batch",
+        "size; above 1 drafting is faster.", "",
+    ]  # fmt: skip
+    for processor, each in found.items():
+        for name, runs in each["ms"].items():
+            if name.startswith(DRAFTING):
+                lines += [f"| {processor}{name[len(DRAFTING) :]} | " + " | ".join(runs) + " |"]
+                lines += ["|---|" + "---:|" * len(runs)]
+                for system, ratios in gains(runs).items():
+                    cells = [f"{ratios[size]:.2f}" for size in runs]
+                    lines.append(f"| {system} | " + " | ".join(cells) + " |")
+                lines.append("")
+    return lines
+
+
 def page():
     """The table of all processors, from their files."""
     files = sorted(FOLDER.glob("*.json"))
@@ -99,10 +151,12 @@ def page():
         "Compare within a column only. A name that ends in `avx2` is that processor with every",
         "system held to AVX2 (ONNX Runtime cannot be held).", "",
     ]  # fmt: skip
+    lines += gains_section(found)
     cases = dict.fromkeys(
         (name, size)
         for each in found.values()
         for name, runs in each["ms"].items()
+        if not name.startswith(DRAFTING)
         for size in runs
     )
     for name, size in cases:

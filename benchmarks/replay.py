@@ -56,6 +56,7 @@ from fairseq_specdec.engine.backend import TORCH, Backend
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.work import Pass
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range
 
@@ -65,8 +66,10 @@ NOTICE = (
     "there is no quality to report."
 )
 FILES = ("verifier.pt", "drafter.pt")
-BLOCK_ROWS = ("gad", "gad++")
-STRATEGY_ROWS = ("greedy", *BLOCK_ROWS, "iad")
+BLOCK_ROWS = ("gad", "gad++", "planned")
+ROWS = ("greedy", *BLOCK_ROWS, "iad")
+WHAT = ("replays", "whole blocks would emit")  # the second of planned drafts
+STRATEGIES_OF_ROWS = {"planned": "gad"}  # of the others, their names
 TITLES = "; ".join(f"{name}: {size.title}" for name, size in random_pair.SIZES.items())
 # Figures that compare outputs or drafts, which mean nothing here.
 OUTPUT_FIGURES = (
@@ -78,15 +81,16 @@ FLAGS: flags.Flags = {
     "size": dict(metavar="SIZE", help=TITLES),
     "--strategies": dict(
         metavar="NAME[,NAME]",
-        help="rows beside stock: greedy, gad, gad++, iad (default: greedy, gad and gad++ where the "
-        "size has a drafter, iad where --mean-copied is given)",
+        help="rows beside stock: greedy, gad and gad++ in whole blocks, planned (gad that drafts "
+        "as much as pays), iad (default: greedy, gad, gad++ and planned where the size has a "
+        "drafter, iad where --mean-copied is given)",
     ),
     "--mean-accepted": dict(
         type=float, metavar="TOK",
         help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
-        "drawn as if every draft token were right with one probability; required by these rows "
-        "(default: none)",
+        "drawn as if every draft token were right with one probability, which planned drafts have "
+        "too; required by these rows (default: none)",
     ),
     "--mean-copied": dict(
         type=float, metavar="TOK",
@@ -118,10 +122,10 @@ FIXED = ("--system", "--sweep", "--path", "--min-len", "-s", "-t", "--gen-subset
 
 
 class Script:
-    """What the next iterations of the live rows emit.
+    """What the iterations of the live rows emit.
 
     Args:
-        sizes: of each sentence, by its id, the tokens that each iteration emits.
+        sizes: of each sentence, by its id, the tokens that each iteration emits at most.
         length: tokens of every sentence, </s> included.
         words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
     """
@@ -136,63 +140,80 @@ class Script:
     def begin(self, sentences: Sequence[int]) -> None:
         """Begin a batch of these sentences."""
         self.rows = list(sentences)
+        self.have = [0] * len(self.rows)
         self.done = 0
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Only these rows are left."""
-        self.rows = [self.rows[row] for row in rows]
-
-    def step(self, have: Sequence[int]) -> None:
-        """An iteration begins, the rows having so many tokens."""
-        self.have = list(have)
-        self.done += 1
 
     def without_eos(self, tokens: Tensor) -> Tensor:
         """The same with an ordinary token in place of every </s>."""
         return tokens.masked_fill(tokens == self.eos, self.filler)
 
     @property
-    def now(self) -> List[int]:
-        """Tokens that this iteration emits, row by row; 1 after the end of a row's list."""
-        lists = (self.sizes[row] for row in self.rows)
-        return [each[self.done - 1] if self.done <= len(each) else 1 for each in lists]
+    def left(self) -> List[int]:
+        """Tokens of the live rows before </s>; rows that had theirs have left."""
+        live = [i for i, have in enumerate(self.have) if have < self.length]
+        self.rows, self.have = [self.rows[i] for i in live], [self.have[i] for i in live]
+        return [self.length - have - 1 for have in self.have]
+
+    @property
+    def planned(self) -> List[int]:
+        """Draft tokens of the live rows that this iteration accepts at most."""
+        return [(self.sizes[row][self.done : self.done + 1] or [1])[0] - 1 for row in self.rows]
+
+    def emitted(self, counts: Sequence[int]) -> None:
+        """An iteration emitted so many tokens of the live rows."""
+        self.have = [have + count for have, count in zip(self.have, counts)]
+        self.done += 1
 
 
 class ReplayedDrafter(Drafter):
-    """Another drafter, whose tokens never end the sentence; reports to the script how far it is."""
+    """Another drafter, whose tokens never end the sentence.
 
-    adaptive = False  # the script decides, and counts every iteration
+    Args:
+        drafter: what drafts.
+        script: whose </s> it avoids.
+        plans: drafts are as long as pays; whole blocks otherwise.
+    """
 
-    def __init__(self, drafter: Drafter, script: Script) -> None:
+    def __init__(self, drafter: Drafter, script: Script, plans: bool) -> None:
         self.drafter, self.script = drafter, script
-        self.read_layers = drafter.read_layers
+        self.adaptive = plans
+        self.read_layers, self.runs_model = drafter.read_layers, drafter.runs_model
+        self.block_size = drafter.block_size
 
     def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
         return _Ready(self.drafter.prepare(verifier, backend), self.script)
 
 
-class _Ready(NamedTuple):
-    drafter: ReadyDrafter
-    script: Script
+class _Ready:
+    in_library = False  # the tokens are changed on their way
+
+    def __init__(self, drafter: ReadyDrafter, script: Script) -> None:
+        self.drafter, self.script = drafter, script
 
     def open(self, source: Source) -> DraftSession:
         return _ReplayedSession(self.drafter.open(source), self.script)
+
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+        return self.drafter.passes(rows, size)
 
 
 class _ReplayedSession(DraftSession):
     def __init__(self, session: DraftSession, script: Script) -> None:
         self.session, self.script = session, script
 
-    def propose(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> Draft:
-        self.script.step(hypotheses.lengths_cpu)
-        draft = self.session.propose(hypotheses, budget)
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> Draft:
+        draft = self.session.propose(hypotheses, budget)  # random drafts are never sure: whole
         return draft._replace(tokens=self.script.without_eos(draft.tokens))
 
     def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
         self.session.commit(sizes, hidden_states)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        self.script.keep(rows_cpu)
         self.session.select(rows, rows_cpu)
 
     def close(self) -> None:
@@ -221,14 +242,16 @@ class ReplayedRule(AcceptanceRule):
     def __init__(self, rule: AcceptanceRule, script: Script) -> None:
         self.rule, self.script = rule, script
         self.needs_draft_probabilities = rule.needs_draft_probabilities
+        self.draft_independent = rule.draft_independent
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
         self.rule.accept(draft, scores)
         script, sizes = self.script, draft.sizes
-        left = [script.length - have - 1 for have in script.have]  # draft tokens before </s>
-        planned = [min(size - 1, most) for size, most in zip(script.now, left)]
+        left = script.left
+        planned = [min(pair) for pair in zip(script.planned, left)]
         both = torch.tensor([planned, left], device=sizes.device)
         counts = torch.minimum(both[0], sizes)
+        script.emitted([count + 1 for count in counts.tolist()])
         chosen = script.without_eos(scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
         return Acceptance(counts, chosen.masked_fill(counts == both[1], script.eos))
 
@@ -255,8 +278,8 @@ class Replay(NamedTuple):
     Attributes:
         args: the flags.
         size: of the models.
-        sizes: for each strategy, of each sentence, the tokens that each iteration emits.
-        shapes: where each strategy's came from, in words.
+        sizes: for each row, of each sentence, the tokens that each iteration emits at most.
+        shapes: where each row's came from, in words.
     """
 
     args: argparse.Namespace
@@ -264,9 +287,9 @@ class Replay(NamedTuple):
     sizes: Dict[str, List[List[int]]]
     shapes: Dict[str, str]
 
-    def tok(self, strategy: str) -> float:
-        """Tokens an iteration of a strategy."""
-        return statistics.fmean(itertools.chain(*self.sizes[strategy]))
+    def tok(self, row: str) -> float:
+        """Tokens an iteration of a row."""
+        return statistics.fmean(itertools.chain(*self.sizes[row]))
 
     def described(self) -> Dict[str, Any]:
         """For the results; histograms count the iterations of one pass by their tokens."""
@@ -286,13 +309,15 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     """``systems.build`` with the strategy's drafter and rule under a script."""
     settings = decoding_settings(**plan.settings)
     words, models = workload.task.target_dictionary, workload.models(plan.paths)
+    row = plan.name.partition(" ")[0]
     strategy, eos = STRATEGIES[settings.strategy], words.eos()
     copies = settings.strategy == "iad"
     setup = Setup(settings, models, words, words, load, eos)
     drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
-    script = Script(dict(enumerate(replay.sizes[settings.strategy])), replay.args.length, words)
+    script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, words)
     overrides = Overrides(
-        ReplayedDrafter(drafter, script), ReplayedRule(strategy.rule(settings), script)
+        ReplayedDrafter(drafter, script, row == "planned"),
+        ReplayedRule(strategy.rule(settings), script),
     )
     # Drafts are not cut at the end, as where it is not known beforehand.
     free = plan._replace(generation={**plan.generation, "min_len": 1, "max_len_b": 200})
@@ -323,7 +348,8 @@ class ReplayBench(Bench):
         self.results["title"] = ("REPLAY: {verifier}, " + form).format(**what, **args)
         self.results["notice"] = NOTICE
         self.results["notes"] = [
-            f"{name}: replays {each['tok']:.2f} tokens an iteration; {each['distribution']}."
+            f"{name}: {WHAT[name == 'planned']} {each['tok']:.2f} tokens an iteration; "
+            f"{each['distribution']}."
             for name, each in what["acceptance"].items()
         ]
         self.results["replay"] = what
@@ -342,12 +368,12 @@ class ReplayBench(Bench):
 
     def faults(self, system: System, plan: systems.Plan, reference: System) -> List[str]:
         """What a system that was measured did not do that it was to."""
-        found, strategy, length = [], plan.settings.get("strategy", ""), self.replay.args.length
+        found, row, length = [], plan.name.partition(" ")[0], self.replay.args.length
         wrong = sum(len(output) != length for output in system.tokens.values())
         if wrong:
             found.append(f"{system.name}: {wrong} outputs are of another length")
-        if system.stats is not None and strategy in self.replay.sizes:
-            got, tok = system.stats.mean_accepted_tokens, self.replay.tok(strategy)
+        if system.stats is not None and row in self.replay.sizes and row != "planned":
+            got, tok = system.stats.mean_accepted_tokens, self.replay.tok(row)
             if abs(got - tok) > 0.005 * tok:
                 found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
         return found
@@ -358,8 +384,8 @@ def _strategies(args: argparse.Namespace, size: random_pair.Size) -> List[str]:
         copied = ["iad"] if args.mean_copied is not None else []
         return ["greedy", *(BLOCK_ROWS if size.drafter else ()), *copied]
     names: List[str] = args.strategies.split(",")
-    if not set(names) <= set(STRATEGY_ROWS) or len(set(names)) < len(names):
-        rows = ", ".join(STRATEGY_ROWS)
+    if not set(names) <= set(ROWS) or len(set(names)) < len(names):
+        rows = ", ".join(ROWS)
         raise BenchError(f"--strategies {args.strategies}: choose different ones of {rows}")
     return names if "greedy" in names else ["greedy", *names]  # what drafts are compared with
 
@@ -370,20 +396,20 @@ def _check(args: argparse.Namespace, strategies: List[str], size: random_pair.Si
     refuse({
         f"--strategies {''.join(drafting[:1])}: the paper has no drafter for {args.size}; "
         "choose another size": drafting and size.drafter is None,
-        "--mean-accepted: gad and gad++ need it, and no other row does; give both or neither (Xia "
-        "et al. 2023, Table 2: 8.23 for a block size of 25)":
+        "--mean-accepted: gad, gad++ and planned need it, and no other row does; give both or "
+        "neither (Xia et al. 2023, Table 2: 8.23 for a block size of 25)":
             bool(drafting) != (args.mean_accepted is not None),
         "--mean-copied: the iad row needs it, and no other does; give both or neither":
             ("iad" in strategies) != (args.mean_copied is not None),
     })  # fmt: skip
 
 
-def _acceptance(args: argparse.Namespace, strategy: str) -> Tuple[List[float], str]:
-    """Weights of the sizes of a strategy's iterations from 1, and their origin in words."""
-    if strategy == "greedy":
+def _acceptance(args: argparse.Namespace, row: str) -> Tuple[List[float], str]:
+    """Weights of the sizes of a row's iterations from 1, and their origin in words."""
+    if row == "greedy":
         return [1.0], "nothing is drafted"
     largest, mean, flag, what = args.length, args.mean_copied, "--mean-copied", "copied"
-    if strategy in BLOCK_ROWS:
+    if row in BLOCK_ROWS:
         largest = min(args.block_size + 1, args.length)
         mean, flag, what = args.mean_accepted, "--mean-accepted", "draft"
     weights = accepted_sizes.constant_acceptance(largest, mean, args.length, flag)
@@ -420,7 +446,10 @@ def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
     sizes, shapes = {}, {}
     for name in strategies:
         weights, shapes[name] = _acceptance(args, name)
-        sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)
+        if name == "planned":  # how many are accepted depends on how many are drafted
+            sizes[name] = accepted_sizes.draw_each(weights, args.length, args.sentences, args.seed)
+        else:
+            sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)
     return Replay(args, size, sizes, shapes), rest
 
 
@@ -433,7 +462,8 @@ def command_line(replay: Replay, folder: str) -> List[str]:
     words += ["--min-len", last, "--max-len-a", "0", "--max-len-b", last]
     own = f" --drafter-path {shlex.quote(drafter)} --drafter-dtype {replay.args.drafter_dtype}"
     for name in replay.sizes:
-        row = f"{name} (replay): --strategy {name}" + (own if name in BLOCK_ROWS else "")
+        strategy = STRATEGIES_OF_ROWS.get(name, name)
+        row = f"{name} (replay): --strategy {strategy}" + (own if name in BLOCK_ROWS else "")
         words += ["--system", row]
     return words
 

@@ -87,11 +87,12 @@ def test_every_row_emits_what_was_drawn(play):
     result, printed = play(*MEAN, "--mean-copied", 4, "--repeats", 2)
     rows = rows_of(result)
     names = ["greedy", "gad", "gad++", "iad"]
-    ours = [f"{name} (replay)" for name in names]
+    ours = [f"{name} (replay)" for name in ("greedy", "gad", "gad++", "planned", "iad")]
     assert list(rows) == ["fairseq beam 5", "fairseq beam 1", *ours]
     assert result["warnings"] == []
     for row in rows.values():
         assert row["output_tokens"] == 6 * 12, "all systems emit equally many tokens"
+    ours.remove("planned (replay)")
     for name, row, tok in zip(names, ours, (1, 3, 3, 4)):
         counters, played = rows[row]["counters"], result["replay"]["acceptance"][name]
         histogram = {int(size): count for size, count in played["histogram"].items()}
@@ -103,6 +104,19 @@ def test_every_row_emits_what_was_drawn(play):
     # Whole blocks are drafted up to the end, as where the end is not known beforehand.
     assert rows["gad (replay)"]["counters"]["drafted_tokens"] == 5 * counters_of(rows, "gad")
     assert sum(rows["gad (replay)"]["ms_by_section"].values()) > 0
+
+
+@pytest.mark.parametrize("mean, drafts", [(4.5, True), (1, False)])
+def test_planned_drafts_are_as_long_as_pays(play, mean, drafts):
+    words = ["--mean-accepted", mean, "--batch-size", "1,4", "--strategies", "gad,planned"]
+    result, _ = play(*words)  # by toy_costs.json, where longer passes take no longer
+    for run in result["runs"]:
+        rows = {row["system"]: row for row in run["rows"]}
+        whole, planned = (rows[f"{name} (replay)"] for name in ("gad", "planned"))
+        assert planned["output_tokens"] == 6 * 12
+        drafted, most = (row["counters"]["drafted_tokens"] for row in (planned, whole))
+        assert (drafted > most / 2) == drafts
+        assert (planned["tok"] > 1.5) == drafts
 
 
 def test_memory_of_each_system_alone(play, monkeypatch):
@@ -204,13 +218,13 @@ def test_peers_decode_the_same_verifier(play):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "--mean-accepted: gad and gad++ need it"),
+        ([], "--mean-accepted: gad, gad++ and planned need it"),
         (["--mean-accepted", 7], "--mean-accepted 7: .* from 1.00 to 6.00"),
         (["--mean-accepted", 0.5], "--mean-accepted 0.5"),
         (["--mean-copied", 13, *MEAN], "--mean-copied 13: "),
         (["--strategies", "bild", *MEAN], "--strategies bild: choose"),
         (["--strategies", "gad,gad", *MEAN], "--strategies gad,gad: choose"),
-        (["--strategies", "greedy", *MEAN], "--mean-accepted: gad and gad++ need it, and"),
+        (["--strategies", "greedy", *MEAN], "--mean-accepted: gad, gad++ and planned need it, and"),
         (["--strategies", "iad"], "--mean-copied: the iad row needs it"),
         (["--drafter-dtype", "int4", *MEAN], "drafter.dtype.*int4"),
         (["--sentences", 0, *MEAN], "--sentences 0: must be 1 or more"),
