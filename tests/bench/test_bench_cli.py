@@ -39,7 +39,7 @@ def test_lossless_strategies_are_identical_and_every_figure_is_there(bench, pair
         assert rows[name]["unsteady_sentences"] == 0
     assert result["warnings"] == []
     assert rows["gad"]["lossless"] is True and rows["fairseq beam 1"]["lossless"] is None
-    assert rows["gad"]["tok"] > 1.5 and rows["gad"]["verifier_calls"] == rows["gad"]["iter"]
+    assert rows["gad"]["tok"] > 1.3 and rows["gad"]["verifier_calls"] == rows["gad"]["iter"]
     shares = rows["gad"]["acceptance_by_position"]
     assert len(shares) > 1 and all(0 <= share <= 1 for share in shares) and shares[0] > 0
     assert rows["fairseq beam 1"]["acceptance_by_position"] is None

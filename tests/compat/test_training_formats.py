@@ -6,11 +6,18 @@ import pytest
 import torch
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.trainer import Trainer
+from in_process import flash_attention_kept
 from omegaconf import OmegaConf
 
 from fairseq_specdec.engine.eager import linear
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="on machines without a GPU")
+
+
+@pytest.fixture(autouse=True)
+def flash_attention():
+    with flash_attention_kept():
+        yield
 
 
 class Model(torch.nn.Linear):
