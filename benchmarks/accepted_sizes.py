@@ -98,9 +98,7 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
     return best
 
 
-def draw_each(
-    weights: Sequence[float], length: int, sentences: int, seed: int
-) -> List[List[int]]:
+def draw_each(weights: Sequence[float], length: int, sentences: int, seed: int) -> List[List[int]]:
     """A size for each of ``length`` iterations of every sentence, drawn alone.
 
     Args:
