@@ -223,8 +223,12 @@ def test_drafters(row, name, backend, known):
 @pytest.mark.parametrize("row", [case for case in cases() if toys(case).settings])
 def test_drafters_under_relaxed_flags(row, backend, known):
     generator = generator_of(row, "no flags", backend, lossless=False)
-    found = tokens(decode(generator, SAMPLE)), counts(generator.stats)
-    assert known.setdefault((row, "relaxed"), found) == found
+    found = tokens(decode(generator, SAMPLE))
+    iterations, emitted, drafted, accepted = counts(generator.stats)
+    # A draft ends at a chance, which each backend rounds in its own way.
+    found = found, iterations, emitted, pytest.approx(drafted, abs=2), accepted
+    first = known.setdefault((row, "relaxed"), (*found[:3], drafted, accepted))
+    assert first == found
 
 
 def bits(generator, sample):
