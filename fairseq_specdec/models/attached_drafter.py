@@ -134,6 +134,7 @@ def _check_flags(cfg: SpecDrafterConfig) -> None:
     for flag, asked in (
         ("--source-copy", cfg.source_copy),
         ("--bidirectional-prefix", cfg.bidirectional_prefix),
+        ("--apply-bert-init", cfg.apply_bert_init),
         ("--init-encoder-from", bool(cfg.init_encoder_from)),
     ):
         if asked:

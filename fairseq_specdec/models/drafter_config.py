@@ -59,6 +59,9 @@ class SpecDrafterConfig(TransformerConfig):
         "attached_drafter: embed and choose words by the verifier's own tables, which are neither "
         "trained nor stored",
     )
+    apply_bert_init: bool = flag(
+        False, "draw the weights as BERT's, normal with a deviation of 0.02, as the papers' authors"
+    )
     init_encoder_from: Optional[str] = flag(
         None, "checkpoint whose encoder and embeddings the drafter starts from"
     )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
-from ..training.initialisation import initialise
+from ..training.initialisation import initialise, start_as_bert
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
@@ -115,6 +115,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         encoder = TransformerEncoderBase(cfg, source, source_table)
         copy = SourceCopy(encoder) if cfg.source_copy else None
         model = cls(cfg, encoder, BlockDecoder(cfg, target, target_table, copy))
+        if cfg.apply_bert_init:
+            start_as_bert(model)
         if cfg.init_encoder_from or cfg.init_decoder_from:
             initialise(model, cfg, source, target)
             for settings in (args, cfg):

@@ -3,7 +3,9 @@
 Whatever is copied is checked first, and a report says what was copied and what was not. An encoder
 deeper than the verifier's computes the same function at first: the verifier's layers are spread
 evenly, and the layers between them start as the identity, which a pre-norm layer is when the last
-matrix of each of its two residual branches is zero.
+matrix of each of its two residual branches is zero. Learned positions start as the verifier's
+sinusoids. As in the authors' training script, a drafter with GELU may start from a verifier with
+ReLU, though its layers then compute something else.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from fairseq.models import build_model
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import nn
 
 from fairseq_specdec.compat.architectures import building_from, known_architectures_only
 from fairseq_specdec.compat.checkpoint_file import read_state
 
 from .dictionaries import Dictionaries
-from .layers import evenly_spaced
+from .layers import decoder_layers, growth_plan
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,16 @@ class Report:
             f"set to the identity: {', '.join(self.identity) or 'none'}; "
             f"left as initialised at random: {', '.join(self.fresh) or 'none'}"
         )
+
+
+def start_as_bert(model: Any) -> None:
+    """Draw a drafter's weights anew as BERT's (``--apply-bert-init``), in place: normal with a
+    deviation of 0.02, biases 0. A chain stays as it is: it contributes nothing at first."""
+    decoder = model.decoder
+    for part in (model.encoder, *decoder.children()):
+        if part is not decoder.chain:
+            part.apply(init_bert_params)
+    nn.init.normal_(decoder.mask_embedding, std=0.02)
 
 
 def initialise(model: Any, cfg: Any, source: Any, target: Any) -> list[Report]:
@@ -145,8 +158,14 @@ def _require_equal(flag: str, name: str, ours: Any, theirs: Any) -> None:
 def _check_shared(flag: str, cfg: Any, verifier: TransformerModelBase) -> None:
     """Settings that change what the same weights compute, on both sides."""
     theirs = TransformerConfig.from_namespace(verifier.decoder.cfg)
+    activations = _plain(cfg.activation_fn), _plain(theirs.activation_fn)
+    if activations == ("gelu", "relu"):
+        logger.warning(
+            "%s: it has ReLU, the drafter GELU: copied layers do not compute what they did", flag
+        )
+    else:
+        _require_equal(flag, "activation_fn", *activations)
     for name in (
-        "activation_fn",
         "layernorm_embedding",
         "no_scale_embedding",
         "no_token_positional_embeddings",
@@ -166,7 +185,8 @@ def _plain(value: Any) -> Any:
 
 def _check_layers(flag: str, side: str, ours: Any, theirs: Any) -> None:
     shape = ("embed_dim", "ffn_embed_dim", "attention_heads")
-    for name in shape + ("normalize_before", "learned_pos"):
+    learned = getattr(theirs, side).learned_pos
+    for name in shape + ("normalize_before",) + (("learned_pos",) if learned else ()):
         value, other = getattr(getattr(ours, side), name), getattr(getattr(theirs, side), name)
         _require_equal(flag, f"{side}_{name}", value, other)
 
@@ -180,10 +200,11 @@ def _copy_module(ours: nn.Module | None, theirs: nn.Module | None, name: str, to
 
 
 def _copy_positions(ours: Any, theirs: Any, name: str, to: Report) -> None:
-    """Copy a learned table as far as both go; sinusoidal ones need no copy."""
-    if isinstance(ours, nn.Embedding) and isinstance(theirs, nn.Embedding):
-        rows = min(ours.weight.size(0), theirs.weight.size(0))
-        ours.weight[:rows] = theirs.weight[:rows]
+    """Copy a table to a learned one, as far as both go; sinusoids need no copy."""
+    if isinstance(ours, nn.Embedding) and theirs is not None:
+        table = theirs.weight if isinstance(theirs, nn.Embedding) else theirs.weights
+        rows = min(len(ours.weight), len(table))
+        ours.weight[:rows] = table[:rows]
         to.copied.append(name)
 
 
@@ -241,54 +262,6 @@ def _copy_decoder(model: Any, verifier: TransformerModelBase, cfg: Any, report: 
     _copy_module(ours.layer_norm, theirs.layer_norm, "decoder.layer_norm", report)
     for index, origin in enumerate(layers):
         _copy_module(ours.layers[index], theirs.layers[origin], f"decoder.layers.{index}", report)
-
-
-def growth_plan(there: int, here: int) -> list[tuple[int, bool]]:
-    """How ``here`` encoder layers come from ``there``.
-
-    Returns:
-        For each new layer, the old layer whose weights it takes, and whether it is its copy (else
-        it becomes the identity). Old layers keep their order; with here <= there, every new layer
-        is a copy, and old ones are left out evenly.
-    """
-    if here <= there:
-        return [(origin, True) for origin in evenly_spaced(here, there, single=there - 1)]
-    places = {new * here // there: new for new in range(there)}
-    plan, origin = [], 0
-    for index in range(here):
-        origin = places.get(index, origin)
-        plan.append((origin, index in places))
-    return plan
-
-
-def decoder_layers(asked: str | None, there: int, here: int) -> list[int]:
-    """The verifier's layers that the drafter's take, from ``--init-decoder-layers``.
-
-    Raises:
-        ValueError: not a list of numbers, not one for each layer, or out of range.
-    """
-    flag = "--init-decoder-layers"
-    if not asked:
-        if here > there:
-            raise ValueError(
-                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter "
-                f"{here}; pass --decoder-layers {there}, or say with {flag} which to take, some "
-                f"twice"
-            )
-        return evenly_spaced(here, there, single=there - 1)
-    try:
-        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
-    except ValueError:
-        raise ValueError(f"{flag} {asked}: give numbers with commas, as in 0,5") from None
-    if len(layers) != here:
-        raise ValueError(
-            f"{flag} {asked}: {len(layers)} layers for the drafter's {here}; give one for each, or "
-            f"pass --decoder-layers {len(layers)}"
-        )
-    for layer in layers:
-        if not 0 <= layer < there:
-            raise ValueError(f"{flag} {asked}: the verifier has layers 0 to {there - 1}")
-    return layers
 
 
 def make_identity(layer: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Optional, Tuple
 
 
 def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
@@ -17,3 +17,51 @@ def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
     if keep == 1:
         return [single]
     return [round(index * (total - 1) / (keep - 1)) for index in range(keep)]
+
+
+def growth_plan(there: int, here: int) -> List[Tuple[int, bool]]:
+    """How ``here`` encoder layers come from ``there``.
+
+    Returns:
+        For each new layer, the old layer whose weights it takes, and whether it is its copy (else
+        it becomes the identity). Old layers keep their order; with here <= there, every new layer
+        is a copy, and old ones are left out evenly.
+    """
+    if here <= there:
+        return [(origin, True) for origin in evenly_spaced(here, there, single=there - 1)]
+    places = {new * here // there: new for new in range(there)}
+    plan, origin = [], 0
+    for index in range(here):
+        origin = places.get(index, origin)
+        plan.append((origin, index in places))
+    return plan
+
+
+def decoder_layers(asked: Optional[str], there: int, here: int) -> List[int]:
+    """The verifier's layers that the drafter's take, from ``--init-decoder-layers``.
+
+    Raises:
+        ValueError: not a list of numbers, not one for each layer, or out of range.
+    """
+    flag = "--init-decoder-layers"
+    if not asked:
+        if here > there:
+            raise ValueError(
+                f"--init-decoder-from: the verifier has {there} decoder layers, the drafter "
+                f"{here}; pass --decoder-layers {there}, or say with {flag} which to take, some "
+                f"twice"
+            )
+        return evenly_spaced(here, there, single=there - 1)
+    try:
+        layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
+    except ValueError:
+        raise ValueError(f"{flag} {asked}: give numbers with commas, as in 0,5") from None
+    if len(layers) != here:
+        raise ValueError(
+            f"{flag} {asked}: {len(layers)} layers for the drafter's {here}; give one for each, or "
+            f"pass --decoder-layers {len(layers)}"
+        )
+    for layer in layers:
+        if not 0 <= layer < there:
+            raise ValueError(f"{flag} {asked}: the verifier has layers 0 to {there - 1}")
+    return layers

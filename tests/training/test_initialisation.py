@@ -6,7 +6,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from toy_drafter import ToyTask, make_batch, make_drafter, save_verifier
 
 from fairseq_specdec.models import SpecDrafter
-from fairseq_specdec.training.initialisation import decoder_layers, growth_plan
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
@@ -64,6 +63,47 @@ def test_post_norm_encoders_of_equal_depth_are_copied_and_deeper_ones_refused(tm
         make_drafter(task, encoder_layers=4, **settings)
 
 
+def test_learned_positions_start_as_the_verifiers_sinusoids(tmp_path, caplog):
+    task = ToyTask()
+    path = str(tmp_path / "v.pt")
+    verifier = save_verifier(tmp_path / "v.pt", task, **PRE_NORM)
+    learned = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
+    settings = dict(PRE_NORM, **learned, share_all_embeddings=False, init_encoder_from=path)
+    drafter = make_drafter(task, init_decoder_from=path, init_decoder_layers="1", **settings)
+    batch = make_batch()
+    assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
+    where = torch.arange(6)
+    ours, theirs = drafter.decoder.position_table(where), verifier.decoder.embed_positions.weights
+    assert torch.equal(ours, theirs[where + task.target_dictionary.pad() + 1])
+    assert "GELU" not in caplog.text
+    make_drafter(task, activation_fn="gelu", **settings)
+    assert "--init-encoder-from" in caplog.text and "it has ReLU, the drafter GELU" in caplog.text
+
+
+def test_weights_are_drawn_as_berts(tmp_path):
+    settings = dict(source_copy=True, chain_width=8, encoder_learned_pos=True)
+    drafter = make_drafter(apply_bert_init=True, **settings)
+    drawn = {
+        name: weight.detach()
+        for name, weight in drafter.named_parameters()
+        if weight.dim() > 1 and "chain." not in name
+    }
+    assert "decoder.source_copy.query_proj.weight" in drawn and len(drawn) > 20
+    for name, weight in drawn.items():
+        assert 0.016 < weight.std() < 0.024, name
+    assert 0.01 < drafter.decoder.mask_embedding.std() < 0.03
+    assert not drafter.encoder.layers[0].fc1.bias.any()
+    assert not drafter.decoder.chain.out.weight.any()
+
+
+def test_a_warm_start_comes_after_berts_initialisation(tmp_path):
+    task = ToyTask()
+    verifier = save_verifier(tmp_path / "v.pt", task)
+    settings = {"init_encoder_from": str(tmp_path / "v.pt"), "share_all_embeddings": False}
+    drafter, batch = make_drafter(task, apply_bert_init=True, **settings), make_batch()
+    assert torch.allclose(encode(drafter, batch), encode(verifier, batch), atol=1e-5)
+
+
 def test_decoder_layers_and_target_embeddings_are_copied(tmp_path):
     task = ToyTask(40, target_words=30)
     verifier = save_verifier(tmp_path / "v.pt", task, decoder_learned_pos=True, **PRE_NORM)
@@ -114,7 +154,7 @@ def test_the_report_says_what_was_copied_and_what_was_not(tmp_path, caplog):
         ({}, {"encoder_ffn_embed_dim": 64}, "pass --encoder-ffn-embed-dim 128"),
         ({}, {"encoder_attention_heads": 4}, "pass --encoder-attention-heads 2"),
         ({}, {"encoder_normalize_before": True}, "leave out --encoder-normalize-before"),
-        ({}, {"activation_fn": "gelu"}, "activation_fn is relu, the drafter's gelu"),
+        ({"activation_fn": "gelu"}, {}, "activation_fn is gelu, the drafter's relu"),
         ({"encoder_learned_pos": True}, {}, "pass --encoder-learned-pos"),
         ({"layernorm_embedding": True}, {}, "pass --layernorm-embedding"),
         ({"no_scale_embedding": True}, {}, "pass --no-scale-embedding"),
@@ -169,24 +209,3 @@ def test_the_settings_to_be_saved_no_longer_name_the_verifier(tmp_path):
     assert args.init_encoder_from is args.init_decoder_from is args.init_decoder_layers is None
     (tmp_path / "v.pt").unlink()
     SpecDrafter.build_model(args, task)
-
-
-def test_layer_plans():
-    assert growth_plan(2, 4) == [(0, True), (0, False), (1, True), (1, False)]
-    assert [origin for origin, is_copy in growth_plan(6, 12) if is_copy] == list(range(6))
-    for there in range(1, 7):
-        for here in range(there, 13):
-            plan = growth_plan(there, here)
-            assert len(plan) == here
-            assert [origin for origin, is_copy in plan if is_copy] == list(range(there))
-    assert growth_plan(6, 3) == [(0, True), (2, True), (5, True)]
-
-
-def test_decoder_layers_are_chosen_and_checked():
-    assert decoder_layers(None, 6, 2) == [0, 5] and decoder_layers(None, 6, 1) == [5]
-    assert decoder_layers("[3,3]", 6, 2) == [3, 3]
-    for asked, message in (("0", "1 layers"), ("0,6", "0 to 5"), ("0,x", "numbers with commas")):
-        with pytest.raises(ValueError, match=f"--init-decoder-layers.*{message}"):
-            decoder_layers(asked, 6, 2)
-    with pytest.raises(ValueError, match="--decoder-layers 1"):
-        decoder_layers(None, 1, 2)
