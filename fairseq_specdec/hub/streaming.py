@@ -14,13 +14,13 @@ Put = Callable[[Any, List[str]], None]
 
 
 def pieces(
-    decode: Callable[[Put, threading.Event], None], codec: TextCodec, trace_builder: Any
+    decode: Callable[[Put, Callable[[], bool]], None], codec: TextCodec, trace_builder: Any
 ) -> Iterator[Union[str, Piece]]:
     """Run ``decode`` in a thread, and yield the text as it grows.
 
     Args:
         decode: calls the first argument after every iteration and at the end; stops early when the
-            second one is set.
+            second one says so.
         codec: joins words.
         trace_builder: yield a ``Piece`` for every iteration, traced by it, and one at the end; None
             to yield strings that are not empty.
@@ -30,7 +30,8 @@ def pieces(
     """
     feed: queue.Queue = queue.Queue()
     ended = threading.Event()
-    worker = threading.Thread(target=_run, args=(decode, feed, ended), name="specdec-stream")
+    given = (decode, feed, ended.is_set)
+    worker = threading.Thread(target=_run, args=given, name="specdec-stream")
     worker.start()
     growing = GrowingText(codec)
     last = False
@@ -40,7 +41,7 @@ def pieces(
             if error is not None:
                 raise error
             last = iteration is None
-            text = growing.finish(codec.join(words)) if last else growing.grow(words)
+            text = growing.next(words, last)
             if trace_builder is not None:
                 yield Piece(text, None if last else trace_builder.iteration(iteration))
             elif text:
@@ -51,7 +52,7 @@ def pieces(
 
 
 def _run(
-    decode: Callable[[Put, threading.Event], None], feed: queue.Queue, ended: threading.Event
+    decode: Callable[[Put, Callable[[], bool]], None], feed: queue.Queue, ended: Callable[[], bool]
 ) -> None:
     """Put (iteration, words, None) for every call, and (None, [], error) for an error."""
 

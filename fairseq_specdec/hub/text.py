@@ -123,6 +123,10 @@ class GrowingText:
         self.codec = codec
         self.given = ""
 
+    def next(self, words: List[str], last: bool) -> str:
+        """What is new and certain; the rest, if these words are the last."""
+        return self.finish(self.codec.join(words)) if last else self.grow(words)
+
     def grow(self, words: List[str]) -> str:
         """What is new and certain.
 

@@ -7,6 +7,7 @@ import functools
 import threading
 from typing import (
     Any,
+    Callable,
     ContextManager,
     Dict,
     Iterable,
@@ -308,15 +309,21 @@ class SpeculativeTranslator:
     def _pieces(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
         if row:
             trace_builder = self._trace_builder if return_trace else None
-            decode = functools.partial(self._decode, row)
+            decode = functools.partial(self.decode_growing, row)
             yield from pieces(decode, self.codec, trace_builder)
 
-    def _decode(self, row: List[int], put: Put, ended: threading.Event) -> None:
-        """Call ``put(iteration, words so far)`` for each iteration, and ``put(None, words)``."""
+    def decode_growing(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
+        """Decode one text in this thread, and tell of it while it grows.
+
+        Args:
+            row: as ``encode`` gives it, not empty.
+            put: called with an iteration and the words so far; at the end with None and all words.
+            ended: asked before each iteration whether to stop early.
+        """
         with self._turn, torch.no_grad(), self._seeded():
             tokens: List[int] = []
             with self._open([row]) as batch:
-                while batch.live and not ended.is_set():
+                while batch.live and not ended():
                     batch.iterate()
                     iteration = batch.trace(0)[-1]
                     tokens += iteration.emitted

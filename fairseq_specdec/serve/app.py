@@ -14,11 +14,13 @@ import fairseq_specdec
 from fairseq_specdec.io.local_http import RefusedError
 
 from .access import Access
+from .clients import GoneError
 from .deepl import deepl
 from .guard import GONE, Guard, refusal
 from .libretranslate import libretranslate
 from .metrics import Metrics
-from .service import GoneError, Service
+from .service import Service
+from .streaming import streaming
 
 
 def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any:
@@ -45,6 +47,7 @@ def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any
         lifespan=life,
     )
     app.include_router(libretranslate(service))
+    app.include_router(streaming(service))
     app.include_router(deepl(service))
     metrics = Metrics(service)
     _add_states(app, service, metrics)

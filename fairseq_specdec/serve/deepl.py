@@ -10,8 +10,8 @@ from starlette.requests import Request
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import asked, body_schema, language, shown
+from .clients import client_of
 from .service import Service
-from .watch import closed
 
 # What would change the text and cannot be honoured, with the values that ask for nothing.
 _REFUSED = {
@@ -51,7 +51,7 @@ def deepl(service: Service) -> APIRouter:
                 raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
         texts = fields.get("text")
         texts = service.check([texts] if isinstance(texts, str) else texts)
-        found = await service.translate(texts, closed(request))
+        found = await service.translate(texts, client_of(request, service.limits.deadline))
         return {
             "translations": [
                 {

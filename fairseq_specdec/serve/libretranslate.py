@@ -11,8 +11,8 @@ from fairseq_specdec.hub import Translation
 from fairseq_specdec.io.local_http import RefusedError
 
 from .bodies import asked, body_schema, language, shown
+from .clients import client_of
 from .service import Service
-from .watch import closed
 
 MOST_ALTERNATIVES = 100
 _TEXT = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
@@ -39,8 +39,9 @@ def libretranslate(service: Service) -> APIRouter:
     async def translate(request: Request) -> Dict[str, Any]:
         """Translate one text, or a list of them."""
         fields = await asked(request, ["q"])
-        texts, single, alternatives = _checked(fields, source, target)
-        found = await service.translate(service.check(texts), closed(request))
+        texts, single, alternatives = checked(fields, source, target)
+        client = client_of(request, service.limits.deadline)
+        found = await service.translate(service.check(texts), client)
         answer: Dict[str, Any] = {"translatedText": [_text(each) for each in found]}
         if alternatives:
             answer["alternatives"] = [_others(each, alternatives) for each in found]
@@ -57,7 +58,7 @@ def libretranslate(service: Service) -> APIRouter:
     return router
 
 
-def _checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str], bool, int]:
+def checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str], bool, int]:
     """The texts, whether they are one without a list, and how many alternatives to show.
 
     Raises:

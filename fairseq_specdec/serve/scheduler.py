@@ -47,11 +47,13 @@ class Job(NamedTuple):
     Attributes:
         row: its token ids.
         until: ``time.monotonic`` at its deadline.
+        decode: decodes it, with others of the same function.
         future: its result.
     """
 
     row: Row
     until: float
+    decode: Decode
     future: concurrent.futures.Future
 
 
@@ -59,7 +61,7 @@ class Scheduler:
     """A queue bounded by the time that it takes, and the threads that serve it.
 
     Args:
-        decode: what the threads do.
+        decode: what the threads do with sentences that say nothing else.
         workers: threads.
         most_wait: seconds that a new sentence may be expected to wait.
         pace: seconds a source token takes, until some have been decoded.
@@ -79,7 +81,7 @@ class Scheduler:
         widest: int,
         smallest: Smallest,
     ) -> None:
-        self._decode = decode
+        self._decode: Decode = decode
         self._most_wait = most_wait
         self._pace = pace
         self._widest = widest
@@ -110,8 +112,11 @@ class Scheduler:
         """Seconds until a new sentence's decoding begins."""
         return self._tokens * self._pace / len(self._threads)
 
-    def check(self) -> None:
+    def check(self, until: float) -> None:
         """Refuse new sentences, before any work is done for them.
+
+        Args:
+            until: as of ``submit``.
 
         Raises:
             FullError, StoppedError: as ``submit``.
@@ -119,26 +124,30 @@ class Scheduler:
         if self._stopping:
             raise StoppedError
         seconds = self.expected_wait()
-        if seconds > self._most_wait:
+        if seconds > min(self._most_wait, max(0.0, until - time.monotonic())):
             raise FullError(seconds)
 
-    def submit(self, rows: List[Row], until: float) -> List[concurrent.futures.Future]:
+    def submit(
+        self, rows: List[Row], until: float, decode: Optional[Decode] = None
+    ) -> List[concurrent.futures.Future]:
         """Put sentences into the queue, all or none.
 
         Args:
             rows: their token ids.
             until: ``time.monotonic`` at their deadline.
+            decode: decodes them, and nothing else; None: they share batches with others.
 
         Returns:
             For each a future of its result. Who cancels it is not decoded for any longer.
 
         Raises:
-            FullError: they would wait for too long.
+            FullError: they would wait for too long, or beyond their deadline.
             StoppedError: ``stop`` was called.
         """
-        jobs = [Job(row, until, concurrent.futures.Future()) for row in rows]
+        how = decode or self._decode
+        jobs = [Job(row, until, how, concurrent.futures.Future()) for row in rows]
         with self._changed:
-            self.check()
+            self.check(until)
             self._waiting.extend(jobs)
             self._tokens += sum(map(len, rows))
             self._changed.notify(len(jobs))
@@ -178,18 +187,20 @@ class Scheduler:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
-            lengths = [len(job.row) for job in self._waiting]
-            places = choose(lengths, self._idle, self._widest, self._smallest())
-            jobs = [self._waiting[i] for i in places]
-            for i in sorted(places, reverse=True):
-                del self._waiting[i]
+            decode = self._waiting[0].decode
+            mates = [i for i, job in enumerate(self._waiting) if job.decode is decode]
+            lengths = [len(self._waiting[i].row) for i in mates]
+            chosen = choose(lengths, self._idle, self._widest, self._smallest())
+            jobs = [self._waiting[mates[i]] for i in chosen]
+            for i in sorted(chosen, reverse=True):
+                del self._waiting[mates[i]]
             return jobs
 
     def _serve(self, jobs: List[Job]) -> None:
         """Decode some jobs together; if that fails, those that are left one at a time."""
         left: Dict[int, Job] = dict(enumerate(jobs))
         try:
-            with contextlib.closing(self._decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
+            with contextlib.closing(jobs[0].decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
                 for i, found in decoding:
                     _tell(left.pop(i), result=found)
                     if all(job.future.cancelled() for job in left.values()):

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 import time
-from typing import Any, Awaitable, Callable, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.io.local_http import RefusedError
 
 from .batching import smallest_batch
+from .clients import Client, GoneError
 from .limits import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
 
 # Decoded before the first request.
 _FIRST = "The quick brown fox jumps over the lazy dog."
-
-Gone = Callable[[], Awaitable[Any]]
-"""Returns when the client has closed its connection."""
-
-
-class GoneError(Exception):
-    """The client closed its connection: there is nobody to answer."""
 
 
 class Service:
@@ -84,12 +79,12 @@ class Service:
             )
         return texts
 
-    async def translate(self, texts: List[str], gone: Gone) -> List[Optional[Translation]]:
+    async def translate(self, texts: List[str], client: Client) -> List[Optional[Translation]]:
         """Translate the texts of one request.
 
         Args:
             texts: as ``check`` returns them.
-            gone: of its client.
+            client: who waits.
 
         Returns:
             Their translations; None for texts without a visible character.
@@ -98,22 +93,20 @@ class Service:
             RefusedError: the queue is full, a text is too long, or there is no answer in time.
             GoneError: the client left.
         """
-        until = time.monotonic() + self.limits.deadline
-        try:
-            self.scheduler.check()
-            rows = await self._encoded(texts)
-            jobs = self.scheduler.submit([row for row in rows if row], until)
-        except FullError as error:
-            seconds = max(1, math.ceil(error.seconds - self.limits.wait))
-            message = "Slowdown: the queue is full; try again later"
-            raise RefusedError(429, message, seconds) from None
-        except StoppedError:
-            raise RefusedError(503, "the server ends") from None
-        found = iter(await self._answered(jobs, until, gone))
+        with self.refusing(client):
+            rows = await self.encoded(texts, client)
+            jobs = self.scheduler.submit([row for row in rows if row], client.until)
+            found = iter(await _answered(jobs, client))
         return [next(found) if row else None for row in rows]
 
-    async def _encoded(self, texts: List[str]) -> List[List[int]]:
-        """Token ids of each text, made beside the event loop."""
+    async def encoded(self, texts: List[str], client: Client) -> List[List[int]]:
+        """Token ids of each text, made beside the event loop.
+
+        Raises:
+            FullError, StoppedError: before that is done.
+            RefusedError: a text is too long.
+        """
+        self.scheduler.check(client.until)
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._encoders, self.translator.encode, texts)
@@ -125,37 +118,40 @@ class Service:
                 "sentences",
             ) from None
 
-    async def _answered(self, jobs: List[Any], until: float, gone: Gone) -> List[Translation]:
-        """The results, unless the deadline passes or the client leaves first."""
-        if not jobs:
-            return []
-        every = asyncio.gather(*map(asyncio.wrap_future, jobs))
-        every.add_done_callback(_noticed)
-        left = asyncio.ensure_future(gone())
+    @contextlib.contextmanager
+    def refusing(self, client: Client) -> Iterator[None]:
+        """Say by a status why there is no answer.
+
+        Raises:
+            RefusedError: for whatever is raised meanwhile, but for ``GoneError``.
+        """
         try:
-            await asyncio.wait(
-                {every, left},
-                timeout=max(0.0, until - time.monotonic()),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if every.done():
-                return list(every.result())
-            if left.done():
-                raise GoneError
-            raise LateError
-        except LateError:
-            raise RefusedError(
-                504, f"no answer within {self.limits.deadline:g} s; send less text"
-            ) from None
-        except GoneError:
+            yield
+        except (GoneError, RefusedError):
             raise
+        except FullError as error:
+            seconds = max(1, math.ceil(error.seconds - self.limits.wait))
+            message = "Slowdown: the queue is full; try again later"
+            raise RefusedError(429, message, seconds) from None
+        except StoppedError:
+            raise RefusedError(503, "the server ends") from None
+        except LateError:
+            message = f"no answer within {client.seconds:g} s; send less text"
+            raise RefusedError(504, message) from None
         except Exception as error:
             raise RefusedError(
                 500, f"decoding failed ({type(error).__name__}); the server's log says more"
             ) from None
-        finally:
-            left.cancel()
-            every.cancel()
+
+
+async def _answered(jobs: List[Any], client: Client) -> List[Translation]:
+    """The results, unless the deadline passes or the client leaves first."""
+    if not jobs:
+        return []
+    every = asyncio.gather(*map(asyncio.wrap_future, jobs))
+    every.add_done_callback(_noticed)
+    found: List[Translation] = await client.first(every)
+    return found
 
 
 def _noticed(future: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_specdec.serve.scheduler import FullError, LateError, Scheduler, StoppedError
 
-SOON = 60.0
+SOON = 1e9
 
 
 class Decoder:
@@ -74,6 +74,14 @@ def test_what_would_wait_too_long_is_refused(make, decoder):
     assert refused.value.seconds == 5.5 and len(scheduler._waiting) == 2
 
 
+def test_what_would_wait_beyond_its_deadline_is_refused(make):
+    scheduler, _ = make(pace=1.0)
+    submit(scheduler, [1] * 4)  # 5 s
+    submit(scheduler, [1], within=7.0)
+    with pytest.raises(FullError):
+        submit(scheduler, [1], within=5.5)
+
+
 def test_the_pace_is_learnt(make, decoder):
     scheduler, first = make(pace=1000.0, most_wait=1e9)
     decoder.go_on.set()
@@ -91,7 +99,7 @@ def test_more_threads_wait_less(make):
 
 
 def test_a_deadline_that_passed_is_told_without_decoding(make, decoder):
-    scheduler, _ = make()
+    scheduler, _ = make(pace=0.0)
     late, other = submit(scheduler, [1], within=-1.0) + submit(scheduler, [2])
     decoder.go_on.set()
     with pytest.raises(LateError):
@@ -126,6 +134,34 @@ def test_what_waits_is_decoded_together_where_that_pays(make, decoder):
     decoder.go_on.set()
     assert [each.result(60) for each in found] == [sum(row) for row in rows]
     assert decoder.batches[1:] == [[[6, 6, 6], [1, 1], [4, 4], [3]], [[2] * 9], [[5] * 8]]
+
+
+def test_what_has_its_own_decoding_is_in_no_batch(make, decoder):
+    scheduler, _ = make(smallest=lambda: 2)
+    now = time.monotonic() + SOON
+    first = submit(scheduler, [1])
+    (own,) = scheduler.submit([[5]], now, lambda rows: iter([(0, rows)]))
+    others = submit(scheduler, [2], [3])
+    decoder.go_on.set()
+    assert own.result(60) == [[5]] and [one.result(60) for one in first + others] == [1, 2, 3]
+    assert sorted(map(sorted, decoder.batches[1:])) == [[[1], [2], [3]]]
+
+
+def test_answers_leave_as_their_rows_end(make, decoder):
+    """The second row of a batch is held back; the first is answered."""
+    second = threading.Event()
+
+    def decode(rows):
+        yield 0, "first"
+        assert second.wait(60)
+        yield 1, "second"
+
+    scheduler, _ = make()
+    first, last = scheduler.submit([[1], [2], [3]], time.monotonic() + SOON, decode)[:2]
+    decoder.go_on.set()
+    assert first.result(60) == "first" and not last.done()
+    second.set()
+    assert last.result(60) == "second"
 
 
 def test_a_batch_that_nobody_waits_for_ends(make, decoder):

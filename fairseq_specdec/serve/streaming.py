@@ -1,0 +1,126 @@
+"""``POST /translate/stream``: one text's translation as server-sent events, block by block."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any, AsyncIterator, Iterator, List, Optional, Tuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from fairseq_specdec.hub.text import GrowingText
+from fairseq_specdec.io.local_http import RefusedError
+
+from .bodies import asked, body_schema
+from .clients import Client, GoneError, client_of
+from .libretranslate import checked
+from .scheduler import Row
+from .service import Service
+
+_SCHEMA = {
+    "type": "object",
+    "required": ["q", "source", "target"],
+    "properties": {name: {"type": "string"} for name in ("q", "source", "target", "api_key")},
+}
+
+
+def streaming(service: Service) -> APIRouter:
+    """The route for a service."""
+    router = APIRouter(tags=["LibreTranslate"])
+    source, target = service.languages
+
+    @router.post(
+        "/translate/stream",
+        openapi_extra=body_schema(_SCHEMA),
+        response_class=StreamingResponse,
+    )
+    async def translate(request: Request) -> StreamingResponse:
+        """Translate one text; send each piece of it when it is certain."""
+        fields = await asked(request, ["q"])
+        texts, single, alternatives = checked(fields, source, target)
+        if not single or alternatives:
+            raise RefusedError(400, "Invalid request: a stream is of one text only")
+        client = client_of(request, service.limits.deadline)
+        pieces = _pieces(service, service.check(texts), client)
+        # What is refused before the first piece has a status of its own.
+        first = [piece async for piece in _some(pieces)]
+        return StreamingResponse(
+            _events(first, pieces),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},  # nginx would collect them
+        )
+
+    return router
+
+
+async def _some(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The first piece, if there is one."""
+    async for piece in pieces:
+        yield piece
+        return
+
+
+async def _events(first: List[str], pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    text = "".join(first)
+    try:
+        if first:
+            yield _event("message", text=text)
+        async for piece in pieces:
+            text += piece
+            yield _event("message", text=piece)
+        yield _event("end", translatedText=text)
+    except RefusedError as error:
+        yield _event("error", error=str(error), message=str(error))
+    except GoneError:
+        return
+
+
+def _event(kind: str, **data: str) -> str:
+    """One event; ``message`` is what clients take it for where nothing is said."""
+    name = "" if kind == "message" else f"event: {kind}\n"
+    return f"{name}data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIterator[str]:
+    """The pieces of one text, which waits in the queue and is decoded alone.
+
+    Raises:
+        RefusedError, GoneError: as of ``Service.translate``.
+    """
+    with service.refusing(client):
+        (row,) = await service.encoded(texts, client)
+        if not row:
+            return
+        loop = asyncio.get_running_loop()
+        feed: asyncio.Queue = asyncio.Queue()
+        ended = threading.Event()
+
+        def tell(piece: Optional[str]) -> None:
+            loop.call_soon_threadsafe(feed.put_nowait, piece)
+
+        def decode(rows: List[Row]) -> Iterator[Tuple[int, Any]]:
+            growing = GrowingText(service.translator.codec)
+
+            def put(iteration: Any, words: List[str]) -> None:
+                piece = growing.next(words, iteration is None)
+                if piece:
+                    tell(piece)
+
+            service.translator.decode_growing(rows[0], put, ended.is_set)
+            yield 0, None
+
+        (job,) = service.scheduler.submit([row], client.until, decode)
+        job.add_done_callback(lambda _: tell(None))
+        try:
+            while True:
+                piece = await client.first(feed.get())
+                if piece is None:
+                    job.result()
+                    return
+                yield piece
+        finally:
+            ended.set()
+            job.cancel()
