@@ -7,19 +7,11 @@ import itertools
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_specdec.decoding.builder import (
-    Overrides,
-    build_generator,
-    check_dictionaries,
-    check_settings,
-    rule_of,
-)
+from fairseq_specdec.decoding.builder import rule_of
 from fairseq_specdec.decoding.strategies import BLOCK_DRAFTED, OWN_FLAGS, STRATEGIES
 from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.choices import Choice, choose_codec
-from fairseq_specdec.hub.flags import split_flags
-from fairseq_specdec.hub.text import TextCodec
-from fairseq_specdec.trace.recorder import settings_of
+from fairseq_specdec.hub.decoding import Decodings, checked
 
 EXAMPLES = 3
 # Characters of an example: long enough to see blocks, short enough for one line.
@@ -138,18 +130,6 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
     return names if len(names) > 1 or not joined else [*names, "iad"]
 
 
-def _sharing(read_once: Dict[Tuple[Any, ...], Any]) -> Callable:
-    """Reads a drafter from a file once, for all strategies: its weights stay as they are."""
-
-    def load(path: str, src_dict: Any, tgt_dict: Any, read: Callable, dtype: Any) -> Any:
-        key = path, read
-        if key not in read_once:
-            read_once[key] = read(path, src_dict, tgt_dict)
-        return read_once[key]
-
-    return load
-
-
 def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -> Racers:
     """Load the verifier once, each drafter once, and make a translator of every strategy.
 
@@ -170,7 +150,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     dtype = loading.chosen_dtype(pair.dtype, device)
     place = loading.find(pair.path, pair.drafter, pair.data, "gad")
     for name in names or ():  # all that needs no model, before any is loaded
-        _settings(name, pair, place, flags)
+        checked(name, *_flags(name, pair, place, flags))
     loaded = loading.load(place.verifiers, place.data, (pair.source_lang, pair.target_lang))
     source, target = loaded.dictionaries
     if names is None:
@@ -179,18 +159,23 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     codec = choose_codec(loaded, place, pair.tokenizer, pair.bpe, pair.bpe_codes)
     for model in loaded.models:
         model.to(device=device, dtype=dtype)
-    load = _sharing({})
+    decodings = Decodings(loaded, codec, lambda name: None, batch_size=1, freeing=False)
 
     def make(chosen: Sequence[str], beam: int) -> Translators:
-        found = {}
-        for name in dict.fromkeys(chosen):
-            settings, args = _settings(name, pair, place, flags, beam)
-            found[name] = _translator(name, loaded, codec, settings, args, load)
-        return found
+        return {
+            name: SpeculativeTranslator(
+                decodings, name, *_flags(name, pair, place, flags, beam), 1, "refuse"
+            )
+            for name in dict.fromkeys(chosen)
+        }
 
     cfg = loaded.task.cfg
     examples = _examples(cfg.data, cfg.source_lang)
-    wide = [n for n in names if rule_of(_settings(n, pair, place, flags)[0], None).lossless]
+    wide = [
+        name
+        for name in names
+        if rule_of(checked(name, *_flags(name, pair, place, flags))[0], None).lossless
+    ]
 
     @functools.lru_cache(maxsize=1)  # each holds packed weights
     def at(beam: int) -> Translators:
@@ -201,39 +186,15 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     return Racers(make(names, 1), languages, examples, wide, at, pair.path)
 
 
-def _settings(
+def _flags(
     name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any], beam: int = 1
-) -> Tuple[Any, Any]:
-    """(decoding flags, fairseq's generation flags) of a strategy.
+) -> Tuple[Optional[str], Dict[str, Any]]:
+    """(drafter's checkpoint, decoding flags) of a strategy.
 
     Raises:
-        ValueError: a flag or drafter that cannot be honoured, by name.
+        ValueError: a drafter that is missing, by name.
     """
-    drafter = _drafter_of(name, pair, place.drafter)
-    settings, args = split_flags(name, drafter, {**own_flags(name, flags), "beam": beam})
-    check_settings(settings)
-    return settings, args
-
-
-def _translator(
-    name: str, loaded: loading.Loaded, codec: TextCodec, settings: Any, args: Any, load: Callable
-) -> SpeculativeTranslator:
-    """A strategy's translator; one sentence at a time.
-
-    Raises:
-        ValueError: a flag or file that cannot be honoured, by name.
-    """
-    check_dictionaries(name, *loaded.dictionaries, settings)
-    generator = build_generator(
-        loaded.models,
-        *loaded.dictionaries,
-        args,
-        settings,
-        load=load,
-        overrides=Overrides(keep_trace=True),
-    )
-    facts = settings_of(settings, args, generator)
-    return SpeculativeTranslator(loaded, codec, generator, facts, 1, 1, 1, "refuse", None)
+    return _drafter_of(name, pair, place.drafter), {**own_flags(name, flags), "beam": beam}
 
 
 def _examples(folder: str, language: str) -> List[str]:

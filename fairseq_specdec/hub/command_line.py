@@ -115,7 +115,7 @@ def at_the_prompt(message: str) -> str:
     words = "|".join(sorted(_ARGUMENTS, key=len, reverse=True))
 
     def flag(found: Any) -> str:
-        return "--" + found.group(1).replace("_", "-")
+        return "--" + str(found.group(1)).replace("_", "-")
 
     message = re.sub(rf"^({words})\b", flag, message)
     message = message.replace("bpe=None", "--bpe none")

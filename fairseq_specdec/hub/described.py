@@ -130,8 +130,7 @@ def _read(path: str) -> Dict[str, Any]:
             f"{path}: is of another format than {FORMAT}; convert the model again with this version"
         )
     for name, kind in _KINDS.items():
-        value = description.get(name)
         pairs = name in ("dictionaries", "pair", "special", "renamed")
-        if not isinstance(value, kind) or (pairs and len(value) != 2):
+        if not isinstance(description.get(name), kind) or (pairs and len(description[name]) != 2):
             raise ValueError(f"{path}: its entry {name} is damaged; convert the model again")
     return description

@@ -15,12 +15,13 @@ class Alternative(NamedTuple):
     """A hypothesis of beam search that is not the best; ``str()`` of it is the text.
 
     Attributes:
-        text, tokens, score: as of ``Translation``.
+        text, tokens, score, scores: as of ``Translation``.
     """
 
     text: str
     tokens: List[str]
     score: float
+    scores: Tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -41,6 +42,8 @@ class Translation(NamedTuple):
         trace: everything, if it was asked for.
         alternatives: with ``nbest`` above 1, the other hypotheses, best first; ``nbest`` - 1 of
             them, or fewer where fewer ended before the length limit.
+        scores: log-probability of each token and of the </s> after them, as fairseq's lines ``P-``
+            have them.
     """
 
     text: str
@@ -52,6 +55,7 @@ class Translation(NamedTuple):
     unknown: int
     trace: Optional[Trace] = None
     alternatives: Tuple[Alternative, ...] = ()
+    scores: Tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -81,15 +85,18 @@ def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) ->
     alternatives = []
     for hypothesis in ranked:
         tokens = codec.words(hypothesis["tokens"].tolist())
-        alternatives.append(Alternative(codec.join(tokens), tokens, float(hypothesis["score"])))
-    best, trace = ranked[0], ranked[0]["iterations"]
+        scores = tuple(hypothesis["positional_scores"].tolist())
+        score = float(hypothesis["score"])
+        alternatives.append(Alternative(codec.join(tokens), tokens, score, scores))
+    first, best, trace = alternatives[0], ranked[0], ranked[0]["iterations"]
     return Translation(
-        *alternatives[0],
+        *first[:3],
         best["steps"],
         trace.accepted,
         list(map(len, trace.drafts)),
         unknown,
         alternatives=tuple(alternatives[1:]),
+        scores=first.scores,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import queue
+import contextlib
 import threading
-from typing import Any, Callable, Iterator, List, Optional, Union
+from typing import Any, Callable, Iterator, List, Tuple, Union
 
 from .results import Piece
 from .text import GrowingText, TextCodec
+from .threads import in_background
 
 Put = Callable[[Any, List[str]], None]
 """Takes an iteration and the words so far; None and all words at the end."""
@@ -28,38 +29,16 @@ def pieces(
     Raises:
         BaseException: what ``decode`` raised.
     """
-    feed: queue.Queue = queue.Queue()
-    ended = threading.Event()
-    given = (decode, feed, ended.is_set)
-    worker = threading.Thread(target=_run, args=given, name="specdec-stream")
-    worker.start()
+
+    def produce(put: Callable[[Tuple[Any, List[str]]], None], ended: threading.Event) -> None:
+        decode(lambda iteration, words: put((iteration, words)), ended.is_set)
+
     growing = GrowingText(codec)
-    last = False
-    try:
-        while not last:
-            iteration, words, error = feed.get()
-            if error is not None:
-                raise error
+    with contextlib.closing(in_background(produce, "specdec-stream")) as fed:
+        for iteration, words in fed:
             last = iteration is None
             text = growing.next(words, last)
             if trace_builder is not None:
                 yield Piece(text, None if last else trace_builder.iteration(iteration))
             elif text:
                 yield text
-    finally:
-        ended.set()
-        worker.join()
-
-
-def _run(
-    decode: Callable[[Put, Callable[[], bool]], None], feed: queue.Queue, ended: Callable[[], bool]
-) -> None:
-    """Put (iteration, words, None) for every call, and (None, [], error) for an error."""
-
-    def put(iteration: Optional[Any], words: List[str]) -> None:
-        feed.put((iteration, words, None))
-
-    try:
-        decode(put, ended)
-    except BaseException as error:  # raised in the thread that waits
-        feed.put((None, [], error))

@@ -2,92 +2,62 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Tuple,
-    Union,
-    overload,
-)
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 
-from fairseq_specdec.decoding.builder import (
-    Overrides,
-    build_generator,
-    check_dictionaries,
-    check_settings,
-)
+from fairseq_specdec.decoding.builder import check_dictionaries
 from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 
 from . import converted_text, loading
-from .batching import by_length, check_batching, check_seed, collated, encoded, listed
+from .batching import check_batching, check_seed
+from .calls import Calls
 from .choices import Choice, choose_codec
+from .decoding import Decoding, Decodings, checked
 from .described import describe
-from .flags import in_python, split_flags
-from .results import Piece, Translation, nothing, translation
-from .streaming import Put, pieces
-from .text import TextCodec
+from .flags import in_python
+from .threads import Threads, workers
 
 
-class SpeculativeTranslator:
+class SpeculativeTranslator(Calls):
     """Translates strings by drafting and verifying. Make one with ``from_pretrained``.
 
-    It may be shared by threads. With a ``seed`` they take turns.
+    It may be shared by threads. With a ``seed`` they take turns. A ``with`` block closes it.
 
     Args:
-        loaded: verifier and dictionaries.
-        codec: text to tokens and back.
-        generator: decodes.
-        settings: the flags that matter to its strategy.
-        nbest: ``--nbest``.
-        batch_size, max_tokens: as for ``from_pretrained``.
-        too_long: as for ``from_pretrained``.
-        seed: as for ``from_pretrained``.
+        decodings: make a generator of each choice of flags.
+        strategy, drafter, flags: as for ``from_pretrained``.
+        max_tokens, too_long: as for ``from_pretrained``.
 
     Attributes:
+        strategy: ``--strategy``, where a call does not choose.
+        settings: the flags that matter to it.
+        nbest, batch_size: as for ``from_pretrained``.
         stats: what was decoded so far (``DecodingStats``).
     """
 
     def __init__(
         self,
-        loaded: loading.Loaded,
-        codec: TextCodec,
-        generator: Any,
-        settings: Dict[str, Any],
-        nbest: int,
-        batch_size: int,
+        decodings: Decodings,
+        strategy: str,
+        drafter: Optional[str],
+        flags: Dict[str, Any],
         max_tokens: int,
         too_long: str,
-        seed: Optional[int],
     ) -> None:
-        self.codec = codec
-        self.strategy: str = generator.strategy
-        self.settings = settings
-        self.nbest = nbest
-        self.batch_size = batch_size
+        base = decodings.made(strategy, drafter, flags)
+        self.codec = decodings.codec
+        self.strategy = strategy
+        self.settings = base.settings
+        self.nbest = base.nbest
+        self.batch_size = base.batch_size
         self.max_tokens = max_tokens
         self.too_long = too_long
-        self.seed = seed
-        self.stats: DecodingStats = generator.stats
-        self._task = loaded.task
-        self._models = loaded.models
-        self._generator = generator
-        self._trace_builder = TraceBuilder(self.strategy, settings, *loaded.dictionaries)
-        # A seed is set for the whole process: no other batch may draw in between.
-        self._turn: ContextManager[Any] = contextlib.nullcontext()
-        if seed is not None:
-            self._turn = threading.Lock()
+        self.stats: DecodingStats = decodings.stats
+        self._flags = flags
+        self._held: Optional[Tuple[Decodings, Decoding]] = (decodings, base)
+        self._threads = Threads(workers(self.device))
 
     @classmethod
     def from_pretrained(
@@ -153,16 +123,16 @@ class SpeculativeTranslator:
         check_seed(seed)
         where = loading.chosen_device(device)
         number = loading.chosen_dtype(dtype, where)
-        place = loading.find(verifier, drafter, data, strategy)
+        find = functools.partial(loading.find, verifier, drafter, data)
+        place = find(strategy)
         if strategy is None:
             strategy = "greedy" if place.drafter is None else "gad"
         described = describe(place.verifiers, source_lang, target_lang)
         languages = (source_lang, target_lang)
         if described is not None:
             flags, languages = {**described.flags, **flags}, described.dictionaries
-        settings, args = split_flags(strategy, place.drafter, flags)
         try:
-            check_settings(settings)
+            settings, _ = checked(strategy, place.drafter, flags)
             loaded = loading.load(place.verifiers, place.data, languages)
             check_dictionaries(strategy, *loaded.dictionaries, settings)
             if described is None:
@@ -171,15 +141,21 @@ class SpeculativeTranslator:
                 codec = converted_text.choose(described, bpe, loaded.dictionaries)
             for model in loaded.models:
                 model.to(device=where, dtype=number)
-            generator = _generator(loaded, args, settings)
+            decodings = Decodings(loaded, codec, lambda name: find(name).drafter, batch_size, seed)
+            return cls(decodings, strategy, place.drafter, flags, max_tokens, too_long)
         except ValueError as error:
             raise ValueError(in_python(str(error))) from error
-        facts = settings_of(settings, args, generator)
-        if batch_size is None:
-            batch_size = 16 if generator.options.planned_chance is None else 1
-        return cls(
-            loaded, codec, generator, facts, args.nbest, batch_size, max_tokens, too_long, seed
-        )
+
+    def close(self) -> None:
+        """Free the models; what is being decoded ends first. Later calls are refused."""
+        self._threads.close()
+        self._held = None
+
+    def __enter__(self) -> SpeculativeTranslator:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled, and say what to do.
@@ -196,10 +172,15 @@ class SpeculativeTranslator:
         flags = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"<SpeculativeTranslator {self.strategy}{flags}>"
 
+    def _open(self) -> Tuple[Decodings, Decoding]:
+        if self._held is None:
+            raise ValueError("this translator is closed; load another with from_pretrained")
+        return self._held
+
     @property
     def generator(self) -> Any:
-        """What decodes: a ``SpeculativeGenerator``."""
-        return self._generator
+        """What decodes where a call does not choose: a ``SpeculativeGenerator``."""
+        return self._open()[1].generator
 
     @property
     def languages(self) -> Tuple[str, str]:
@@ -209,174 +190,11 @@ class SpeculativeTranslator:
     @property
     def device(self) -> torch.device:
         """Where the verifier is."""
-        device: torch.device = next(self._models[0].parameters()).device
+        device: torch.device = next(self._open()[0].loaded.models[0].parameters()).device
         return device
 
     @property
     def longest_source(self) -> int:
         """Most source tokens, </s> included, that the verifier has positions for."""
-        limits = [model.max_positions()[0] for model in self._models]
+        limits = [model.max_positions()[0] for model in self._open()[0].loaded.models]
         return int(min(limits))
-
-    @overload  # a string is several strings too
-    def translate(  # type: ignore[overload-overlap]
-        self, texts: str, return_trace: bool = False
-    ) -> Translation: ...
-
-    @overload
-    def translate(self, texts: Iterable[str], return_trace: bool = False) -> List[Translation]: ...
-
-    def translate(
-        self, texts: Union[str, Iterable[str]], return_trace: bool = False
-    ) -> Union[Translation, List[Translation]]:
-        """Translate one text, or several in batches of similar length.
-
-        Line breaks count as spaces. A text without a visible character gives an empty one, without
-        decoding. Characters that the subword model does not know become <unk>, as in fairseq
-        (``Translation.unknown`` counts them).
-
-        Args:
-            texts: a string or several.
-            return_trace: fill in ``Translation.trace``; its ``id`` is the text's index.
-
-        Returns:
-            A ``Translation``, or a list of them in the order of the texts.
-
-        Raises:
-            TypeError: something that is no string.
-            ValueError: a text that is too long (see ``too_long``).
-        """
-        single = isinstance(texts, str)
-        sources = [texts] if isinstance(texts, str) else listed(texts)
-        rows = self.encode(sources)
-        found: List[Optional[Translation]] = [
-            None if row else nothing(self._trace_builder, i, sources[i], return_trace)
-            for i, row in enumerate(rows)
-        ]
-        with self._turn, torch.no_grad(), self._seeded():
-            for batch in by_length([len(row) for row in rows], self.batch_size, self.max_tokens):
-                sample = self._collated([rows[i] for i in batch])
-                sample["batch_size"] = self.batch_size
-                hypotheses = self._generator.generate(self._models, sample, **self._first(batch))
-                for i, ranked in zip(batch, hypotheses):
-                    found[i] = self._result(i, sources[i], rows[i], ranked, return_trace)
-        results = [result for result in found if result is not None]
-        return results[0] if single else results
-
-    def encode(self, texts: Iterable[str]) -> List[List[int]]:
-        """Token ids of each text, </s> included; [] for one without a visible character.
-
-        Raises:
-            TypeError: something that is no string.
-            ValueError: a text that is too long (see ``too_long``).
-        """
-        return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
-
-    def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
-        """Translate texts as one batch, and yield each with its number when it has ended.
-
-        Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
-
-        Args:
-            rows: as ``encode`` gives them, none of them empty.
-        """
-        with self._turn, torch.no_grad(), self._seeded(), self._open(rows) as decoding:
-            for i, ranked in decoding.results():
-                yield i, self._result(i, "", rows[i], ranked, False)
-
-    def translate_stream(
-        self, text: str, return_trace: bool = False
-    ) -> Iterator[Union[str, Piece]]:
-        """Translate one text, and yield pieces of the translation while it is decoded.
-
-        The pieces put together are the text that ``translate`` gives. With a tokenizer, BPE or
-        language whose earlier text can change with later tokens (of those in fairseq: byte BPEs,
-        nltk, Czech), all of it comes in the last piece. With a beam, a piece holds what all
-        hypotheses have. Decoding runs in a thread of its own; abandoning the iterator ends it.
-
-        Args:
-            text: a string.
-            return_trace: yield a ``Piece`` for every iteration instead, and one at the end.
-
-        Raises:
-            TypeError, ValueError: as ``translate``; before the first piece.
-        """
-        if not isinstance(text, str):
-            raise TypeError(f"text: expected a string, got {type(text).__name__}")
-        row = self.encode([text])[0]
-        return self._pieces(row, return_trace)
-
-    def _pieces(self, row: List[int], return_trace: bool) -> Iterator[Union[str, Piece]]:
-        if row:
-            trace_builder = self._trace_builder if return_trace else None
-            decode = functools.partial(self.decode_growing, row)
-            yield from pieces(decode, self.codec, trace_builder)
-
-    def decode_growing(self, row: List[int], put: Put, ended: Callable[[], bool]) -> None:
-        """Decode one text in this thread, and tell of it while it grows.
-
-        Args:
-            row: as ``encode`` gives it, not empty.
-            put: called with an iteration and the words so far; at the end with None and all words.
-            ended: asked before each iteration whether to stop early.
-        """
-        with self._turn, torch.no_grad(), self._seeded():
-            tokens: List[int] = []
-            with self._open([row]) as batch:
-                while batch.live and not ended():
-                    batch.iterate()
-                    iteration = batch.trace(0)[-1]
-                    tokens += iteration.emitted
-                    put(iteration, self.codec.words(tokens))
-        put(None, self.codec.words(tokens))
-
-    def _open(self, rows: List[List[int]]) -> ContextManager[Any]:
-        """A batch of these texts, ready to decode."""
-        sample = {**self._collated(rows), "batch_size": self.batch_size}
-        first = self._first(list(range(len(rows))))
-        opened: ContextManager[Any] = self._generator.batch(self._models, sample, **first)
-        return opened
-
-    def _collated(self, rows: List[List[int]]) -> Dict[str, Any]:
-        return collated(rows, self._task, self.device)
-
-    def _first(self, batch: List[int]) -> Dict[str, Any]:
-        """What the outputs of a batch begin with, where the codec says."""
-        first = self.codec.first
-        if first is not None:
-            prefix = torch.full((len(batch), 1), first, device=self.device)
-            return {"prefix_tokens": prefix, "bos_token": self.codec.start}
-        return {"bos_token": self.codec.start}
-
-    @contextlib.contextmanager
-    def _seeded(self) -> Iterator[None]:
-        if self.seed is None:
-            yield
-            return
-        device = self.device
-        cards = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cards):
-            torch.manual_seed(self.seed)
-            yield
-
-    def _result(
-        self, i: int, source: str, row: List[int], ranked: List[Dict[str, Any]], traced: bool
-    ) -> Translation:
-        unknown = row.count(self._task.source_dictionary.unk())
-        found = translation(self.codec, ranked[: self.nbest], unknown)
-        if not traced:
-            return found
-        trace = self._trace_builder.sentence(i, row, ranked[0], source, found.text)
-        return found._replace(trace=trace)
-
-
-def _generator(loaded: loading.Loaded, args: Any, settings: Any) -> Any:
-    """The generator that the flags describe, for models that nothing else uses."""
-    return build_generator(
-        loaded.models,
-        *loaded.dictionaries,
-        args,
-        settings,
-        free_unpacked=not settings.keep_weights,
-        overrides=Overrides(keep_trace=True),
-    )

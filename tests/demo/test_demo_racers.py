@@ -11,14 +11,14 @@ TEXT = text_of(sentences(1, seed=5)[0])
 
 
 def models(translator):
-    return translator._models
+    return translator.generator.models
 
 
 def test_one_verifier_and_one_drafter_in_memory(racers):
     ours = racers.translators
     assert list(ours) == ["greedy", "gad", "gad++"]
     assert all(models(t)[0] is models(ours["greedy"])[0] for t in ours.values())
-    drafters = [ours[name]._generator.drafter for name in ("gad", "gad++")]
+    drafters = [ours[name].generator.drafter for name in ("gad", "gad++")]
     assert drafters[0] is not drafters[1] and drafters[0].model is drafters[1].model
     assert ours["gad++"].settings["top_beta"] == 3 and "top_beta" not in ours["gad"].settings
     assert racers.languages == ("src", "tgt")
@@ -37,7 +37,7 @@ def test_a_small_model_joins_the_race(pair):
     asked = Pair(str(pair), small=str(pair / "other.pt"), device="cpu")
     racers = load_racers(asked, None, {"block_size": 2})
     assert list(racers.translators) == ["greedy", "gad", "gad++", "sps", "bild"]
-    small = [racers.translators[name]._generator.drafter.model for name in ("sps", "bild")]
+    small = [racers.translators[name].generator.drafter.model for name in ("sps", "bild")]
     assert small[0] is small[1]
     exact = {racers.translators[name].translate(TEXT).text for name in ("greedy", "gad", "sps")}
     assert len(exact) == 1

@@ -115,7 +115,7 @@ def test_a_race_with_a_beam(server, racers):
 
 def test_blocks_come_while_it_decodes(server, racers, monkeypatch):
     go_on = threading.Event()
-    held = racers.translators["greedy"]._generator
+    held = racers.translators["greedy"].generator
     opened = held.batch
 
     @contextlib.contextmanager

@@ -239,7 +239,7 @@ def test_sampling_repeats_itself_with_a_seed(pair):
 
 def test_bf16_and_an_ensemble(pair):
     half = load(pair, "greedy", dtype="bf16")
-    assert next(half._models[0].parameters()).dtype == torch.bfloat16
+    assert next(half.generator.models[0].parameters()).dtype == torch.bfloat16
     assert len(half.translate(TEXTS[:4])) == 4
     paths = [pair / "verifier.pt", pair / "other.pt"]
     both = SpeculativeTranslator.from_pretrained(paths, strategy="iad", device="cpu")

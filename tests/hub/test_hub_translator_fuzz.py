@@ -36,7 +36,7 @@ def stock(translator, text):
     ids = translator.codec.encode(text)
     if not ids:
         return []
-    task, models = make_task(), translator._models
+    task, models = make_task(), translator.generator.models
     source = torch.tensor([ids])
     net_input = {"src_tokens": source, "src_lengths": torch.tensor([len(ids)])}
     sample = {"id": torch.tensor([0]), "nsentences": 1, "target": None, "net_input": net_input}

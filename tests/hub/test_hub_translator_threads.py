@@ -50,14 +50,14 @@ def test_threads_share_a_translator(pair, count, seed, strategy):
     # Whole drafts: a budget depends on the sentences that share a batch, and so do the iterations.
     whole = {"draft_budget": 0} if strategy in ("gad", "iad") else {}
     shared = load(pair, strategy, batch_size=5, seed=seed, **whole)
-    expected = [result._replace(score=0.0) for result in shared.translate(TEXTS)]
+    expected = [result._replace(score=0.0, scores=()) for result in shared.translate(TEXTS)]
     once, offsets = shared.stats.iterations, [3, 11, 0, 14][:count]
 
     def work(number):
         offset = offsets[number]
         for _ in range(2):
             found = shared.translate(TEXTS[offset:] + TEXTS[:offset])
-            same = [result._replace(score=0.0) for result in found]
+            same = [result._replace(score=0.0, scores=()) for result in found]
             assert same == expected[offset:] + expected[:offset]
             text = "".join(shared.translate_stream(TEXTS[offset]))
             assert text == " ".join(expected[offset].tokens)

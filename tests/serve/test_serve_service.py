@@ -10,7 +10,7 @@ import pytest
 from served import TEXTS, serving
 
 from fairseq_specdec.decoding.loop import Batch
-from fairseq_specdec.serve import cli, service
+from fairseq_specdec.serve import cli
 
 
 @pytest.fixture
@@ -130,20 +130,6 @@ def test_a_failure_is_told_without_the_text(held, monkeypatch, caplog):
     status, answer, _ = client.translate(TEXTS[0])
     assert status == 500 and "decoding failed (ArithmeticError)" in answer["error"]
     assert "ArithmeticError" in caplog.text and TEXTS[0] not in caplog.text + str(answer)
-
-
-def test_mates_of_a_batch_change_no_answer(pair, monkeypatch):
-    """Under a relaxed rule, where the output depends on where drafts end: all are planned alike."""
-    monkeypatch.setattr(service, "smallest_batch", lambda *_: lambda: 2)
-    words = ["--path", pair, "--drafter-path", pair / "drafter.pt", "--strategy", "gad++"]
-    with serving(*words, "--top-beta", 3, "--tau", 5) as client:
-        stats, sizes = client.server.service.translator.stats, []
-        begun = stats.iterations
-        alone = [client.translate(text)[1]["translatedText"] for text in TEXTS]
-        client.server.service.scheduler.observe = sizes.append
-        iterations = stats.iterations - begun
-        assert client.translate(TEXTS)[1]["translatedText"] == alone
-        assert stats.iterations == begun + 2 * iterations and max(sizes) > 8
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "nan", ""])

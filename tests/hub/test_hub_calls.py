@@ -1,0 +1,250 @@
+"""The calls of a translator: options of one call, texts as they end, progress, types."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+from toy_pair import text_of
+from toy_translation import sentences
+
+from fairseq_specdec.decoding.loop import Batch
+from fairseq_specdec.hub import SpeculativeTranslator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXTS = [text_of(line) for line in sentences(12, seed=9)]
+CLIENT = """
+import asyncio
+from typing import List, Optional
+
+from fairseq_specdec.hub import SpeculativeTranslator, Translation
+
+async def main() -> List[Translation]:
+    with SpeculativeTranslator.from_pretrained("demo_ende", strategy="gad") as translator:
+        best: Translation = await translator.translate_async("a", beam=5, nbest=2)
+        texts: List[str] = [other.text for other in best.alternatives] + [best.text]
+        for index, ended in translator.translate_as_completed(texts, strategy="greedy"):
+            print(index + 1, ended.text.upper(), sum(ended.scores), ended.score / 2)
+        found: Optional[float] = translator.translate(texts, progress=True)[0].score
+        print(found, translator.translate("a").tokens[0].lower())
+        return await translator.translate_async(texts)
+
+asyncio.run(main())
+"""
+
+
+def load(pair, **flags):
+    return SpeculativeTranslator.from_pretrained(pair, device="cpu", **flags)
+
+
+@pytest.fixture(scope="module")
+def translator(pair):
+    return load(pair, strategy="gad", block_size=3)
+
+
+@pytest.mark.parametrize(
+    "call, alone",
+    [
+        ({"strategy": "greedy"}, {"strategy": "greedy"}),
+        ({"strategy": "iad"}, {"strategy": "iad", "block_size": 3}),
+        ({"beam": 3, "nbest": 2}, {"strategy": "gad", "block_size": 3, "beam": 3, "nbest": 2}),
+        ({"max_len_b": 4}, {"strategy": "gad", "block_size": 3, "max_len_b": 4}),
+        (
+            {"strategy": "gad++", "tau": 3.0, "top_beta": 3},
+            {"strategy": "gad++", "block_size": 3, "tau": 3.0, "top_beta": 3},
+        ),
+    ],
+    ids=str,
+)
+def test_a_call_decodes_as_a_translator_with_its_flags(pair, translator, call, alone):
+    def told(results):
+        return [(r.tokens, r.alternatives, r.scores) for r in results]
+
+    expected = load(pair, **alone).translate(TEXTS)
+    assert told(translator.translate(TEXTS, **call)) == told(expected)
+    whole = translator.translate(TEXTS[0], **call)
+    assert "".join(translator.translate_stream(TEXTS[0], **call)) == whole.text
+    trace = translator.translate(TEXTS[0], return_trace=True, **call).trace
+    assert trace.strategy == call.get("strategy", "gad")
+
+
+def test_a_call_changes_no_other(pair, translator):
+    before = translator.translate(TEXTS)
+    assert translator.translate(TEXTS[0], max_len_b=2).tokens == before[0].tokens[:2]
+    again = translator.translate(TEXTS)
+    assert [r.tokens for r in again] == [r.tokens for r in before]
+    assert max(size for r in again for size in r.drafted) == 3
+
+
+def test_what_other_strategies_do_not_use_is_left_out(pair):
+    relaxed = load(pair, strategy="gad++", tau=3.0, top_beta=3)
+    exact = load(pair, strategy="greedy")
+    assert [r.tokens for r in relaxed.translate(TEXTS, strategy="gad")] == [
+        r.tokens for r in exact.translate(TEXTS)
+    ]
+    with pytest.raises(ValueError, match="^tau: strategy gad does not use it"):
+        relaxed.translate(TEXTS, strategy="gad", tau=2.0)
+
+
+def test_one_generator_for_a_choice_of_flags(translator, monkeypatch):
+    made = []
+    build = "fairseq_specdec.hub.decoding.build_generator"
+    original = sys.modules["fairseq_specdec.hub.decoding"].build_generator
+    monkeypatch.setattr(build, lambda *a, **named: made.append(1) or original(*a, **named))
+    for _ in range(3):
+        translator.translate(TEXTS[0], beam=4, nbest=2)
+        translator.translate(TEXTS[0], nbest=2, beam=4)
+        translator.translate(TEXTS[0], strategy="gad")  # the translator's own
+    assert len(made) == 1
+
+
+def test_the_counters_are_of_all_calls(pair):
+    counted = load(pair, strategy="gad")
+    counted.translate(TEXTS)
+    counted.translate(TEXTS[:4], beam=2)
+    list(counted.translate_as_completed(TEXTS[:3], strategy="greedy"))
+    assert counted.stats.sentences == len(TEXTS) + 4 + 3
+
+
+@pytest.mark.parametrize(
+    "flags, error, said",
+    [
+        ({"beem": 2}, TypeError, "^beem: no such decoding flag; did you mean beam?"),
+        ({"beam": "5"}, TypeError, "^beam: expected int, got '5'"),
+        ({"beam": [5]}, TypeError, "^beam: expected int"),
+        ({"nbest": 2}, ValueError, "^nbest 2: there are beam 1 hypotheses"),
+        ({"strategy": "gat"}, ValueError, "^strategy gat: unknown; choose one of greedy"),
+        ({"verifier_dtype": "int8"}, ValueError, "^verifier_dtype: .* pass it to from_pretrained"),
+        ({"drafter": "d.pt"}, TypeError, "^drafter: no such decoding flag"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_a_call_are_named(translator, flags, error, said):
+    for call in (translator.translate, translator.translate_as_completed):
+        with pytest.raises(error, match=said):
+            call(TEXTS, **flags)
+    with pytest.raises(error, match=said):
+        translator.translate_stream(TEXTS[0], **flags)
+
+
+def test_a_drafter_that_is_missing_is_asked_for(pair):
+    alone = SpeculativeTranslator.from_pretrained(pair / "verifier.pt", device="cpu")
+    with pytest.raises(ValueError, match="^strategy gad: needs drafter"):
+        alone.translate(TEXTS, strategy="gad")
+    assert load(pair, strategy="greedy").translate(TEXTS[0], strategy="gad").drafted
+
+
+def test_scores_are_those_of_the_tokens(translator):
+    for result in translator.translate(TEXTS, beam=3, nbest=3):
+        for one in (result, *result.alternatives):
+            assert len(one.scores) == len(one.tokens) + 1  # </s>
+            assert one.score == pytest.approx(sum(one.scores) / len(one.scores), abs=1e-5)
+    assert translator.translate("").scores == ()
+
+
+def test_texts_come_as_they_end(pair, monkeypatch):
+    """The shortest row of a batch comes while the others are still decoded."""
+    ending, going_on = load(pair, strategy="greedy", backend="torch"), threading.Event()
+    whole = ending.translate(TEXTS)
+    assert len({len(r.tokens) for r in whole}) > 2
+    iterate, seen, passes = Batch.iterate, [], []
+    shortest = min(len(r.tokens) + 1 for r in whole)
+
+    def held(batch, *most):
+        if len(passes) == shortest:
+            assert going_on.wait(60), "the first text to end did not come"
+        passes.append(1)
+        iterate(batch, *most)
+
+    monkeypatch.setattr(Batch, "iterate", held)
+    for i, result in ending.translate_as_completed(["", *TEXTS]):
+        seen.append(i)
+        if i:
+            assert result.tokens == whole[i - 1].tokens
+        if len(seen) == 2:  # others wait for this one
+            going_on.set()
+            assert ending.translate(TEXTS[0]).tokens == whole[0].tokens
+    assert seen[0] == 0 and sorted(seen) == list(range(len(TEXTS) + 1))
+    lengths = [len(whole[i - 1].tokens) for i in seen[1:]]
+    assert lengths == sorted(lengths)
+
+
+def test_an_abandoned_iterator_ends_its_decoding(translator):
+    for _ in translator.translate_as_completed(TEXTS):
+        break
+    assert not [t for t in threading.enumerate() if t.name.startswith("specdec-completed")]
+
+
+def test_errors_of_the_thread_are_raised(translator, monkeypatch):
+    monkeypatch.setattr(Batch, "results", None)
+    with pytest.raises(TypeError):
+        list(translator.translate_as_completed(TEXTS))
+
+
+def test_progress_is_a_bar_on_stderr(translator, capsys):
+    quiet = translator.translate(TEXTS)
+    assert capsys.readouterr().err == ""
+    assert translator.translate(TEXTS, progress=True) == quiet
+    assert f"{len(TEXTS)}/{len(TEXTS)}" in capsys.readouterr().err
+
+
+def test_a_closed_translator_frees_its_models_and_says_so(pair):
+    with load(pair, strategy="gad") as closed:
+        text = closed.translate(TEXTS[0]).text
+        closed.translate(TEXTS[0], beam=2)
+        model = weakref.ref(closed.generator.models[0])
+    assert text
+    calls = [
+        lambda: closed.translate(TEXTS),
+        lambda: closed.translate(TEXTS[0], beam=2),
+        lambda: closed.translate_stream(TEXTS[0]),
+        lambda: closed.translate_as_completed(TEXTS),
+        lambda: closed.encode(TEXTS),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="^this translator is closed; load another"):
+            call()
+    closed.close()
+    import gc
+
+    gc.collect()
+    assert model() is None and "gad" in repr(closed)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs the extra dev")
+def test_a_strict_client_has_types(tmp_path):
+    """Right types pass; each wrong one is found, so that none of them is Any."""
+    wrong = {
+        "found: Optional[float]": "found: Optional[str]",
+        "best: Translation": "best: List[Translation]",
+        "ended.text.upper()": "ended.text.uper()",
+        "sum(ended.scores)": "sum(ended.scroes)",
+        "-> List[Translation]": "-> Translation",
+        "index + 1": "index + '1'",
+    }
+    (tmp_path / "client.py").write_text(CLIENT)
+    for number, (right, mistaken) in enumerate(wrong.items()):
+        assert right in CLIENT
+        (tmp_path / f"wrong_{number}.py").write_text(CLIENT.replace(right, mistaken, 1))
+    words = ["--strict", "--follow-imports=silent", "--config-file", os.devnull]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            *words,
+            "--cache-dir",
+            str(ROOT / ".mypy_cache/client"),
+            ".",
+        ],
+        cwd=tmp_path,
+        env=dict(os.environ, MYPYPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+    )
+    troubled = {line.split(":")[0] for line in done.stdout.splitlines() if ": error:" in line}
+    assert troubled == {f"wrong_{number}.py" for number in range(len(wrong))}, done.stdout
