@@ -334,12 +334,13 @@ def try_case(number, case):
         nudged = functools.lru_cache(maxsize=None)(
             functools.partial(stock_nudged, pair, models, sample, args, prefix)
         )
+        diverse = pair.diverse and case.unkpen >= 0  # with a bonus, <unk> is all that is said
         ties = sum(
-            check(found[i], reference[i], pair.diverse, lambda i=i, nudged=nudged: nudged()[i])
+            check(found[i], reference[i], diverse, lambda i=i, nudged=nudged: nudged()[i])
             for i in range(case.rows)
         )
         tokens = sum(len(h["tokens"]) for hypotheses in found for h in hypotheses)
-        TALLY.add(number, case, drafter, args.beam, case.rows, tokens, ties, pair.diverse)
+        TALLY.add(number, case, drafter, args.beam, case.rows, tokens, ties, diverse)
 
 
 COMMON: Any = {
