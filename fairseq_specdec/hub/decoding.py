@@ -109,15 +109,20 @@ class Decoding:
         self._codec = codec
         self._turn = turn
 
-    @contextlib.contextmanager
-    def batch(self, rows: List[List[int]]) -> Iterator[Any]:
-        """A batch of these texts' token ids, ready to decode, none of them empty."""
+    def given(self, rows: List[List[int]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+        """fairseq's sample of these texts' token ids, and what their outputs begin with."""
         device = next(self._loaded.models[0].parameters()).device
         sample = collated(rows, self._loaded.task, device)
         sample["batch_size"] = self.batch_size
         first: Dict[str, Any] = {"bos_token": self._codec.start}
         if self._codec.first is not None:
             first["prefix_tokens"] = torch.full((len(rows), 1), self._codec.first, device=device)
+        return sample, first
+
+    @contextlib.contextmanager
+    def batch(self, rows: List[List[int]]) -> Iterator[Any]:
+        """A batch of these texts' token ids, ready to decode, none of them empty."""
+        sample, first = self.given(rows)
         with self._turn(), self.generator.batch(self._loaded.models, sample, **first) as opened:
             yield opened
 

@@ -79,15 +79,17 @@ def test_stock_fairseq_says_the_same(converted, family):
     codec, flags = translator.codec, translator.settings
     described = json.loads((converted(family)[0] / "converted.json").read_text(encoding="utf-8"))
     options = described["flags"]
+    decodings, decoding = translator._open()
+    parts = decodings.loaded
     stock = SequenceGenerator(
-        translator._models, translator._task.target_dictionary, beam_size=1, max_len_a=0,
+        parts.models, parts.task.target_dictionary, beam_size=1, max_len_a=0,
         max_len_b=options["max_len_b"], min_len=options["min_len"],
         no_repeat_ngram_size=options["no_repeat_ngram_size"],
     )  # fmt: skip
     for source, wanted in zip(facts["sources"], facts["outputs"]):
-        sample = translator._collated([codec.encode(source)])
+        sample, first = decoding.given([codec.encode(source)])
         with torch.no_grad():
-            found = stock.generate(translator._models, sample, **translator._first([0]))[0][0]
+            found = stock.generate(parts.models, sample, **first)[0][0]
         assert codec.join(codec.words(found["tokens"].tolist())) == wanted, flags
 
 
@@ -128,9 +130,10 @@ def test_outputs_begin_with_the_language_that_was_asked_for(converted):
     """One that the model was not trained for, and would not begin with by itself."""
     out, _ = converted("m2m_100")
     translator = SpeculativeTranslator.from_pretrained(out, source_lang="en", target_lang="fr")
-    sample = translator._collated([translator.codec.encode("lu mafu.")])
-    found = translator._generator.generate(translator._models, sample, **translator._first([0]))
-    words = translator._task.target_dictionary
+    decodings, decoding = translator._open()
+    sample, first = decoding.given([translator.codec.encode("lu mafu.")])
+    found = decoding.generator.generate(decodings.loaded.models, sample, **first)
+    words = decodings.loaded.task.target_dictionary
     assert words.symbols[found[0][0]["tokens"][0]] == "__fr__"
 
 

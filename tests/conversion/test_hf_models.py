@@ -93,7 +93,8 @@ def test_logits(family, tmp_path):
     """Of every position, teacher-forced with the greedy output."""
     name, folder, model, tokenizer, languages = family
     translator = loaded(folder, tmp_path / "out", languages, keep_weights=True)
-    ours = translator._models[0]
+    parts = translator._open()[0].loaded
+    ours = parts.models[0]
     for source in hf_models.sentences(5, seed=31):
         batch = tokenizer([source], return_tensors="pt")
         batch.pop("token_type_ids", None)
@@ -101,7 +102,7 @@ def test_logits(family, tmp_path):
         forced = torch.tensor([[start, *batch["input_ids"][0].tolist()[1:-1]]])
         with torch.no_grad():
             theirs = model(**batch, decoder_input_ids=forced).logits[0]
-        order = torch.tensor(_order(len(translator._task.target_dictionary), tokenizer, name))
+        order = torch.tensor(_order(len(parts.task.target_dictionary), tokenizer, name))
         inverse = {int(i): index for index, i in enumerate(order) if i >= 0}
         row = torch.tensor([translator.codec.encode(source)])
         assert row[0].tolist() == [inverse[int(i)] for i in batch["input_ids"][0]]
