@@ -99,7 +99,7 @@ def draw(weights: Sequence[float], length: int, sentences: int, seed: int) -> Li
 
 
 def draw_each(weights: Sequence[float], length: int, sentences: int, seed: int) -> List[List[int]]:
-    """A size for each of ``length`` iterations of every sentence, drawn alone.
+    """A size for each of ``length`` iterations of every sentence, each drawn independently.
 
     Args:
         weights, length, sentences, seed: as for ``draw``.

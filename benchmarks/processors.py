@@ -118,16 +118,12 @@ def gains(runs):
 
 
 def gains_section(found):
-    """What drafting gains on each processor.
+    """What drafting gains on each processor; no lines where none was measured.
 
     Args:
         found: {processor: the content of its file}.
     """
-    lines = [
-        "## What drafting gains", "",
-        "CPU time of `greedy` over the strategy's, in the same number format and run, by batch",
-        "size; above 1 drafting is faster.", "",
-    ]  # fmt: skip
+    lines = []
     for processor, each in found.items():
         for name, runs in each["ms"].items():
             if name.startswith(DRAFTING):
@@ -137,7 +133,12 @@ def gains_section(found):
                     cells = [f"{ratios[size]:.2f}" for size in runs]
                     lines.append(f"| {system} | " + " | ".join(cells) + " |")
                 lines.append("")
-    return lines
+    title = [
+        "## What drafting gains", "",
+        "CPU time of `greedy` over the strategy's, in the same number format and run, by batch",
+        "size; above 1 drafting is faster.", "",
+    ]  # fmt: skip
+    return [*title, *lines] if lines else []
 
 
 def page():

@@ -22,7 +22,7 @@ import shlex
 import statistics
 import sys
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_specdec.bench import instruction_sets
 
@@ -31,11 +31,8 @@ if __name__ == "__main__":  # before torch is loaded
 
 import accepted_sizes
 import random_pair
-import torch
-from torch import Tensor
+from scripted import AlignedCopy, ReplayedDrafter, ReplayedGenerator, ReplayedRule, Script
 
-from fairseq_specdec.acceptance import AcceptanceRule
-from fairseq_specdec.acceptance.base import Acceptance
 from fairseq_specdec.bench import cli, flags, session, systems
 from fairseq_specdec.bench.run import Bench
 from fairseq_specdec.bench.timing import System
@@ -44,19 +41,6 @@ from fairseq_specdec.commands.own import reporting
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.strategies import STRATEGIES, Setup
-from fairseq_specdec.drafting import (
-    Drafter,
-    DraftSession,
-    InputCopyDrafter,
-    ReadyDrafter,
-    Source,
-)
-from fairseq_specdec.drafting.input_copy import InputCopySession
-from fairseq_specdec.engine.backend import TORCH, Backend
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.scores import Scores
-from fairseq_specdec.engine.work import Pass
 from fairseq_specdec.io import provenance
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range
 
@@ -66,10 +50,10 @@ NOTICE = (
     "there is no quality to report."
 )
 FILES = ("verifier.pt", "drafter.pt")
-BLOCK_ROWS = ("gad", "gad++", "planned")
+PLANNED = "planned"
+BLOCK_ROWS = ("gad", "gad++", PLANNED)
 ROWS = ("greedy", *BLOCK_ROWS, "iad")
-WHAT = ("replays", "whole blocks would emit")  # the second of planned drafts
-STRATEGIES_OF_ROWS = {"planned": "gad"}  # of the others, their names
+STRATEGIES_OF_ROWS = {PLANNED: "gad"}  # of the others, their names
 TITLES = "; ".join(f"{name}: {size.title}" for name, size in random_pair.SIZES.items())
 # Figures that compare outputs or drafts, which mean nothing here.
 OUTPUT_FIGURES = (
@@ -121,157 +105,6 @@ FLAGS: flags.Flags = {
 FIXED = ("--system", "--sweep", "--path", "--min-len", "-s", "-t", "--gen-subset", "--limit")
 
 
-class Script:
-    """What the iterations of the live rows emit.
-
-    Args:
-        sizes: of each sentence, by its id, the tokens that each iteration emits at most.
-        length: tokens of every sentence, </s> included.
-        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
-    """
-
-    def __init__(self, sizes: Dict[int, List[int]], length: int, words: Any) -> None:
-        self.sizes, self.length = sizes, length
-        self.eos, self.filler = words.eos(), words.nspecial
-        self.rows: List[int] = []
-        self.have: List[int] = []
-        self.done = 0
-
-    def begin(self, sentences: Sequence[int]) -> None:
-        """Begin a batch of these sentences."""
-        self.rows = list(sentences)
-        self.have = [0] * len(self.rows)
-        self.done = 0
-
-    def without_eos(self, tokens: Tensor) -> Tensor:
-        """The same with an ordinary token in place of every </s>."""
-        return tokens.masked_fill(tokens == self.eos, self.filler)
-
-    @property
-    def left(self) -> List[int]:
-        """Tokens of the live rows before </s>; rows that had theirs have left."""
-        live = [i for i, have in enumerate(self.have) if have < self.length]
-        self.rows, self.have = [self.rows[i] for i in live], [self.have[i] for i in live]
-        return [self.length - have - 1 for have in self.have]
-
-    @property
-    def planned(self) -> List[int]:
-        """Draft tokens of the live rows that this iteration accepts at most."""
-        return [(self.sizes[row][self.done : self.done + 1] or [1])[0] - 1 for row in self.rows]
-
-    def emitted(self, counts: Sequence[int]) -> None:
-        """An iteration emitted so many tokens of the live rows."""
-        self.have = [have + count for have, count in zip(self.have, counts)]
-        self.done += 1
-
-
-class ReplayedDrafter(Drafter):
-    """Another drafter, whose tokens never end the sentence.
-
-    Args:
-        drafter: what drafts.
-        script: whose </s> it avoids.
-        plans: drafts are as long as pays; whole blocks otherwise.
-    """
-
-    def __init__(self, drafter: Drafter, script: Script, plans: bool) -> None:
-        self.drafter, self.script = drafter, script
-        self.adaptive = plans
-        self.read_layers, self.runs_model = drafter.read_layers, drafter.runs_model
-        self.block_size = drafter.block_size
-
-    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
-        return _Ready(self.drafter.prepare(verifier, backend), self.script)
-
-
-class _Ready:
-    in_library = False  # the tokens are changed on their way
-
-    def __init__(self, drafter: ReadyDrafter, script: Script) -> None:
-        self.drafter, self.script = drafter, script
-
-    def open(self, source: Source) -> DraftSession:
-        return _ReplayedSession(self.drafter.open(source), self.script)
-
-    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
-        return self.drafter.passes(rows, size)
-
-
-class _ReplayedSession(DraftSession):
-    def __init__(self, session: DraftSession, script: Script) -> None:
-        self.session, self.script = session, script
-
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
-        draft = self.session.propose(hypotheses, budget)  # random drafts are never sure: whole
-        return draft._replace(tokens=self.script.without_eos(draft.tokens))
-
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
-        self.session.commit(sizes, hidden_states)
-
-    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        self.session.select(rows, rows_cpu)
-
-    def close(self) -> None:
-        self.session.close()
-
-
-class AlignedCopy(InputCopyDrafter):
-    """Input copying that always finds its place: the source from the output's position on.
-
-    The suffix search runs too, and its result is not used: no suffix of a random output occurs.
-    """
-
-    def open(self, source: Source) -> DraftSession:
-        return _AlignedSession(self, source.net_input["src_tokens"])
-
-
-class _AlignedSession(InputCopySession):
-    def draft(self, row: int, output: Sequence[int]) -> List[int]:
-        super().draft(row, output)
-        return self.sources[row][len(output) :]
-
-
-class ReplayedRule(AcceptanceRule):
-    """Another rule, whose verdict is computed and then replaced by the script's."""
-
-    def __init__(self, rule: AcceptanceRule, script: Script) -> None:
-        self.rule, self.script = rule, script
-        self.needs_draft_probabilities = rule.needs_draft_probabilities
-        self.draft_independent = rule.draft_independent
-
-    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        self.rule.accept(draft, scores)
-        script, sizes = self.script, draft.sizes
-        left = script.left
-        planned = [min(pair) for pair in zip(script.planned, left)]
-        both = torch.tensor([planned, left], device=sizes.device)
-        counts = torch.minimum(both[0], sizes)
-        script.emitted([count + 1 for count in counts.tolist()])
-        chosen = script.without_eos(scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
-        return Acceptance(counts, chosen.masked_fill(counts == both[1], script.eos))
-
-
-class ReplayedGenerator:
-    """A generator of this project's whose acceptance follows a script: it was built with a
-    ``ReplayedDrafter`` and a ``ReplayedRule`` of that script."""
-
-    def __init__(self, generator: Any, script: Script) -> None:
-        self.generator, self.script = generator, script
-
-    def generate(
-        self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
-    ) -> List[List[Dict[str, Any]]]:
-        """One hypothesis a sentence, as the generator gives them."""
-        self.script.begin(sample["id"].tolist())
-        found: List[List[Dict[str, Any]]] = self.generator.generate(models, sample, prefix_tokens)
-        return found
-
-
 class Replay(NamedTuple):
     """What is replayed.
 
@@ -316,7 +149,7 @@ def build(plan: systems.Plan, workload: Workload, replay: Replay) -> System:
     drafter = AlignedCopy(words.pad(), eos) if copies else strategy.drafter(setup)
     script = Script(dict(enumerate(replay.sizes[row])), replay.args.length, words)
     overrides = Overrides(
-        ReplayedDrafter(drafter, script, row == "planned"),
+        ReplayedDrafter(drafter, script, row == PLANNED),
         ReplayedRule(strategy.rule(settings), script),
     )
     # Drafts are not cut at the end, as where it is not known beforehand.
@@ -348,7 +181,8 @@ class ReplayBench(Bench):
         self.results["title"] = ("REPLAY: {verifier}, " + form).format(**what, **args)
         self.results["notice"] = NOTICE
         self.results["notes"] = [
-            f"{name}: {WHAT[name == 'planned']} {each['tok']:.2f} tokens an iteration; "
+            f"{name}: {'whole blocks would emit' if name == PLANNED else 'replays'} "
+            f"{each['tok']:.2f} tokens an iteration; "
             f"{each['distribution']}."
             for name, each in what["acceptance"].items()
         ]
@@ -372,7 +206,7 @@ class ReplayBench(Bench):
         wrong = sum(len(output) != length for output in system.tokens.values())
         if wrong:
             found.append(f"{system.name}: {wrong} outputs are of another length")
-        if system.stats is not None and row in self.replay.sizes and row != "planned":
+        if system.stats is not None and row in self.replay.sizes and row != PLANNED:
             got, tok = system.stats.mean_accepted_tokens, self.replay.tok(row)
             if abs(got - tok) > 0.005 * tok:
                 found.append(f"{system.name}: {got:.2f} tokens an iteration, not {tok:.2f}")
@@ -446,7 +280,7 @@ def read(words: Sequence[str]) -> Tuple[Replay, List[str]]:
     sizes, shapes = {}, {}
     for name in strategies:
         weights, shapes[name] = _acceptance(args, name)
-        if name == "planned":  # how many are accepted depends on how many are drafted
+        if name == PLANNED:  # how many are accepted depends on how many are drafted
             sizes[name] = accepted_sizes.draw_each(weights, args.length, args.sentences, args.seed)
         else:
             sizes[name] = accepted_sizes.draw(weights, args.length, args.sentences, args.seed)

@@ -57,6 +57,7 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     """
     package = raiser(error)
     text = printable(flat_message(error))
+    words = [part for word in words for part in _flag_and_value(word)]
     if not text or not isinstance(error, Exception):
         return None
     if package == _OURS and not isinstance(error, AssertionError):
@@ -69,11 +70,16 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     return None
 
 
+def _flag_and_value(word: str) -> Sequence[str]:
+    """``--flag=value`` as two words."""
+    return word.split("=", 1) if word.startswith("--") else (word,)
+
+
 def _unread_input(error: Exception, words: Sequence[str]) -> Optional[str]:
-    """What ails the sentences of fairseq-interactive, which it reads with ``fileinput``.
+    """Why fairseq-interactive cannot read its sentences (it reads them with ``fileinput``).
 
     Returns:
-        None for an error that came from elsewhere.
+        None for an error from anywhere else.
     """
     if all(
         frame.f_globals.get("__name__") != "fileinput"

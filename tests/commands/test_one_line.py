@@ -82,7 +82,8 @@ def test_sentences_that_cannot_be_read(name, said, tmp_path):
     (tmp_path / "unreadable").symlink_to("/proc/self/mem")
     path = str(tmp_path / name)
     error = error_of(lambda: list(buffered_read(path, 1)))
-    assert one_line(error, ["data", "--input", path]).startswith(f"--input {path}: {said}")
+    for words in (["data", "--input", path], ["data", f"--input={path}"]):
+        assert one_line(error, words).startswith(f"--input {path}: {said}")
 
 
 def test_standard_input_that_is_not_there(monkeypatch):

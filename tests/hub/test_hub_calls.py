@@ -10,13 +10,15 @@ import weakref
 
 import pytest
 from toy_pair import text_of
-from toy_translation import sentences
+from toy_strategies import flags, stock
+from toy_translation import make_sample, make_task, sentences, toy_model
 
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.hub import SpeculativeTranslator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEXTS = [text_of(line) for line in sentences(12, seed=9)]
+SOURCES = sentences(12, seed=9)
+TEXTS = [text_of(line) for line in SOURCES]
 CLIENT = """
 import asyncio
 from typing import List, Optional
@@ -70,6 +72,19 @@ def test_a_call_decodes_as_a_translator_with_its_flags(pair, translator, call, a
     assert "".join(translator.translate_stream(TEXTS[0], **call)) == whole.text
     trace = translator.translate(TEXTS[0], return_trace=True, **call).trace
     assert trace.strategy == call.get("strategy", "gad")
+
+
+@pytest.mark.parametrize(
+    "call", [{"strategy": "greedy"}, {"strategy": "iad"}, {"draft_budget": 0}], ids=str
+)
+def test_what_ends_is_fairseqs(translator, call):
+    words = make_task().target_dictionary
+    expected = stock([toy_model()], make_sample(SOURCES), flags())
+    found = dict(translator.translate_as_completed(TEXTS, **call))
+    assert sorted(found) == list(range(len(TEXTS)))
+    for i, best in enumerate(expected):
+        assert [*found[i].tokens, "</s>"] == [words[t] for t in best["tokens"].tolist()]
+        assert found[i].scores == pytest.approx(best["positional_scores"].tolist(), abs=1e-4)
 
 
 def test_a_call_changes_no_other(pair, translator):

@@ -39,6 +39,13 @@ class Client:
         return self.ask("/translate", {"q": q, "source": "src", "target": "tgt", **fields})
 
 
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
 @contextlib.contextmanager
 def serving(*words):
     """A client of a server with this command line, in a thread."""

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from served import TEXTS, serving
+from served import TEXTS, serving, until
 
 from fairseq_specdec.serve.access import VARIABLE, token_of
 from fairseq_specdec.serve.listening import listen
@@ -109,6 +109,7 @@ def test_counters(client):
     before = values(client)
     assert client.translate(TEXTS[:3])[0] == 200 and client.translate("")[0] == 400
     client.ask("/nothing")
+    until(lambda: client.server.service.scheduler.expected_wait() == 0)  # its batch is counted
     after = values(client)
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
     assert grown['specdec_requests_total{path="/translate",status="200"}'] == 1

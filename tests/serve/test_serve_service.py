@@ -4,10 +4,9 @@ import contextlib
 import json
 import socket
 import threading
-import time
 
 import pytest
-from served import TEXTS, serving
+from served import TEXTS, serving, until
 
 from fairseq_specdec.decoding.loop import Batch
 from fairseq_specdec.serve import cli
@@ -53,13 +52,6 @@ def in_thread(work, *arguments):
     thread = threading.Thread(target=lambda: found.append(work(*arguments)))
     thread.start()
     return thread, found
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_full_late_and_ready(held):

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from served import TEXTS, serving
+from served import TEXTS, serving, until
 
 from fairseq_specdec.decoding.loop import Batch
 
@@ -96,13 +96,6 @@ def held(stream_client, monkeypatch):
     yield stream_client, permits, begun
     permits.release(1000)
     until(lambda: stream_client.server.service.scheduler.expected_wait() == 0)
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_a_piece_leaves_before_the_next_block_is_decoded(held):

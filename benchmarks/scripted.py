@@ -1,0 +1,176 @@
+"""The parts of a generator whose acceptance follows a script: drafter, rule, generator."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.acceptance.base import Acceptance
+from fairseq_specdec.drafting import (
+    Drafter,
+    DraftSession,
+    InputCopyDrafter,
+    ReadyDrafter,
+    Source,
+)
+from fairseq_specdec.drafting.input_copy import InputCopySession
+from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.draft import Draft
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.scores import Scores
+from fairseq_specdec.engine.work import Pass
+
+
+class Script:
+    """What the iterations of the live rows emit.
+
+    Args:
+        sizes: of each sentence, by its id, the tokens that each iteration emits at most.
+        length: tokens of every sentence, </s> included.
+        words: the target dictionary. Its </s> ends every sentence and stands nowhere else.
+    """
+
+    def __init__(self, sizes: Dict[int, List[int]], length: int, words: Any) -> None:
+        self.sizes, self.length = sizes, length
+        self.eos, self.filler = words.eos(), words.nspecial
+        self.rows: List[int] = []
+        self.have: List[int] = []
+        self.done = 0
+
+    def begin(self, sentences: Sequence[int]) -> None:
+        """Begin a batch of these sentences."""
+        self.rows = list(sentences)
+        self.have = [0] * len(self.rows)
+        self.done = 0
+
+    def without_eos(self, tokens: Tensor) -> Tensor:
+        """The same with an ordinary token in place of every </s>."""
+        return tokens.masked_fill(tokens == self.eos, self.filler)
+
+    @property
+    def left(self) -> List[int]:
+        """Tokens of each live row before </s>."""
+        return [self.length - have - 1 for have in self.have]
+
+    @property
+    def right(self) -> List[int]:
+        """Leading draft tokens of each live row that are right in this iteration."""
+        return [(self.sizes[row][self.done : self.done + 1] or [1])[0] - 1 for row in self.rows]
+
+    def advance(self, counts: Sequence[int]) -> None:
+        """End an iteration that emitted so many tokens of the live rows; complete rows leave."""
+        have = [have + count for have, count in zip(self.have, counts)]
+        live = [i for i, tokens in enumerate(have) if tokens < self.length]
+        self.rows, self.have = [self.rows[i] for i in live], [have[i] for i in live]
+        self.done += 1
+
+
+class ReplayedDrafter(Drafter):
+    """Another drafter, whose tokens never end the sentence.
+
+    Args:
+        drafter: what drafts.
+        script: whose </s> it avoids.
+        plans: drafts are as long as pays; whole blocks otherwise.
+    """
+
+    def __init__(self, drafter: Drafter, script: Script, plans: bool) -> None:
+        self.drafter, self.script = drafter, script
+        self.adaptive = plans
+        self.read_layers, self.runs_model = drafter.read_layers, drafter.runs_model
+        self.block_size = drafter.block_size
+
+    def prepare(self, verifier: Any, backend: Backend = TORCH) -> ReadyDrafter:
+        return _Ready(self.drafter.prepare(verifier, backend), self.script)
+
+
+class _Ready:
+    in_library = False  # tokens are replaced after each draft
+
+    def __init__(self, drafter: ReadyDrafter, script: Script) -> None:
+        self.drafter, self.script = drafter, script
+
+    def open(self, source: Source) -> DraftSession:
+        return _ReplayedSession(self.drafter.open(source), self.script)
+
+    def passes(self, rows: int, size: int) -> Optional[Sequence[Pass]]:
+        return self.drafter.passes(rows, size)
+
+
+class _ReplayedSession(DraftSession):
+    def __init__(self, session: DraftSession, script: Script) -> None:
+        self.session, self.script = session, script
+
+    def propose(
+        self,
+        hypotheses: Hypotheses,
+        budget: Optional[int] = None,
+        costs: Optional[Sequence[float]] = None,
+    ) -> Draft:
+        # Without costs: the confidence of random weights would end every draft.
+        draft = self.session.propose(hypotheses, budget)
+        return draft._replace(tokens=self.script.without_eos(draft.tokens))
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        self.session.commit(sizes, hidden_states)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.session.select(rows, rows_cpu)
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class AlignedCopy(InputCopyDrafter):
+    """Input copying that always finds its place: the source from the output's position on.
+
+    The suffix search runs too, and its result is not used: no suffix of a random output occurs.
+    """
+
+    def open(self, source: Source) -> DraftSession:
+        return _AlignedSession(self, source.net_input["src_tokens"])
+
+
+class _AlignedSession(InputCopySession):
+    def draft(self, row: int, output: Sequence[int]) -> List[int]:
+        super().draft(row, output)
+        return self.sources[row][len(output) :]
+
+
+class ReplayedRule(AcceptanceRule):
+    """Another rule, whose verdict is computed and then replaced by the script's."""
+
+    def __init__(self, rule: AcceptanceRule, script: Script) -> None:
+        self.rule, self.script = rule, script
+        self.needs_draft_probabilities = rule.needs_draft_probabilities
+        self.draft_independent = rule.draft_independent
+
+    def accept(self, draft: Draft, scores: Scores) -> Acceptance:
+        self.rule.accept(draft, scores)
+        script, sizes = self.script, draft.sizes
+        left = script.left
+        right = [min(pair) for pair in zip(script.right, left)]
+        both = torch.tensor([right, left], device=sizes.device)
+        counts = torch.minimum(both[0], sizes)
+        script.advance([count + 1 for count in counts.tolist()])
+        chosen = script.without_eos(scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
+        return Acceptance(counts, chosen.masked_fill(counts == both[1], script.eos))
+
+
+class ReplayedGenerator:
+    """A generator of this project's whose acceptance follows a script: it was built with a
+    ``ReplayedDrafter`` and a ``ReplayedRule`` of that script."""
+
+    def __init__(self, generator: Any, script: Script) -> None:
+        self.generator, self.script = generator, script
+
+    def generate(
+        self, models: List[Any], sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None
+    ) -> List[List[Dict[str, Any]]]:
+        """One hypothesis a sentence, as the generator gives them."""
+        self.script.begin(sample["id"].tolist())
+        found: List[List[Dict[str, Any]]] = self.generator.generate(models, sample, prefix_tokens)
+        return found
