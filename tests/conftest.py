@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import hypothesis
 import pytest
 from composed_once import compose_once
 from fairseq.dataclass import utils
@@ -23,6 +24,10 @@ WORDS = [chr(ord("a") + i) * 2 for i in range(16)]
 # Figures by which toys draft as much as their drafters can, so that drafts are tested; and none of
 # a user's cache folder.
 os.environ["FAIRSEQ_SPECDEC_COST_TABLE"] = os.path.join(os.path.dirname(__file__), "toy_costs.json")
+
+# A loaded machine is no fault of an example's.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell starts what runs in the background so, and every command under test would inherit it.

@@ -22,7 +22,8 @@ def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
         saved: the checkpoint's configuration, or None.
         kind: ``tokenizer`` or ``bpe``.
     """
-    part = None if saved is None else saved.get(kind)
+    # omegaconf 2.0 raises for a key that a configuration does not have
+    part = saved[kind] if saved is not None and kind in saved else None
     if not part:
         return {}
     if isinstance(part, str):

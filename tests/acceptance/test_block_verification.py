@@ -30,7 +30,7 @@ def test_the_papers_example():
     assert abs(kept(BlockVerificationRule(Sampler()), p, q, 2) - 11 / 9) < 0.015
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 5))
 def test_never_fewer_tokens_than_one_by_one(seed, width):
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.search import Sampling
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
 from sampled import (
@@ -78,7 +78,6 @@ def test_one_draft_token_comes_out_as_p(sampler):
     assert excess(bonus.bincount(minlength=6).tolist(), share.tolist()) < 4
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 4))
 def test_impossible_tokens_never_come_out(seed, width):
     p, q = random_distributions(seed, 3, 5, 6), random_distributions(seed + 1, 3, 4, 6)
@@ -146,7 +145,6 @@ def test_drafts_without_probabilities_are_refused():
         judge(SamplingRule(Sampler()), torch.tensor([[3]]), torch.tensor([1]), p)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1e-6, 0.3, 0.8, 0.999, 1.0]))
 def test_top_p_keeps_what_stock_keeps(seed, topp):
     log_probs = random_distributions(seed, 4, 1, 9)

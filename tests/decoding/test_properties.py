@@ -344,7 +344,6 @@ def try_case(number, case):
 
 
 COMMON: Any = {
-    "deadline": None,
     "database": None,
     "suppress_health_check": list(HealthCheck),
 }

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_hypotheses import hypotheses_of
 
@@ -56,7 +56,6 @@ def advance(rule, outputs, drafts, scores):
     return hypotheses, step
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 4))
 def test_rows_grow_by_accepted_tokens_and_the_bonus_token_up_to_the_end(seed, width, rows):
     generator = torch.Generator().manual_seed(seed)

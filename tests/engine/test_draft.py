@@ -1,7 +1,7 @@
 """A cut draft is what is left of every row."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.engine.draft import Draft
@@ -27,7 +27,6 @@ def entries(draft):
     return rows
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 10**6),
     st.tuples(st.integers(1, 4), st.integers(0, 6)),

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_specdec.engine.layout import Layout
 
-unhurried = settings(deadline=None)
 lengths_of_rows = st.one_of(
     st.lists(st.integers(0, 6), min_size=1, max_size=4),
     st.tuples(st.integers(0, 6), st.integers(1, 4)).map(lambda both: [both[0]] * both[1]),
@@ -32,7 +31,6 @@ def check_run(layout, width):
         assert slots[0] == list(range(layout.run_from, layout.run_from + width))
 
 
-@unhurried
 @given(lengths_of_rows, st.integers(1, 5))
 def test_a_chain_sees_what_is_committed_and_itself(lengths, width):
     layout = Layout.chain(torch.tensor(lengths), lengths, width)
@@ -45,7 +43,6 @@ def test_a_chain_sees_what_is_committed_and_itself(lengths, width):
             assert mask[row, w].nonzero().flatten().tolist() == list(range(length + w + 1))
 
 
-@unhurried
 @given(lengths_of_rows, st.integers(1, 5))
 def test_positions_that_end_at_each_rows_last_token(lengths, width):
     """As small models read them: short rows begin with their first position, several times."""

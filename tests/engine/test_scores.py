@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from on_gpu import on_gpu
 
@@ -15,8 +15,6 @@ from fairseq_specdec.engine.scores import Edits
 
 ROWS, WIDTH, WORDS = 3, 4, 9
 MINUS_INFINITY = float("-inf")
-
-unhurried = settings(deadline=None)
 
 
 def random_logits(seed, ties=False, dtype=torch.float32):
@@ -96,7 +94,6 @@ seeds = st.integers(0, 10**6)
 formats = st.sampled_from([torch.float32, torch.float16])
 
 
-@unhurried
 @given(seeds, formats)
 def test_dense_is_every_log_probability(seed, dtype):
     scores, expected = edited(seed, dtype=dtype)
@@ -105,7 +102,6 @@ def test_dense_is_every_log_probability(seed, dtype):
     near(LogitScores(plain.clone()).dense(), slow_dense(plain))
 
 
-@unhurried
 @given(seeds)
 def test_each_constraint_alone(seed):
     edits, logits = random_edits(seed), random_logits(seed)
@@ -131,7 +127,6 @@ def test_a_list_that_bans_token_0_bans_it_beside_entries_that_ban_nothing():
     assert banned == [[1, 2, 0], [1, 2, 5]]
 
 
-@unhurried
 @given(seeds, formats, st.integers(0, WIDTH))
 def test_of_looks_up_tokens_of_the_first_entries(seed, dtype, width):
     scores, expected = edited(seed, dtype=dtype)
@@ -151,7 +146,6 @@ def test_more_entries_may_be_asked_later():
     near(scores.dense(), expected)
 
 
-@unhurried
 @given(seeds, formats, st.integers(0, WIDTH))
 def test_a_gap_is_the_distance_to_the_best_token(seed, dtype, width):
     scores, expected = edited(seed, dtype=dtype)
@@ -168,7 +162,6 @@ def test_a_gap_is_the_distance_to_the_best_token(seed, dtype, width):
                 assert abs(float(gap[row, entry]) - (best - own)) < 1e-5
 
 
-@unhurried
 @given(seeds, formats)
 def test_best_is_the_likeliest_token(seed, dtype):
     scores, expected = edited(seed, dtype=dtype)
@@ -179,7 +172,6 @@ def test_best_is_the_likeliest_token(seed, dtype):
     assert torch.equal(best[forced >= 0], forced[forced >= 0])
 
 
-@unhurried
 @given(seeds, formats)
 def test_equal_tokens_rank_as_in_topk(seed, dtype):
     logits = random_logits(seed, ties=True, dtype=dtype)
@@ -240,7 +232,6 @@ def test_a_forced_token_that_is_banned_is_chosen_and_impossible():
     assert bool((scores.dense() == MINUS_INFINITY).all())
 
 
-@unhurried
 @given(seeds, st.integers(1, WORDS + 1), st.integers(0, WIDTH), st.booleans())
 def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)
@@ -277,7 +268,6 @@ def with_possible_forced_tokens(seed):
     return scores
 
 
-@unhurried
 @given(seeds, st.integers(1, 4))
 def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
     """There entries are not picked: that would wait."""
@@ -290,7 +280,6 @@ def test_ranks_on_a_gpu_are_those_on_a_processor(seed, count):
     assert theirs.among_best(tokens, count, asked).tolist() == expected.tolist()
 
 
-@unhurried
 @given(seeds, st.integers(1, 4), st.sampled_from([0.0, 1.0, 20.0]))
 def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
     """It asks for ranks, which constraints change: the same as over log-probabilities."""
@@ -308,7 +297,6 @@ def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
         assert ours.next_token.tolist() == theirs.next_token.tolist()
 
 
-@unhurried
 @given(seeds, formats, st.integers(1, WORDS + 2))
 def test_topk_is_the_best_in_falling_order(seed, dtype, count):
     scores, expected = edited(seed, dtype=dtype)
@@ -322,7 +310,6 @@ def test_topk_is_the_best_in_falling_order(seed, dtype, count):
     near(values, own)
 
 
-@unhurried
 @given(seeds, st.integers(1, 4), formats)
 def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
     each = [random_logits(seed + i, dtype=dtype) for i in range(size)]

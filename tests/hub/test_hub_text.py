@@ -54,7 +54,7 @@ def test_unknown_and_broken_characters_become_unk(codes):
     assert codec.encode("\ud800 .").count(unk) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_pieces_make_the_text(codes, data):
     language = data.draw(st.sampled_from(["de", "en", "fr", "it", "fi", "zh", "cs", "ga"]))

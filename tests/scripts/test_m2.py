@@ -141,7 +141,6 @@ def distances(source, output, substitution):
 word = st.sampled_from("abc")
 
 
-@settings(deadline=None)
 @given(st.lists(word, max_size=6), st.lists(word, max_size=6))
 def test_the_unit_steps_are_those_on_a_cheapest_way(source, output):
     wanted = {}
@@ -206,7 +205,7 @@ def by_hand(source, output, gold, lattice):
     return best
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(word, max_size=4), st.lists(word, max_size=4), st.data())
 def test_no_path_agrees_more(source, output, data):
     spans = st.tuples(st.integers(0, len(source)), st.integers(0, len(source))).map(sorted)
@@ -226,7 +225,7 @@ def test_an_insertion_is_passed_by_where_later_ones_agree():
     assert match([], output, gold, arcs([], output)).correct == 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(word, max_size=7), st.lists(word, max_size=7))
 def test_every_path_turns_the_source_into_the_output(source, output):
     lattice = arcs(source, output)

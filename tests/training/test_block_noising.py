@@ -46,14 +46,14 @@ def slow_attention(cuts, width, size, bidirectional):
 
 
 @given(layouts())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_attention_follows_the_rule_for_every_pair(layout):
     cuts, width, size = layout
     assert torch.equal(block_attention(cuts, width, size), slow_attention(cuts, width, size, False))
 
 
 @given(layouts())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_bidirectional_attention_follows_the_papers_rule(layout):
     cuts, width, size = layout
     cuts = cuts[:, :1]
@@ -62,7 +62,7 @@ def test_bidirectional_attention_follows_the_papers_rule(layout):
 
 
 @given(layouts())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_query_sees_something(layout):
     cuts, width, size = layout
     assert block_attention(cuts, width, size).any(-1).all()
@@ -74,7 +74,7 @@ def test_bidirectional_refuses_several_cuts_and_names_the_flags():
 
 
 @given(layouts(), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_targets_and_positions_follow_the_cut(layout, seed):
     cuts, width, size = layout
     target = torch.randint(4, 50, (cuts.size(0), width), generator=torch.manual_seed(seed))

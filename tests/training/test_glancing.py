@@ -13,7 +13,7 @@ def test_ratio_runs_in_a_straight_line_and_then_stays():
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_each_block_reveals_its_share_of_errors_and_only_targets(seed, ratio):
     torch.manual_seed(seed)
     valid = torch.rand(3, 2, 7) < 0.7

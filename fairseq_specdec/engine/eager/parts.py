@@ -129,7 +129,8 @@ _ENCODER = _kind(
 _S2T = "fairseq.models.speech_to_text."
 _CONVOLUTION = _kind("torch.nn.modules.conv.Conv1d", "weight bias")
 _SUBSAMPLER = _kind(
-    f"{_S2T}modules.convolution.Conv1dSubsampler",
+    # in fairseq 0.12.2 the second
+    f"{_S2T}modules.convolution.Conv1dSubsampler {_S2T}s2t_transformer.Conv1dSubsampler",
     children={
         "conv_layers": Kind(
             frozenset(["torch.nn.modules.container.ModuleList"]), children={EVERY: _CONVOLUTION}
