@@ -11,7 +11,7 @@ import logging
 import math
 import socket
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
@@ -27,6 +27,8 @@ from fairseq_specdec.hub.command_line import (
 from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, flag_of
 from fairseq_specdec.io.local_http import ADDRESS
 
+from .bench.flags import add_bench_flags
+from .bench.flags import checked as checked_loads
 from .limits import Limits
 from .listening import listen
 
@@ -59,6 +61,10 @@ _LIMITS = {
     "deadline": "seconds in which an accepted request is answered; else status 504",
     "arrival": "seconds in which a request's headers, and then its body, arrive",
 }
+
+
+Make = Callable[[argparse.Namespace, Limits], Any]
+"""Makes the ``Service`` of a command line."""
 
 
 class Server(NamedTuple):
@@ -128,17 +134,19 @@ def get_parser() -> argparse.ArgumentParser:
             default=default,
             help=f"{words}, %(values)s (default: %(default)s)",
         )
+    add_bench_flags(parser)
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
     )
     return parser
 
 
-def start(words: Sequence[str]) -> Server:
+def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
     """A server with its model loaded, listening.
 
     Args:
         words: the command line.
+        make: makes the service (default: of the model that the flags name).
 
     Raises:
         ValueError, FileNotFoundError: a flag, file or package that makes no sense, by name.
@@ -152,7 +160,6 @@ def start(words: Sequence[str]) -> Server:
         raise ValueError(
             f"serving needs {error.name}; pip install 'fairseq-specdec[serve]'"
         ) from error
-    service = importlib.import_module("fairseq_specdec.serve.service")
     token = importlib.import_module("fairseq_specdec.serve.access").token_of(args.token_file)
     # The port first: if it is taken, that shows before the model is loaded.
     bound = listen(args.host, args.port)
@@ -160,7 +167,7 @@ def start(words: Sequence[str]) -> Server:
         logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
     limits = Limits(**{name: getattr(args, "max_" + name) for name in _LIMITS})
     try:
-        served = service.Service(_translator(args), limits, args.workers)
+        served = (make or _service)(args, limits)
     except BaseException:
         bound.socket.close()
         raise
@@ -178,7 +185,13 @@ def start(words: Sequence[str]) -> Server:
     return Server(uvicorn.Server(config), bound.socket, bound.url, served)
 
 
-def _translator(args: argparse.Namespace) -> SpeculativeTranslator:
+def _service(args: argparse.Namespace, limits: Limits) -> Any:
+    """What decodes with the model that the flags name."""
+    service = importlib.import_module("fairseq_specdec.serve.service")
+    return service.Service(translator_of(args), limits, args.workers)
+
+
+def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
     """The model that the flags name.
 
     Raises:
@@ -196,19 +209,47 @@ def _translator(args: argparse.Namespace) -> SpeculativeTranslator:
     )
 
 
+def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Args:
+        words: the command line.
+        make: as of ``start``.
+
+    Raises:
+        ValueError, FileNotFoundError: as of ``start``.
+    """
+    server = start(words, make)
+    server.socket.listen(_BACKLOG)  # who reads the line below can connect
+    source, target = server.service.languages
+    sys.stdout.write(f"{source}-{target} is served at {server.url} (Ctrl-C ends it)\n")
+    sys.stdout.flush()
+    # The event loop soon gets the interpreter from a worker between two calls of the library.
+    sys.setswitchinterval(0.0005)
+    server.uvicorn.run(sockets=[server.socket])
+
+
+def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Measure what a server of a command line bears.
+
+    Raises:
+        ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
+    """
+    loads = checked_loads(args, get_parser())
+    run: Any = importlib.import_module("fairseq_specdec.serve.bench.run")
+    run.run(args, words, loads, translator_of(args))
+
+
 def cli_main(arguments: Optional[List[str]] = None) -> None:
     """The console script ``specdec-serve``."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-serve", words, reworded=at_the_prompt):
-        server = start(words)
-        server.socket.listen(_BACKLOG)  # who reads the line below can connect
-        source, target = server.service.languages
-        sys.stdout.write(f"{source}-{target} is served at {server.url} (Ctrl-C ends it)\n")
-        sys.stdout.flush()
-        # The event loop soon gets the interpreter from a worker between two calls of the library.
-        sys.setswitchinterval(0.0005)
-        server.uvicorn.run(sockets=[server.socket])
+        args = brief(get_parser()).parse_args(words)
+        if args.bench:
+            measure(args, words)
+        else:
+            serve(words)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from .service import Service
@@ -40,6 +46,7 @@ class Metrics:
         )
         service.scheduler.observe = batches.observe
         self._registry.register(_State(service))
+        ProcessCollector(registry=self._registry)  # memory, CPU time, open files
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered.

@@ -12,7 +12,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 from fairseq_specdec.hub import SpeculativeTranslator, Translation
 from fairseq_specdec.io.local_http import RefusedError
 
-from .batching import smallest_batch
+from .batching import Smallest, smallest_batch
 from .clients import Client, GoneError
 from .limits import Limits
 from .scheduler import FullError, LateError, Scheduler, StoppedError
@@ -28,18 +28,25 @@ class Service:
         translator: decodes. Its output for a text must not depend on chance.
         limits: how much is taken.
         workers: threads.
+        smallest: the smallest batch that pays (default: by the model of what passes take).
 
     Raises:
         ValueError: the translator samples.
     """
 
-    def __init__(self, translator: SpeculativeTranslator, limits: Limits, workers: int) -> None:
+    def __init__(
+        self,
+        translator: SpeculativeTranslator,
+        limits: Limits,
+        workers: int,
+        smallest: Optional[Smallest] = None,
+    ) -> None:
         if translator.generator.rule.needs_draft_probabilities:
             raise ValueError("--sampling: a server gives one answer to a text; leave it out")
         self.translator = translator
         self.limits = limits
         pace = _pace(translator)  # which also begins to learn how drafts are accepted
-        smallest = smallest_batch(translator, limits.batch)
+        smallest = smallest or smallest_batch(translator, limits.batch)
         self.scheduler = Scheduler(
             translator.translate_encoded, workers, limits.wait, pace, limits.batch, smallest
         )

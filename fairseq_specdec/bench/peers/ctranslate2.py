@@ -25,10 +25,25 @@ def version() -> str:
 
 
 class Model:
-    """A translator; it takes and gives words, and adds </s> itself."""
+    """A translator; it takes and gives words, and adds </s> itself.
+
+    Args:
+        folder: what ``convert`` wrote.
+        kind: number format.
+        cuda: use the GPU.
+        threads: of the CPU, inside a sentence.
+        generation: fairseq's generation flags by field name.
+        streams: calls of ``run`` that decode at the same time.
+    """
 
     def __init__(
-        self, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
+        self,
+        folder: str,
+        kind: str,
+        cuda: bool,
+        threads: int,
+        generation: Dict[str, Any],
+        streams: int = 1,
     ) -> None:
         import ctranslate2
         from fairseq.data import Dictionary
@@ -47,7 +62,7 @@ class Model:
             folder,
             device="cuda" if cuda else "cpu",
             compute_type=kind,
-            inter_threads=1,
+            inter_threads=streams,
             intra_threads=threads,
         )
 

@@ -1,0 +1,164 @@
+"""Which loads are asked for, and what they came to (pure functions)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from .load import LOST, Answer
+
+# Clients of the closed loop whose answers a second are the server's capacity.
+FILLING = 32
+PERCENTS = (50, 95, 99, 100)
+
+
+class Load(NamedTuple):
+    """One load.
+
+    Attributes:
+        name: as it was asked for.
+        clients: of a closed loop; 0 for an open one.
+        share: of the capacity, of an open loop; 0 for a closed one.
+    """
+
+    name: str
+    clients: int
+    share: float
+
+
+def loads_of(text: str) -> List[Load]:
+    """The loads that ``--bench-loads`` lists.
+
+    Raises:
+        ValueError: naming the flag.
+    """
+    found = []
+    for word in text.split(","):
+        match = re.fullmatch(r"([1-9]\d{0,3})(%?)", word.strip())
+        if match is None:
+            raise ValueError(
+                f"--bench-loads {text}: expected numbers of clients and shares of the capacity, "
+                "as in 1,8,80%"
+            )
+        number, shared = int(match.group(1)), bool(match.group(2))
+        found.append(Load(word.strip(), 0 if shared else number, number / 100 if shared else 0))
+    return found
+
+
+def percentile(seconds: Sequence[float], percent: int) -> Optional[float]:
+    """The smallest that is at least as large as this share of them; None of none."""
+    ordered = sorted(seconds)
+    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else None
+
+
+class State(NamedTuple):
+    """What a server says of itself in ``/metrics``; NaN where this system does not tell.
+
+    Attributes:
+        cpu: seconds of CPU time of its process.
+        resident: bytes in memory.
+        sentences, batches: decoded.
+    """
+
+    cpu: float
+    resident: float
+    sentences: float
+    batches: float
+
+
+def state_of(text: str) -> State:
+    """Read ``/metrics``."""
+    values: Dict[str, float] = Counter()
+    for line in text.splitlines():
+        name, _, value = line.partition("#")[0].rpartition(" ")
+        if name:
+            values[name.partition("{")[0]] += float(value)
+    return State(
+        values.get("process_cpu_seconds_total", math.nan),
+        values.get("process_resident_memory_bytes", math.nan),
+        values["specdec_batch_sentences_sum"],
+        values["specdec_batch_sentences_count"],
+    )
+
+
+def figures(
+    name: str, answers: Sequence[Answer], seconds: float, before: State, after: State
+) -> Dict[str, Any]:
+    """What a load came to.
+
+    Args:
+        name: of the load.
+        answers: all of them.
+        seconds: from the first request to the last answer.
+        before: the server's state when it began.
+        after: when it had ended.
+
+    Returns:
+        numbers that JSON can hold; None for unknown ones.
+    """
+    served = [each.seconds for each in answers if each.status == 200]
+    statuses = Counter(each.status for each in answers)
+    batches = after.batches - before.batches
+    cpu = after.cpu - before.cpu
+    most = {str(percent): percentile(served, percent) for percent in PERCENTS}
+    return {
+        "load": name,
+        "requests": len(answers),
+        "answered": len(served),
+        "other_texts": sum(each.status == 200 and not each.right for each in answers),
+        "refused": statuses[429],
+        "failed": {str(k): n for k, n in statuses.items() if k not in (200, 429, LOST)},
+        "lost": statuses[LOST],
+        "seconds": seconds,
+        "per_second": len(served) / seconds,
+        "latency": most,
+        "cpu": _known(cpu),
+        "cpu_per_answer": _known(cpu / len(served)) if served else None,
+        "together": (after.sentences - before.sentences) / batches if batches else None,
+        "resident": [_known(before.resident), _known(after.resident)],
+        "memory_growth": _known(after.resident / before.resident - 1),
+    }
+
+
+def _known(value: float) -> Optional[float]:
+    return None if math.isnan(value) else value
+
+
+COLUMNS = (
+    "server", "load", "answered", "other texts", "refused (429)", "failed, lost", "a second",
+    "p50", "p95", "p99", "most", "CPU", "together", "memory",
+)  # fmt: skip
+LEGEND = (
+    "Load: clients of a closed loop, or requests a second of an open one as a share of the "
+    f"capacity, which is what {FILLING} clients are answered. Other texts: not the hub's. p50 to "
+    "most: milliseconds of an answered request. CPU: milliseconds of the server's process for each "
+    "answered request. Together: texts in a batch, on average. Memory: growth during the load."
+)
+
+
+def row(server: str, found: Dict[str, Any]) -> str:
+    """A row of the table."""
+    cells = [
+        server, found["load"], found["answered"], found["other_texts"], found["refused"],
+        f"{sum(found['failed'].values())}, {found['lost']}", f"{found['per_second']:.1f}",
+        *(_shown(each, "{:.1f}", 1000) for each in found["latency"].values()),
+        _shown(found["cpu_per_answer"], "{:.1f}", 1000), _shown(found["together"], "{:.1f}"),
+        _shown(found["memory_growth"], "{:+.1f}%", 100),
+    ]  # fmt: skip
+    return line(cells)
+
+
+def _shown(value: Optional[float], form: str, scale: float = 1) -> str:
+    return "-" if value is None else form.format(scale * value)
+
+
+def line(cells: Sequence[Any]) -> str:
+    """Cells as a line of a table in Markdown."""
+    return "| " + " | ".join(map(str, cells)) + " |\n"
+
+
+def head() -> str:
+    """The first two lines of the table."""
+    return line(COLUMNS) + line(["---", "---", *["---:"] * (len(COLUMNS) - 2)])

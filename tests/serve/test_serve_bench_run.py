@@ -1,0 +1,91 @@
+"""``specdec-serve --bench``: the whole of it, on the toy pair."""
+
+import importlib.util
+import json
+
+import pytest
+from served import TEXTS
+
+from fairseq_specdec.hub import SpeculativeTranslator
+from fairseq_specdec.serve import cli
+from fairseq_specdec.serve.bench.figures import loads_of
+from fairseq_specdec.serve.bench.load import Bound
+from fairseq_specdec.serve.bench.run import Measured, Texts, texts_of
+
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="needs the extra bench-peers"
+)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    file = tmp_path / "texts"
+    file.write_text("\n".join([*TEXTS[:4], " ", *TEXTS[4:]]) + "\n", encoding="utf-8")
+    return file
+
+
+def test_texts_are_those_of_the_file(pair, texts, tmp_path, expected):
+    hub = SpeculativeTranslator.from_pretrained(pair, device="cpu", beam=2, nbest=2)
+    found = texts_of(str(texts), hub)
+    assert found == Texts(TEXTS, [each.text for each in expected], ("src", "tgt"))
+    (tmp_path / "none").write_text(" \n")
+    with pytest.raises(ValueError, match="--bench .*none: holds no text"):
+        texts_of(str(tmp_path / "none"), hub)
+
+
+def test_a_server_is_measured(client, expected):
+    texts = Texts(TEXTS, [each.text for each in expected], ("src", "tgt"))
+    measured = Measured(client.port, texts, Bound(20, 60))
+    found = [measured.fill(), *map(measured.load, loads_of("2,50%"))]
+    assert [each["load"] for each in found] == ["32 clients", "2 clients", "50%"]
+    for each in found:
+        assert each["answered"] == each["requests"] == 20 and each["other_texts"] == 0
+        assert 0 < each["latency"]["50"] <= each["latency"]["99"] <= each["seconds"]
+    assert measured.capacity == found[0]["per_second"]
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--bench", "/nowhere"], "/nowhere"),
+        (["--bench", "x", "--bench-loads", "y"], "--bench-loads y: expected"),
+        (["--bench", "x", "--bench-requests", "0"], "--bench-requests 0: must be from 1 to"),
+        (["--bench", "x", "--bench-seconds", "0"], "--bench-seconds 0.0: must be from above 0"),
+        (["--bench", "x", "--host", "0.0.0.0"], "--host: --bench asks 127.0.0.1"),
+        (["--bench", "x", "--port", "80"], "--port: --bench asks 127.0.0.1"),
+    ],
+)
+def test_mistakes_with_bench_are_one_line(pair, words, says):
+    with pytest.raises(SystemExit) as ended:
+        cli.cli_main(["--path", str(pair), *words])
+    assert says in str(ended.value) and "\n" not in str(ended.value)
+
+
+def bench(pair, texts, tmp_path, capfd, *words):
+    """Rows of ``--bench``."""
+    file = tmp_path / "found.json"
+    common = ["--path", str(pair), "--device", "cpu", "--bench", str(texts)]
+    cli.cli_main([*common, "--bench-requests", "20", "--bench-json", str(file), *words])
+    found = json.loads(file.read_text())
+    assert found["provenance"]["command"].startswith("specdec-serve --path")
+    assert capfd.readouterr().out.count("\n| ") == len(found["rows"]) + 1
+    return found["rows"]
+
+
+@pytest.mark.slow
+def test_the_command_measures_a_process_of_its_own(pair, texts, tmp_path, capfd):
+    rows = bench(pair, texts, tmp_path, capfd, "--bench-loads", "2,80%")
+    assert [each["load"] for each in rows] == ["32 clients", "2 clients", "80%"]
+    for each in rows:
+        assert each["answered"] == each["requests"] == 20 and each["other_texts"] == 0
+        assert each["cpu_per_answer"] >= 0 and each["resident"][0] > 1e8
+
+
+@pytest.mark.slow
+@needs_ctranslate2
+def test_ctranslate2_answers_in_its_place(pair, texts, tmp_path, capfd):
+    rows = bench(pair, texts, tmp_path, capfd, "--bench-loads", "2", "--bench-peers")
+    servers = ["this project, fp32", "CTranslate2 float32", "CTranslate2 int8"]
+    assert [each["server"] for each in rows[::2]] == servers
+    assert [each["answered"] for each in rows] == [20] * 6
+    assert [each["other_texts"] for each in rows[:4]] == [0] * 4
