@@ -16,7 +16,9 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def racers(pair):
-    return load_racers(Pair(str(pair), device="cpu"), None, {"top_beta": 3, "tau": 3.0})
+    """Whole drafts: else the toys' do not pay, and those of a race depend on the races before."""
+    flags = {"top_beta": 3, "tau": 3.0, "draft_budget": 0}
+    return load_racers(Pair(str(pair), device="cpu"), None, flags)
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,12 @@ def test_one_verifier_and_one_drafter_in_memory(racers):
 
 
 def test_they_decode_as_translators_of_their_own(racers, pair):
+    whole = {"draft_budget": 0}
+    flags = {"greedy": {}, "gad": whole, "gad++": {"top_beta": 3, "tau": 3.0, **whole}}
     for name, translator in racers.translators.items():
-        flags = {"top_beta": 3, "tau": 3.0} if name == "gad++" else {}
-        alone = SpeculativeTranslator.from_pretrained(pair, strategy=name, device="cpu", **flags)
+        alone = SpeculativeTranslator.from_pretrained(
+            pair, strategy=name, device="cpu", **flags[name]
+        )
         for line in sentences(5, seed=6):
             ours, theirs = translator.translate(text_of(line)), alone.translate(text_of(line))
             assert ours.tokens == theirs.tokens and ours.accepted == theirs.accepted
