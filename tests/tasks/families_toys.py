@@ -26,11 +26,11 @@ FAMILIES = {
         {"encoder_normalize_before": True, "decoder_normalize_before": True,
          "encoder_layerdrop": 0.05, "decoder_layerdrop": 0.05},
     ),
-    # mBART-50 and its style of tokens.
+    # mBART-50 and its style of tokens. At the others' learning rate it says the same to everything.
     "mbart50": (
         "translation_multi_simple_epoch", "mbart_base",
         {"lang_pairs": PAIRS, "langs": LANGUAGES, "lang_tok_style": "mbart", **BOTH_WAYS},
-        {"layernorm_embedding": True},
+        {"layernorm_embedding": True, "lr": 1.5e-3, "max_update": 900},
     ),
     # Tokens in place of <s> and </s>.
     "replacing": (
