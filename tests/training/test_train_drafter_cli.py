@@ -1,6 +1,7 @@
 """A drafter through fairseq's own commands: train, resume, load, hydra, two processes."""
 
 import pathlib
+import re
 
 import hydra
 import pytest
@@ -161,10 +162,48 @@ def test_hydra_trains_an_attached_drafter(reversal_data, verifier, tmp_path, fai
     assert cfg.model.attach_to is None and cfg.model.read_layers == "1,2"
 
 
-def test_two_processes_train_one_model(reversal_data, tmp_path, fairseq_command):
-    flags = {"distributed_world_size": 2, "distributed_backend": "gloo"}
-    flags.update(ddp_backend="pytorch_ddp", disable_validation=True, source_copy=True)
+# Cuts are drawn at random, and two processes draw others than one does: here they follow from lengths.
+FIXED_CUTS = """
+from fairseq_specdec import criterions, models, tasks
+from fairseq_specdec.criterions import glancing_block_loss as loss
+from fairseq_specdec.training.block_noising import fixed_cuts
+loss.draw_cuts = lambda lengths, cuts: fixed_cuts(lengths, lengths, cuts)
+"""
+KINDS = {
+    "separate": {"source_copy": True},
+    "attached": {"arch": "attached_drafter_tiny", "chain_width": 8, "chain_dropout": 0},
+}
+WEIGHTS = {"separate": {}, "attached": {"soft_targets": 0.5, "block_loss_decay": 0.5}}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_two_processes_train_as_one_of_twice_the_batches(
+    kind, reversal_data, verifier, tmp_path, fairseq_command
+):
+    """The same losses, and the same weights in the end, as one process with --update-freq 2."""
+    plugin = tmp_path / "fixed_cuts"
+    plugin.mkdir()
+    (plugin / "__init__.py").write_text(FIXED_CUTS, encoding="utf-8")
+    flags = {"user_dir": plugin, "optimizer": "sgd", "lr": 0.05, "dropout": 0, **KINDS[kind]}
+    flags.update(WEIGHTS[kind], glancing_start=0, glancing_stop=0, glancing_updates=None)
+    flags.update(attach_to=verifier if kind == "attached" else None, max_update=4)
     launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone")
-    command = train_flags(reversal_data, tmp_path / "out", **flags)
-    log, _ = fairseq_command("train", *command, launcher=launcher)
-    assert "training on 2 devices" in log and "num_updates=3" in log
+    runs = {
+        "one": ({"update_freq": 2}, ()),
+        "two": ({"ddp_backend": "pytorch_ddp"}, launcher),
+    }
+    logs, weights = {}, {}
+    for name, (more, launched) in runs.items():
+        command = train_flags(reversal_data, tmp_path / name, **flags, **more)
+        path = {"PYTHONPATH": str(PLUGIN.parent)}
+        logs[name], _ = fairseq_command("train", *command, launcher=launched, env=path)
+        weights[name] = torch.load(str(tmp_path / name / "checkpoint_last.pt"))["model"]
+    assert "training on 2 devices" in logs["two"]
+    figures = re.compile(r" (loss|accepted|gnorm)=([\d.]+)")
+    one, two = (
+        [(name, float(value)) for name, value in figures.findall(logs[run])] for run in runs
+    )
+    assert len(one) == 3 * 4
+    assert two == [(name, pytest.approx(value, abs=2e-3)) for name, value in one]
+    for name, tensor in weights["one"].items():
+        torch.testing.assert_close(weights["two"][name], tensor, rtol=0, atol=1e-6)
