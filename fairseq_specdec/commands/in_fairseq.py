@@ -17,6 +17,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any, Callable, Iterable, List, NoReturn, Optional, Type
 
+from .hydra_fields import with_fields
 from .one_line import one_line, wants_traceback
 from .quiet import quieten_hydra
 
@@ -28,6 +29,7 @@ DEFAULTS = {
     "fairseq-train": ("--save-dir", "checkpoints"),
     "fairseq-preprocess": ("--destdir", "data-bin"),
 }
+HYDRA = "fairseq-hydra-train"
 TERMINATED = 128 + int(signal.SIGTERM)  # exit status, as of a shell
 TASK = "translation_specdec"
 Hook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], Any]
@@ -124,6 +126,7 @@ def hook_for(program: str, words: List[str], before: Hook) -> Hook:
             decoding_begins()  # whoever looks into a fault may need the configuration
             before(kind, error, trace)
         else:
+            line = with_fields(line, words) if program == HYDRA else line
             sys.stderr.write(f"{_label(program)}: error: {line}\n")
         for each in _HELD:
             each.drop()

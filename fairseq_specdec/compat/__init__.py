@@ -14,6 +14,7 @@ from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, check_checkpoints
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import take_tasks_of_the_hub
+from .hydra_folder import say_where_hydra_saves
 from .interpolations import refuse_interpolations_of_checkpoints
 from .literals import parse_settings_as_literals
 from .misfits import name_misfits
@@ -38,6 +39,7 @@ FIXES = (
     ddp_without_devices,
     bf16_without_tpu,
     name_formats_without_gpu,
+    say_where_hydra_saves,
     math_attention_for_bf16_on_cpu,
     block_ngrams_on_cpu,
     run_swish,

@@ -144,6 +144,30 @@ def test_hydra_train_resume_and_load(reversal_data, verifier, tmp_path, fairseq_
     assert models[0].encoder(batch["src_tokens"])["encoder_out"][0].size(-1) == 64
 
 
+def test_hydra_names_fields_and_says_where_a_relative_folder_lies(
+    reversal_data, tmp_path, fairseq_command
+):
+    def train(*overrides):
+        return fairseq_command(
+            "hydra-train", "--config-dir", CONFIGS, "--config-name", "spec_drafter_toy",
+            f"common.user_dir={PLUGIN}", f"task.data={reversal_data}",
+            "optimization.max_update=1", *overrides, cwd=tmp_path,
+        )  # fmt: skip
+
+    named = "error: model.bidirectional_prefix computes.*use model.num_cuts=1, or leave out model.b"
+    with pytest.raises(AssertionError, match=named):
+        train("++model.bidirectional_prefix=true")
+
+    shown = "checkpoint.save_dir: (.*), since hydra runs in a folder of its own"
+    log = "".join(train())
+    (folder,) = re.findall(shown, log)
+    assert (pathlib.Path(folder) / "checkpoint_last.pt").is_file()
+    assert pathlib.Path(folder).parts[-2:] == ("checkpoints", "spec_drafter_toy")
+    log = "".join(train("hydra.run.dir=."))
+    assert not re.search(shown, log)
+    assert (tmp_path / "checkpoints/spec_drafter_toy/checkpoint_last.pt").is_file()
+
+
 def test_hydra_trains_an_attached_drafter(reversal_data, verifier, tmp_path, fairseq_command):
     fairseq_command(
         "hydra-train", "--config-dir", CONFIGS, "--config-name", "attached_drafter_base",
@@ -162,7 +186,7 @@ def test_hydra_trains_an_attached_drafter(reversal_data, verifier, tmp_path, fai
     assert cfg.model.attach_to is None and cfg.model.read_layers == "1,2"
 
 
-# Cuts are drawn at random, and two processes draw others than one does: here they follow from lengths.
+# Cuts are drawn at random, by two processes others than by one: here they follow from lengths.
 FIXED_CUTS = """
 from fairseq_specdec import criterions, models, tasks
 from fairseq_specdec.criterions import glancing_block_loss as loss
