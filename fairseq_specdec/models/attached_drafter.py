@@ -97,7 +97,11 @@ class AttachedDrafter(SpecDrafter):
         return model
 
     def read(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        last: Optional[Tensor] = None,
     ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
         """The verifier's encoder output, the states that predicted each token, the last layer's.
 
@@ -107,7 +111,7 @@ class AttachedDrafter(SpecDrafter):
         """
         like = self.decoder.mask_embedding
         encoder_out, states, final = self.encoder.read(
-            src_tokens, src_lengths, prev_output_tokens, like.detach()
+            src_tokens, src_lengths, prev_output_tokens, like.detach(), last
         )
         nothing = torch.zeros_like(states[:, :1])
         return encoder_out, torch.cat([nothing, states[:, :-1]], 1), final

@@ -261,7 +261,8 @@ class BlockDecoder(FairseqDecoder):
         """
         rows, width = prev_output_tokens.shape
         steps = torch.arange(width, device=prev_output_tokens.device).expand(rows, width)
-        read, last = self._project_states(states, cuts)
+        plan = plan or self.plan(cuts, width)
+        read, last = self._project_states(states, cuts, plan)
         prefix = self.embed_prefix(prev_output_tokens, steps, read)
         positions = block_positions(cuts, self.block_size).view(rows, -1)
         blocks = self.embed_masks(positions, source_state, last)
@@ -275,7 +276,6 @@ class BlockDecoder(FairseqDecoder):
         picked = asked.flatten().nonzero().squeeze(1)
         layers = list(self.layers)  # with --decoder-layerdrop, those of this pass
         if all(map(can_pack, layers)):
-            plan = plan or self.plan(cuts, width)
             x = run_packed(layers, prefix, blocks, encoder_out, plan, picked)
         else:
             allowed = block_attention(cuts, width, self.block_size, self.bidirectional_prefix)
@@ -287,13 +287,14 @@ class BlockDecoder(FairseqDecoder):
         return spread(x, picked, asked.numel()).view(shape + (-1,))
 
     def _project_states(
-        self, states: Optional[Tensor], cuts: Tensor
+        self, states: Optional[Tensor], cuts: Tensor, plan: BlockPlan
     ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """What :meth:`embed_prefix` and :meth:`embed_masks` read, in training.
 
         Args:
             states: [B, T, n C], or None.
             cuts: long [B, C].
+            plan: of these cuts; the prefix that it leaves out reads nothing.
 
         Returns:
             ([B, T, C'], [B, C k, C']); None and None for a drafter that reads no states.
@@ -303,15 +304,19 @@ class BlockDecoder(FairseqDecoder):
         assert states is not None, "this drafter reads a verifier's states"
         at = cuts.unsqueeze(2).expand(-1, -1, states.size(2))
         last = self.mask_states(states.gather(1, at))
-        return self.prefix_states(states), last.repeat_interleave(self.block_size, 1)
+        read = plan.spread(self.prefix_states(states.flatten(0, 1)[plan.live]))
+        return read.unflatten(0, states.shape[:2]), last.repeat_interleave(self.block_size, 1)
 
-    def follow_chain(self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor) -> Tensor:
+    def follow_chain(
+        self, features: Tensor, prev_output_tokens: Tensor, cuts: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Features with the chain's contribution, given the target's tokens before each position.
 
         Args:
             features: [B, C, k, C'].
             prev_output_tokens: long [B, T].
             cuts: long [B, C].
+            lengths: long [B, C], up to where each block has targets.
 
         Returns:
             [B, C, k, C']; in training some blocks are left as they are (``chain_dropout``).
@@ -319,7 +324,8 @@ class BlockDecoder(FairseqDecoder):
         assert self.chain is not None
         before = block_targets(prev_output_tokens, cuts, self.block_size, self.padding_idx)
         embedded = self.embed_scale * self.embed_tokens(before.flatten(0, 1))
-        chained = self.chain(features.flatten(0, 1), embedded).view_as(features)
+        chained = self.chain(features.flatten(0, 1), embedded, lengths.flatten())
+        chained = chained.view_as(features)
         if not self.training or self.cfg.chain_dropout == 0:
             return chained
         left_out = torch.rand(cuts.shape, device=cuts.device) < self.cfg.chain_dropout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import List, Optional
+
 import torch
 from torch import Tensor, nn
 
@@ -33,21 +35,35 @@ class ChainHead(nn.Module):
         self.out = nn.Linear(width, dim, bias=False)
         nn.init.zeros_(self.out.weight)  # contributes nothing at the start of training
 
-    def forward(self, features: Tensor, previous: Tensor) -> Tensor:
+    def forward(
+        self, features: Tensor, previous: Tensor, lengths: Optional[Tensor] = None
+    ) -> Tensor:
         """Features with the chain's contribution.
 
         Args:
             features: [N, K, C], z of N blocks.
             previous: [N, K, C], the embeddings of the tokens before each position.
+            lengths: long [N], up to where each block is asked for; None for whole blocks. What
+                stands after them is left as it is.
 
         Returns:
             [N, K, C].
         """
-        of_mask = self.of_mask(features)
-        state = features.new_zeros(features.size(0), self.width)
+        blocks, steps, dim = features.shape
+        if lengths is None:
+            lengths = torch.full((blocks,), steps, device=features.device)
+        # Longest first: the blocks that reach step j are then the first ones of step j - 1.
+        lengths, order = lengths.sort(descending=True, stable=True)
+        at = torch.arange(steps, device=lengths.device)
+        reach: List[int] = (lengths[:, None] > at).sum(0).tolist()
+        places = torch.cat([order[:n] * steps + j for j, n in enumerate(reach)])
+        of_token, of_state = self.of_past.weight.split([dim, self.width], 1)
+        known = self.of_mask(features.flatten(0, 1)[places])
+        known = known + nn.functional.linear(previous.flatten(0, 1)[places], of_token)
+        state = features.new_zeros(blocks, self.width)
         states = []
-        for j in range(features.size(1)):
-            past = self.of_past(torch.cat([previous[:, j], state], -1))
-            state = torch.tanh(of_mask[:, j] + past)
+        for part in known.split(reach):
+            state = torch.tanh(part + nn.functional.linear(state[: len(part)], of_state))
             states.append(state)
-        return features + self.out(torch.stack(states, 1))
+        added = self.out(torch.cat(states))
+        return features.flatten(0, 1).index_add(0, places, added).view_as(features)

@@ -15,7 +15,7 @@ The stock layers are the reference: they run where a layer is another than fairs
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 from fairseq.modules import MultiheadAttention
@@ -96,7 +96,7 @@ def spread(x: Tensor, places: Tensor, total: int) -> Tensor:
 
 def _heads(x: Tensor, rows: int, heads: int) -> Tensor:
     """[B n, D] to [B, heads, n, D / heads]."""
-    return x.reshape(rows, -1, heads, x.size(-1) // heads).transpose(1, 2)
+    return x.reshape(rows, x.size(0) // rows, heads, x.size(-1) // heads).transpose(1, 2)
 
 
 def _no_heads(x: Tensor) -> Tensor:
@@ -268,6 +268,26 @@ def run_packed(
         x = _cross(layer, x, plan, source, only)
         x = _feed_forward(layer, x)
     return x if layers else x[len(plan.live) :][picked]
+
+
+def run_prefix(
+    layers: List[Any], prefix: Tensor, encoder_out: Dict[str, List[Tensor]], plan: BlockPlan
+) -> Iterator[Tensor]:
+    """The states [P, D] of a prefix after each layer, without the final norm.
+
+    Args:
+        layers: each one as :func:`can_pack` wants it.
+        prefix: [B, T, D] before the first layer.
+        encoder_out: the encoder's output.
+        plan: with blocks of no masks; cuts are the last positions that are asked for.
+    """
+    source = _Source(encoder_out)
+    x = prefix.flatten(0, 1)[plan.live]
+    for layer in layers:
+        x = _own(layer, x, plan, None)
+        x = _cross(layer, x, plan, source, None)
+        x = _feed_forward(layer, x)
+        yield x
 
 
 def run_stock(

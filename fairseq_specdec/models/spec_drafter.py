@@ -156,9 +156,14 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         self.num_updates = num_updates
 
     def read(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        last: Optional[Tensor] = None,
     ) -> Tuple[Any, Optional[Tensor], Optional[Tensor]]:
-        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None.
+        """The decoder's inputs: an encoder's output, and a verifier's hidden states or None, up to
+        the positions ``last`` (long [B]; None for all).
 
         The third is a verifier's last states, from which it predicts the target; or None.
         """
@@ -200,7 +205,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         """
         if cuts is None or targets is None:
             raise ValueError(NO_CUTS)
-        encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens)
+        last = cuts.max(1).values + (targets.size(2) - 1 if soft_targets else 0)
+        encoder_out, states, final = self.read(src_tokens, src_lengths, prev_output_tokens, last)
         state = self.decoder.start_source(src_tokens)
         valid = targets.ne(self.decoder.padding_idx)
         plan = self.decoder.plan(cuts, prev_output_tokens.size(1))
@@ -216,7 +222,8 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         wanted = valid if chained else learnt  # the chain runs over revealed tokens too
         features = self.decoder(*known, targets, revealed, plan, states, wanted=wanted)
         if chained:
-            features = self.decoder.follow_chain(features, prev_output_tokens, cuts)
+            lengths = valid.sum(2)
+            features = self.decoder.follow_chain(features, prev_output_tokens, cuts, lengths)
         return {
             "logits": self.decoder.output_layer(features[learnt]),
             "learnt": learnt,

@@ -6,9 +6,11 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
+from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from torch import Tensor, nn
 
 from ..training.state_cache import Rows, StateCache, model_digest, sentence_key
+from .packed_layers import BlockPlan, can_pack, run_prefix
 
 
 def layers_at_thirds(layers: int) -> List[int]:
@@ -66,6 +68,17 @@ def _padded(rows: List[Any], like: Tensor, width: int = 0) -> Tuple[Tensor, Tens
     return batch.to(like), padding.to(like.device)
 
 
+def runs_packed(decoder: Any) -> bool:
+    """Whether this decoder computes nothing besides what ``VerifierReader._packed`` does."""
+    return (
+        type(decoder) in (TransformerDecoder, TransformerDecoderBase)
+        and all(map(can_pack, decoder.layers))
+        and decoder.project_in_dim is None
+        and decoder.project_out_dim is None
+        and decoder.quant_noise is None
+    )
+
+
 class VerifierReader(FairseqEncoder):
     """A drafter's encoder that has no weights of its own: it runs the verifier, without gradients.
 
@@ -100,7 +113,12 @@ class VerifierReader(FairseqEncoder):
 
     @torch.no_grad()
     def read(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        like: Tensor,
+        last: Optional[Tensor] = None,
     ) -> Tuple[Any, Tensor, Tensor]:
         """Run the verifier over known sentences.
 
@@ -109,6 +127,8 @@ class VerifierReader(FairseqEncoder):
             src_lengths: long [B].
             prev_output_tokens: long [B, T].
             like: a tensor whose device and dtype to use.
+            last: long [B], the last positions whose states are asked for; None for all. What
+                stands after them is not defined.
 
         Returns:
             The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
@@ -123,7 +143,7 @@ class VerifierReader(FairseqEncoder):
                 "the verifier's checkpoint"
             )
         if self._cache is None:
-            return self._compute(src_tokens, src_lengths, prev_output_tokens, like)
+            return self._compute(src_tokens, src_lengths, prev_output_tokens, like, last)
         cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
         found = list(map(cache.find, keys))
         known = [rows for rows in found if rows is not None]
@@ -136,20 +156,56 @@ class VerifierReader(FairseqEncoder):
         return computed
 
     def _compute(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, like: Tensor
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        like: Tensor,
+        last: Optional[Tensor] = None,
     ) -> Tuple[Any, Tensor, Tensor]:
         verifier = self._verifier[0]
         if next(verifier.parameters()).dtype != like.dtype:
             verifier.to(like)
         verifier.to(like.device)
         encoder_out = verifier.encoder(src_tokens, src_lengths=src_lengths)
-        decoder = verifier.decoder
+        if runs_packed(verifier.decoder):
+            states, final = self._packed(prev_output_tokens, encoder_out, last)
+        else:
+            states, final = self._stock(prev_output_tokens, encoder_out)
+        return encoder_out, states, final
+
+    def _stock(self, prev_output_tokens: Tensor, encoder_out: Any) -> Tuple[Tensor, Tensor]:
+        """The decoder's states and its last ones, by its own forward."""
+        decoder = self._verifier[0].decoder
         final, extra = decoder.extract_features_scriptable(prev_output_tokens, encoder_out)
         states = [
             final if layer == len(decoder.layers) else extra["inner_states"][layer].transpose(0, 1)
             for layer in self.read_layers
         ]
-        return encoder_out, torch.cat(states, -1), final
+        return torch.cat(states, -1), final
+
+    def _packed(
+        self, prev_output_tokens: Tensor, encoder_out: Any, last: Optional[Tensor]
+    ) -> Tuple[Tensor, Tensor]:
+        """The same for positions up to ``last``, without padding; zeros after them."""
+        decoder = self._verifier[0].decoder
+        ends = prev_output_tokens.ne(decoder.padding_idx).sum(1) - 1
+        ends = ends if last is None else torch.minimum(ends, last)
+        plan = BlockPlan(ends[:, None], prev_output_tokens.size(1), 0, False)
+        x = decoder.embed_scale * decoder.embed_tokens(prev_output_tokens)
+        if decoder.embed_positions is not None:
+            x = x + decoder.embed_positions(prev_output_tokens)
+        if decoder.layernorm_embedding is not None:
+            x = decoder.layernorm_embedding(x)
+        found = list(run_prefix(list(decoder.layers), x, encoder_out, plan))
+        if decoder.layer_norm is not None:
+            found[-1] = decoder.layer_norm(found[-1])
+        shape = prev_output_tokens.shape
+        states = [
+            plan.spread(found[layer - 1]).unflatten(0, shape)
+            for layer in (*self.read_layers, len(found))
+        ]
+        return torch.cat(states[:-1], -1), states[-1]
 
     def _padding(self) -> int:
         padding: int = self._verifier[0].decoder.padding_idx

@@ -24,6 +24,37 @@ def test_a_position_depends_on_the_tokens_before_it_and_on_no_other():
     assert not torch.isclose(before[:, 2:], after[:, 2:]).all(-1).any()
 
 
+def by_steps(chain, features, previous):
+    """The equations of the class, a step at a time, over whole blocks."""
+    state, states = features.new_zeros(len(features), chain.width), []
+    for j in range(features.size(1)):
+        past = chain.of_past(torch.cat([previous[:, j], state], -1))
+        state = torch.tanh(chain.of_mask(features[:, j]) + past)
+        states.append(state)
+    return features + chain.out(torch.stack(states, 1))
+
+
+def test_equals_its_equations_up_to_where_each_block_is_asked_for():
+    torch.manual_seed(0)
+    chain, lengths = ChainHead(8, 5), torch.tensor([2, 4, 1, 4, 3])
+    torch.nn.init.normal_(chain.out.weight)
+    features, previous = torch.randn(5, 4, 8, requires_grad=True), torch.randn(5, 4, 8)
+    asked = torch.arange(4) < lengths[:, None]
+    given = [features, *chain.parameters()]
+    results = []
+    for chained in (chain(features, previous, lengths), by_steps(chain, features, previous)):
+        weights = torch.randn(chained.shape, generator=torch.Generator().manual_seed(1))
+        loss = (chained * weights)[asked].sum()
+        results.append((chained[asked], torch.autograd.grad(loss, given)))
+    (found, gradients), (expected, wanted) = results
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients, wanted)
+    assert torch.equal(chain(features, previous, lengths)[~asked], features[~asked])
+    torch.testing.assert_close(
+        chain(features, previous), by_steps(chain, features, previous), atol=1e-6, rtol=1e-5
+    )
+
+
 def test_the_search_picks_what_the_training_pass_scores_best():
     torch.manual_seed(0)
     decoder = make_drafter(chain_width=6).decoder.eval()
@@ -113,6 +144,7 @@ def test_some_blocks_are_trained_without_it():
     torch.nn.init.normal_(decoder.chain.out.weight)
     features = torch.randn(20, 3, 4, decoder.embed_dim)
     previous, cuts = torch.randint(4, 20, (20, 9)), torch.randint(0, 5, (20, 3))
-    same = decoder.train().follow_chain(features, previous, cuts).eq(features).flatten(2).all(-1)
+    given = (features, previous, cuts, torch.full((20, 3), 4))
+    same = decoder.train().follow_chain(*given).eq(features).flatten(2).all(-1)
     assert 0.2 < same.float().mean() < 0.8
-    assert not decoder.eval().follow_chain(features, previous, cuts).eq(features).any()
+    assert not decoder.eval().follow_chain(*given).eq(features).any()
