@@ -16,6 +16,7 @@ from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 # Strategies that share flags.
 _RELAXED = ("gad++", "specdec")
 _BLOCK = ("gad", *_RELAXED)
+_SEARCHING = ("iad", "lookup")
 _BILD = ("bild", "bild-early-exit")
 _NOT_NEGATIVE = Range(0)
 
@@ -26,11 +27,12 @@ class SpecDecConfig(FairseqDataclass):
 
     strategy: str = flag(
         "greedy",
-        "decoding strategy: greedy or none (nothing drafted), iad (the source is the draft), gad "
-        "(drafter, exact verification), gad++ or specdec (drafter, top-beta and tau), sps "
-        "(speculative sampling with a small autoregressive model; exact without --sampling), bild "
-        "(Big Little Decoder with a small model), bild-early-exit (the same, with the first layers "
-        "of an early_exit_transformer as the small model), blockwise (heads of a "
+        "decoding strategy: greedy or none (nothing drafted), iad (the source is the draft), "
+        "lookup (what followed the last tokens where they occurred before), gad (drafter, exact "
+        "verification), gad++ or specdec (drafter, top-beta and tau), sps (speculative "
+        "sampling with a small autoregressive model; exact without --sampling), bild (Big Little "
+        "Decoder with a small model), bild-early-exit (the same, with the first layers of an "
+        "early_exit_transformer as the small model), blockwise (heads of a "
         "blockwise_transformer)",
     )
     drafter_path: Optional[str] = flag(
@@ -43,7 +45,7 @@ class SpecDecConfig(FairseqDataclass):
         "k, tokens drafted per iteration, at most what the drafter was trained for",
         AT_LEAST_1,
         otherwise="what the drafter was trained for; for iad the whole rest of the source; for "
-        "sps, where it is gamma, 4; for bild 10",
+        "lookup 32; for sps, where it is gamma, 4; for bild 10",
     )
     drafter_dtype: str = flag(
         "auto",
@@ -115,7 +117,7 @@ class SpecDecConfig(FairseqDataclass):
         "longest suffix of the output that is looked for in the source to find where it goes on, "
         "in tokens, q + 1 of the paper, where 0 is no limit; the output stays exact",
         AT_LEAST_0,
-        used_by=("iad",),
+        used_by=_SEARCHING,
     )
     draft_budget: Optional[int] = flag(
         None,
@@ -123,17 +125,17 @@ class SpecDecConfig(FairseqDataclass):
         "to reject, where 0 always drafts k, as the papers do; only the output of gad++ depends on "
         "it",
         AT_LEAST_0,
-        used_by=("iad", *_BLOCK, "sps", "blockwise"),
+        used_by=(*_SEARCHING, *_BLOCK, "sps", "blockwise"),
         otherwise="as many as pay by the cost of passes, see --cost-table; gad++ plans for batches "
         "of --batch-size sentences, so that its output follows from the command",
     )
     cost_table: str = flag(
         "auto",
-        "what passes take on this processor, by which iad, gad, sps and exact blockwise choose how "
-        "much to draft: a file that specdec-costs wrote, off (the figures of an Intel Emerald "
-        "Rapids with AVX2, which are shipped), or auto (measured once, in 0.5 s, and kept in the "
-        "user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, so that "
-        "its output is the same on every machine",
+        "what passes take on this processor, by which iad, lookup, gad, sps and exact blockwise "
+        "choose how much to draft: a file that specdec-costs wrote, off (the figures of an Intel "
+        "Emerald Rapids with AVX2, which are shipped), or auto (measured once, in 0.5 s, and kept "
+        "in the user's cache folder; also FAIRSEQ_SPECDEC_COST_TABLE); gad++ always plans by off, "
+        "so that its output is the same on every machine",
     )
     top_beta: int = flag(
         3,

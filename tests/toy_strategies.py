@@ -74,6 +74,7 @@ TOYS = {
     "iad": Toys("iad", {}),
     "iad-realign": Toys("iad", {"realign": True}, {"realign": True}),
     "iad-any-suffix": Toys("iad", {"max_suffix": 0}, {"max_suffix": 0}),
+    "lookup": Toys("lookup", {}, {"block_size": 3, "max_suffix": 2}),
     "gad": Toys("gad", {}, drafter=toy_drafter),
     "gad-attached": Toys("gad", {}, {"draft_confidence": 0.05}, drafter=attached),
     "gad++": Toys("gad++", STRICT, RELAXED, drafter=toy_drafter),

@@ -56,7 +56,7 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
     share = stats.undrafted_share
     if strategy in PAUSING and share >= MANY_UNDRAFTED:
         remedy = "try --batch-size 1"
-        if strategy == "iad":
+        if strategy in OWN_FLAGS["max_suffix"]:
             remedy += ", or the text copies little of its source"
         text = f"nothing was drafted in {100 * share:.0f}% of the iterations, where drafts would "
         advices.append(Advice("undrafted", f"{text}have cost more time than they save; {remedy}"))

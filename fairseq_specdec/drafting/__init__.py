@@ -5,6 +5,7 @@ from .base import Drafter, DraftOptions, DraftSession, Forecast, NoDrafter, Read
 from .blockwise_heads import BlockwiseHeadsDrafter
 from .early_exit import EarlyExitDrafter
 from .input_copy import InputCopyDrafter
+from .lookup import LookupDrafter
 from .nar_block import NarBlockDrafter
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "EarlyExitDrafter",
     "Forecast",
     "InputCopyDrafter",
+    "LookupDrafter",
     "NarBlockDrafter",
     "NoDrafter",
     "ReadyDrafter",

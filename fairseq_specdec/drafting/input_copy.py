@@ -1,24 +1,13 @@
-"""Input-guided Aggressive Decoding: the source sentence is the draft.
-
-A source has a few dozen tokens. The host finds a suffix in it in some microseconds, which a dozen
-operators of torch would take longer to be launched.
-"""
+"""Input-guided Aggressive Decoding: the source sentence is the draft."""
 
 from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
-import torch
 from torch import Tensor
 
-from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.hypotheses import Hypotheses
-from fairseq_specdec.engine.transfer import to_device
-
 from .base import Drafter, DraftSession, Source
-
-MAX_SUFFIX = 3
-"""Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
+from .on_host import MAX_SUFFIX, HostSession, sources_of
 
 MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned_place`` to see it."""
@@ -131,7 +120,7 @@ class InputCopyDrafter(Drafter):
         return InputCopySession(self, source.net_input["src_tokens"])
 
 
-class InputCopySession(DraftSession):
+class InputCopySession(HostSession):
     """The sources of one batch, and where each row's last draft began.
 
     Args:
@@ -140,36 +129,15 @@ class InputCopySession(DraftSession):
     """
 
     def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor) -> None:
+        super().__init__(settings.pad)
         self.settings = settings
-        self.sources = [
-            [settings.start_symbol, *(token for token in row if token != settings.pad)]
-            for row in src_tokens.tolist()
-        ]
+        self.sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
         # Where the last draft began, and the tokens accepted until then.
         self.begin = [0] * len(self.sources)
         self.seen = [0] * len(self.sources)
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
-        if budget == 0:
-            return Draft.empty(hypotheses.lengths)
-        drafts = [self.draft(row, output) for row, output in enumerate(hypotheses.outputs())]
-        width, pad = max(map(len, drafts)), self.settings.pad
-        table = [[len(draft), *draft, *[pad] * (width - len(draft))] for draft in drafts]
-        there = to_device(torch.tensor(table), hypotheses.lengths.device)  # one copy
-        return Draft(there[:, 1:], there[:, 0])
-
     def draft(self, row: int, output: Sequence[int]) -> List[int]:
-        """The rest of a row's source after the place that its output has reached.
-
-        Args:
-            row: of the batch.
-            output: the start symbol and the accepted tokens.
-        """
+        """The rest of a row's source after the place that its output has reached."""
         source, settings = self.sources[row], self.settings
         begin = unique_place(source, output, settings.max_suffix)
         if settings.realign:

@@ -40,7 +40,7 @@ def test_what_is_sound_passes(tmp_path):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, gad"),
+        ({"strategy": "beam"}, "--strategy beam: unknown; choose one of greedy, none, iad, lookup"),
         ({"strategy": "gad"}, "--strategy gad: needs --drafter-path"),
         ({"strategy": "gad++", "drafter_path": "/no/d.pt"}, "no such file: /no/d.pt"),
         ({"strategy": "gad", "drafter_path": "/dev/null"}, "/dev/null is no regular file; name"),

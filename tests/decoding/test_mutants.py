@@ -139,6 +139,7 @@ NO_CACHE = {
     "iad": "copies the source",
     "iad-realign": "copies the source",
     "iad-any-suffix": "copies the source",
+    "lookup": "copies the source and the output",
     "blockwise": "drafts with the states of the verification",
 }
 

@@ -44,6 +44,7 @@ KEEP_NONE = {"alpha_fb": 0.5, "alpha_rb": 0.0}
 SYSTEMS = {
     "greedy": ("greedy", {}, None),
     "iad": ("iad", {}, None),
+    "lookup": ("lookup", {}, None),
     "gad": ("gad", {}, lambda pair: pair.block_drafter()),
     "gad, untrained": ("gad", {}, lambda pair: pair.block_drafter(False)),
     "gad, unsure": ("gad", {"draft_confidence": 0.3}, lambda pair: pair.block_drafter()),

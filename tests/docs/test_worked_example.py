@@ -55,22 +55,22 @@ def passed(run):
 
 def test_the_page_adds_a_drafter_a_strategy_a_test_and_a_page():
     assert {path.split("/")[0] for path in NEW_FILES} == {"fairseq_specdec", "tests", "docs"}
-    assert len(NEW_FILES) == 4 and NEW_FLAGS == {"--lookup-match"}
+    assert len(NEW_FILES) == 4 and NEW_FLAGS == {"--repeat-match"}
     assert len(PARTS) > 10
 
 
 def test_the_drafter_drafts_what_the_page_says(passed):
-    assert passed("tests/drafting/test_lookup.py") >= FEWEST["drafter"]
+    assert passed("tests/drafting/test_repeat.py") >= FEWEST["drafter"]
 
 
 def test_the_strategy_says_what_greedy_says(passed):
     files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "parity")]
-    assert passed(*files, "-k", f"has_a_row or lookup and ({SHARED})") >= FEWEST["shared"]
+    assert passed(*files, "-k", f"has_a_row or repeat and ({SHARED})") >= FEWEST["shared"]
 
 
 def test_the_pages_tell_the_strategy_and_its_flags(passed):
     files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
-    chosen = "flag or lookup or strategy or index"
+    chosen = "flag or repeat or strategy or index"
     assert passed(*files, "-k", chosen) >= FEWEST["pages"]
 
 

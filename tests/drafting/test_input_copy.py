@@ -9,7 +9,8 @@ from toy_hypotheses import hypotheses_of, open_drafter
 
 from fairseq_specdec.decoding.stats import Stopwatch
 from fairseq_specdec.drafting import InputCopyDrafter, Source
-from fairseq_specdec.drafting.input_copy import MAX_SUFFIX, realigned_place, unique_place
+from fairseq_specdec.drafting.input_copy import realigned_place, unique_place
+from fairseq_specdec.drafting.on_host import MAX_SUFFIX
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 PAD, EOS = 1, 2

@@ -147,6 +147,7 @@ STRATEGIES = {
     "greedy": None,
     "none": None,
     "iad": None,
+    "lookup": None,
     "gad": "block",
     "gad++": "block",
     "specdec": "block",

@@ -11,12 +11,14 @@ from .blockwise import BLOCKWISE
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
 from .iad import IAD
+from .lookup import LOOKUP
 from .small_models import BILD, BILD_EARLY_EXIT, SPS
 
 STRATEGIES: Dict[str, Strategy] = {
     "greedy": GREEDY,
     "none": GREEDY,
     "iad": IAD,
+    "lookup": LOOKUP,
     "gad": GAD,
     "gad++": GAD_RELAXED,
     "specdec": GAD_RELAXED,

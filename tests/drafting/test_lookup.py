@@ -1,0 +1,120 @@
+"""What ``lookup`` drafts, against a slow search."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_hypotheses import hypotheses_of, open_drafter
+
+from fairseq_specdec.drafting import LookupDrafter
+
+PAD, EOS = 1, 2
+
+
+def slow(source, steps, most, limit):
+    """The drafts of an output that grows by these tokens; ``source`` with </s>, or None."""
+    head = [] if source is None else [EOS, *source]
+    expected, output, drafts = 0, [], []
+    for added in ([EOS], *steps):
+        output += added
+        expected += len(added)
+        text = head + output
+        ends = [*range(1, len(head)), *range(len(head) + 1, len(text))]
+        longest = min(len(text), len(text) if limit is None else limit)
+        for size in range(longest, 0, -1):
+            places = [at for at in ends if at >= size and text[at - size : at] == text[-size:]]
+            if places:
+                expected = min(places, key=lambda at: (abs(at - expected), at))
+                follows = text[expected : len(head)] or text[expected:] * most
+                drafts.append(follows[:most])
+                break
+        else:
+            drafts.append([])
+    return drafts
+
+
+def open_session(sources, left=True, **settings):
+    width = max(map(len, sources))
+    pads = [[PAD] * (width - len(source)) for source in sources]
+    rows = [pad + row if left else row + pad for pad, row in zip(pads, sources)]
+    drafter = LookupDrafter(PAD, EOS, **{"block_size": 32, **settings})
+    return open_drafter(drafter, {"src_tokens": torch.tensor(rows)}, 50, verifier=object())
+
+
+def propose(session, outputs, budget=None):
+    draft = session.propose(hypotheses_of(outputs, 50), budget)
+    return [t[:n] for t, n in zip(draft.tokens.tolist(), draft.sizes.tolist())]
+
+
+words = st.lists(st.integers(4, 7), max_size=12)
+grown = st.lists(st.lists(st.integers(4, 7), min_size=1, max_size=5), max_size=6)
+
+
+@given(
+    st.lists(st.tuples(words, grown), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 2, 3, 5, None]),
+    st.sampled_from([1, 2, 5, 32]),
+)
+def test_equals_a_slow_search(rows, left, reads_source, limit, most):
+    sources = [[*source, EOS] for source, _ in rows]
+    session = open_session(
+        sources, left, block_size=most, reads_source=reads_source, max_suffix=limit
+    )
+    turns = min(len(steps) for _, steps in rows)
+    outputs = [[sum(steps[:turn], []) for _, steps in rows] for turn in range(turns + 1)]
+    found = [propose(session, output) for output in outputs]
+    wanted = [
+        slow(source if reads_source else None, steps[:turns], most, limit)
+        for source, (_, steps) in zip(sources, rows)
+    ]
+    assert [list(row) for row in zip(*found)] == wanted
+
+
+def test_begins_with_the_source():
+    assert propose(open_session([[5, 6, 5, EOS]]), [[]]) == [[5, 6, 5, EOS]]
+    assert propose(open_session([[5, 6, 5, EOS]], block_size=2), [[]]) == [[5, 6]]
+
+
+def test_a_place_need_not_be_the_only_one():
+    """The longest suffix decides, then how near a place is to the one that was expected."""
+    source = [4, 5, 6, 8, 5, 7, 9, EOS]
+    session = open_session([source])
+    assert propose(session, [[]]) == [source]
+    assert propose(session, [[4, 5]]) == [[6, 8, 5, 7, 9, EOS]]
+    assert propose(open_session([source]), [[8, 5]]) == [[7, 9, EOS]]
+    assert propose(open_session([source]), [[9, 9, 9, 9, 5]]) == [[7, 9, EOS]]
+
+
+def test_the_output_is_searched_too():
+    session = open_session([[9, EOS]])
+    assert propose(session, [[4, 5, 6, 7, 4]]) == [([5, 6, 7, 4] * 8)[:32]]  # as if it went on so
+    assert propose(open_session([[9, EOS]], block_size=3), [[4, 5, 6, 7, 4, 5]]) == [[6, 7, 4]]
+
+
+def test_source_tokens_of_another_dictionary_are_no_drafts():
+    session = open_session([[5, 6, EOS], [5, 7, EOS]], reads_source=False)
+    assert propose(session, [[], []]) == [[], []]
+    assert propose(session, [[5], [5, 5]]) == [[], [5] * 32]
+    assert list(session.likely_copied(0)) == []
+
+
+def test_rows_that_stay_keep_their_text():
+    session = open_session([[4, 5, 6, EOS], [9, EOS], [10, 11, 4, 11, 13, EOS]])
+    propose(session, [[], [], []])
+    assert [session.likely_copied(row) for row in (0, 1)] == [[4, 5, 6], [9]]
+    session.select(torch.tensor([0, 2]), [0, 2])
+    assert propose(session, [[5], [10, 11]]) == [[6, EOS], [4, 11, 13, EOS]]
+    assert propose(session, [[5, 6], [10, 11, 4, 11]]) == [[EOS], [13, EOS]]
+    assert session.likely_copied(1) == [10, 11, 4, 11, 13]
+
+
+@pytest.mark.parametrize("budget, expected", [(0, []), (1, [5, 6, EOS]), (None, [5, 6, EOS])])
+def test_what_the_loop_can_use_is_cut_by_the_loop(budget, expected):
+    assert propose(open_session([[5, 6, EOS]]), [[]], budget) == [expected]
+
+
+def test_it_drafts_for_beams_and_runs_no_model():
+    drafter = LookupDrafter(PAD, EOS, 4)
+    assert drafter.for_beams is True and drafter.runs_model is False and drafter.block_size == 4
