@@ -18,7 +18,7 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
         lists: fields of a form that may be given several times; then they are lists.
 
     Raises:
-        RefusedError: the body is neither a JSON object nor a form.
+        RefusedError: the body is neither a JSON object nor a sound form.
     """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "application/json":
@@ -27,12 +27,24 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
         raise RefusedError(
             400, "Invalid request: send JSON (Content-Type: application/json) or a form"
         )
-    async with request.form(max_files=0) as form:
-        found = {name: form[name] for name in form}
-        for name in lists:
-            if len(form.getlist(name)) > 1:
-                found[name] = form.getlist(name)
+    form = await form_of(request)
+    found = {name: form[name] for name in form}
+    for name in lists:
+        if len(form.getlist(name)) > 1:
+            found[name] = form.getlist(name)
     return found
+
+
+async def form_of(request: Request) -> Any:
+    """The fields of a form, which may hold no files; none where the body is no form.
+
+    Raises:
+        RefusedError: it is damaged, or in no charset that can be read.
+    """
+    try:
+        return await request.form(max_files=0)
+    except UnicodeError:  # of a charset such as Python's "undefined"; starlette answers the others
+        raise RefusedError(400, "Invalid request: the form is not in its charset") from None
 
 
 def _object(body: bytes) -> Dict[str, Any]:

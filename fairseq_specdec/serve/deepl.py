@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, body_schema, language, shown
+from .bodies import asked, body_schema, form_of, language, shown
 from .clients import client_of
 from .service import Service
 
@@ -68,8 +68,7 @@ def deepl(service: Service) -> APIRouter:
         """The source language, or with ``type=target`` the target language."""
         kind = request.query_params.get("type")
         if kind is None:  # DeepL's own client sends a form
-            async with request.form(max_files=0) as form:
-                kind = form.get("type", "source")
+            kind = (await form_of(request)).get("type", "source")
         if kind not in ("source", "target"):
             raise RefusedError(
                 400, f"type {shown(kind)} is not supported; there are source, target"

@@ -25,6 +25,8 @@ GOOD = {"q": "w1", "source": "src", "target": "tgt"}
         (b"x", "multipart/form-data; boundary=a", 400, ""),
         (b"--a\r\nContent-Disposition: form-data; name=q; filename=f\r\n\r\nx\r\n--a--\r\n",
          "multipart/form-data; boundary=a", 400, ""),
+        (b"--a\r\nContent-Disposition: form-data; name=q\r\n\r\nx\r\n--a--\r\n",
+         "multipart/form-data; boundary=a; charset=undefined", 400, "charset"),
         (b"%", "application/x-www-form-urlencoded", 400, "missing q"),
         (b" " * 5000, JSON, 413, "over 4096 bytes"),
     ],
@@ -32,6 +34,16 @@ GOOD = {"q": "w1", "source": "src", "target": "tgt"}
 def test_odd_bodies_are_refused(client, body, kind, status, words):
     found, answer, _ = client.ask("/translate", body, Content_Type=kind)
     assert found == status and words in answer["error"] and answer["message"] == answer["error"]
+
+
+def test_odd_forms_in_a_get_are_refused(client):
+    """DeepL's client sends one; a charset that Python has and cannot read ended in a fault."""
+    body = b"--a\r\nContent-Disposition: form-data; name=type\r\n\r\ntarget\r\n--a--\r\n"
+    kind = "Content-Type: multipart/form-data; boundary=a"
+    for charset, status in (("", b" 200 "), ("; charset=undefined", b" 400 ")):
+        lines = [f"Host: 127.0.0.1:{client.port}", kind + charset, f"Content-Length: {len(body)}"]
+        get = "\r\n".join(["GET /v2/languages HTTP/1.1", *lines, "", ""]).encode() + body
+        assert status in exchange(client, get)
 
 
 def test_odd_paths_and_methods_are_refused(client):
