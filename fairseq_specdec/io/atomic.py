@@ -23,9 +23,16 @@ def check_new_file(path: str, flag: str) -> None:
     """
     if os.path.isdir(path):
         raise ValueError(f"{flag} {path}: is a directory; name a file")
+    if _is_special(path):
+        raise ValueError(f"{flag} {path}: is no regular file; name a file")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise ValueError(f"{flag} {path}: no such directory: {folder}; make it first")
+
+
+def _is_special(path: PathLike) -> bool:
+    """Whether this is a pipe, a device or a link to one, which a file must not take the place of."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def own_suffix() -> str:
@@ -59,9 +66,11 @@ def replacing(path: PathLike, mode: str = "w", make_folder: bool = False) -> Ite
             error, as where the folder may have been removed by another process.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; it names ``path``, and no
-            temporary file is left.
+        OSError: the disk is full, the folder cannot be written, or ``path`` is a pipe or a device;
+            it names ``path``, and no temporary file is left.
     """
+    if _is_special(path):
+        raise OSError(errno.EINVAL, "no regular file", os.fspath(path))
     folder, name = os.path.split(os.path.abspath(path))
     if make_folder:
         os.makedirs(folder, exist_ok=True)

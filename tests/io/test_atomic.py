@@ -9,7 +9,13 @@ import sys
 
 import pytest
 
-from fairseq_specdec.io.atomic import replacing, write_bytes, write_json, write_text
+from fairseq_specdec.io.atomic import (
+    check_new_file,
+    replacing,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 resource = pytest.importorskip("resource")
 
@@ -66,6 +72,19 @@ def test_a_folder_that_is_not_there_or_no_folder_is_named(tmp_path):
     for path in (tmp_path / "gone" / "out.json", tmp_path / "file" / "out.json"):
         with pytest.raises(OSError, match=str(path)):
             write_json(str(path), {})
+
+
+def test_a_pipe_or_device_is_not_replaced(tmp_path):
+    """It was: root who wrote to /dev/full had a file of that name after it."""
+    os.mkfifo(str(tmp_path / "pipe"))
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in (tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(OSError, match=f"no regular file: '{path}'"):
+            write_bytes(path, b"x")
+        with pytest.raises(ValueError, match=f"--out {path}: is no regular file; name a file"):
+            check_new_file(str(path), "--out")
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_folder_is_made_where_that_is_asked_for(tmp_path):
