@@ -76,9 +76,13 @@ def _subwords(
         look: adds a file that was not named, or has moved since training.
 
     Raises:
+        TypeError: ``bpe_codes`` is no path.
         ValueError: they contradict one another.
     """
     if bpe_codes is not None:
+        if not isinstance(bpe_codes, (str, os.PathLike)):
+            raise TypeError(f"bpe_codes: expected a path, got {bpe_codes!r}")
+        bpe_codes = os.fspath(bpe_codes)
         kind = kind_of_file(bpe_codes) if bpe == "auto" else bpe
         if not isinstance(kind, str) or kind not in FLAGS:
             raise ValueError(f"bpe_codes: bpe is {bpe!r}; leave one of them out")

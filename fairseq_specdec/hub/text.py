@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional
 
 from fairseq.data import encoders
 
+from .subwords import FLAGS
+
 # With these the text of a beginning is the beginning of the text (up to its last token).
 GROWING_BPE = (None, "subword_nmt", "fastbpe", "sentencepiece")
 GROWING_TOKENIZER = (None, "moses", "space")
@@ -94,6 +96,8 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
     choice = flags.get(kind)
     if choice is None:
         return None
+    file = _file(flags) if kind == "bpe" else None
+    named = f"{kind} {choice!r}: " + (f"{file}: " if file else "")
     registry = encoders.TOKENIZER_REGISTRY if kind == "tokenizer" else encoders.BPE_REGISTRY
     if choice not in registry:
         raise ValueError(f"{kind} {choice!r}: fairseq has {', '.join(sorted(registry))}")
@@ -104,9 +108,24 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
             return build(Namespace(**flags))
     except SystemExit as error:
         reason = (refused.getvalue().strip().splitlines() or [str(error)])[-1]
-        raise ValueError(f"{kind} {choice!r}: {reason}") from error
+        raise ValueError(f"{named}{reason}") from error
     except (ImportError, OSError, AttributeError, ValueError) as error:
-        raise ValueError(f"{kind} {choice!r}: {error}") from error
+        raise ValueError(f"{named}{error}") from error
+
+
+def _file(flags: Dict[str, Any]) -> Optional[str]:
+    """The subword model's file among these flags, if they name one and it is no address.
+
+    Raises:
+        ValueError: it is a folder, or a pipe or a device, whose reading may never end.
+    """
+    file = flags.get(FLAGS.get(flags["bpe"], ""))
+    if file is None or "://" in str(file):
+        return None
+    if os.path.exists(file) and not os.path.isfile(file):
+        what = "a folder" if os.path.isdir(file) else "no regular file"
+        raise ValueError(f"bpe {flags['bpe']!r}: {file}: is {what}; name the subword model's file")
+    return str(file)
 
 
 class GrowingText:

@@ -1,5 +1,6 @@
 """Which subword model a checkpoint is decoded with, or that it must be named."""
 
+import os
 import shutil
 import sys
 from types import ModuleType, SimpleNamespace
@@ -158,6 +159,35 @@ def test_a_file_that_is_named_and_not_there_is_not_replaced(tmp_path):
         codec(tmp_path, PARTS, bpe_codes=str(tmp_path / "gone"))
     with pytest.raises(ValueError, match="^bpe 'subword_nmt': .*gone"):
         codec(tmp_path, PARTS, bpe={"bpe": "subword_nmt", "bpe_codes": str(tmp_path / "gone")})
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+        (os.mkfifo, "is no regular file"),
+        (os.mkdir, "is a folder"),
+        (lambda path: path.write_text(""), "exactly two subword units"),
+        (lambda path: path.write_text("#version: 0.2\na b c d\n"), "exactly two subword units"),
+    ],
+    ids=["device", "pipe", "folder", "empty", "odd"],
+)
+def test_a_file_that_is_no_subword_model_is_named(tmp_path, make, said):
+    """A device was read without end; what subword-nmt refuses was refused without the file."""
+    path = tmp_path / "odd"
+    make(path)
+    choices = [{"bpe_codes": path}, {"bpe": {"bpe": "subword_nmt", "bpe_codes": str(path)}}]
+    if "subword" not in said:
+        choices.append({"bpe": {"bpe": "sentencepiece", "sentencepiece_model": str(path)}})
+    for choice in choices:
+        with pytest.raises(ValueError, match=rf"^bpe '\w+': {path}: .*{said}"):
+            codec(tmp_path, WORDS, **choice)
+
+
+@pytest.mark.parametrize("given", [5, ["codes"], True])
+def test_codes_that_are_no_path_are_refused(tmp_path, given):
+    with pytest.raises(TypeError, match="^bpe_codes: expected a path, got"):
+        codec(tmp_path, WORDS, bpe_codes=given)
 
 
 def test_other_kinds_take_no_file_here(tmp_path):

@@ -100,7 +100,7 @@ def test_text_that_may_change_comes_at_the_end(codes):
         ({}, {"bpe": "subword_nmt"}, "bpe 'subword_nmt': "),
         ({}, {"bpe": "subword_nmt", "bpe_codes": "/dev/null"}, "bpe 'subword_nmt': "),
         ({}, {"bpe": "subword_nmt", "bpe_codes": "no such file"}, "no such file"),
-        ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*directory"),
+        ({}, {"bpe": "subword_nmt", "bpe_codes": "/tmp"}, "bpe 'subword_nmt': .*folder"),
     ],
 )
 def test_wrong_choices_are_named(tokenizer, bpe, said):
