@@ -9,7 +9,7 @@ from typing import Any, List, NoReturn, Sequence
 
 from hydra.errors import HydraException
 
-from fairseq_specdec.io.printable import flat_message
+from fairseq_specdec.io.printable import flat_message, printable
 
 from .architectures import built_from, own_task
 from .own_task import STOCK
@@ -102,7 +102,7 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
         detail = str(error).splitlines()[1:2] or [str(error)]
         raise RuntimeError(
             f"{':'.join(names)}: its weights are not those of the model that its settings "
-            f"describe ({detail[0].strip()[:120]}); was it written by another program?"
+            f"describe ({printable(detail[0].strip()[:120])}); was it written by another program?"
         ) from error
 
 

@@ -54,6 +54,9 @@ def check_generation_flags(args: Any, strategy: str) -> None:
         # An unlimited penalty forbids <unk>, in stock too.
         if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
             raise ValueError(f"{flag_of(name)} {value}: must be a finite number")
+    size = getattr(args, "no_repeat_ngram_size", 0)
+    if size >= 2**31:  # a tensor of tokens is unfolded by it
+        raise ValueError(f"--no-repeat-ngram-size {size}: must be below 2**31")
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
@@ -69,8 +72,9 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
         ValueError: ``--beam`` or ``--nbest`` that cannot be honoured.
     """
     asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
-    if asked < 1:
-        raise ValueError(f"--beam {asked}: must be 1 or more")
+    for name, count in (("beam", asked), ("nbest", nbest)):
+        if count < 1:
+            raise ValueError(f"--{name} {count}: must be 1 or more")
     sampled = getattr(args, "sampling", False)
     if not rule.lossless and nbest > 1:
         if sampled:

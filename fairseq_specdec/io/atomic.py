@@ -31,7 +31,7 @@ def check_new_file(path: str, flag: str) -> None:
 
 
 def _is_special(path: PathLike) -> bool:
-    """Whether this is a pipe, a device or a link to one, which a file must not take the place of."""
+    """Whether this is a pipe, a device or a link to one, whose place no file may take."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 

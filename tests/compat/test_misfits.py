@@ -83,6 +83,16 @@ def test_a_checkpoint_in_shards_is_not_said_to_be_missing(trained, reversal_data
         checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=argparse.Namespace())
 
 
+def test_names_of_weights_cannot_write_to_the_terminal(trained, reversal_data, tmp_path):
+    path = str(tmp_path / "odd.pt")
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    state["model"] = dict(state["model"], **{"a\x1b[2Jb": torch.zeros(1)})
+    torch.save(state, path)
+    with pytest.raises(RuntimeError, match=r"its weights are not.*a\\x1b\[2Jb") as said:
+        run_here("generate", reversal_data, path=path, task="translation", beam=1)
+    assert str(said.value).isprintable()
+
+
 @pytest.mark.parametrize(
     "layout, settings",
     [

@@ -464,6 +464,8 @@ def test_how_many_hypotheses(caplog):
     for given, rule, said in (
         ({"beam": 0}, exact, "--beam 0: must be 1 or more"),
         ({"beam": 27}, exact, "--beam 27: .* 28 entries; use --beam 26"),
+        ({"beam": 3, "nbest": 0}, exact, "--nbest 0: must be 1 or more"),
+        ({"beam": 3, "nbest": -1}, relaxed, "--nbest -1: must be 1 or more"),
         ({"beam": 3, "nbest": 4}, exact, "--nbest 4: there are --beam 3 hypotheses; use --beam 4"),
         ({"beam": 3, "nbest": 2}, relaxed, "--nbest 2: --strategy gad .* one hypothesis; use"),
         (

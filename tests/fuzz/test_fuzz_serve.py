@@ -15,16 +15,20 @@ from toy_pair import write_pair  # noqa: E402
 POSTS = ("/translate", "/translate/stream", "/v2/translate", "/v2/languages", "/languages", "/x")
 GETS = ("/languages", "/v2/languages?type=target", "/v2/languages?type=%00", "/health", "/ready",
         "/metrics", "/openapi.json", "/translate", "/..%2f", "/?api_key=x")  # fmt: skip
-FIELDS = ("q", "text", "source", "target", "source_lang", "target_lang", "alternatives", "format",
-          "api_key", "formality", "glossary_id", "tag_handling", "split_sentences", "\x00")  # fmt: skip
+FIELDS = (
+    "q", "text", "source", "target", "source_lang", "target_lang", "alternatives", "format",
+    "api_key", "formality", "glossary_id", "tag_handling", "split_sentences", "\x00",
+)  # fmt: skip
 SOUND = {"q": "w1 w2", "text": ["w1"], "source": "src", "target": "tgt", "target_lang": "tgt"}
 VALUES = (
     None, True, "", " ", "w1", "src", "tgt", "w1\u2028w2\r\n", "\ud800", "\u202e\x1b[2J\x00", -1,
     2**70, 1e308, float("nan"), float("inf"), "9" * 5000, [], ["w1", 2], ["w1"] * 200, {"q": {}},
     [[]] * 50, "w1 " * 3000, "\U0001f600" * 300,
 )  # fmt: skip
-KINDS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=xx",
-         "application/json; charset=utf-16")  # fmt: skip
+KINDS = (
+    "application/json", "application/json; charset=utf-16", "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=xx",
+)  # fmt: skip
 CHARSETS = ("", "; charset=idna", "; charset=undefined", "; charset=hex", "; charset=punycode")
 EXTRA = ("X-Deadline: nan", "X-Deadline: 1e-9", "X-Deadline: -1", "X-Deadline: 9" + "9" * 400,
          "Authorization: \x80", "Origin: http://[", "Origin: null", "Sec-Fetch-Site: none",

@@ -299,6 +299,8 @@ def test_the_default_strategy_is_lossless(pair):
         ({"lenpen": float("nan")}, ValueError, "^lenpen nan: must be a finite number"),
         ({"unkpen": float("nan")}, ValueError, "^unkpen nan: must be a finite number"),
         ({"max_len_a": float("inf")}, ValueError, "^max_len_a inf: must be a finite number"),
+        ({"no_repeat_ngram_size": 2**70}, ValueError, "^no_repeat_ngram_size 118.*: must be"),
+        ({"nbest": 0}, ValueError, "^nbest 0: must be 1 or more"),
         ({"bpe": "gpt"}, ValueError, "^bpe 'gpt': fairseq has "),
         ({"bpe_codes": "c", "bpe": None}, ValueError, "^bpe_codes: bpe is None"),
     ],
