@@ -63,9 +63,9 @@ def _about_drafts(stats: DecodingStats, strategy: str) -> List[Advice]:
     elif stats.greedy_is_faster:
         text = (
             f"an iteration added {stats.mean_accepted_tokens:.2f} tokens and took at least "
-            f"{stats.draft_cost:.2f} times as long as a step without drafts: --strategy greedy "
-            "would be faster; train the drafter longer, or draft less (--block-size, "
-            "--draft-confidence)"
+            f"{stats.draft_cost:.2f} times as long as a step without drafts would by the cost "
+            "model: --strategy greedy would be faster; train the drafter longer, or draft less "
+            "(--block-size, --draft-confidence)"
         )
         advices.append(Advice("slower_than_greedy", text))
     return advices

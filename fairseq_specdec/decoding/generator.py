@@ -24,7 +24,7 @@ from .loop import Batch
 from .native_form import native_form
 from .options import DecodingOptions
 from .parts import DecodingParts
-from .planning import planning_for
+from .planning import planning_for, verifying
 from .policy import DecodingConstraints
 from .search import GreedySearch
 from .stats import DecodingStats
@@ -234,6 +234,9 @@ class SpeculativeGenerator(SequenceGenerator):
         plans = self.rule.draft_independent or options.planned_chance is not None
         if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
             planning = self.planning or planning_for(verifier, drafter, ready, options)
+        times = None
+        if options.beam == 1 and options.strategy not in ("greedy", "none"):
+            times = verifying(planning, verifier, drafter, ready)
         history = History(drafter.first_chance)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
@@ -242,7 +245,7 @@ class SpeculativeGenerator(SequenceGenerator):
             native = native_form(verifier, self.rule, self.policy)
         return DecodingParts(
             verifier, ready, reads, search, self.policy, options, drafter.ends_early, native,
-            planning, history,
+            planning, history, times,
         )  # fmt: skip
 
 

@@ -76,6 +76,8 @@ class Batch(OpenBatch):
     def close(self) -> None:
         """Keep what was learnt of drafts, return the caches, and stop the clock."""
         self.budget.close()
+        if self.parts.verifying is not None and self.stats.drafted:
+            self.stats.expect(self.parts.verifying, self.rounds)
         super().close()
 
     def _book(self, done: Iteration) -> None:

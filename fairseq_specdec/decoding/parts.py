@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
 from fairseq_specdec.drafting.base import SilentSession
@@ -30,6 +30,8 @@ class DecodingParts(NamedTuple):
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.
         history: how drafts were accepted so far; None where each batch begins anew.
+        verifying: seconds of a pass of the verifier over so many tokens, by the cost model; None
+            where nobody asks.
     """
 
     verifier: Verifier
@@ -42,6 +44,7 @@ class DecodingParts(NamedTuple):
     native: Optional[NativeForm] = None
     planning: Optional[Planning] = None
     history: Optional[History] = None
+    verifying: Optional[Callable[[float], float]] = None
 
     def of_batch(self, sentences: int) -> DecodingParts:
         """For a batch that has so many sentences when it is full."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable, Optional
+
 from fairseq_specdec.costs import devices
 from fairseq_specdec.costs.passes import PassTimes, linear, seconds
 from fairseq_specdec.costs.tables import OFF, figures
@@ -44,6 +46,21 @@ def planning_for(
     return Planner(found, longest, drafter.ends_early, not drafter.runs_model)
 
 
+def verifying(
+    planning: Optional[Planning], verifier: Verifier, drafter: Drafter, ready: ReadyDrafter
+) -> Callable[[float], float]:
+    """Seconds of a pass of the verifier over so many tokens: as drafts are planned by, else by the
+    shipped figures.
+
+    Args:
+        planning: of the generator.
+        verifier, drafter, ready: as for ``planning_for``.
+    """
+    if isinstance(planning, Planner):
+        return planning.times.verifying
+    return times(verifier, drafter, ready, OFF).verifying
+
+
 def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:
     """How long passes and drafts take, as far as it is known.
 
@@ -61,7 +78,7 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
     weights = sum(each.work.nbytes for each in passes)
     weights += sum({id(each.work): each.work.nbytes for each in of_draft or ()}.values())
 
-    def verifying(tokens: float) -> float:
+    def of_verifier(tokens: float) -> float:
         return seconds(found, [Pass(each, tokens) for each in work], 1, weights)
 
     outside = 0.0 if ready.in_library else _OUTSIDE
@@ -69,7 +86,7 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
     def drafting(rows: int, size: int) -> float:
         passes = ready.passes(rows, size)
         if passes is None:
-            return outside + _UNKNOWN_DRAFT * verifying(rows * size)
+            return outside + _UNKNOWN_DRAFT * of_verifier(rows * size)
         return outside + (seconds(found, passes, rows, weights) if passes else 0.0)
 
-    return PassTimes(verifying, drafting)
+    return PassTimes(of_verifier, drafting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -18,7 +18,10 @@ SECTIONS = ("encoder", "drafter_encoder", "drafter", "verifier", "rest")
 
 COUNTERS = (
     "sentences", "iterations", "emitted", "scored", "drafted", "accepted", "rollbacks", "undrafted",
+    "block_seconds", "step_seconds",
 )  # fmt: skip
+# The cost model's passes are wrong by some hundredths (benchmarks/costs.md).
+_MODEL_ERROR = 1.1
 
 
 class Stopwatch:
@@ -89,6 +92,8 @@ class DecodingStats:
         judged: how many iterations had so many draft tokens judged, and so many of them accepted; a
             token is judged if all before it were accepted and the sentence has not ended. Empty in
             beam search.
+        block_seconds: of all passes over blocks, as the cost model has it.
+        step_seconds: of as many passes over one token of each row.
     """
 
     def __init__(self) -> None:
@@ -101,8 +106,19 @@ class DecodingStats:
         self.rollbacks = 0
         self.undrafted = 0
         self.judged: Counter[Tuple[int, int]] = Counter()
+        self.block_seconds = self.step_seconds = 0.0
         self.total_seconds = 0.0
         self.stopwatch = Stopwatch()
+
+    def expect(self, verifying: Callable[[float], float], passes: int) -> None:
+        """Add what the cost model says of the passes so far, of one batch.
+
+        Args:
+            verifying: seconds of a pass over so many tokens.
+            passes: how many there were.
+        """
+        self.block_seconds += passes * verifying(self.scored / passes)
+        self.step_seconds += passes * verifying(self.iterations / passes)
 
     def count(self, done: Iteration) -> None:
         """Add an iteration of chains."""
@@ -191,15 +207,18 @@ class DecodingStats:
     def draft_cost(self) -> float:
         """Time of an iteration, at least, by that of a step without drafts.
 
-        A step is taken to last as long as the verification of a block, which never lasts less.
+        Drafting was measured. The verification of a block takes as much longer than a step as the
+        cost model says, with allowance for its errors, and never less.
         """
         seconds = self.times()
         drafting = seconds["drafter"] + seconds["drafter_encoder"]
-        return 1 + drafting / seconds["verifier"] if seconds["verifier"] else 1.0
+        longer = self.block_seconds / self.step_seconds if self.step_seconds else 1.0
+        block = max(1.0, longer / _MODEL_ERROR)
+        return block * (1 + drafting / seconds["verifier"]) if seconds["verifier"] else 1.0
 
     @property
     def greedy_is_faster(self) -> bool:
-        """Whether decoding without drafts would surely have been faster."""
+        """Whether decoding without drafts would have been faster, by measurement and cost model."""
         return self.drafted > 0 and self.mean_accepted_tokens < self.draft_cost
 
     def times(self) -> Dict[str, float]:

@@ -55,6 +55,22 @@ def test_a_weak_drafter():
     assert figures(emitted=126).as_dict()["greedy_is_faster"] == 0.0
 
 
+def test_blocks_that_take_longer_than_steps():
+    """By the cost model, less its error of a tenth: 1.25 * 1.76 / 1.1 = 2 steps."""
+
+    def run(emitted):
+        stats = figures(emitted=emitted)
+        stats.scored = 600  # 6 tokens a row: in 20 passes 30, and 5 of one each
+        stats.expect(lambda tokens: {30: 1.76, 5: 1.0}[tokens], passes=20)
+        return stats
+
+    assert run(200).draft_cost == pytest.approx(2.0)
+    assert names(run(199)) == ["slower_than_greedy"] and names(run(201)) == []
+    total = run(199)
+    total.add(run(199))
+    assert total.draft_cost == pytest.approx(2.0) and names(total) == ["slower_than_greedy"]
+
+
 def test_a_batch_that_is_too_large_says_nothing_of_the_drafter():
     assert names(figures(emitted=101, undrafted=90)) == ["undrafted"]
 

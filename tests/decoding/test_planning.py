@@ -10,6 +10,7 @@ from fairseq_specdec.costs import devices
 from fairseq_specdec.costs.figures import save
 from fairseq_specdec.costs.passes import linear
 from fairseq_specdec.costs.tables import shipped
+from fairseq_specdec.decoding import planning
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import FewRejections
 from fairseq_specdec.decoding.draft_plan import Planner
@@ -87,6 +88,15 @@ def test_a_cost_table_decides_and_the_output_stays(native, tmp_path):
         assert_diverse(expected)
         drafted.append(made.stats.drafted)
     assert drafted[0] < drafted[1]
+
+
+def test_passes_over_whole_drafts_are_compared_with_steps(monkeypatch):
+    """A pass that takes as long as it has tokens: as many as were scored, or one of each row."""
+    monkeypatch.setattr(planning, "times", lambda *given: linear(1.0, 0.0))
+    stats = ready("gad", draft_budget=0).stats
+    assert stats.block_seconds == pytest.approx(stats.scored)
+    assert stats.step_seconds == pytest.approx(stats.iterations) and stats.scored > stats.iterations
+    assert ready("greedy").stats.step_seconds == 0.0  # nothing was drafted
 
 
 def test_a_file_that_is_none_is_refused_before_anything_is_read(native):
