@@ -217,7 +217,8 @@ class GlancingBlockLoss(FairseqCriterion):
         """
         logits, learnt = output["logits"], output["learnt"]
         expected = output["expected"] if self.soft_targets > 0 else None
-        loss, nll = target_nll(logits, gold, self.label_smoothing, expected, self.soft_targets)
+        shares = (self.label_smoothing, expected, self.soft_targets)
+        loss, nll = target_nll(logits, gold, *shares, overwrite=True)
         if self.decay == 1.0 and self.expected_length == 0.0:
             return loss, nll, learnt.sum().float()
         weights = self._weights(nll, learnt)

@@ -18,6 +18,7 @@ def target_nll(
     epsilon: float,
     expected: Optional[Tensor] = None,
     share: float = 0.0,
+    overwrite: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Loss and negative log-likelihood of each row.
 
@@ -33,11 +34,14 @@ def target_nll(
         epsilon: in [0, 1).
         expected: [N, V], the other model's logits, any floating type, without gradient.
         share: in [0, 1]; 0 without ``expected``.
+        overwrite: the backward pass, which can then run once, writes the gradient over the logits:
+            another table of their size takes as long to allocate as to fill. For logits that
+            nothing else keeps, as those of a linear layer.
 
     Returns:
         fp32 [N] losses, and fp32 [N] negative log-likelihoods (nats), the latter without gradient.
     """
-    loss, nll = _TargetNLL.apply(logits, gold, epsilon, expected, share)
+    loss, nll = _TargetNLL.apply(logits, gold, epsilon, expected, share, overwrite)
     return loss, nll
 
 
@@ -66,6 +70,7 @@ class _TargetNLL(torch.autograd.Function):
         epsilon: float,
         expected: Optional[Tensor],
         share: float,
+        overwrite: bool,
     ) -> tuple[Tensor, Tensor]:
         own, each = _of_target(epsilon, logits.size(1))
         nll = logits.new_empty(logits.size(0), dtype=torch.float32)
@@ -80,17 +85,17 @@ class _TargetNLL(torch.autograd.Function):
                 q = torch.softmax(expected[part], dim=1, dtype=torch.float32)
                 loss[part] = (1.0 - share) * loss[part] - share * q.mul_(log_p).sum(1)
         ctx.save_for_backward(logits, gold, expected)
-        ctx.epsilon, ctx.share = epsilon, share
+        ctx.epsilon, ctx.share, ctx.overwrite = epsilon, share, overwrite
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         logits, gold, expected = ctx.saved_tensors
         own, each = _of_target(ctx.epsilon, logits.size(1))
         other = 1.0 - ctx.share
-        out = torch.empty_like(logits)
+        out = logits.detach() if ctx.overwrite else torch.empty_like(logits)
         for part in _parts(logits):
             # fp16 would lose small probabilities before the loss scale has lifted them.
             rest = torch.softmax(logits[part], dim=1, dtype=torch.float32)
@@ -102,4 +107,4 @@ class _TargetNLL(torch.autograd.Function):
                 q = torch.softmax(expected[part], dim=1, dtype=torch.float32)
                 rest.sub_(q, alpha=ctx.share)
             out[part] = rest.mul_(grad[part, None])
-        return out, None, None, None, None
+        return out, None, None, None, None, None

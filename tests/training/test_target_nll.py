@@ -38,6 +38,21 @@ def test_equals_fairseqs_loss_with_a_share_of_the_other_models(rows, words, epsi
     assert torch.allclose(grad, logits.grad, atol=1e-6)
 
 
+def test_the_gradient_may_take_the_place_of_the_logits():
+    torch.manual_seed(0)
+    features, gold = torch.randn(70, 8, requires_grad=True), torch.randint(0, 9000, (70,))
+    table, gradients = torch.randn(9000, 8), []
+    for overwrite in (False, True):
+        logits = torch.nn.functional.linear(features, table)
+        loss, _ = target_nll(logits, gold, 0.1, overwrite=overwrite)
+        before = logits.detach().clone()
+        gradients.append(torch.autograd.grad(loss.sum(), features, retain_graph=True)[0])
+        assert torch.equal(logits, before) != overwrite
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.sum().backward()
+
+
 @pytest.mark.parametrize("device, parts", [("cpu", [2, 2, 1]), ("meta", [5])])
 def test_a_cpu_works_on_what_its_cache_holds(device, parts, monkeypatch):
     """And on every row once."""
