@@ -12,6 +12,7 @@ from .attention import math_attention_for_bf16_on_cpu
 from .batching import keep_last_batch
 from .better_transformer import strip_better_transformer
 from .checkpoints import allow_checkpoint_types, check_checkpoints
+from .decoding_memory import load_decoding_models_in_little_memory
 from .distributed import ddp_without_devices, torchrun_without_gpu
 from .hub_task import take_tasks_of_the_hub
 from .hydra_folder import say_where_hydra_saves
@@ -50,6 +51,7 @@ FIXES = (
     read_stripped_checkpoints,
     parse_settings_as_literals,
     build_known_architectures_from_checkpoints,
+    load_decoding_models_in_little_memory,
     take_tasks_of_the_hub,
     give_mbart_its_args,
     take_the_hubs_arguments,

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import io
 import os
+import struct
 import zipfile
 from pickle import UnpicklingError
-from typing import IO, Any, Dict, List, Tuple
+from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from .mapping import mapped
 from .truncated import check_regular
 from .unpickling import Unpickler
 from .unpickling_objects import Objects, Storage, StorageKind, require
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # first object of the layout before torch 1.6
 _PROTOCOL = 1001  # second
+_LEAST_MAPPED = 1 << 16  # bytes
+_ALIGNMENT = 64  # of records, as torch.save writes them
+
+_mapping: contextvars.ContextVar[bool] = contextvars.ContextVar("_mapping", default=False)
+
+
+@contextlib.contextmanager
+def weights_mapped() -> Iterator[None]:
+    """Large tensors of checkpoints read inside are mapped: their memory is the file's, and goes
+    with them. Whoever keeps one depends on the file."""
+    token = _mapping.set(True)
+    try:
+        yield
+    finally:
+        _mapping.reset(token)
 
 
 @functools.lru_cache(maxsize=1)
@@ -74,17 +93,27 @@ def _filled(stream: IO[bytes], dtype: torch.dtype, count: int) -> torch.Tensor:
     return raw.clamp_(max=1).view(dtype) if dtype is torch.bool else raw.view(dtype)
 
 
+def _number_of(file: IO[bytes]) -> Optional[int]:
+    """Of an open file, as the system has it; None where there is none."""
+    try:
+        return file.fileno()
+    except (AttributeError, OSError):  # bytes in memory
+        return None
+
+
 class _Records:
-    """Storages of a zip file, each read once.
+    """Storages of a zip file, each read or mapped once.
 
     Args:
         archive: the open file.
         root: the folder in it that holds all.
+        file: the system's number of the file, to map large storages; None to read all.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, root: str, file: Optional[int] = None) -> None:
         self._archive = archive
         self._root = root
+        self._file = file
         self._kept: Dict[str, Tuple[torch.dtype, Storage]] = {}
 
     def storage(self, persistent_id: Any) -> Storage:
@@ -98,11 +127,27 @@ class _Records:
                 raise UnpicklingError(
                     f"it describes a tensor of {needed} bytes and holds {entry.file_size}"
                 )
-            with self._archive.open(entry) as stream:
-                self._kept[key] = (dtype, Storage(_filled(stream, dtype, count)))
+            flat = self._mapped(entry, dtype, count)
+            if flat is None:
+                with self._archive.open(entry) as stream:
+                    flat = _filled(stream, dtype, count)
+            self._kept[key] = (dtype, Storage(flat))
         known, storage = self._kept[key]
         require(known is dtype and storage.flat.numel() == count, "a storage of two kinds")
         return storage
+
+    def _mapped(
+        self, entry: zipfile.ZipInfo, dtype: torch.dtype, count: int
+    ) -> Optional[torch.Tensor]:
+        """A record, whose checksum is right, [N]; None where it is to be read."""
+        if self._file is None or entry.file_size < _LEAST_MAPPED or dtype is torch.bool:
+            return None
+        with self._archive.open(entry) as stream:
+            while stream.read(1 << 20):  # checks name and checksum
+                pass
+        head = os.pread(self._file, 30, entry.header_offset)
+        start = entry.header_offset + 30 + sum(struct.unpack("<26x2H", head))
+        return None if start % _ALIGNMENT else mapped(self._file, start, count, dtype)
 
 
 def _zipped(file: IO[bytes], size: int) -> Any:
@@ -110,7 +155,7 @@ def _zipped(file: IO[bytes], size: int) -> Any:
         with zipfile.ZipFile(file) as archive:
             root = _root(archive, size)
             pickled = archive.read(f"{root}/data.pkl")
-            records = _Records(archive, root)
+            records = _Records(archive, root, _number_of(file) if _mapping.get() else None)
             stream = io.BytesIO(pickled)
             return Unpickler(stream, len(pickled), _objects(), records.storage).load()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError) as error:

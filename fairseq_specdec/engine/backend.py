@@ -16,6 +16,7 @@ from .eager.encoder import EncoderWeights
 from .eager.encoder_source import EncoderSource
 from .eager.parts import check_stack, runs_encoder
 from .eager.static_decoder import StaticDecoder
+from .eager.stored_module import restore
 from .graphs import Graphs
 from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.encoder import NativeEncoder
@@ -57,12 +58,14 @@ class Backend:
         Args:
             encoder: may share the decoder's embeddings, which can then be freed too.
         """
+        restore(decoder)
         if self.graphs is not None:
             return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)
         return DecoderWeights(decoder, name, read_layers, self.frees)
 
     def encoder(self, encoder: Any) -> AnyEncoder:
         """Read an encoder's weights; arguments as for ``EncoderWeights``."""
+        restore(encoder)
         return EncoderWeights(encoder, self.frees)
 
     def packing(self, number_format: str) -> Backend:

@@ -13,6 +13,7 @@ from .backend import TORCH, AnyDecoderSession, Backend
 from .eager.parts import check_decoder
 from .eager.positions import position_rows
 from .eager.static_decoder import StaticSession
+from .eager.stored_module import restore
 from .graphs import Fixed, Outputs, bucket, row_bucket
 from .layout import Layout, causal_horizon
 from .native.decoder import NativeDecoder
@@ -51,6 +52,8 @@ class TransformerWeights:
         # Between the embeddings and the layers.
         products = (model.decoder.quant_noise, model.decoder.project_in_dim)
         self.products = [backend.linear(x.weight, x.bias) for x in products if x is not None]
+        for part in (model.decoder, model.encoder):  # what is not packed, as untied embeddings
+            restore(part)
         self._positions: Optional[Tensor] = None
 
     def work(self) -> Optional[List[Work]]:

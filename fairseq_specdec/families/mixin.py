@@ -21,6 +21,7 @@ from fairseq_specdec.decoding.advice import advice
 from fairseq_specdec.decoding.generation_flags import check_generation_flags, sampler_of
 from fairseq_specdec.decoding.stats import DecodingStats
 from fairseq_specdec.engine.eager.packed_module import only_decodes
+from fairseq_specdec.engine.eager.stored_module import restore
 from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.trace.files import TraceFile
 from fairseq_specdec.trace.recorder import Recorder, TraceBuilder, settings_of
@@ -196,6 +197,8 @@ class SpecDecMixin:
             ValueError: a flag or file that cannot be honoured, by name.
         """
         if (rest[0] if rest else more.get("seq_gen_cls")) is not None:
+            for model in models:
+                restore(model)
             return super().build_generator(models, args, *rest, **more)  # type: ignore[misc]
         if more.pop("prefix_allowed_tokens_fn", None) is not None:
             raise ValueError("prefix_allowed_tokens_fn: cannot be honoured")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from argparse import Namespace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -11,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
 from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
+from fairseq_specdec.compat.decoding_memory import only_to_decode
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
@@ -213,7 +215,10 @@ def _build(path: str, state: Optional[Dict[str, Any]], task: Any) -> List[Any]:
 
 
 def load(
-    paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
+    paths: List[str],
+    data: Optional[str],
+    languages: Tuple[Optional[str], Optional[str]],
+    decoding: bool = False,
 ) -> Loaded:
     """Load a verifier and its dictionaries, to the CPU.
 
@@ -221,10 +226,18 @@ def load(
         paths: checkpoints.
         data: folder of the dictionaries; None to look for it.
         languages: source and target, as in the dictionaries' names; None to look for them.
+        decoding: the models are used by this project's generators alone.
 
     Raises:
         FileNotFoundError, ValueError: naming the file or argument.
     """
+    with only_to_decode() if decoding else contextlib.nullcontext():
+        return _load(paths, data, languages)
+
+
+def _load(
+    paths: List[str], data: Optional[str], languages: Tuple[Optional[str], Optional[str]]
+) -> Loaded:
     state = read_state("verifier", paths[0])
     if reads_speech(state["model"]):
         raise ValueError(

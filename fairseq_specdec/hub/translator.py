@@ -133,7 +133,8 @@ class SpeculativeTranslator(Calls):
             flags, languages = {**described.flags, **flags}, described.dictionaries
         try:
             settings, _ = checked(strategy, place.drafter, flags)
-            loaded = loading.load(place.verifiers, place.data, languages)
+            frees = not settings.keep_weights
+            loaded = loading.load(place.verifiers, place.data, languages, decoding=frees)
             check_dictionaries(strategy, *loaded.dictionaries, settings)
             if described is None:
                 codec = choose_codec(loaded, place, tokenizer, bpe, bpe_codes)

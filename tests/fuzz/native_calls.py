@@ -97,9 +97,11 @@ class Calls:
         weight = torch.randn(out, width)
         if self.random.random() < 0.3:
             weight = weight.half().float()
+        numbers = self.random.choice((0, 0, 1, 2))
+        weight = weight.to((torch.float32, torch.half, torch.bfloat16)[numbers])
         return self.made(
             "specdec_matrix_new", self.size(out, (0, -1)), self.size(width, (0, -1)),
-            self.pointer(weight), self.maybe(self.floats(out)),
+            self.pointer(weight), self.size(numbers, (3, -1, 9)), self.maybe(self.floats(out)),
             self.size(self.random.choice((0, 0, 0, 1, 2)), (3, -1, 9)),
         )  # fmt: skip
 

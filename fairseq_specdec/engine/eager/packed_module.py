@@ -7,6 +7,8 @@ from typing import Any, Callable, NamedTuple, Optional, Protocol, Sequence, Tupl
 import torch
 from torch import Tensor, nn
 
+from .stored_module import STORED, stored_numbers
+
 
 class Product(Protocol):
     """Holds the packed weights of modules, side by side."""
@@ -45,7 +47,9 @@ class PackedModule(nn.Module):
 
     @staticmethod
     def replace(
-        modules: Sequence[nn.Module], product: Product, tied: Sequence[nn.Module] = ()
+        modules: Sequence[nn.Module],
+        product: Product,
+        tied: Sequence[nn.Module] = (),
     ) -> None:
         """Replace the weights of modules by the packed ones of a product.
 
@@ -61,12 +65,11 @@ class PackedModule(nn.Module):
             return
         start = 0
         for i, module in enumerate(modules):
-            weight: Any = module.weight
+            weight: Any = module._parameters["weight"]
             rows = slice(start, start + weight.size(0))
             start = rows.stop
             sharing = [module, *tied] if i == 0 else [module]
-            finite = bool(torch.isfinite(weight).all())
-            packed = _PackedWeight(product, rows, finite)
+            packed = _PackedWeight(product, rows, _finite(stored_numbers(module)))
             with torch.inference_mode(False):
                 placeholder = weight.new_full((1,), float("nan")).expand(weight.shape)
                 parameter = nn.Parameter(placeholder, weight.requires_grad)
@@ -74,6 +77,7 @@ class PackedModule(nn.Module):
                 other._parameters["weight"] = parameter
                 other.__class__ = _PACKED[type(other)]
                 other.__dict__["_packed"] = packed
+                other.__dict__.pop("_stored", None)
 
     @property
     def weight(self) -> Tensor:
@@ -87,7 +91,11 @@ class PackedModule(nn.Module):
             "checkpoint again, or decode with --keep-weights (keep_weights=True in Python)"
         )
 
-    _apply = _save_to_state_dict = _load_from_state_dict = __reduce_ex__ = _refuse
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        probe = torch.zeros(1, dtype=self._parameters["weight"].dtype)  # type: ignore[union-attr]
+        return self if fn(probe) is probe else self._refuse()  # to where and what it is already
+
+    _save_to_state_dict = _load_from_state_dict = __reduce_ex__ = _refuse
 
 
 class PackedLinear(PackedModule, nn.Linear):  # type: ignore[misc,override]
@@ -105,6 +113,13 @@ class PackedEmbedding(PackedModule, nn.Embedding):  # type: ignore[misc,override
 
 
 _PACKED = {nn.Linear: PackedLinear, nn.Embedding: PackedEmbedding}
+_PACKED.update({STORED[plain]: packed for plain, packed in _PACKED.items()})
+
+
+def _finite(weight: Tensor) -> bool:
+    """Whether a weight holds neither NaN nor infinity; piece by piece, to save memory."""
+    pieces = weight.detach().reshape(-1).split(1 << 22)
+    return all(bool(torch.isfinite(piece).all()) for piece in pieces)
 
 
 def not_finite(model: nn.Module) -> Optional[str]:
@@ -113,8 +128,10 @@ def not_finite(model: nn.Module) -> Optional[str]:
         for name, parameter in module._parameters.items():
             if parameter is None:
                 continue
-            packed = isinstance(module, PackedModule) and name == "weight"
-            finite = module._packed.finite if packed else bool(torch.isfinite(parameter).all())
+            if isinstance(module, PackedModule) and name == "weight":
+                finite = module._packed.finite
+            else:
+                finite = _finite(stored_numbers(module) if name == "weight" else parameter)
             if not finite:
                 return f"{path}.{name}" if path else name
     return None

@@ -39,12 +39,15 @@ def _kind(classes: str, tensors: str = "", children: Optional[Dict[str, Kind]] =
 
 
 _LAYER = "fairseq.modules.transformer_layer.Transformer"
+_OURS = "fairseq_specdec.engine.eager."
 _LINEAR = _kind(
-    "torch.nn.modules.linear.Linear fairseq_specdec.engine.eager.packed_module.PackedLinear",
+    f"torch.nn.modules.linear.Linear {_OURS}packed_module.PackedLinear "
+    f"{_OURS}stored_module.StoredLinear",
     "weight bias",
 )
 _EMBEDDING = _kind(
-    "torch.nn.modules.sparse.Embedding fairseq_specdec.engine.eager.packed_module.PackedEmbedding",
+    f"torch.nn.modules.sparse.Embedding {_OURS}packed_module.PackedEmbedding "
+    f"{_OURS}stored_module.StoredEmbedding",
     "weight",
 )
 # A sinusoidal table is computed; up to 0.12.2 a tensor records its type.

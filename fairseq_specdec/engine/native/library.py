@@ -30,7 +30,9 @@ _POINTER, _INT = ctypes.c_void_p, ctypes.c_int
 # Argument types of each entry point. Those that end in _free answer nothing, all others a code.
 SIGNATURES: Dict[str, List[Any]] = {
     "specdec_set_threads": [_INT],
-    "specdec_matrix_new": [_INT, _INT, _POINTER, _POINTER, _INT, _POINTER],
+    "specdec_matrix_new": [_INT, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER],
+    "specdec_matrix_borrow": [_POINTER, _POINTER],
+    "specdec_matrix_parts": [_POINTER, _POINTER],
     "specdec_matrix_free": [_POINTER],
     "specdec_matrix_rows": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
     "specdec_matrix_format": [_POINTER, _POINTER],

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from ..eager.packed_module import packed_product_of
+from ..eager.stored_module import stored_numbers
 from ..number_formats import NUMBER_FORMATS, PACKED
 from .library import Library
 from .pointers import pointer
+from .structures import MatrixParts
 
 # By their number in the library: formats that are asked for, and float32 stored in halves.
-_STORED = (*PACKED, "halves")
+STORED_AS = (*PACKED, "halves")
 _STORED_BYTES = {**{name: NUMBER_FORMATS[name].nbytes for name in PACKED}, "halves": 2}
+# Of specdec::MatrixParts.
+PARTS = {
+    "words": torch.int32, "bias": torch.float32, "scales": torch.float32, "offsets": torch.int32,
+}  # fmt: skip
 _STORE = 0  # specdec::After::kStore
+_NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # specdec::Numbers
 
 
 def floats(tensor: Tensor) -> Tensor:
@@ -32,41 +39,108 @@ class NativeLinear:
         pointer: of the library's ``SharedMatrix``.
         size, width: of W [size, width].
         exact: the packed weight has the numbers of the one given, to the last bit.
+        rounded: the same weight in a format that rounds, where this one is looked up; or None.
 
     Args:
         library: the loaded library.
         weight: [out, in].
         bias: [out] or None.
         number_format: one of ``PACKED``.
+        dtype: of the rows that are looked up; None for the weight's.
     """
 
+    rounded: Optional[NativeLinear] = None
+    _kept: Any = None  # memory that is borrowed
+
     def __init__(
-        self, library: Library, weight: Tensor, bias: Optional[Tensor], number_format: str
+        self,
+        library: Library,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        number_format: str,
+        dtype: Optional[torch.dtype] = None,
     ) -> None:
         self.library = library
         self.size, self.width = weight.shape
         self.number_format = number_format
-        self.dtype = weight.dtype
+        self.dtype = dtype or weight.dtype
         self.bias = None if bias is None else floats(bias).clone()  # the module's may change
         in_bf16 = weight.dtype == torch.bfloat16 and number_format == "bf16"
         self.exact = in_bf16 or number_format == "fp32"
-        weight = floats(weight)
+        weight = weight.detach().cpu().contiguous() if weight.dtype in _NUMBERS else floats(weight)
         self.pointer = ctypes.c_void_p()
         library.call(
-            "specdec_matrix_new", self.size, self.width, pointer(weight),
-            pointer(self.bias), NUMBER_FORMATS[number_format].packed,
+            "specdec_matrix_new", self.size, self.width, pointer(weight, weight.dtype),
+            _NUMBERS[weight.dtype], pointer(self.bias), NUMBER_FORMATS[number_format].packed,
             ctypes.byref(self.pointer),
         )  # fmt: skip
         weakref.finalize(self, library.free, "specdec_matrix_free", self.pointer)
+
+    @classmethod
+    def borrowed(
+        cls, library: Library, parts: Dict[str, Tensor], number_format: str, **known: Any
+    ) -> NativeLinear:
+        """One whose packed weight lies in memory that is there already.
+
+        Args:
+            library: the loaded library.
+            parts: as ``parts`` gives them, of this variant.
+            number_format: as for the constructor.
+            known: ``size``, ``width``, ``stored``, ``exact``, ``bias``, ``dtype`` of the product.
+
+        Raises:
+            ValueError: the parts are not those of such a product.
+        """
+        product = cls.__new__(cls)
+        product.library, product.number_format = library, number_format
+        stored = known.pop("stored")
+        product.__dict__.update(known)
+        numbers = [parts.get(name) for name in PARTS]
+        kept = [None if each is None else each.contiguous() for each in numbers]
+        words, bias, scales, offsets = kept
+        for each in (scales, offsets):
+            if each is not None and (bias is None or each.numel() != bias.numel()):
+                raise ValueError("a packed matrix with parts of several sizes")
+        described = MatrixParts(
+            product.size, product.width, STORED_AS.index(stored),
+            0 if words is None else words.numel(), pointer(words, torch.int32),
+            0 if bias is None else bias.numel(), pointer(bias), pointer(scales),
+            pointer(offsets, torch.int32),
+        )  # fmt: skip
+        product._kept = kept
+        product.pointer = ctypes.c_void_p()
+        library.call(
+            "specdec_matrix_borrow", ctypes.byref(described), ctypes.byref(product.pointer)
+        )
+        weakref.finalize(product, library.free, "specdec_matrix_free", product.pointer)
+        return product
+
+    @property
+    def parts(self) -> Dict[str, Tensor]:
+        """The packed weight: ``words``, ``bias``, and of int8 ``scales`` and ``offsets``; in memory
+        that is the product's."""
+        found = MatrixParts()
+        self.library.call("specdec_matrix_parts", self.pointer, ctypes.byref(found))
+        counts = (found.words_size, found.outputs, found.outputs, found.outputs)
+        parts = {}
+        for name, count in zip(PARTS, counts):
+            address = getattr(found, name)
+            if address:
+                memory = (ctypes.c_uint8 * (4 * count)).from_address(address)
+                parts[name] = torch.frombuffer(memory, dtype=PARTS[name])
+        return parts
 
     @classmethod
     def of(cls, library: Library, modules: Tuple[Any, ...], number_format: str) -> NativeLinear:
         """One product for several nn.Linear of the same input, outputs side by side; the one that
         holds their weights, where there is one."""
         home = packed_product_of(modules)
-        if isinstance(home, cls) and home._serves(library, modules, number_format):
-            return home
-        return cls(library, *side_by_side(*modules), number_format)
+        for each in (home, getattr(home, "rounded", None)):
+            if isinstance(each, cls) and each._serves(library, modules, number_format):
+                return each
+        held = modules[0]._parameters.get("weight")
+        dtype = None if held is None else held.dtype
+        return cls(library, *side_by_side(*modules), number_format, dtype)
 
     def _serves(self, library: Library, modules: Tuple[Any, ...], number_format: str) -> bool:
         bias = joined([module.bias for module in modules])
@@ -80,7 +154,7 @@ class NativeLinear:
         """How the weight is stored: its ``number_format``, or "halves" where those hold fp32."""
         number = ctypes.c_int()
         self.library.call("specdec_matrix_format", self.pointer, ctypes.byref(number))
-        return _STORED[number.value]
+        return STORED_AS[number.value]
 
     @property
     def nbytes(self) -> int:
@@ -142,7 +216,7 @@ class NativeLinear:
 
 def side_by_side(*modules: Any) -> Tuple[Tensor, Optional[Tensor]]:
     """(weight [sum of outputs, in], bias or None) of several nn.Linear of the same input."""
-    weight = joined([module.weight.detach() for module in modules])
+    weight = joined([stored_numbers(module) for module in modules])
     assert weight is not None
     return weight, joined([module.bias for module in modules])
 

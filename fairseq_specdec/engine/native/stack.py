@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 import weakref
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq import utils
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..eager.allocator import give_back_freed_memory
 from ..eager.packed_module import PackedModule
+from ..eager.stored_module import stored_numbers
 from ..work import Work
 from .library import Library
 from .linear import NativeLinear, floats
@@ -110,6 +111,7 @@ class NativeStack:
         self.frees = free_unpacked
         self.number_format = number_format
         self.nbytes = 0
+        self._products: List[NativeLinear] = []
         first = stack.layers[0]
         self.layer_work, self.vocabulary_work = Work(), Work()
         decoder = hasattr(first, "encoder_attn")
@@ -167,6 +169,7 @@ class NativeStack:
 
     def _product(self, layer: int, part: int, modules: Any) -> NativeLinear:
         product = NativeLinear.of(self.library, modules, self.number_format)
+        self._products.append(product)  # whose memory may be borrowed
         self.nbytes += product.nbytes
         if part != _CROSS_KEY_VALUE:  # once a source, not in a pass
             work = self.vocabulary_work if part == _VOCABULARY else self.layer_work
@@ -182,9 +185,12 @@ class NativeStack:
         if not self.frees or isinstance(projection, PackedModule):
             return product.size
         tables = {decoder.embed_tokens, getattr(encoder, "embed_tokens", None)}
-        tied = [table for table in tables if getattr(table, "weight", None) is projection.weight]
+        weight = projection._parameters["weight"]
+        tied = [t for t in tables if t is not None and t._parameters.get("weight") is weight]
         if not product.exact and (tied or getattr(decoder, "chain", None) is not None):
-            product = NativeLinear(self.library, projection.weight, None, "fp32")
+            rounded, numbers = product, stored_numbers(projection)
+            product = NativeLinear(self.library, numbers, None, "fp32", weight.dtype)
+            product.rounded = rounded
         if all(table.max_norm is None for table in tied):  # else a look-up changes the weight
             PackedModule.replace([projection], product, tied)
         return product.size

@@ -27,6 +27,22 @@ class Shape(Structure):
     ]
 
 
+class MatrixParts(Structure):
+    """``specdec::MatrixParts`` (product.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("out", c_int32),
+        ("in", c_int32),
+        ("format", c_int32),
+        ("words_size", c_int64),
+        ("words", c_void_p),
+        ("outputs", c_int64),
+        ("bias", c_void_p),
+        ("scales", c_void_p),
+        ("offsets", c_void_p),
+    ]
+
+
 class RunCall(Structure):
     """``specdec::RunCall`` (transformer_abi.cpp)."""
 
@@ -241,5 +257,6 @@ STRUCTURES: Dict[str, Type[Structure]] = {
     "BeamSetup": BeamSetup,
     "BeamFacts": BeamFacts,
     "PrefixFacts": PrefixFacts,
+    "MatrixParts": MatrixParts,
 }
 """All of them, by their names in C++."""

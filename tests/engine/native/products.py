@@ -38,7 +38,7 @@ class Product:
         self.handle = ctypes.c_void_p()
         library.call(
             "specdec_matrix_new",
-            *(self.out, self.columns, pointer(weight), self._bias, FORMATS[form]),
+            *(self.out, self.columns, pointer(weight), 0, self._bias, FORMATS[form]),
             ctypes.byref(self.handle),
         )
 

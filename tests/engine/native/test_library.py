@@ -265,7 +265,7 @@ def test_errors_are_those_of_the_calling_thread(loaded):
 
     def fail(columns, form):
         with pytest.raises(ValueError) as raised:
-            loaded.call("specdec_matrix_new", 4, columns, bytes(16), None, form, b"")
+            loaded.call("specdec_matrix_new", 4, columns, bytes(16), 0, None, form, b"")
         return str(raised.value)
 
     said = fail(0, 0)

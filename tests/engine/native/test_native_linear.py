@@ -109,3 +109,70 @@ def test_freed_models_decode_as_kept_ones(case, number_format, built):
             scores.append([h["positional_scores"].tolist() for h in found])
             generator.refresh()
     assert all(each == scores[0] for each in scores[1:])
+
+
+FORMATS = {"fp32": 4, "halves": 2, "bf16": 2, "int8": 1}
+
+
+def product_of(loaded, kind, size=70, width=65):
+    torch.manual_seed(size)
+    weight = torch.randn(size, width)
+    weight = weight.half() if kind == "halves" else weight
+    return NativeLinear(loaded, weight, torch.randn(size), "fp32" if kind == "halves" else kind)
+
+
+def borrowed(loaded, product, parts=None, **other):
+    known = {name: getattr(product, name) for name in ("size", "width", "stored", "exact", "bias")}
+    known.update(other)
+    return NativeLinear.borrowed(
+        loaded, parts or product.parts, product.number_format, dtype=torch.float32, **known
+    )
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_borrowed_product_has_the_same_bits(loaded, kind):
+    product, x = product_of(loaded, kind), torch.randn(5, 65)
+    copied = {name: part.clone() for name, part in product.parts.items()}
+    assert copied["words"].nbytes >= 70 * 65 * FORMATS[kind]
+    other = borrowed(loaded, product, copied)
+    assert other.stored == product.stored and other.nbytes == product.nbytes
+    assert torch.equal(other(x), product(x))
+    if product.exact:
+        assert torch.equal(other.unpacked(), product.unpacked())
+    copied["bias"] += 1  # it is no copy of the parts
+    assert not torch.equal(other(x), product(x))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_parts_of_another_product_are_refused(loaded, kind):
+    product = product_of(loaded, kind)
+    parts = product.parts
+    for other in (
+        dict(size=200),
+        dict(width=80),
+        dict(size=0),
+        dict(width=-1),
+        dict(stored="int8"),
+    ):
+        if other != {"stored": product.stored}:
+            with pytest.raises(ValueError, match="matrix"):
+                borrowed(loaded, product, **other)
+    for name in parts:
+        others = {each: part for each, part in parts.items() if each != name}
+        with pytest.raises(ValueError, match="packed matrix"):
+            borrowed(loaded, product, others)
+        with pytest.raises(ValueError, match="packed matrix"):
+            borrowed(loaded, product, {**parts, name: parts[name][:-1]})
+        with pytest.raises(TypeError, match="reads"):
+            borrowed(loaded, product, {**parts, name: parts[name].double()})
+
+
+def test_a_second_reading_shares_the_rounded_vocabulary(loaded):
+    model = copy.deepcopy(toy_model("pre_norm"))
+    first, second = (
+        TransformerWeights(model, "", backend=NativeBackend(loaded, "int8", frees=True)).layers
+        for _ in range(2)
+    )
+    words, size = first.stack.words, first.stack.width
+    assert first.stack._products[-1].size == words and first.stack._products[-1].width == size
+    assert first.stack._products[-1] is second.stack._products[-1]

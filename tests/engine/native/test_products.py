@@ -181,7 +181,7 @@ def test_impossible_matrices_are_refused(loaded, out, columns, form):
     with pytest.raises(ValueError, match=r"matrix|format"):
         loaded.call(
             "specdec_matrix_new",
-            *(out, columns, pointer(weight), None, form),
+            *(out, columns, pointer(weight), 0, None, form),
             ctypes.byref(handle),
         )
     assert not handle
@@ -192,7 +192,7 @@ def test_too_little_memory_is_an_exception(loaded):
     with pytest.raises(MemoryError):
         loaded.call(
             "specdec_matrix_new",
-            *(2**31 - 64, 2**31 - 64, None, None, 0),
+            *(2**31 - 64, 2**31 - 64, None, 0, None, 0),
             ctypes.byref(handle),
         )
     assert not handle

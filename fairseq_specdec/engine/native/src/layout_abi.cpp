@@ -17,7 +17,7 @@ constexpr NamedSize kSizes[] = {
     SPECDEC_SIZE(Rules),     SPECDEC_SIZE(Drafts),      SPECDEC_SIZE(Hypotheses),
     SPECDEC_SIZE(Verdict),   SPECDEC_SIZE(DraftLoop),   SPECDEC_SIZE(DraftRequest),
     SPECDEC_SIZE(DraftCall), SPECDEC_SIZE(VerifyCall),  SPECDEC_SIZE(BeamSetup),
-    SPECDEC_SIZE(BeamFacts), SPECDEC_SIZE(PrefixFacts),
+    SPECDEC_SIZE(BeamFacts), SPECDEC_SIZE(PrefixFacts), SPECDEC_SIZE(MatrixParts),
 };
 
 }  // namespace

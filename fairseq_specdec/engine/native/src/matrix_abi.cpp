@@ -16,12 +16,26 @@ using specdec::SharedMatrix;
 
 extern "C" {
 
-SPECDEC_API int specdec_matrix_new(int out, int in, const float* weight, const float* bias,
-                                   int format, void** matrix) {
+// weight: [out][in] of such numbers (a specdec::Numbers).
+SPECDEC_API int specdec_matrix_new(int out, int in, const void* weight, int numbers,
+                                   const float* bias, int format, void** matrix) {
   return specdec::guarded([&] {
     *matrix = new SharedMatrix(
-        std::make_shared<const Matrix>(out, in, weight, bias, static_cast<Format>(format)));
+        std::make_shared<const Matrix>(out, in, weight, bias, static_cast<Format>(format),
+                                       static_cast<specdec::Numbers>(numbers)));
   });
+}
+
+// A packed matrix in memory that the caller keeps until it and all that it was given to are freed.
+SPECDEC_API int specdec_matrix_borrow(const specdec::MatrixParts* parts, void** matrix) {
+  return specdec::guarded(
+      [&] { *matrix = new SharedMatrix(std::make_shared<const Matrix>(*parts)); });
+}
+
+// Where a matrix's packed numbers lie, as long as it lives.
+SPECDEC_API int specdec_matrix_parts(const void* matrix, specdec::MatrixParts* parts) {
+  return specdec::guarded(
+      [&] { *parts = (*static_cast<const SharedMatrix*>(matrix))->parts(); });
 }
 
 SPECDEC_API void specdec_matrix_free(void* matrix) { delete static_cast<SharedMatrix*>(matrix); }

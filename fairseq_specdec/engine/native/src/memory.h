@@ -34,6 +34,14 @@ class Buffer {
     std::memset(data, 0, bytes);
     data_ = static_cast<T*>(data);
   }
+  // Memory of somebody else, who keeps it longer than the buffer; it is only read.
+  static Buffer borrowed(const T* data, size_t count) {
+    Buffer buffer;
+    buffer.data_ = const_cast<T*>(data);
+    buffer.count_ = count;
+    buffer.owned_ = false;
+    return buffer;
+  }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
@@ -41,7 +49,9 @@ class Buffer {
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { std::free(data_); }
+  ~Buffer() {
+    if (owned_) std::free(data_);
+  }
 
   T* data() { return data_; }
   const T* data() const { return data_; }
@@ -58,9 +68,11 @@ class Buffer {
   void swap(Buffer& other) {
     std::swap(data_, other.data_);
     std::swap(count_, other.count_);
+    std::swap(owned_, other.owned_);
   }
   T* data_ = nullptr;
   size_t count_ = 0;
+  bool owned_ = true;
 };
 
 }  // namespace specdec

@@ -46,10 +46,36 @@ uint32_t word_of(Int8, const float* weight, int count, float scale) {
   return word;
 }
 
-// Whether halves hold these numbers to the last bit (NaN at most by chance).
-bool exact_in_halves(size_t count, const float* numbers) {
-  for (size_t i = 0; i < count; i++)
-    if (bits_of(from_half(to_half(numbers[i]))) != bits_of(numbers[i])) return false;
+// The rows of a weight in float32, one at a time, so that no second copy of the whole is made.
+class Rows {
+ public:
+  Rows(int in, const void* weight, Numbers numbers)
+      : in_(in), weight_(weight), numbers_(numbers), row_(numbers == Numbers::kFloat32 ? 0 : in) {}
+
+  // Valid until the next call.
+  const float* operator[](int output) {
+    const size_t from = static_cast<size_t>(output) * in_;
+    if (numbers_ == Numbers::kFloat32) return static_cast<const float*>(weight_) + from;
+    const uint16_t* given = static_cast<const uint16_t*>(weight_) + from;
+    const bool half = numbers_ == Numbers::kHalf;
+    for (int k = 0; k < in_; k++) row_.data()[k] = half ? from_half(given[k]) : from_bf16(given[k]);
+    return row_.data();
+  }
+
+ private:
+  int in_;
+  const void* weight_;
+  Numbers numbers_;
+  Buffer<float> row_;
+};
+
+// Whether halves hold all numbers to the last bit (NaN at most by chance).
+bool exact_in_halves(int out, int in, Rows& rows) {
+  for (int i = 0; i < out; i++) {
+    const float* row = rows[i];
+    for (int k = 0; k < in; k++)
+      if (bits_of(from_half(to_half(row[k]))) != bits_of(row[k])) return false;
+  }
   return true;
 }
 
@@ -91,14 +117,15 @@ void Matrix::pack_row<Half>(int output, const float* weight) {
   for (int k = 0; k < in_; k++) halves[half(output, k)] = to_half(weight[k]);
 }
 
-Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format format)
+Matrix::Matrix(int out, int in, const void* weight, const float* bias, Format format,
+               Numbers numbers)
     : out_(out), in_(in), format_(format) {
-  constexpr int kMostOutputs = std::numeric_limits<int>::max() - 63;  // rounded up, still an int
-  require(out > 0 && in > 0 && out <= kMostOutputs && in <= kMostOutputs,
-          "a matrix needs at least one row and one column, and fewer than 2^31 - 63");
+  check_size();
   require(format != Format::kHalf, "unknown number format");
-  if (format == Format::kFloat32 && weight != nullptr &&
-      exact_in_halves(static_cast<size_t>(out) * in, weight))
+  require(numbers >= Numbers::kFloat32 && numbers <= Numbers::kBfloat16,
+          "a weight in unknown numbers");
+  Rows rows(in, weight, numbers);
+  if (format == Format::kFloat32 && weight != nullptr && exact_in_halves(out, in, rows))
     format = format_ = Format::kHalf;
   const size_t outputs = static_cast<size_t>(panels()) * kPanel;
   with_kernel(format, [&](auto kernel) {
@@ -108,12 +135,52 @@ Matrix::Matrix(int out, int in, const float* weight, const float* bias, Format f
     bias_ = Buffer<float>(outputs);
     if (bias) std::copy(bias, bias + out, bias_.data());
     if (format == Format::kInt8) {
-      require(in <= Int8::kMaxColumns, "an int8 matrix has 65,536 columns at most");
       scales_ = Buffer<float>(outputs);
       offsets_ = Buffer<int32_t>(outputs);
     }
-    for (int i = 0; i < out; i++) pack_row<Kernel>(i, weight + static_cast<size_t>(i) * in);
+    for (int i = 0; i < out; i++) pack_row<Kernel>(i, rows[i]);
   });
+}
+
+void Matrix::check_size() const {
+  constexpr int kMost = std::numeric_limits<int>::max() - 63;  // rounded up, still an int
+  require(out_ > 0 && in_ > 0 && out_ <= kMost && in_ <= kMost,
+          "a matrix needs at least one row and one column, and fewer than 2^31 - 63");
+  require(format_ != Format::kInt8 || in_ <= Int8::kMaxColumns,
+          "an int8 matrix has 65,536 columns at most");
+}
+
+Matrix::Matrix(const MatrixParts& parts)
+    : out_(parts.out), in_(parts.in), format_(static_cast<Format>(parts.format)) {
+  check_size();
+  with_kernel(format_, [&](auto kernel) {
+    typedef decltype(kernel) Kernel;
+    steps_ = rounded_up(in_, Kernel::kGroup) / Kernel::kGroup;
+  });
+  const int64_t outputs = int64_t{panels()} * kPanel;
+  const bool in_bytes = format_ == Format::kInt8;
+  require(parts.outputs == outputs && parts.words_size == outputs * steps_,
+          "a packed matrix of another size");
+  require(parts.words != nullptr && parts.bias != nullptr &&
+              in_bytes == (parts.scales != nullptr) && in_bytes == (parts.offsets != nullptr),
+          "a packed matrix without its parts, or with others");
+  words_ = Buffer<uint32_t>::borrowed(parts.words, parts.words_size);
+  bias_ = Buffer<float>::borrowed(parts.bias, outputs);
+  if (!in_bytes) return;
+  scales_ = Buffer<float>::borrowed(parts.scales, outputs);
+  offsets_ = Buffer<int32_t>::borrowed(parts.offsets, outputs);
+}
+
+MatrixParts Matrix::parts() const {
+  return {out_,
+          in_,
+          static_cast<int32_t>(format_),
+          static_cast<int64_t>(words_.size()),
+          words_.data(),
+          static_cast<int64_t>(bias_.size()),
+          bias_.data(),
+          scales_.data(),
+          offsets_.data()};
 }
 
 void Matrix::read_row(int output, float* weight) const {

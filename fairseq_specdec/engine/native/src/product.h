@@ -26,8 +26,23 @@ namespace specdec {
 // kHalf is never asked for: it is how float32 weights are stored that allow it.
 enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kHalf = 3 };
 
+// How the numbers of a weight are given.
+enum class Numbers { kFloat32 = 0, kHalf = 1, kBfloat16 = 2 };
+
 // What becomes of a result: stored, stored if positive (else 0), or added to what is there.
 enum class After { kStore, kRelu, kAdd };
+
+// What a packed matrix consists of. Its layout is that of the variant that packed it.
+struct MatrixParts {
+  int32_t out, in;
+  int32_t format;      // a Format, as it is stored
+  int64_t words_size;  // numbers there are
+  const uint32_t* words;
+  int64_t outputs;  // of each of the following
+  const float* bias;
+  const float* scales;     // int8 alone; else null
+  const int32_t* offsets;  // likewise
+};
 
 // A weight of `out` rows and `in` columns in panels of 32 outputs. A panel is [steps][32] words of
 // 32 bits, and a word holds 1, 2 or 4 neighbours of an output's weights, as the format says: all
@@ -37,9 +52,14 @@ class Matrix {
   static constexpr int kPanel = 2 * kWidth < 16 ? 16 : 2 * kWidth;
 
   Matrix() = default;
-  // weight: [out][in]; bias: [out] or null. Throws std::invalid_argument for sizes below 1, or an
-  // int8 matrix whose sums may leave int32; std::bad_alloc.
-  Matrix(int out, int in, const float* weight, const float* bias, Format format);
+  // weight: [out][in] of such numbers; bias: [out] or null. Throws std::invalid_argument for sizes
+  // below 1, or an int8 matrix whose sums may leave int32; std::bad_alloc.
+  Matrix(int out, int in, const void* weight, const float* bias, Format format,
+         Numbers numbers = Numbers::kFloat32);
+  // A matrix in memory that the caller keeps as long. Throws std::invalid_argument where the parts
+  // are not those of such a matrix; numbers in them are not looked at.
+  explicit Matrix(const MatrixParts& parts);
+  MatrixParts parts() const;
 
   int out() const { return out_; }
   int in() const { return in_; }
@@ -60,6 +80,7 @@ class Matrix {
 
  private:
   friend class MatrixRows;
+  void check_size() const;
   template <typename Kernel>
   void pack_row(int output, const float* weight);
   size_t half(int output, int column) const;

@@ -38,7 +38,7 @@ int main(int, char** arguments) {
   if (!probe || !variant) return 1;
   std::printf("%u\n", entry<unsigned (*)()>(probe, "specdec_variants")());
   std::printf("%s\n", entry<const char* (*)()>(variant, "specdec_stamp")());
-  const auto make = entry<int (*)(int, int, const float*, const float*, int, void**)>(
+  const auto make = entry<int (*)(int, int, const void*, int, const float*, int, void**)>(
       variant, "specdec_matrix_new");
   const auto multiply = entry<int (*)(const void*, int, const float*, int, float*, int, int)>(
       variant, "specdec_matrix_multiply");
@@ -51,7 +51,7 @@ int main(int, char** arguments) {
       const auto weight = numbers(out * in, rows), bias = numbers(out, 1), x = numbers(rows * in, 2);
       std::vector<float> y(rows * out), expected(rows * out);
       void* matrix = nullptr;
-      if (make(out, in, weight.data(), bias.data(), format, &matrix)) return 1;
+      if (make(out, in, weight.data(), 0, bias.data(), format, &matrix)) return 1;
       if (multiply(matrix, rows, x.data(), in, y.data(), out, 0)) return 1;
       if (reference(out, in, weight.data(), bias.data(), format, rows, x.data(), in,
                     expected.data(), out, 0))

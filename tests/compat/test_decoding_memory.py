@@ -1,0 +1,120 @@
+"""Models that are only decoded take their weights from the file; all others are loaded as ever."""
+
+import contextlib
+import pathlib
+import pickle
+import re
+import sys
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import nn
+
+from fairseq_specdec.compat import unpickling_files
+from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.decoding_memory import only_to_decode
+from fairseq_specdec.compat.mapping import mapped
+from fairseq_specdec.compat.unpickling_files import weights_mapped
+from fairseq_specdec.config import TranslationSpecDecConfig
+from fairseq_specdec.engine.eager.stored_module import StoredEmbedding, StoredLinear
+from fairseq_specdec.tasks.translation_specdec import TranslationSpecDecTask
+
+STORED = {StoredLinear, StoredEmbedding}
+
+
+@pytest.fixture(autouse=True)
+def everything_mapped(monkeypatch):
+    monkeypatch.setattr(unpickling_files, "_LEAST_MAPPED", 1)
+
+
+@pytest.fixture(scope="module")
+def half(trained, tmp_path_factory):
+    """A trained checkpoint in half precision."""
+    state = load_checkpoint(str(trained.checkpoint))
+    state["model"] = {name: each.half() for name, each in state["model"].items()}
+    path = tmp_path_factory.mktemp("half") / "half.pt"
+    state = {name: state[name] for name in ("args", "cfg", "model", "extra_state")}
+    state["cfg"] = state["cfg"] and {name: state["cfg"][name] for name in ("model", "task")}
+    state["optimizer_history"] = [{"num_updates": 0, "optimizer_name": "", "criterion_name": "",
+                                   "lr_scheduler_state": {}}]  # fmt: skip
+    torch.save(state, str(path))
+    return path
+
+
+def task_of(trained, ours):
+    config = TranslationSpecDecConfig if ours else TranslationConfig
+    kind = TranslationSpecDecTask if ours else TranslationTask
+    return kind.setup_task(config(data=str(trained.arguments[0]), source_lang=None))
+
+
+def loaded(path, task):
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
+    return model
+
+
+def kinds(model):
+    return {type(each) for each in model.modules()}
+
+
+def test_weights_stay_in_the_file(trained, half):
+    task = task_of(trained, True)
+    plain = loaded(half, task)
+    drawn = torch.get_rng_state()
+    with only_to_decode():
+        model = loaded(half, task)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert not kinds(plain) & STORED and not kinds(model) & {nn.Linear, nn.Embedding}
+    assert model.decoder.layers[0].fc1._stored.numbers.dtype == torch.float16
+    here = dict(model.named_modules())
+    for name, module in plain.named_modules():
+        for what in ("weight", "bias"):
+            wanted = getattr(module, what, None)
+            if isinstance(wanted, torch.Tensor):
+                assert torch.equal(getattr(here[name], what), wanted), name
+
+
+@pytest.mark.parametrize(
+    "command, ours", [("generate", True), ("generate", False), ("train", True)]
+)
+def test_which_commands_it_concerns(trained, half, command, ours, monkeypatch):
+    spec = Namespace(name=f"fairseq_cli.{command}")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    found = kinds(loaded(half, task_of(trained, ours)))
+    assert bool(found & STORED) == (command == "generate" and ours)
+
+
+def test_a_damaged_weight_is_named_before_it_is_mapped(half, tmp_path):
+    data = bytearray(half.read_bytes())
+    with weights_mapped():
+        weight = load_checkpoint(str(half))["model"]["decoder.layers.0.fc1.weight"]
+    at = data.index(weight.numpy().tobytes())
+    data[at + 5] ^= 4
+    damaged = tmp_path / "damaged.pt"
+    damaged.write_bytes(data)
+    for reading in (weights_mapped, contextlib.nullcontext):
+        with reading(), pytest.raises(pickle.UnpicklingError, match="CRC"):
+            load_checkpoint(str(damaged))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_mapping_ends_with_its_tensor(tmp_path):
+    path = tmp_path / "numbers"
+    numbers = torch.arange(5000, dtype=torch.int32)
+    path.write_bytes(b"head" * 2 + numbers.numpy().tobytes())
+
+    def count():
+        return len(re.findall(re.escape(str(path)), pathlib.Path("/proc/self/maps").read_text()))
+
+    with open(path, "rb") as file:
+        found = mapped(file.fileno(), 4096 + 8, 3000, torch.int32)
+        assert mapped(file.fileno(), 8, 5001, torch.int32) is None  # more than there is
+    assert torch.equal(found, numbers[1024:4024]) and count() == 1
+    part = found[5:7]
+    del found
+    part += 1  # in memory alone
+    assert part.tolist() == [1030, 1031] and count() == 1
+    del part
+    assert count() == 0 and path.read_bytes()[8:] == numbers.numpy().tobytes()
