@@ -226,7 +226,10 @@ def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
     sys.stdout.flush()
     # The event loop soon gets the interpreter from a worker between two calls of the library.
     sys.setswitchinterval(0.0005)
-    server.uvicorn.run(sockets=[server.socket])
+    try:
+        server.uvicorn.run(sockets=[server.socket])
+    except KeyboardInterrupt:  # raised once all is answered
+        sys.stdout.write("\n")
 
 
 def measure(args: argparse.Namespace, words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is answered, what is new is refused."""
+"""SIGTERM and Ctrl-C: what was accepted is answered, what is new is refused."""
 
 import contextlib
 import os
@@ -61,7 +61,8 @@ def test_the_end_under_load(pair):
 
 
 @pytest.mark.slow
-def test_a_process_ends_under_load(pair):
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
+def test_a_process_ends_under_load(pair, number, status):
     code = "from fairseq_specdec.commands.start import serve; serve()"
     words = ["--port", "0", "--path", str(pair), "--device", "cpu", "--workers", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -73,8 +74,8 @@ def test_a_process_ends_under_load(pair):
         address = SimpleNamespace(getsockname=lambda: ("127.0.0.1", port))
         client = Client(SimpleNamespace(url=line.split()[4], socket=address))
         expected = [client.translate(text)[1]["translatedText"] for text in TEXTS]
-        found, seconds = under_load(client, lambda: process.send_signal(signal.SIGTERM))
-        assert process.wait(60) in (0, -signal.SIGTERM) and seconds < 5
+        found, seconds = under_load(client, lambda: process.send_signal(number))
+        assert process.wait(60) in (0, status) and seconds < 5
         check(found, expected)
         assert process.stderr.read() == ""
     finally:
