@@ -18,7 +18,7 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import EnsembleModel
-from hypothesis import HealthCheck, assume, given, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from properties_tally import TALLY
 from scripted_drafter import KINDS, ScriptedDrafter
@@ -35,7 +35,7 @@ IN_GATE = 12
 ROUNDING = 2e-6
 NUDGES = 16
 # How long the nightly run may take, and how many models it tries at most, below 1,000.
-SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 3600))
+SECONDS = float(os.environ.get("SPECDEC_NIGHTLY_SECONDS", 900))
 MODELS = int(os.environ.get("SPECDEC_NIGHTLY_MODELS", 300))
 
 # Flags under which each strategy promises stock's output; the model that drafts.
@@ -262,12 +262,19 @@ def stock_nudged(*given):
     ]
 
 
+def repeats(hypotheses):
+    """Whether one of them has a token three times in a row, as of a flat distribution."""
+    outputs = [h["tokens"].tolist() for h in hypotheses]
+    return any(a == b == c for each in outputs for a, b, c in zip(each, each[1:], each[2:]))
+
+
 def check(mine, theirs, diverse=True, nudged=frozenset):
     """The hypotheses of one sentence; returns whether there was a tie.
 
-    Several may tie only where a model's outputs repeat: there stock itself gives many hypotheses
-    one score but for rounding, and which of them are in the beam, in which order, is left open. So
-    is what becomes of them: ``nudged()`` are the outputs that stock gives after such a choice.
+    Several may tie only where outputs repeat, those of the model or of this sentence: there stock
+    itself gives many hypotheses one score but for rounding, and which of them are in the beam, in
+    which order, is left open. So is what becomes of them: ``nudged()`` are the outputs that stock
+    gives after such a choice.
     """
     assert len(mine) == len(theirs)
     tied = False
@@ -305,6 +312,8 @@ def test_only_hypotheses_of_one_score_that_repeat_may_differ():
     assert check([two, one, three], [one, two, three], diverse=False, nudged=lambda: nudged)
     with pytest.raises(AssertionError):
         check([two, one, three], [one, two, three], diverse=True, nudged=lambda: nudged)
+    assert not repeats([one, two])
+    assert repeats([one, dict(two, tokens=torch.tensor([4, 6, 6, 6, 2]))])
 
 
 def try_case(number, case):
@@ -335,13 +344,12 @@ def try_case(number, case):
         nudged = functools.lru_cache(maxsize=None)(
             functools.partial(stock_nudged, pair, models, sample, args, prefix)
         )
-        diverse = pair.diverse and case.unkpen >= 0  # with a bonus, <unk> is all that is said
-        ties = sum(
-            check(found[i], reference[i], diverse, lambda i=i, nudged=nudged: nudged()[i])
-            for i in range(case.rows)
-        )
+        ties = 0
+        for i, (mine, theirs) in enumerate(zip(found, reference)):
+            diverse = pair.diverse and not repeats(theirs)
+            ties += check(mine, theirs, diverse, lambda i=i, nudged=nudged: nudged()[i])
         tokens = sum(len(h["tokens"]) for hypotheses in found for h in hypotheses)
-        TALLY.add(number, case, drafter, args.beam, case.rows, tokens, ties, diverse)
+        TALLY.add(number, case, drafter, args.beam, case.rows, tokens, ties, pair.diverse)
 
 
 COMMON: Any = {
@@ -371,8 +379,9 @@ def test_nightly_lossless_strategies_say_what_stock_says(nth):
         pytest.skip(f"SPECDEC_NIGHTLY_SECONDS={SECONDS:.0f} are over")
     TALLY.seed = int(os.environ.get("SPECDEC_NIGHTLY_SEED", time.time() // 86400))
 
+    # What fails is shown as it was drawn: to shrink it takes minutes.
     @seed(1000 * TALLY.seed + nth)
-    @settings(max_examples=6, **COMMON)
+    @settings(max_examples=6, phases=[Phase.generate], **COMMON)
     @given(case=cases(5, st.integers(1, 10)))
     def try_it(case):
         try_case(1000 * TALLY.seed + nth, case)
