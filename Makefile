@@ -5,8 +5,11 @@ LOCK_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu --index-str
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(LOCK_INDEX)
 
+# Folders of tests whose slow tests take longest.
+SLOW = decoding docs engine
+
 .PHONY: check test test-core native sanitize fuzz nightly figures gpu docs mutants matrix \
-	wheels release lock audit clean
+	wheels release lock audit clean slow-others $(SLOW:%=slow-%)
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
@@ -39,9 +42,19 @@ fuzz:
 	SPECDEC_FUZZ_MINUTES=$(MINUTES) SPECDEC_FUZZ_SEED=$(SEED) \
 		$(PYTHON) tests/engine/native/sanitize.py --fuzz
 
-# What is exhaustive and not part of the gate.
-nightly: sanitize fuzz
-	$(PYTHON) -m pytest -m slow
+# What is exhaustive and not part of the gate, a process for each core; a part that fails stops no
+# other, and each prints its counts as it ends. Random numbers, and which native mutants are tried,
+# change every day; SPECDEC_NIGHTLY_SEED repeats a day's, SPECDEC_NATIVE_MUTANTS=all tries all.
+nightly:
+	$(MAKE) --keep-going --jobs $(WORKERS) --output-sync=target sanitize fuzz \
+		slow-others $(SLOW:%=slow-%)
+
+RUN_SLOW = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
+slow-others:
+	$(RUN_SLOW) tests $(SLOW:%=--ignore=tests/%)
+
+$(SLOW:%=slow-%): slow-%:
+	$(RUN_SLOW) tests/$*
 
 # This processor's column of benchmarks/processors.md, as in make figures NAME=zen3 ISA=avx2.
 figures:

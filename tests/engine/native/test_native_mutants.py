@@ -1,6 +1,7 @@
 """Faults put into the C++ sources; the tests of bits and identity must fail under each.
 
-Each takes a compiler run and two test files, so they run nightly (``-m slow``).
+Each takes a compiler run and two test files, so they run nightly (``-m slow``): every fifth, those
+of the day, so that five nights try all.
 """
 
 import os
@@ -8,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 import toy_cache
@@ -96,6 +98,10 @@ MUTANTS = [
     ("product_rows.cpp", "whole.scales_.data()[from];", "whole.scales_.data()[first + o];"),
     ("product_rows.cpp", "std::min(first + o, numbers", "std::min(size_t(o), numbers"),
 ]
+NIGHTS = 5
+DAY = int(os.environ.get("SPECDEC_NIGHTLY_SEED", time.time() // 86400))
+EVERY = os.environ.get("SPECDEC_NATIVE_MUTANTS") == "all"
+CHOSEN = MUTANTS if EVERY else MUTANTS[DAY % NIGHTS :: NIGHTS]
 
 
 def test_each_fault_has_its_place_in_the_sources():
@@ -105,8 +111,13 @@ def test_each_fault_has_its_place_in_the_sources():
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory):
+def copy(tmp_path_factory, request):
     """The tree, to be compiled with faults; whatever is compiled stays with the original."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:  # as in a process of xdist
+        reporter.write_line(
+            f"\n{len(CHOSEN)} of {len(MUTANTS)} native mutants, SPECDEC_NIGHTLY_SEED={DAY}"
+        )
     folder = tmp_path_factory.mktemp("mutants") / "copy"
     left_out = shutil.ignore_patterns(".*", "build", "*.so", "data-bin", "docs", "scripts")
     shutil.copytree(str(ROOT), str(folder), ignore=left_out)
@@ -142,7 +153,7 @@ def passing(copy):
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)  # of which the compiler takes most
-@pytest.mark.parametrize("name, before, after", MUTANTS, ids=lambda text: text[:40])
+@pytest.mark.parametrize("name, before, after", CHOSEN, ids=lambda text: text[:40])
 def test_a_fault_in_the_sources_is_noticed(name, before, after, copy, passing):
     tests = TESTS_OF.get(name, TESTS)
     passing(tests)
