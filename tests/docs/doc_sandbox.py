@@ -4,14 +4,16 @@ import importlib.util
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import torch
-from doc_pages import ROOT
+from doc_pages import BLOCKS, ROOT, commands_in
 from fairseq.data import indexed_dataset
 from toy_blockwise import save_checkpoint, toy_blockwise
+from toy_cache import cached_folder, key
 from toy_early_exit import make_args, toy_early_exit
 from toy_pair import text_of, write_pair
 from toy_translation import dictionary, sentences, toy_model, translate
@@ -20,7 +22,9 @@ from warm_python import WarmPython, write_program
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.trace import write_traces
 
-sys.path.insert(0, str(ROOT / "tests" / "legacy"))
+for name in ("legacy", "tasks"):
+    sys.path.insert(0, str(ROOT / "tests" / name))
+import families_toys  # noqa: E402
 from authors_layout import authors_checkpoint, authors_drafter  # noqa: E402
 
 SIZES = {"train": 200, "valid": 20, "test": 12}
@@ -48,15 +52,28 @@ SMALLER = [
     ),
     # A verifier of 4 updates does not know where to end.
     (r"(--dest data-bin/distilled) --task", r"\1 --max-len-b 12 --on-length-limit keep --task"),
+    (r"(--dest data-bin/languages-distilled)", r"\1 --limit 50"),
+    (r"--init-decoder-layers 0,5", "--init-decoder-layers 0,1"),
     (r"--nproc_per_node \d+", "--nproc_per_node 2"),
     (r"--array=0-15", "--array=0-0"),
     (
-        r"--batch-size 1,8,32 --repeats 3 --threads 2",
-        "--batch-size 1,4 --warmup 0 --threads 1 --no-memory",
+        r"--batch-size 1,8,32 --repeats 3 --threads 1",
+        "--batch-size 1,4 --limit 4 --warmup 0 --threads 1 --no-memory",
     ),
     (r"--limit \d+ --no-memory", "--limit 2 --warmup 0 --no-memory"),
     (r"specdec-noise ", "specdec-noise --confusion-sets confusions.txt "),
 ]
+# The task of each published model, and the architecture of the toy in its place.
+ARCHITECTURES = {
+    "translation": "bart_base",
+    "translation_from_pretrained_bart": "mbart_base",
+    "translation_multi_simple_epoch": "transformer",
+}
+# Flags of decoding that training takes, too.
+OF_TRAINING = (
+    "--source-lang", "--target-lang", "--langs", "--lang-dict", "--lang-pairs",
+    "--fixed-dictionary", "--encoder-langtok",
+)  # fmt: skip
 PLOTS = (r"--(?:html|plots) \S+", "")
 # A server runs until it is interrupted: here until it has answered.
 SERVED = """
@@ -178,6 +195,67 @@ def make_models(folder):
     )
 
 
+def make_published(folder, run):
+    """Toys under the names of the published models that a page decodes, trained by the same tasks
+    with the same flags, and their data."""
+    words = (folder / "dict.txt").read_text(encoding="utf-8")
+    tags = "".join(f"{tag} 1\n" for tag in ("__eng_Latn__", "__deu_Latn__", "<MINED_DATA>"))
+    for name, text in {
+        "model_dict.128k.txt": words,
+        "nllb.dict.txt": words + tags,
+        "ML50_langs.txt": "en_XX\nde_DE\n",
+        "nllb.langs.txt": "eng_Latn\ndeu_Latn\n",
+        "language_pairs_small_models.txt": "de-fr\n",
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for block in BLOCKS:
+        if (block.page, block.language) == ("docs/families.md", "bash"):
+            for command in commands_in(block.text):
+                make_one_published(folder, command.words, run)
+
+
+def make_one_published(folder, words, run):
+    """The data and the model of one ``fairseq-generate`` command."""
+    data, flags = words[1], dict(zip(words, words[1:]))
+    pair = {side: flags[f"--{name}-lang"] for side, name in (("en", "source"), ("de", "target"))}
+    for split in SIZES:
+        for side, language in pair.items():
+            text = folder / "corpus" / f"{split}.bpe.{side}"
+            shutil.copy(str(text), str(folder / "corpus" / f"{split}.{language}"))
+    prefixes = " ".join(f"--{split}pref corpus/{split}" for split in SIZES)
+    task = flags["--task"][: -len("_specdec")]
+    kept = [word for name in OF_TRAINING if name in flags for word in (name, flags[name])]
+    kept += ["--decoder-langtok"] * ("--decoder-langtok" in words)
+    run(
+        f"fairseq-preprocess -s {pair['en']} -t {pair['de']} --srcdict dict.txt --tgtdict dict.txt "
+        f"--workers 1 {prefixes} --destdir {data}\n"
+        f"fairseq-train {data} --user-dir fairseq_specdec --task {task} "
+        f"--arch {ARCHITECTURES[task]} {SHAPE} --share-all-embeddings {shlex.join(kept)} "
+        f"--optimizer adam --lr 4e-3 --batch-size 32 --max-update 8 {BRIEF} "
+        "--disable-validation --no-epoch-checkpoints --save-dir made"
+    )
+    path = folder / flags["--path"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (folder / "made" / "checkpoint_last.pt").rename(path)
+
+
+def make_languages(folder, run):
+    """The corpus of three languages, and a verifier of both pairs."""
+
+    def command(name, *words):
+        run(shlex.join([f"fairseq-{name}", *map(str, words)]))
+
+    corpus, model = folder / "languages", folder / "m2m"
+    for made in (corpus, model):
+        made.mkdir()
+    name = key("languages", files=[families_toys.__file__])
+    cached_folder(corpus, name, lambda to: families_toys.write_corpus(to, command))
+    (corpus / "bin").rename(folder / "data-bin" / "languages")
+    found = families_toys.train_family("m2m", folder / "data-bin" / "languages", model)
+    for path in ("multilingual.pt", "checkpoints/checkpoint_best.pt"):
+        shutil.copy(str(found.path), str(folder / path))
+
+
 def make_files(folder):
     """The other files that pages read."""
     (folder / "codes").write_text("#version: 0.2\nw 1\n", encoding="utf-8")
@@ -214,6 +292,8 @@ class Sandbox:
             make_demo(name, languages, folder / "data-bin" / name)
         make_corpus(folder, lambda text: self.check(text, folder))
         make_models(folder)
+        make_languages(folder, lambda text: self.check(text, folder))
+        make_published(folder, lambda text: self.check(text, folder))
         make_files(folder)
 
     def has_demos(self):

@@ -67,6 +67,15 @@ def test_an_unknown_command_would_be_noticed(text):
         coverage(text)
 
 
+def test_what_makes_a_command_small_is_still_needed():
+    from doc_sandbox import SMALLER
+
+    text = "".join(block.text for block in SCRIPTS)
+    for pattern, replacement in SMALLER:
+        text, count = re.subn(pattern, replacement, text)
+        assert count, pattern
+
+
 def test_what_runs_elsewhere_is_there():
     used = {
         start

@@ -14,7 +14,7 @@ RUN = [
     if block.language == "python" or block.language == "bash" and coverage(block.text) == "run"
 ]
 # Blocks of a page that go on from one another run in one folder.
-ONE_FOLDER = {"docs/tutorial.md"}
+ONE_FOLDER = {"docs/training.md", "docs/tutorial.md"}
 # README repeats some blocks of the pages.
 ALONE = list({block.text: block for block in RUN if block.page not in ONE_FOLDER}.values())
 
@@ -44,14 +44,23 @@ def test_a_block_runs(block, sandbox, tmp_path):
     assert "Traceback" not in out
 
 
-@pytest.mark.parametrize("page", sorted(ONE_FOLDER))
-def test_a_page_runs_from_top_to_bottom(page, sandbox, tmp_path):
+def run_page(page, sandbox, folder):
+    """What a page's blocks print, run from top to bottom."""
     blocks = [block for block in RUN if block.page == page]
-    folder = sandbox.copy(tmp_path / "site", "")
-    out = "".join(run(sandbox, block, folder) for block in blocks)
+    sandbox.copy(folder, "")
+    return "".join(run(sandbox, block, folder) for block in blocks)
+
+
+def test_the_tutorial_runs_from_top_to_bottom(sandbox, tmp_path):
+    out = run_page("docs/tutorial.md", sandbox, tmp_path / "site")
     assert "the same\n" in out  # stock and gad
     assert re.search(r"^\| gad ", out, flags=re.M)
-    assert (folder / "both.html").stat().st_size > 10000
+    assert (tmp_path / "site" / "both.html").stat().st_size > 10000
+
+
+def test_a_drafter_of_several_languages_is_trained_from_top_to_bottom(sandbox, tmp_path):
+    out = run_page("docs/training.md", sandbox, tmp_path / "site")
+    assert "\nH-" in out
 
 
 def test_what_the_quickstart_measures(sandbox, tmp_path):
