@@ -102,7 +102,7 @@ def test_the_table_is_measured(run_recipe, tiny_pair, tmp_path):
     rows = {row["system"]: row for row in measured["rows"]}
     assert list(rows) == [
         "fairseq beam 5", "fairseq beam 1", "greedy", "blockwise k=4 frozen", "bild unaligned",
-        "bild aligned", "bild-early-exit", "sps",
+        "bild aligned", "bild-early-exit", "sps", "sps planned",
     ]  # fmt: skip
     text = (out / "comparison.md").read_text(encoding="utf-8")
     assert "WARNING" not in text and all(f"| {name} " in text for name in rows)
