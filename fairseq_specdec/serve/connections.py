@@ -24,6 +24,11 @@ def protocol(limits: Limits) -> Any:
 
         _arrival: Optional[asyncio.TimerHandle] = None
 
+        @property
+        def _between_requests(self) -> bool:
+            """Whether none is under way whose headers have arrived."""
+            return self.cycle is None or bool(self.cycle.response_complete)
+
         def connection_made(self, transport: Any) -> None:
             """Begin to wait for a request; refuse what is one connection too many."""
             super().connection_made(transport)
@@ -36,7 +41,7 @@ def protocol(limits: Limits) -> Any:
         def data_received(self, data: bytes) -> None:
             """Wait on, or no more if this was the end of a request's headers."""
             super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete:
+            if self._between_requests:
                 self._wait()
             else:
                 self._wait_no_more()
@@ -48,7 +53,7 @@ def protocol(limits: Limits) -> Any:
 
         def send_400_response(self, msg: str) -> None:
             """Answer what is no HTTP in JSON, as everything else."""
-            if self.cycle is not None and self.cycle.response_started:
+            if not self._between_requests and self.cycle.response_started:
                 self.transport.close()  # in the middle of another answer
             else:
                 self._refuse(400, "the request is no HTTP/1.1")
@@ -71,7 +76,7 @@ def protocol(limits: Limits) -> Any:
 
         def _late(self) -> None:
             self._arrival = None
-            if self.cycle is None or self.cycle.response_complete:
+            if self._between_requests:
                 self._refuse(408, "no request arrived in time")
 
         def _refuse(self, status: int, message: str) -> None:

@@ -129,5 +129,12 @@ def test_connections_that_stall_are_closed(client, parts):
 
 
 def test_what_is_no_http_is_answered(client):
-    answer = exchange(client, b"\x16\x03\x01 nonsense\r\n\r\n")
-    assert b" 400 Bad Request" in answer and b'{"error": "the request is no HTTP/1.1"' in answer
+    """Also after an answer on the same connection."""
+    nonsense = b"\x16\x03\x01 nonsense\r\n\r\n"
+    with contextlib.closing(socket.create_connection(("127.0.0.1", client.port), 30)) as line:
+        line.sendall(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+        assert b" 200 " in received(line)
+        line.sendall(nonsense)
+        found = [exchange(client, nonsense), received(line)]
+    for answer in found:
+        assert b" 400 Bad Request" in answer and b'{"error": "the request is no HTTP/1.1"' in answer
