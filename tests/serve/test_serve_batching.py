@@ -3,12 +3,14 @@
 import math
 
 import pytest
+from served import TEXTS, serving
 
 from fairseq_specdec.costs.passes import PassTimes
 from fairseq_specdec.decoding.draft_budget import Acceptance
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.hub import SpeculativeTranslator
-from fairseq_specdec.serve import batching
+from fairseq_specdec.hub.decoding import Decoding
+from fairseq_specdec.serve import batching, service
 from fairseq_specdec.serve.batching import choose, paying, smallest_batch
 
 
@@ -72,3 +74,27 @@ def test_the_oldest_is_decoded_with_those_of_nearest_length(
     lengths, idle, widest, smallest, places
 ):
     assert choose(lengths, idle, widest, smallest) == places
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_batch_mates_change_no_answer_of_a_relaxed_rule(pair, monkeypatch, fixed):
+    """They would if drafts were planned for the sentences that are there."""
+    words = ["--strategy", "gad++", "--drafter-path", pair / "drafter.pt"]
+    words += ["--top-beta", 3, "--tau", 5, "--draft-budget", 2]
+    given = Decoding.given
+
+    def without_size(decoding, rows):
+        sample, first = given(decoding, rows)
+        del sample["batch_size"]
+        return sample, first
+
+    if not fixed:
+        monkeypatch.setattr(Decoding, "given", without_size)
+    monkeypatch.setattr(service, "smallest_batch", lambda translator, widest: lambda: 2)
+    with serving("--path", pair, *words) as client:
+        sizes = []
+        client.server.service.scheduler.observe = sizes.append
+        alone = [client.translate(text)[1]["translatedText"] for text in TEXTS]
+        together = client.translate(TEXTS)[1]["translatedText"]
+    assert sizes == [1] * 12 + [12]
+    assert (alone == together) == fixed
