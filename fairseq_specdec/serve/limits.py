@@ -25,7 +25,7 @@ class Limits:
     batch: int = 16
     texts: int = 128
     characters: int = 5000
-    requests: int = 256
+    requests: int = 1024
     connections: int = 1024
     wait: float = 3.0
     deadline: float = 30.0

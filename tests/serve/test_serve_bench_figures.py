@@ -15,7 +15,7 @@ from fairseq_specdec.serve.bench.figures import (
     row,
     state_of,
 )
-from fairseq_specdec.serve.bench.load import LOST, Answer
+from fairseq_specdec.serve.bench.load import LOST, UNREAD, Answer
 
 
 def test_loads():
@@ -54,17 +54,18 @@ def test_states():
 
 def test_a_row_counts_every_answer():
     served = [Answer(200, 0.001 * n, n != 7) for n in range(1, 11)]
-    others = [Answer(429, 0.1, False)] * 3 + [Answer(504, 9, False), Answer(LOST, 9, False)]
+    others = [Answer(429, 0.1, False)] * 3 + [Answer(504, 9, False)]
+    others += [Answer(LOST, 9, False), Answer(UNREAD, 9, False)]
     before, after = State(1.0, 100.0, 4, 2), State(1.5, 105.0, 14, 4)
     found = figures("80%", [*served, *others], 2.0, before, after)
-    assert (found["requests"], found["answered"], found["other_texts"]) == (15, 10, 1)
-    assert (found["refused"], found["failed"], found["lost"]) == (3, {"504": 1}, 1)
+    assert (found["requests"], found["answered"], found["other_texts"]) == (16, 10, 1)
+    assert (found["refused"], found["failed"], found["lost"]) == (3, {"504": 1}, 2)
     assert found["per_second"] == 5 and found["cpu_per_answer"] == 0.05
     assert found["latency"] == {"50": 0.005, "95": 0.01, "99": 0.01, "100": 0.01}
     assert found["together"] == 5 and found["memory_growth"] == pytest.approx(0.05)
     cells = [each.strip() for each in row("x", found).strip(" |\n").split("|")]
     assert cells == [
-        "x", "80%", "10", "1", "3", "1, 1", "5.0", "5.0", "10.0", "10.0", "10.0", "50.0", "5.0",
+        "x", "80%", "10", "1", "3", "1, 2", "5.0", "5.0", "10.0", "10.0", "10.0", "50.0", "5.0",
         "+5.0%",
     ]  # fmt: skip
     assert len(cells) == len(COLUMNS) == head().splitlines()[1].count("-: |") + 2

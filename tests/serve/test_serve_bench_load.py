@@ -8,7 +8,7 @@ import time
 import pytest
 from served import TEXTS
 
-from fairseq_specdec.serve.bench.load import LOST, Bound, Loader
+from fairseq_specdec.serve.bench.load import LOST, UNREAD, Bound, Loader
 
 LANGUAGES = ("src", "tgt")
 
@@ -98,8 +98,22 @@ def test_a_refused_client_waits_as_it_is_told():
     assert said(b"HTTP/1.1 429 X\r\nRetry-After: 2\r\nContent-Length: 2\r\n\r\n{}").again == 2
 
 
-def test_a_server_that_is_gone_loses_requests():
+def test_what_a_server_has_not_read_is_told_apart():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        async def work():
+            loader = Loader(listening.getsockname()[1], ["w1"], ["x"], LANGUAGES)
+            asked = asyncio.ensure_future(loader.ask(0))
+            line, _ = await asyncio.get_running_loop().run_in_executor(None, listening.accept)
+            await asyncio.sleep(0.1)  # until the request is there
+            line.close()
+            return await asked
+
+        assert asyncio.run(work()).status == UNREAD
+
+
+def test_a_server_that_is_gone_gets_no_requests():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     loader = Loader(port, TEXTS, TEXTS, LANGUAGES)
-    assert [each.status for each in asked(loader, "closed", 2, Bound(4, 60))] == [LOST] * 4
+    assert [each.status for each in asked(loader, "closed", 2, Bound(4, 60))] == [UNREAD] * 4

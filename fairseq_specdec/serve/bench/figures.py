@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from .load import LOST, Answer
+from .load import LOST, UNREAD, Answer
 
 # Clients of the closed loop whose answers a second are the server's capacity.
 FILLING = 32
@@ -109,8 +109,8 @@ def figures(
         "answered": len(served),
         "other_texts": sum(each.status == 200 and not each.right for each in answers),
         "refused": statuses[429],
-        "failed": {str(k): n for k, n in statuses.items() if k not in (200, 429, LOST)},
-        "lost": statuses[LOST],
+        "failed": {str(k): n for k, n in statuses.items() if k not in (200, 429, LOST, UNREAD)},
+        "lost": statuses[LOST] + statuses[UNREAD],
         "seconds": seconds,
         "per_second": len(served) / seconds,
         "latency": most,

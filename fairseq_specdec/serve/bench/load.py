@@ -11,7 +11,9 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from fairseq_specdec.io.local_http import ADDRESS
 
-LOST = 0
+# In place of a status: no whole answer came; the connection was refused, or closed by a server that
+# had not read the request (its system then resets it).
+LOST, UNREAD = 0, -1
 # Seconds after which a request counts as lost.
 PATIENCE = 120
 # Seconds after which an idle connection is not used again; the server closes it after 5.
@@ -25,7 +27,7 @@ class Answer(NamedTuple):
     """What one request came to.
 
     Attributes:
-        status: of HTTP; ``LOST`` where there was no whole answer.
+        status: of HTTP, ``LOST`` or ``UNREAD``.
         seconds: from sending it to the end of its answer.
         right: the text is the expected one.
         again: seconds after which a refused client may ask again.
@@ -124,8 +126,10 @@ class Loader:
         try:
             asked = self.exchange(self._requests[number])
             status, fields, answer = await asyncio.wait_for(asked, PATIENCE)
-        except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, ValueError):
+        except (asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError):
             return Answer(LOST, time.perf_counter() - began, False)
+        except OSError:
+            return Answer(UNREAD, time.perf_counter() - began, False)
         seconds = time.perf_counter() - began
         right = isinstance(answer, dict) and answer.get("translatedText") == self._expected[number]
         return Answer(status, seconds, right, float(fields.get("retry-after", 0)))
