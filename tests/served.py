@@ -22,6 +22,12 @@ class Client:
         self.url = server.url
         self.port = server.socket.getsockname()[1]
 
+    @property
+    def service(self):
+        """Of the only pair."""
+        (found,) = self.server.pairs.services
+        return found
+
     def ask(self, path, body=None, **headers):
         """(status, answer, headers) of a GET, or of a POST of a body."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -47,9 +53,10 @@ def until(condition):
 
 
 @contextlib.contextmanager
-def serving(*words):
+def serving(*words, device=True):
     """A client of a server with this command line, in a thread."""
-    server = start([*map(str, words), "--port", "0", "--device", "cpu"])
+    flags = ["--device", "cpu"] if device else []
+    server = start([*map(str, words), "--port", "0", *flags])
     thread = threading.Thread(target=server.uvicorn.run, kwargs={"sockets": [server.socket]})
     thread.start()
     try:

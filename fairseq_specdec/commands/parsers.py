@@ -64,7 +64,7 @@ COMMANDS: Dict[str, Make] = {
     "specdec-env": _parser("environment.cli"),
     "specdec-flags": _parser("decoding.listed_flags"),
     "specdec-noise": _parser("noise.cli"),
-    "specdec-serve": _parser("serve.cli"),
+    "specdec-serve": _parser("serve.flags"),
     "specdec-shortlist": _parser("data.shortlist"),
     "specdec-trace": _parser("trace.cli"),
     "fairseq-generate": lambda: _fairseq(interactive=False),

@@ -19,15 +19,15 @@ from .deepl import deepl
 from .guard import GONE, Guard, refusal
 from .libretranslate import libretranslate
 from .metrics import Metrics
-from .service import Service
+from .pairs import Pairs
 from .streaming import streaming
 
 
-def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any:
-    """The ASGI application of a service, which it closes at its end.
+def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
+    """The ASGI application of some pairs, which it closes at its end.
 
     Args:
-        service: translates.
+        pairs: translate.
         token: that requests must bring; None for none.
         port: of a loopback server, which answers no other site without a token; None for others.
     """
@@ -35,7 +35,7 @@ def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any
     @contextlib.asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.close()
+        pairs.close()
 
     # No page of FastAPI's: it loads scripts of another host.
     app = FastAPI(
@@ -46,17 +46,17 @@ def make_app(service: Service, token: Optional[str], port: Optional[int]) -> Any
         redirect_slashes=False,
         lifespan=life,
     )
-    app.include_router(libretranslate(service))
-    app.include_router(streaming(service))
-    app.include_router(deepl(service))
-    metrics = Metrics(service)
-    _add_states(app, service, metrics)
+    app.include_router(libretranslate(pairs))
+    app.include_router(streaming(pairs))
+    app.include_router(deepl(pairs))
+    metrics = Metrics(pairs)
+    _add_states(app, pairs, metrics)
     _add_errors(app)
     paths = app.openapi()["paths"]
-    return Guard(app, paths, service.limits, Access(token, port), metrics)
+    return Guard(app, paths, pairs.limits, Access(token, port), metrics)
 
 
-def _add_states(app: FastAPI, service: Service, metrics: Metrics) -> None:
+def _add_states(app: FastAPI, pairs: Pairs, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Dict[str, str]:
         """Whether the process lives."""
@@ -65,7 +65,7 @@ def _add_states(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/ready")
     async def ready() -> Dict[str, str]:
         """Whether requests are taken."""
-        if service.scheduler.stopping:
+        if pairs.stopping:
             raise RefusedError(503, "the server ends")
         return {"status": "ok"}
 

@@ -62,17 +62,6 @@ def shown(value: Any) -> str:
     return ascii(value)[:40]
 
 
-def language(value: Any, known: str, what: str) -> None:
-    """Refuse a language that is not ``known``; a region after it is taken.
-
-    Raises:
-        RefusedError: names the field.
-    """
-    code, ours = str(value).lower().replace("_", "-"), known.lower().replace("_", "-")
-    if not isinstance(value, str) or ours not in (code, code.split("-")[0]):
-        raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {known}")
-
-
 def body_schema(schema: Dict[str, Any]) -> Dict[str, Any]:
     """What OpenAPI says of a body that is JSON or a form."""
     kinds = ("application/json", "application/x-www-form-urlencoded")

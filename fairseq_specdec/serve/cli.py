@@ -1,68 +1,34 @@
-"""``specdec-serve``: a translation server for clients of LibreTranslate and DeepL.
-
-One process holds one model; threads decode.
-"""
+"""``specdec-serve``: a translation server for clients of LibreTranslate and DeepL."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import math
 import socket
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
-import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.threads import set_threads
 from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.hub.command_line import (
-    add_decoding_flags,
-    add_model_flags,
     at_the_prompt,
     loading_arguments,
     verifier_of,
 )
-from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range, flag_of
-from fairseq_specdec.io.local_http import ADDRESS
 
-from .bench.flags import add_bench_flags
 from .bench.flags import checked as checked_loads
+from .config_file import Entry, entries, fields_of
+from .flags import DECODING, LIMITS, SEARCH, add_pair_flags, get_parser
 from .limits import Limits
 from .listening import listen
 
 logger = logging.getLogger(__name__)
 
-PORT = 8700
-# Decoding flags of this project, with what they are made of.
-DECODING: Dict[str, Any] = {
-    "block_size": int, "drafter_dtype": str, "verifier_dtype": str, "backend": str,
-    "draft_confidence": float, "draft_budget": int, "top_beta": int, "tau": float,
-    "regret_budget": float,
-}  # fmt: skip
-# fairseq's, with values, default and what they set.
-SEARCH: Dict[str, Any] = {
-    "beam": (AT_LEAST_1, 1, "hypotheses that the search keeps"),
-    "nbest": (AT_LEAST_1, 1, "hypotheses that can be asked for, as alternatives"),
-    "max_len_a": (Range(0, below=True), 0.0, "a of ax+b, the most tokens for x source tokens"),
-    "max_len_b": (Range(0, whole=True), 200, "b of ax+b"),
-}
 _BACKLOG = 2048  # as uvicorn's
-_SECONDS = Range(0, 3600, above=True)
-_LIMITS = {
-    "body": "bytes of a request's body",
-    "batch": "texts that are decoded together, where that pays; no answer depends on it",
-    "texts": "texts of a request",
-    "characters": "characters of a text",
-    "requests": "requests that are open at the same time",
-    "connections": "connections that are open at the same time",
-    "wait": "seconds that a request may be expected to wait; else it is refused with status 429",
-    "deadline": "seconds in which an accepted request is answered; else status 504",
-    "arrival": "seconds in which a request's headers, and then its body, arrive",
-}
-
-
 Make = Callable[[argparse.Namespace, Limits], Any]
 """Makes the ``Service`` of a command line."""
 
@@ -74,71 +40,13 @@ class Server(NamedTuple):
         uvicorn: the server.
         socket: on which it listens.
         url: its address.
-        service: what it serves.
+        pairs: what it serves.
     """
 
     uvicorn: Any
     socket: socket.socket
     url: str
-    service: Any
-
-
-def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="specdec-serve", description=__doc__)
-    parser.add_argument(
-        "--host",
-        default=ADDRESS,
-        help="address to listen on; beyond this machine give a token too (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--port",
-        action=InRange,
-        values=Range(0, 65535, whole=True),
-        default=PORT,
-        help="port, %(values)s; 0 picks a free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="file of the token that requests must bring (default: that of the environment "
-        "variable SPECDEC_SERVE_TOKEN, or none)",
-    )
-    parser.add_argument(
-        "--workers",
-        action=InRange,
-        values=Range(1, 256, whole=True),
-        default=1,
-        help="threads that decode, one for each core to use, %(values)s (default: %(default)s)",
-    )
-    add_model_flags(parser.add_argument_group("model"))
-    decoding = parser.add_argument_group("decoding", "As with fairseq-generate.")
-    decoding.add_argument("--strategy", help="(default: gad where there is a drafter, else greedy)")
-    add_decoding_flags(decoding, DECODING)
-    for name, (values, default, words) in SEARCH.items():
-        decoding.add_argument(
-            flag_of(name),
-            action=InRange,
-            values=values,
-            default=default,
-            help=f"{words}, %(values)s (default: %(default)s)",
-        )
-    limits = parser.add_argument_group("limits")
-    for name, words in _LIMITS.items():
-        default = getattr(Limits, name)
-        values = _SECONDS if isinstance(default, float) else AT_LEAST_1
-        limits.add_argument(
-            flag_of("max_" + name),
-            action=InRange,
-            values=values,
-            default=default,
-            help=f"{words}, %(values)s (default: %(default)s)",
-        )
-    add_bench_flags(parser)
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
-    return parser
+    pairs: Any
 
 
 def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
@@ -165,9 +73,9 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
     bound = listen(args.host, args.port)
     if token is None and not bound.loopback:
         logger.warning("--host %s without a token: whoever reaches it can use it", args.host)
-    limits = Limits(**{name: getattr(args, "max_" + name) for name in _LIMITS})
+    limits = Limits(**{name: getattr(args, "max_" + name) for name in LIMITS})
     try:
-        served = (make or _service)(args, limits)
+        served = _pairs(args, limits, make or _service)
     except BaseException:
         bound.socket.close()
         raise
@@ -183,6 +91,48 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
         timeout_graceful_shutdown=math.ceil(limits.deadline) + 1,
     )
     return Server(uvicorn.Server(config), bound.socket, bound.url, served)
+
+
+def _pairs(args: argparse.Namespace, limits: Limits, make: Make) -> Any:
+    """The pairs of a command line, ready to translate.
+
+    Raises:
+        ValueError, OSError: a flag, field or file that makes no sense, by name.
+    """
+    pairs: Any = importlib.import_module("fairseq_specdec.serve.pairs")
+    services: List[Any] = []
+    with contextlib.ExitStack() as undone:
+        if args.config is None:
+            services.append(make(args, limits))
+        for entry in _entries(args):
+            with entry.blamed():
+                service = make(entry.parsed(_pair_parser()), limits)
+                undone.callback(service.close)
+                pairs.check_new(services, service)
+            services.append(service)
+        undone.pop_all()
+    return pairs.Pairs(services)
+
+
+def _pair_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="specdec-serve --config", add_help=False)
+    add_pair_flags(parser)
+    return parser
+
+
+def _entries(args: argparse.Namespace) -> List[Entry]:
+    """The pairs of ``--config``.
+
+    Raises:
+        ValueError, OSError: it makes no sense, or there are flags of one pair beside it.
+    """
+    if args.config is None:
+        return []
+    parser = _pair_parser()
+    for flag, action in fields_of(parser).items():
+        if getattr(args, action.dest) != action.default:
+            raise ValueError(f"--{flag}: with --config it is a field of a pair; leave it out")
+    return entries(args.config, parser)
 
 
 def _service(args: argparse.Namespace, limits: Limits) -> Any:
@@ -221,8 +171,8 @@ def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
     """
     server = start(words, make)
     server.socket.listen(_BACKLOG)  # who reads the line below can connect
-    source, target = server.service.languages
-    sys.stdout.write(f"{source}-{target} is served at {server.url} (Ctrl-C ends it)\n")
+    names = ", ".join("-".join(each.languages) for each in server.pairs.services)
+    sys.stdout.write(f"{names} is served at {server.url} (Ctrl-C ends it)\n")
     sys.stdout.flush()
     # The event loop soon gets the interpreter from a worker between two calls of the library.
     sys.setswitchinterval(0.0005)

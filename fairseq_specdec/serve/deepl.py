@@ -9,9 +9,9 @@ from starlette.requests import Request
 
 from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, body_schema, form_of, language, shown
+from .bodies import asked, body_schema, form_of, shown
 from .clients import client_of
-from .service import Service
+from .pairs import Pairs
 
 # What would change the text and cannot be honoured, with the values that ask for nothing.
 _REFUSED = {
@@ -34,18 +34,16 @@ _SCHEMA = {
 }
 
 
-def deepl(service: Service) -> APIRouter:
-    """The routes for a service."""
+def deepl(pairs: Pairs) -> APIRouter:
+    """The routes for some pairs."""
     router = APIRouter(prefix="/v2", tags=["DeepL"])
-    source, target = service.languages
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
     async def translate(request: Request) -> Dict[str, Any]:
         """Translate a list of texts."""
         fields = await asked(request, ["text"])
-        if fields.get("source_lang"):
-            language(fields["source_lang"], source, "source_lang")
-        language(fields.get("target_lang"), target, "target_lang")
+        source = fields.get("source_lang") or None
+        service = pairs.asked(source, fields.get("target_lang"), ("source_lang", "target_lang"))
         for name, harmless in _REFUSED.items():
             if fields.get(name) not in harmless:
                 raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
@@ -55,7 +53,7 @@ def deepl(service: Service) -> APIRouter:
         return {
             "translations": [
                 {
-                    "detected_source_language": source.upper(),
+                    "detected_source_language": service.languages[0].upper(),
                     "text": each.text if each is not None else "",
                     "billed_characters": len(text),
                 }
@@ -65,7 +63,7 @@ def deepl(service: Service) -> APIRouter:
 
     @router.get("/languages")
     async def languages(request: Request) -> List[Dict[str, Any]]:
-        """The source language, or with ``type=target`` the target language."""
+        """The source languages, or with ``type=target`` the target languages."""
         kind = request.query_params.get("type")
         if kind is None:  # DeepL's own client sends a form
             kind = (await form_of(request)).get("type", "source")
@@ -73,10 +71,8 @@ def deepl(service: Service) -> APIRouter:
             raise RefusedError(
                 400, f"type {shown(kind)} is not supported; there are source, target"
             )
-        code = (target if kind == "target" else source).upper()
-        entry: Dict[str, Any] = {"language": code, "name": code}
-        if kind == "target":
-            entry["supports_formality"] = False
-        return [entry]
+        codes = pairs.targets() if kind == "target" else pairs.sources()
+        more = {"supports_formality": False} if kind == "target" else {}
+        return [{"language": code.upper(), "name": code.upper(), **more} for code in codes]
 
     return router

@@ -10,8 +10,9 @@ from starlette.requests import Request
 from fairseq_specdec.hub import Translation
 from fairseq_specdec.io.local_http import RefusedError
 
-from .bodies import asked, body_schema, language, shown
+from .bodies import asked, body_schema, shown
 from .clients import client_of
+from .pairs import Pairs
 from .service import Service
 
 MOST_ALTERNATIVES = 100
@@ -30,36 +31,38 @@ _SCHEMA = {
 }
 
 
-def libretranslate(service: Service) -> APIRouter:
-    """The routes for a service."""
+def libretranslate(pairs: Pairs) -> APIRouter:
+    """The routes for some pairs."""
     router = APIRouter(tags=["LibreTranslate"])
-    source, target = service.languages
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))
     async def translate(request: Request) -> Dict[str, Any]:
         """Translate one text, or a list of them."""
         fields = await asked(request, ["q"])
-        texts, single, alternatives = checked(fields, source, target)
+        service, texts, single, alternatives = checked(fields, pairs)
         client = client_of(request, service.limits.deadline)
         found = await service.translate(service.check(texts), client)
         answer: Dict[str, Any] = {"translatedText": [_text(each) for each in found]}
         if alternatives:
             answer["alternatives"] = [_others(each, alternatives) for each in found]
         if fields["source"] == "auto":
-            known = {"confidence": 100, "language": source}
+            known = {"confidence": 100, "language": service.languages[0]}
             answer["detectedLanguage"] = [known for _ in found]
         return {name: value[0] for name, value in answer.items()} if single else answer
 
     @router.get("/languages")
     async def languages() -> List[Dict[str, Any]]:
         """The pairs that are translated."""
-        return [{"code": source, "name": source, "targets": [target]}]
+        return [
+            {"code": source, "name": source, "targets": pairs.targets(source)}
+            for source in pairs.sources()
+        ]
 
     return router
 
 
-def checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str], bool, int]:
-    """The texts, whether they are one without a list, and how many alternatives to show.
+def checked(fields: Dict[str, Any], pairs: Pairs) -> Tuple[Service, List[str], bool, int]:
+    """Who translates, the texts, whether they are one without a list, and how many alternatives.
 
     Raises:
         RefusedError: a field is missing, or cannot be honoured.
@@ -67,9 +70,8 @@ def checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str]
     for name in ("q", "source", "target"):
         if not fields.get(name):
             raise RefusedError(400, f"Invalid request: missing {name} parameter")
-    if fields["source"] != "auto":
-        language(fields["source"], source, "source")
-    language(fields["target"], target, "target")
+    source = None if fields["source"] == "auto" else fields["source"]
+    service = pairs.asked(source, fields["target"], ("source", "target"))
     kind = fields.get("format") or "text"
     if kind != "text":
         raise RefusedError(400, f"format {shown(kind)} is not supported; there is text")
@@ -81,7 +83,7 @@ def checked(fields: Dict[str, Any], source: str, target: str) -> Tuple[List[str]
         raise RefusedError(400, f"alternatives must be a number from 0 to {MOST_ALTERNATIVES}")
     texts = fields["q"]
     single = not isinstance(texts, list)
-    return ([texts] if single else texts), single, alternatives
+    return service, ([texts] if single else texts), single, alternatives
 
 
 def _text(found: Optional[Translation]) -> str:

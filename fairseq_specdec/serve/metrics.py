@@ -13,20 +13,28 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from .service import Service
+from .pairs import Pairs
 
 _SECONDS = tuple(0.005 * 2**i for i in range(13))  # to 20 s
 _SENTENCES = (1, 2, 4, 8, 16, 32)
+# Of ``DecodingStats``.
+_COUNTERS = {
+    "sentences": "Sentences decoded",
+    "iterations": "Passes of the verifier",
+    "emitted": "Emitted tokens",
+    "drafted": "Drafted tokens",
+    "accepted": "Accepted tokens",
+}
 
 
 class Metrics:
     """Counters of one server.
 
     Args:
-        service: what it serves.
+        pairs: what it serves.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, pairs: Pairs) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "specdec_requests", "Requests", ["path", "status"], registry=self._registry
@@ -41,11 +49,13 @@ class Metrics:
         batches = Histogram(
             "specdec_batch_sentences",
             "Sentences decoded together",
+            ["pair"],
             buckets=_SENTENCES,
             registry=self._registry,
         )
-        service.scheduler.observe = batches.observe
-        self._registry.register(_State(service))
+        for service in pairs.services:
+            service.scheduler.observe = batches.labels("-".join(service.languages)).observe
+        self._registry.register(_State(pairs))
         ProcessCollector(registry=self._registry)  # memory, CPU time, open files
 
     def count(self, path: str, status: int, seconds: float) -> None:
@@ -65,22 +75,27 @@ class Metrics:
 
 
 class _State:
-    """The queue and the counters of decoding, read when they are asked for."""
+    """The queues and the counters of decoding, read when they are asked for."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, pairs: Pairs) -> None:
+        self._pairs = pairs
 
     def collect(self) -> Iterator[Any]:
         """As prometheus_client wants it."""
-        scheduler, stats = self._service.scheduler, self._service.translator.stats
-        yield GaugeMetricFamily(
-            "specdec_waiting_sentences", "Sentences in the queue", scheduler.waiting
+        waiting = GaugeMetricFamily(
+            "specdec_waiting_sentences", "Sentences in the queue", labels=["pair"]
         )
-        yield GaugeMetricFamily(
-            "specdec_expected_wait_seconds", "Of a new sentence", scheduler.expected_wait()
+        expected = GaugeMetricFamily(
+            "specdec_expected_wait_seconds", "Of a new sentence", labels=["pair"]
         )
-        for name in ("sentences", "iterations", "emitted", "drafted", "accepted"):
-            words = "Sentences decoded" if name == "sentences" else f"{name.capitalize()} tokens"
-            if name == "iterations":
-                words = "Passes of the verifier"
-            yield CounterMetricFamily(f"specdec_{name}", words, getattr(stats, name))
+        counters = {
+            name: CounterMetricFamily(f"specdec_{name}", words, labels=["pair"])
+            for name, words in _COUNTERS.items()
+        }
+        for service in self._pairs.services:
+            pair, scheduler = ["-".join(service.languages)], service.scheduler
+            waiting.add_metric(pair, scheduler.waiting)
+            expected.add_metric(pair, scheduler.expected_wait())
+            for name, counter in counters.items():
+                counter.add_metric(pair, getattr(service.translator.stats, name))
+        yield from (waiting, expected, *counters.values())

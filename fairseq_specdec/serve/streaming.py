@@ -17,6 +17,7 @@ from fairseq_specdec.io.local_http import RefusedError
 from .bodies import asked, body_schema
 from .clients import Client, GoneError, client_of
 from .libretranslate import checked
+from .pairs import Pairs
 from .scheduler import Row
 from .service import Service
 
@@ -27,10 +28,9 @@ _SCHEMA = {
 }
 
 
-def streaming(service: Service) -> APIRouter:
-    """The route for a service."""
+def streaming(pairs: Pairs) -> APIRouter:
+    """The route for some pairs."""
     router = APIRouter(tags=["LibreTranslate"])
-    source, target = service.languages
 
     @router.post(
         "/translate/stream",
@@ -40,7 +40,7 @@ def streaming(service: Service) -> APIRouter:
     async def translate(request: Request) -> StreamingResponse:
         """Translate one text; send each piece of it when it is certain."""
         fields = await asked(request, ["q"])
-        texts, single, alternatives = checked(fields, source, target)
+        service, texts, single, alternatives = checked(fields, pairs)
         if not single or alternatives:
             raise RefusedError(400, "Invalid request: a stream is of one text only")
         client = client_of(request, service.limits.deadline)

@@ -93,7 +93,7 @@ def test_batch_mates_change_no_answer_of_a_relaxed_rule(pair, monkeypatch, fixed
     monkeypatch.setattr(service, "smallest_batch", lambda translator, widest: lambda: 2)
     with serving("--path", pair, *words) as client:
         sizes = []
-        client.server.service.scheduler.observe = sizes.append
+        client.service.scheduler.observe = sizes.append
         alone = [client.translate(text)[1]["translatedText"] for text in TEXTS]
         together = client.translate(TEXTS)[1]["translatedText"]
     assert sizes == [1] * 12 + [12]

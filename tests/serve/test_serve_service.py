@@ -76,7 +76,7 @@ def test_a_client_that_leaves_takes_its_sentences_out_of_the_queue(held):
         "POST /translate HTTP/1.1", f"Host: 127.0.0.1:{client.port}",
         "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
     ]  # fmt: skip
-    scheduler = client.server.service.scheduler
+    scheduler = client.service.scheduler
     with contextlib.closing(socket.create_connection(("127.0.0.1", client.port))) as line:
         line.sendall("\r\n".join(lines).encode() + body)
         until(lambda: begun)

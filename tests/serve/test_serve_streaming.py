@@ -24,7 +24,7 @@ def stream_client(pair):
 @contextlib.contextmanager
 def opened(client, text, headers=(), **fields):
     """The answer to a stream, whose events can be read."""
-    until(lambda: client.server.service.scheduler.expected_wait() == 0)
+    until(lambda: client.service.scheduler.expected_wait() == 0)
     line = http.client.HTTPConnection("127.0.0.1", client.port, 60)
     with contextlib.closing(line):
         body = json.dumps({"q": text, **LANGUAGES, **fields})
@@ -56,7 +56,7 @@ def events(client, text, **fields):
 
 def test_the_pieces_are_the_text(stream_client):
     for text in TEXTS:
-        until(lambda: stream_client.server.service.scheduler.expected_wait() == 0)
+        until(lambda: stream_client.service.scheduler.expected_wait() == 0)
         expected = stream_client.translate(text)[1]["translatedText"]
         *parts, end = events(stream_client, text, source="auto")
         assert end == ("end", {"translatedText": expected})
@@ -95,7 +95,7 @@ def held(stream_client, monkeypatch):
     monkeypatch.setattr(Batch, "iterate", iterating)
     yield stream_client, permits, begun
     permits.release(1000)
-    until(lambda: stream_client.server.service.scheduler.expected_wait() == 0)
+    until(lambda: stream_client.service.scheduler.expected_wait() == 0)
 
 
 def test_a_piece_leaves_before_the_next_block_is_decoded(held):
@@ -112,7 +112,7 @@ def test_the_end_of_a_client_ends_its_decoding(held):
     with opened(client, TEXTS[0]) as answer:
         event(answer)
         until(lambda: len(begun) == 4)
-    scheduler = client.server.service.scheduler
+    scheduler = client.service.scheduler
     time.sleep(0.1)  # until the server has noticed
     permits.release(1)
     until(lambda: scheduler.expected_wait() == 0)

@@ -63,6 +63,8 @@ def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[L
     Raises:
         ValueError: a flag that makes no sense beside ``--bench``.
     """
+    if args.config is not None:
+        raise ValueError("--config: --bench measures one pair; give its flags instead")
     for name in _FIXED:
         if getattr(args, name) != parser.get_default(name):
             flag = "--" + name.replace("_", "-")

@@ -129,7 +129,7 @@ def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
             if not said:
                 log.seek(0)
                 raise ValueError(f"the server did not start: {log.read()[-500:].strip()}")
-            yield server, int(said.split()[4].rstrip("/").rpartition(":")[2])
+            yield server, int(said.rpartition(":")[2].partition("/")[0])
             server.terminate()
             server.communicate(timeout=_END)
         finally:

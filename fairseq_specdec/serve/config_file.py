@@ -1,0 +1,97 @@
+"""``--config``: a file of several pairs, each with the flags of the command line as its fields."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+from typing import Any, Dict, Iterator, List, NamedTuple
+
+import yaml
+
+from fairseq_specdec.hub.command_line import at_the_prompt
+
+
+class Entry(NamedTuple):
+    """A pair of the file.
+
+    Attributes:
+        place: file and number, for messages.
+        words: its fields as flags.
+    """
+
+    place: str
+    words: List[str]
+
+    @contextlib.contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Name file, entry and field in errors.
+
+        Raises:
+            ValueError: for a ValueError or OSError.
+        """
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            message = re.sub("^(argument )?--", "", at_the_prompt(str(error)))
+            raise ValueError(f"{self.place}: {message}") from error
+
+    def parsed(self, parser: argparse.ArgumentParser) -> argparse.Namespace:
+        """The fields as a command line.
+
+        Args:
+            parser: of the flags of a pair.
+
+        Raises:
+            ValueError: a value that is none.
+        """
+
+        def refuse(message: str) -> None:
+            raise ValueError(message)
+
+        parser.error = refuse  # type: ignore[assignment, method-assign]
+        return parser.parse_args(self.words)
+
+
+def fields_of(parser: argparse.ArgumentParser) -> Dict[str, argparse.Action]:
+    """The flags of a parser, by their names without dashes in front."""
+    known = parser._option_string_actions
+    return {name[2:]: known[name] for name in known if name.startswith("--")}
+
+
+def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
+    """The pairs of a file in YAML: a list of mappings.
+
+    Args:
+        file: its path.
+        parser: of the flags of a pair.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no such list, or a field is unknown.
+    """
+    with open(file, encoding="utf-8", errors="replace") as stream:
+        try:
+            # Every value is a string, as on the command line: no stays Norwegian.
+            found: Any = yaml.load(stream, Loader=yaml.BaseLoader)
+        except yaml.YAMLError as error:
+            said = " ".join(str(error).split())
+            raise ValueError(f"{file}: is no YAML: {said[:200]}") from error
+    if not isinstance(found, list) or not found:
+        raise ValueError(f"{file}: expected a list of pairs, each '- path: FILE' and more fields")
+    return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(found, 1)]
+
+
+def _entry(place: str, fields: Any, parser: argparse.ArgumentParser) -> Entry:
+    if not isinstance(fields, dict):
+        raise ValueError(f"{place}: expected fields, as in 'path: FILE'")
+    known = fields_of(parser)
+    words = []
+    for name, value in fields.items():
+        flag = str(name).replace("_", "-")
+        if flag not in known:
+            raise ValueError(f"{place}: {name}: no such field; there are {', '.join(known)}")
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{place}: {name}: expected one value")
+        words.append(f"--{flag}={value}")
+    return Entry(place, words)
