@@ -19,6 +19,7 @@ from .deepl import deepl
 from .guard import GONE, Guard, refusal
 from .libretranslate import libretranslate
 from .metrics import Metrics
+from .opennmt import opennmt
 from .pairs import Pairs
 from .streaming import streaming
 
@@ -49,6 +50,7 @@ def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
     app.include_router(libretranslate(pairs))
     app.include_router(streaming(pairs))
     app.include_router(deepl(pairs))
+    app.include_router(opennmt(pairs))
     metrics = Metrics(pairs)
     _add_states(app, pairs, metrics)
     _add_errors(app)

@@ -48,13 +48,22 @@ async def form_of(request: Request) -> Any:
 
 
 def _object(body: bytes) -> Dict[str, Any]:
-    try:
-        found = json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise RefusedError(400, "Invalid request: the body is no JSON") from None
+    found = json_of(body)
     if not isinstance(found, dict):
         raise RefusedError(400, "Invalid request: the body is no JSON object")
     return found
+
+
+def json_of(body: bytes) -> Any:
+    """What a body in JSON holds.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        return json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise RefusedError(400, "Invalid request: the body is no JSON") from None
 
 
 def shown(value: Any) -> str:
