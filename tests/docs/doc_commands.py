@@ -43,7 +43,8 @@ PLAIN = {
 }  # fmt: skip
 MODULES = {"fairseq_specdec.data.distill": "specdec-distill"}
 # What a block may use besides: it is run, not parsed.
-TOOLS = {"cut", "diff", "echo", "fairseq-hydra-train", "grep", "head"}
+TOOLS = {"cat", "cut", "diff", "echo", "fairseq-hydra-train", "grep", "head"}
+TOOLS |= {"python", "sacremoses", "subword-nmt", "for", "do", "done"}
 # Commands that a test cannot run as they stand, by their beginning, and the file that runs them.
 ELSEWHERE = {
     "bash scripts/quickstart.sh": "tests/docs/test_docs_run.py",  # what it measures
@@ -123,5 +124,5 @@ def flags_of(words):
 def known_flags(commands):
     """Every flag that some of these commands, or a program without a block, has."""
     scripts = {"--train", "--full", "--list", "--dry-run", "--metric", "--mean-accepted"}
-    scripts |= {"--mean-copied", "--sentences", "--length"}
+    scripts |= {"--mean-copied", "--sentences", "--length", "--last"}
     return (scripts | FOREIGN).union(*map(flags_of, commands))

@@ -1,6 +1,7 @@
 """A folder in which the pages' commands run: toy models and corpora under the names they use."""
 
 import importlib.util
+import itertools
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import torch
 from doc_pages import BLOCKS, ROOT, commands_in
@@ -28,6 +30,7 @@ import families_toys  # noqa: E402
 from authors_layout import authors_checkpoint, authors_drafter  # noqa: E402
 
 SIZES = {"train": 200, "valid": 20, "test": 12}
+RAW_SIZES = {"train": 2000, "valid": 50, "test": 30}
 SHARED = ("fairseq_specdec", "scripts", "configs", "tests")
 DEMOS = {"demo_ende": ("en", "de"), "demo_edit": ("src", "tgt")}
 DEMO_SENTENCES = 6
@@ -51,9 +54,16 @@ SMALLER = [
         "--config-name spec_drafter_toy optimization.max_update=4 dataset.data_buffer_size=0",
     ),
     # A verifier of 4 updates does not know where to end.
-    (r"(--dest data-bin/distilled) --task", r"\1 --max-len-b 12 --on-length-limit keep --task"),
     (r"(--dest data-bin/languages-distilled)", r"\1 --limit 50"),
     (r"--init-decoder-layers 0,5", "--init-decoder-layers 0,1"),
+    (
+        r"(--dest data-bin/(?:distilled --task|by_teacher --beam))",
+        r"--max-len-b 12 --on-length-limit keep \1",
+    ),
+    (r"--save-interval-updates \d+", "--save-interval-updates 2"),
+    (r"--last 5", "--last 2"),
+    (r"learn-bpe -s 32000", "learn-bpe -s 500"),
+    (r"vocab_size=32000", "vocab_size=500"),
     (r"--nproc_per_node \d+", "--nproc_per_node 2"),
     (r"--array=0-15", "--array=0-0"),
     (
@@ -117,6 +127,26 @@ def smaller(text):
     for pattern, replacement in SMALLER + ([] if drawing else [PLOTS]):
         text = re.sub(pattern, replacement, text)
     return text
+
+
+def raw_text(side):
+    """Real sentences: those that lie beside the checkout, else the demo pair's held-out ones."""
+    for parent in ROOT.parents:
+        archive = parent / "shared" / "data" / "ende.tar.xz"
+        if archive.is_file():
+            with tarfile.open(str(archive)) as files:
+                return files.extractfile(f"ende/train.{side}").read().decode("utf-8").split("\n")
+    held = ROOT / "data-bin" / "demo_ende" / f"heldout.{side}"
+    return held.read_text(encoding="utf-8").split("\n")
+
+
+def write_raw_text(folder):
+    """``{train,valid,test}.{en,de}``: 2,000 pairs to train on."""
+    for side in ("en", "de"):
+        lines = itertools.cycle(filter(None, raw_text(side)[:2200]))
+        for split, size in RAW_SIZES.items():
+            text = "".join(f"{line}\n" for line in itertools.islice(lines, size))
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
 
 
 def make_demo(name, languages, folder):

@@ -1,6 +1,7 @@
 """Every command of README and docs runs: in a sandbox of toy models, small, and exits 0."""
 
 import re
+import shutil
 import sys
 
 import pytest
@@ -14,7 +15,7 @@ RUN = [
     if block.language == "python" or block.language == "bash" and coverage(block.text) == "run"
 ]
 # Blocks of a page that go on from one another run in one folder.
-ONE_FOLDER = {"docs/training.md", "docs/tutorial.md"}
+ONE_FOLDER = {"docs/own_model.md", "docs/training.md", "docs/tutorial.md"}
 # README repeats some blocks of the pages.
 ALONE = list({block.text: block for block in RUN if block.page not in ONE_FOLDER}.values())
 
@@ -34,7 +35,7 @@ def run(sandbox, block, folder):
     if "demo_" in block.text and not sandbox.has_demos():
         pytest.skip("the demo pairs are not in this checkout")
     if block.language == "python":
-        return sandbox.check(block.text, folder, words=(sys.executable, "-c"))
+        return sandbox.check(smaller(block.text), folder, words=(sys.executable, "-c"))
     return sandbox.check(smaller(block.text), folder)
 
 
@@ -44,10 +45,19 @@ def test_a_block_runs(block, sandbox, tmp_path):
     assert "Traceback" not in out
 
 
-def run_page(page, sandbox, folder):
-    """What a page's blocks print, run from top to bottom."""
+def run_page(page, sandbox, folder, prepare=None):
+    """What a page's blocks print, run from top to bottom.
+
+    Args:
+        page: its name.
+        sandbox: of which ``folder`` will be a copy.
+        folder: to run in.
+        prepare: called with the folder beforehand.
+    """
     blocks = [block for block in RUN if block.page == page]
     sandbox.copy(folder, "")
+    if prepare:
+        prepare(folder)
     return "".join(run(sandbox, block, folder) for block in blocks)
 
 
@@ -61,6 +71,24 @@ def test_the_tutorial_runs_from_top_to_bottom(sandbox, tmp_path):
 def test_a_drafter_of_several_languages_is_trained_from_top_to_bottom(sandbox, tmp_path):
     out = run_page("docs/training.md", sandbox, tmp_path / "site")
     assert "\nH-" in out
+
+
+def leave_raw_text_only(folder):
+    from doc_sandbox import write_raw_text
+
+    for made in ("corpus", "checkpoints", "data-bin/corpus", "data-bin/distilled"):
+        shutil.rmtree(str(folder / made))
+    (folder / "corpus").mkdir()
+    write_raw_text(folder / "corpus")
+
+
+def test_raw_text_becomes_a_table(sandbox, tmp_path):
+    folder = tmp_path / "site"
+    out = run_page("docs/own_model.md", sandbox, folder, leave_raw_text_only)
+    table = (folder / "table.md").read_text(encoding="utf-8")
+    for name in ("fairseq beam 5", "greedy", "gad", "gad, separate", "blockwise", "sps", "bild"):
+        assert re.search(rf"^\| {name} ", table, flags=re.M), name
+    assert " 100.0% |" in re.search(r"^\| gad, separate .*", out, flags=re.M).group()
 
 
 def test_what_the_quickstart_measures(sandbox, tmp_path):
