@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator, List, Optional
 
 from torch.overrides import TorchFunctionMode
 
 from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
 from fairseq_specdec.engine.eager.stored_module import store
+from fairseq_specdec.engine.native import packed_file
 
 from .patch import wrap_once
+from .settings import RefusedCheckpointError
 from .unpickling_files import weights_mapped
 
 _FIX = "load_decoding_models_in_little_memory"
@@ -23,7 +25,9 @@ _RANDOM = {
     for kind in ("uniform", "normal")
 }
 
-_decoding: contextvars.ContextVar[bool] = contextvars.ContextVar("_decoding", default=False)
+# Packed weights of the files that were read, by their paths; None outside of ``only_to_decode``.
+_Packed = Optional[Dict[str, Any]]
+_decoding: contextvars.ContextVar[_Packed] = contextvars.ContextVar("_decoding", default=None)
 
 
 def load_decoding_models_in_little_memory() -> None:
@@ -39,14 +43,18 @@ def load_decoding_models_in_little_memory() -> None:
     """
     from fairseq import checkpoint_utils, models
 
+    wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
     wrap_once(models, "build_model", _FIX, _build)
 
 
 @contextlib.contextmanager
 def only_to_decode() -> Iterator[None]:
-    """Models loaded inside, of tasks of this project, are used by its generators alone."""
-    token = _decoding.set(True)
+    """Models loaded inside, of tasks of this project, are used by its generators alone.
+
+    What ``specdec-convert pack`` wrote is loaded nowhere else.
+    """
+    token = _decoding.set({})
     try:
         with weights_mapped():
             yield
@@ -60,18 +68,57 @@ def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
     whole = given.get("strict", True) and given.get("num_shards", 1) == 1
     # A state that was read elsewhere is a drafter's, whose weights are not all packed.
     command = given.get("state") is None and fairseq_command() in DECODING
-    if ours and whole and (_decoding.get() or command):
-        with only_to_decode():
-            return original(filenames, *args, **kwargs)
-    token = _decoding.set(False)
+    begun = _decoding.get() is not None
+    if ours and whole and (begun or command):
+        with contextlib.nullcontext() if begun else only_to_decode():
+            found = original(filenames, *args, **kwargs)
+            _attach(found[0], [str(name) for name in filenames])
+            return found
+    token = _decoding.set(None)
     try:
         return original(filenames, *args, **kwargs)
     finally:
         _decoding.reset(token)
 
 
+def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    state = original(path, *args, **kwargs)
+    found, packed = state.pop(packed_file.KEY, None), _decoding.get()
+    if found is None:
+        return state
+    with _naming(path):
+        if packed is None:
+            raise packed_file.UnfitError(
+                "its weights are packed for decoding alone, with fairseq-generate or "
+                "fairseq-interactive and a task of this project, or from Python without "
+                "keep_weights; use the checkpoint that they were packed from"
+            )
+        packed_file.check(found)
+    state["model"].update(packed_file.hollow(found))
+    packed[str(path)] = found
+    return state
+
+
+def _attach(models: List[Any], paths: List[str]) -> None:
+    """Give the models of files with packed weights these."""
+    packed = _decoding.get() or {}
+    for model, path in zip(models, paths):
+        found = packed.pop(path, None)
+        if found is not None:
+            with _naming(path):
+                packed_file.attach(model, found)
+
+
+@contextlib.contextmanager
+def _naming(path: Any) -> Iterator[None]:
+    try:
+        yield
+    except packed_file.UnfitError as error:
+        raise RefusedCheckpointError(f"{path}: {error}") from error
+
+
 def _build(original: Any, *args: Any, **kwargs: Any) -> Any:
-    if not _decoding.get():
+    if _decoding.get() is None:
         return original(*args, **kwargs)
     with _NotDrawn():
         model = original(*args, **kwargs)

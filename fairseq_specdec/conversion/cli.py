@@ -1,4 +1,4 @@
-"""``specdec-convert``: drafters of the authors of SpecDec, and models of transformers."""
+"""``specdec-convert``: the authors' drafters, models of transformers, packed weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Optional, Sequence
 import fairseq_specdec
 from fairseq_specdec.commands.own import brief, reporting
 
-from . import drafter
+from . import drafter, pack
 from .hf import convert
 
 DRAFTER = (
@@ -22,6 +22,10 @@ HF = (
     "Convert a model folder of transformers (Marian, M2M-100, NLLB-200, mBART, BART) to a "
     "checkpoint, dictionary and subword model that fairseq and this project decode. Prints the "
     "commands to decode with."
+)
+PACK = (
+    "Pack the weights of a verifier's checkpoint for this processor. The file that is written is "
+    "mapped, not read: it starts at once, and processes share its memory (docs/packed.md)."
 )
 
 
@@ -36,6 +40,8 @@ def get_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     inner = commands.add_parser("drafter", help="a block drafter", description=DRAFTER)
     drafter.add_arguments(inner)
+    inner = commands.add_parser("pack", help="weights packed for this processor", description=PACK)
+    pack.add_arguments(inner)
     inner = commands.add_parser("hf", help="a model of transformers", description=HF)
     inner.add_argument("folder", metavar="DIR", help="folder with config.json and the weights")
     inner.add_argument("--out", metavar="OUT", required=True, help="folder to write; required")
@@ -60,8 +66,8 @@ def main(args: argparse.Namespace) -> None:
     Raises:
         ConversionError, ValueError: it cannot be converted, or what is there would be replaced.
     """
-    if args.command == "drafter":
-        drafter.main(args)
+    if args.command in ("drafter", "pack"):
+        (drafter if args.command == "drafter" else pack).main(args)
         return
     report = convert.convert(args.folder, args.out, args.source_lang, args.target_lang, args.force)
     sys.stdout.write(report)
@@ -69,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
 
 def _in_full(words: Sequence[str]) -> Sequence[str]:
     """A command line without a subcommand is that of ``drafter``, as before there were others."""
-    known = ("drafter", "hf", "-h", "--help", "--version")
+    known = ("drafter", "hf", "pack", "-h", "--help", "--version")
     return words if not words or words[0] in known else ["drafter", *words]
 
 

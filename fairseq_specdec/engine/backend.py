@@ -22,6 +22,7 @@ from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.encoder import NativeEncoder
 from .native.library import ENVIRONMENT, Library, load, why_not
 from .native.linear import NativeLinear
+from .native.packed_file import number_format_of
 from .native.stack import NativeStack, refusal
 
 logger = logging.getLogger(__name__)
@@ -168,6 +169,8 @@ def choose_backend(
         ValueError: "native" cannot be had, or a number format without it.
     """
     reason = None if asked == "torch" else _why_not_native(models)
+    otherwise = "--backend torch was given" if asked == "torch" else reason
+    _check_packed(models, number_format, otherwise)
     if asked != "torch" and reason is None:
         library = load()
         assert library is not None
@@ -184,6 +187,28 @@ def choose_backend(
         else:
             logger.info("--backend torch: %s", reason)
     return Backend(graphs, frees)
+
+
+def _check_packed(models: Sequence[Any], number_format: str, reason: Optional[str]) -> None:
+    """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for.
+
+    Args:
+        models: the ensemble.
+        number_format: asked for.
+        reason: why the native backend does not run them; None if it does.
+    """
+    for model in models:
+        packed = number_format_of(model)
+        if packed is not None and reason is not None:
+            raise ValueError(
+                f"--path: its weights are packed for the native backend, and {reason}; use the "
+                "checkpoint that they were packed from"
+            )
+        if packed not in (None, number_format):
+            raise ValueError(
+                f"--verifier-dtype {number_format}: the weights of --path are packed in {packed}; "
+                f"add --verifier-dtype {packed}, or use the checkpoint that they were packed from"
+            )
 
 
 def missing_engine() -> str:

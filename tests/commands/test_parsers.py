@@ -56,7 +56,7 @@ def tab(written, tmp_path):
         ("specdec-demo --strategies ", "greedy gad++ bild blockwise", "--port"),
         ("specdec-demo --alpha-", "--alpha-fb --alpha-rb", "--tau"),
         ("specdec-noise --error-", "--error-mean --error-deviation", "--swap"),
-        ("specdec-convert ", "drafter hf", ""),
+        ("specdec-convert ", "drafter hf pack", ""),
         ("specdec-convert drafter --to ", "authors project", ""),
         ("specdec-trace ", "show html", ""),
         ("specdec-trace html --ti", "--title", "--color"),

@@ -105,6 +105,18 @@ class Calls:
             self.size(self.random.choice((0, 0, 0, 1, 2)), (3, -1, 9)),
         )  # fmt: skip
 
+    def borrowed(self, matrix, rows, x, x_stride, y, y_stride):
+        """A matrix in the memory of another, at times described otherwise."""
+        parts, handle = of.MatrixParts(), ctypes.c_void_p()
+        self.call("specdec_matrix_parts", matrix, ctypes.byref(parts))
+        for name in ("out", "in", "format", "words_size", "outputs"):
+            setattr(parts, name, self.size64(getattr(parts, name)))
+        for name in ("words", "bias", "scales", "offsets"):
+            setattr(parts, name, self.size(getattr(parts, name), (None,)))
+        if self.call("specdec_matrix_borrow", ctypes.byref(parts), ctypes.byref(handle)):
+            self.freed.append(("specdec_matrix_free", handle))
+            self.call("specdec_matrix_multiply", handle, rows, x, x_stride, y, y_stride, 0)
+
     def products(self):
         """A matrix by itself."""
         out, width, rows = (self.random.randint(1, 70) for _ in range(3))
@@ -119,6 +131,7 @@ class Calls:
         after = self.size(self.random.randint(0, 2), (-1, 3, 2**31 - 1))
         self.call("specdec_matrix_multiply", matrix, self.size(rows, (0, -1)), x, room[0], y,
                   room[1], after)  # fmt: skip
+        self.borrowed(matrix, rows, x, width + 1, y, out + 1)
         numbers = self.integers(rows, most=out - 2)
         self.call("specdec_matrix_rows", matrix, self.size(rows, (0, -1, -(2**63))), numbers,
                   self.floats(rows, width))  # fmt: skip

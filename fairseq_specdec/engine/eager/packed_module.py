@@ -50,6 +50,7 @@ class PackedModule(nn.Module):
         modules: Sequence[nn.Module],
         product: Product,
         tied: Sequence[nn.Module] = (),
+        finite: Optional[Sequence[bool]] = None,
     ) -> None:
         """Replace the weights of modules by the packed ones of a product.
 
@@ -60,6 +61,7 @@ class PackedModule(nn.Module):
             modules: nn.Linear; ``product`` holds their weights side by side.
             tied: they hold the weight of the first one too, nn.Embedding only where the product
                 has ``rows``.
+            finite: of each module, whether its weight holds neither NaN nor infinity; None to look.
         """
         if any(type(module) not in _PACKED for module in [*modules, *tied]):
             return
@@ -69,7 +71,8 @@ class PackedModule(nn.Module):
             rows = slice(start, start + weight.size(0))
             start = rows.stop
             sharing = [module, *tied] if i == 0 else [module]
-            packed = _PackedWeight(product, rows, _finite(stored_numbers(module)))
+            sound = _finite(stored_numbers(module)) if finite is None else finite[i]
+            packed = _PackedWeight(product, rows, sound)
             with torch.inference_mode(False):
                 placeholder = weight.new_full((1,), float("nan")).expand(weight.shape)
                 parameter = nn.Parameter(placeholder, weight.requires_grad)
@@ -86,6 +89,11 @@ class PackedModule(nn.Module):
         return packed.product.unpacked()[packed.rows]
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self._packed.product, "packed_as", None) is not None:
+            raise RuntimeError(
+                "the model's weights are packed for a CPU (specdec-convert pack); use the "
+                "checkpoint that they were packed from"
+            )
         raise RuntimeError(
             "the model's weights were freed when they were packed for decoding; load the "
             "checkpoint again, or decode with --keep-weights (keep_weights=True in Python)"

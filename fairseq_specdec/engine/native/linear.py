@@ -50,6 +50,7 @@ class NativeLinear:
     """
 
     rounded: Optional[NativeLinear] = None
+    packed_as: Optional[str] = None  # number format of the file that it is borrowed from
     _kept: Any = None  # memory that is borrowed
 
     def __init__(
@@ -86,7 +87,8 @@ class NativeLinear:
             library: the loaded library.
             parts: as ``parts`` gives them, of this variant.
             number_format: as for the constructor.
-            known: ``size``, ``width``, ``stored``, ``exact``, ``bias``, ``dtype`` of the product.
+            known: ``size``, ``width``, ``stored``, ``exact``, ``bias``, ``dtype``, ``packed_as`` of
+                the product.
 
         Raises:
             ValueError: the parts are not those of such a product.

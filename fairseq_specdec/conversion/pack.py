@@ -1,0 +1,167 @@
+"""``specdec-convert pack``: a checkpoint whose weights are packed for this processor."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from typing import Any, Dict
+
+import torch
+from fairseq.models import build_model
+from fairseq.models.multilingual_transformer import MultilingualTransformerModel
+from torch import nn
+
+from fairseq_specdec.compat.architectures import building_from, known_architectures_only
+from fairseq_specdec.compat.checkpoint_file import check_file, read_state
+from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.compat.decoding_memory import only_to_decode
+from fairseq_specdec.compat.unpickling_files import weights_mapped
+from fairseq_specdec.decoding.builder import check_verifier
+from fairseq_specdec.engine.backend import NativeBackend, choose_backend
+from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.native.linear import NativeLinear
+from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
+from fairseq_specdec.engine.number_formats import PACKED
+from fairseq_specdec.engine.verifier import Verifier
+from fairseq_specdec.io.atomic import check_new_file, replacing
+from fairseq_specdec.io.provenance import sha256
+from fairseq_specdec.training.dictionaries import Dictionaries, placeholder
+
+from .formats import ConversionError
+
+logger = logging.getLogger(__name__)
+
+# Of a checkpoint; the rest is for training.
+_KEPT = ("args", "cfg", "extra_state")
+_HISTORY = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of ``specdec-convert pack``."""
+    parser.add_argument("input", help="checkpoint of a verifier; with --check, a packed one")
+    parser.add_argument(
+        "output", nargs="?", help="packed checkpoint to write; its folder must exist"
+    )
+    parser.add_argument(
+        "--verifier-dtype",
+        choices=PACKED,
+        default="fp32",
+        help="number format, as of decoding (default: fp32, which keeps all bits)",
+    )
+    parser.add_argument("--check", action="store_true", help="compare INPUT with its digest")
+    parser.add_argument(
+        "--force", action="store_true", help="replace OUTPUT if it is there (default: off)"
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Pack, or check.
+
+    Raises:
+        ConversionError, ValueError: it cannot be packed, or what is there would be replaced; the
+            file is damaged.
+    """
+    check_file("input", args.input)
+    if args.check:
+        if args.output is not None:
+            raise ConversionError(f"--check: reads {args.input} alone; leave out {args.output}")
+        _check(args.input)
+        return
+    if args.output is None:
+        raise ConversionError("output: name the file to write")
+    check_new_file(args.output, "output")
+    if os.path.exists(args.output) and (
+        not args.force or os.path.samefile(args.input, args.output)
+    ):
+        raise ConversionError(f"output: {args.output} exists; name another file, or add --force")
+    with only_to_decode():
+        state = read_state("input", args.input)
+        model = _model(state, args.input)
+    del state
+    backend = choose_backend("native", [model], args.verifier_dtype, frees=True)
+    assert isinstance(backend, NativeBackend)
+    Verifier([model], backend=backend)
+    _check_packed(model, args.input)
+    found = packed(model, backend.library, args.verifier_dtype)
+    found["made_from"] = {
+        "file": os.path.basename(args.input),
+        "bytes": os.path.getsize(args.input),
+        "sha256": sha256(args.input),
+    }
+    # As saved: what fairseq's loader adds to the settings is no plain value.
+    with weights_mapped():
+        saved = load_checkpoint(args.input)
+    kept: Dict[str, Any] = {name: saved.get(name) for name in _KEPT}
+    kept["optimizer_history"] = [_HISTORY]
+    kept["model"] = _left(model, saved["model"])
+    kept[KEY] = found
+    with replacing(args.output, "wb") as stream:
+        torch.save(kept, stream)
+    logger.info(
+        "%s: %d bytes, packed in %s for %s, sha256 of the packed numbers %s", args.output,
+        os.path.getsize(args.output), args.verifier_dtype, found["variant"], found["digest"],
+    )  # fmt: skip
+
+
+def _model(state: Dict[str, Any], path: str) -> Any:
+    """The verifier of a checkpoint, with its weights in the file."""
+    weights, settings = state["model"], state.get("args") or state["cfg"]["model"]
+    tables = [weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
+    source, target = (None if each is None else placeholder(each.size(0)) for each in tables)
+    if source is not None and target is not None and len(source) == len(target):
+        target = source  # fairseq needs one dictionary for embeddings that are shared
+    with building_from(path, state), known_architectures_only():
+        model: Any = build_model(settings, Dictionaries(source, target))
+    if isinstance(model, MultilingualTransformerModel):
+        raise ConversionError(
+            f"input: {path} has a model for each language pair; pack those of one"
+        )
+    check_verifier(model, f"input: {path}")
+    try:
+        model.load_state_dict(dict(weights), strict=True, model_cfg=settings)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ConversionError(
+            f"input: {path}: its weights are not those that its settings describe ({reason})"
+        ) from error
+    return model.eval()
+
+
+def _check_packed(model: nn.Module, path: str) -> None:
+    """Refuse a model of which torch runs a part."""
+    products = [each._packed.product for each in model.modules() if isinstance(each, PackedModule)]
+    if not products or not all(isinstance(each, NativeLinear) for each in products):
+        raise ConversionError(f"input: {path} has a part that the native engine does not run")
+
+
+def _left(model: nn.Module, saved: Dict[str, Any]) -> Dict[str, Any]:
+    """What of a model's state is not packed; as it was saved, where it was saved."""
+    found: Dict[str, Any] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        prefix = f"{name}." if name else ""
+        if isinstance(module, PackedModule):
+            held = module._parameters.items()
+            others = {n: p.detach() for n, p in held if n != "weight" and p is not None}
+            found.update({prefix + n: p for n, p in others.items()})
+        else:
+            module._save_to_state_dict(found, prefix, False)
+    return {name: saved.get(name, value) for name, value in found.items()}
+
+
+def _check(path: str) -> None:
+    """Compare a packed file's numbers with the digest of when they were packed."""
+    with weights_mapped():
+        found = load_checkpoint(path).get(KEY)
+    if found is None:
+        raise ConversionError(f"input: {path} holds no packed weights; leave out --check")
+    try:
+        check(found)
+    except UnfitError as error:
+        raise ConversionError(f"input: {path}: {error}") from error
+    if digest(found["matrices"]) != found.get("digest"):
+        raise ConversionError(
+            f"input: {path} is damaged: its packed weights are not those of its digest; pack its "
+            "checkpoint again"
+        )
+    logger.info("%s: sound, packed in %s for %s", path, found["number_format"], found["variant"])

@@ -1,0 +1,217 @@
+"""Packed weights in a checkpoint, as ``specdec-convert pack`` stores them (docs/packed.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import Tensor, nn
+
+from ..eager.packed_module import PackedModule, packed_product_of
+from ..eager.stored_module import StoredModule
+from ..number_formats import PACKED
+from .library import ENVIRONMENT, Library, load, why_not
+from .linear import PARTS, STORED_AS, NativeLinear, floats, joined
+
+KEY = "specdec_packed"  # in the checkpoint
+VERSION = 1  # of what is stored, the layout of each variant included
+REMEDY = "pack its checkpoint again (specdec-convert pack), or decode with the checkpoint"
+_MOST = 2**31 - 64
+
+
+class UnfitError(ValueError):
+    """Packed weights that cannot be used here; the message says why, and what to do."""
+
+
+def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, Any]:
+    """The packed weights of a model whose weights were freed.
+
+    Args:
+        model: every PackedModule of it is packed in ``library``.
+        library: the loaded library.
+        number_format: that it was packed in.
+    """
+    slices: Dict[Any, Dict[int, List[str]]] = {}
+    finite: Dict[Any, Dict[int, bool]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, PackedModule):
+            held = module._packed
+            slices.setdefault(held.product, {}).setdefault(held.rows.start, []).append(name)
+            finite.setdefault(held.product, {})[held.rows.start] = held.finite
+    matrices = []
+    for product, names in slices.items():
+        starts = sorted(names)
+        ends = [*starts[1:], product.size]
+        modules = [sorted(names[start], key=_projection_first) for start in starts]
+        rows = [end - start for start, end in zip(starts, ends)]
+        sound = [finite[product][start] for start in starts]
+        for each in (product, product.rounded):
+            if each is not None:
+                matrices.append(_entry(each, modules, rows, sound))
+    found = {"version": VERSION, "variant": library.variant, "number_format": number_format}
+    return {**found, "matrices": matrices, "digest": digest(matrices)}
+
+
+def _projection_first(name: str) -> bool:
+    return name.endswith("embed_tokens")
+
+
+def _entry(
+    product: NativeLinear, modules: List[List[str]], rows: List[int], finite: List[bool]
+) -> Dict[str, Any]:
+    known = {"number_format": product.number_format, "stored": product.stored}
+    where = {"modules": modules, "rows": rows, "columns": product.width, "finite": finite}
+    facts = {"exact": product.exact, "biased": product.bias is not None}
+    return {**known, **where, **facts, "parts": product.parts}
+
+
+def digest(matrices: List[Dict[str, Any]]) -> str:
+    """Of the packed numbers, part by part."""
+    total = hashlib.sha256()
+    for each in matrices:
+        for name in PARTS:
+            part = each["parts"].get(name)
+            if part is not None:
+                total.update(part.numpy())
+    return total.hexdigest()
+
+
+def _require(right: bool, what: str) -> None:
+    if not right:
+        raise UnfitError(f"its packed weights hold {what}; {REMEDY}")
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 < value < _MOST
+
+
+def check(found: Any) -> None:
+    """Look at all of a file's packed weights but the numbers in them.
+
+    Raises:
+        UnfitError: they are not what ``packed`` gives, or not for this version.
+    """
+    _require(type(found) is dict, "no description")
+    if found.get("version") != VERSION:
+        raise UnfitError(f"its weights were packed by another version of fairseq_specdec; {REMEDY}")
+    _require(type(found.get("variant")) is str, "no variant")
+    _require(found.get("number_format") in PACKED, "no number format")
+    matrices = found.get("matrices")
+    _require(type(matrices) is list and bool(matrices), "no matrix")
+    for each in matrices:
+        _require(type(each) is dict, "an odd matrix")
+        _require(each.get("number_format") in PACKED, "a matrix in no number format")
+        _require(each.get("stored") in STORED_AS, "a matrix in no number format")
+        modules, rows, finite = (each.get(name) for name in ("modules", "rows", "finite"))
+        lists = all(type(one) is list for one in (modules, rows, finite))
+        _require(lists and 0 < len(modules) == len(rows) == len(finite), "an odd matrix")
+        for names in modules:
+            named = type(names) is list and bool(names)
+            _require(named and all(type(name) is str for name in names), "a matrix of no module")
+        _require(all(map(_is_size, rows)) and _is_size(sum(rows)), "a matrix of odd size")
+        _require(_is_size(each.get("columns")), "a matrix of odd size")
+        facts = (*finite, each.get("exact"), each.get("biased"))
+        _require(all(type(one) is bool for one in facts), "an odd matrix")
+        stored = ("fp32", "halves") if each["number_format"] == "fp32" else each["number_format"]
+        _require(each["stored"] in stored, "a matrix in two number formats")
+        exact = {"fp32": (True,), "int8": (False,)}.get(each["number_format"], (True, False))
+        _require(each["exact"] in exact, "a matrix in two number formats")
+        parts = each.get("parts")
+        _require(type(parts) is dict and set(parts) <= set(PARTS), "odd parts")
+        for name, part in parts.items():
+            sound = type(part) is Tensor and part.dtype == PARTS[name] and part.dim() == 1
+            _require(sound and part.is_contiguous(), "odd parts")
+
+
+def parts_of(found: Any) -> List[Tensor]:
+    """The packed numbers, of whatever a file holds in place of a description."""
+    matrices = found.get("matrices") if type(found) is dict else None
+    entries = matrices if type(matrices) is list else []
+    tables = [each.get("parts") for each in entries if type(each) is dict]
+    parts = [part for each in tables if type(each) is dict for part in each.values()]
+    return [part for part in parts if type(part) is Tensor]
+
+
+def hollow(found: Dict[str, Any]) -> Dict[str, Tensor]:
+    """A tensor of NaN, of one number in memory, for each weight that is packed; by its name."""
+    weights = {}
+    for each in found["matrices"]:
+        for names, rows in zip(each["modules"], each["rows"]):
+            nan = torch.full((1,), float("nan")).expand(rows, each["columns"])
+            weights.update({f"{name}.weight": nan for name in names})
+    return weights
+
+
+def attach(model: nn.Module, found: Dict[str, Any]) -> None:
+    """Give a model its packed weights, in the memory that they are in.
+
+    Args:
+        model: loaded with the weights of ``hollow``.
+        found: passed ``check``.
+
+    Raises:
+        UnfitError: they are for another processor or model.
+    """
+    library = load()
+    if library is None:
+        raise UnfitError(f"its weights are packed for the native engine: {why_not()}")
+    if library.variant != found["variant"]:
+        raise UnfitError(
+            f"its weights are packed for {found['variant']}, and this process runs "
+            f"{library.variant}; {REMEDY}, or set {ENVIRONMENT} where this processor has it"
+        )
+    try:
+        for each in found["matrices"]:
+            _attach(model, library, each, found["number_format"])
+    except (AttributeError, ValueError, TypeError) as error:
+        raise UnfitError(f"its packed weights do not fit its model ({error}); {REMEDY}") from error
+
+
+def _attach(model: nn.Module, library: Library, each: Dict[str, Any], number_format: str) -> None:
+    named = [[model.get_submodule(name) for name in names] for names in each["modules"]]
+    firsts: List[Any] = [modules[0] for modules in named]
+    tied = list(dict.fromkeys(module for module in named[0] if module is not firsts[0]))
+    for modules, rows in zip(named, each["rows"]):
+        if any(_shape(module) != (rows, each["columns"]) for module in modules):
+            raise ValueError("a weight of another size")
+    product = NativeLinear.borrowed(
+        library, each["parts"], each["number_format"], size=sum(each["rows"]),
+        width=each["columns"], stored=each["stored"], exact=each["exact"],
+        bias=_bias(firsts) if each["biased"] else None, dtype=torch.float32,
+        packed_as=number_format,
+    )  # fmt: skip
+    if isinstance(firsts[0], PackedModule):
+        home = packed_product_of(tuple(firsts))
+        if not isinstance(home, NativeLinear) or home.rounded or each["number_format"] == "fp32":
+            raise ValueError("modules that hold a weight twice")
+        home.rounded = product
+        return
+    others = [module for modules in named[1:] for module in modules]
+    wanted = [*firsts[:1], *tied, *others]
+    if len(set(wanted)) != len(wanted) or len(others) != len(firsts) - 1:
+        raise ValueError("modules that hold a weight twice")
+    looked_up = not each["exact"] and any(isinstance(one, nn.Embedding) for one in wanted)
+    if looked_up or not all(isinstance(one, StoredModule) for one in wanted):
+        raise ValueError("modules that hold no such weight")
+    PackedModule.replace(firsts, product, tied, each["finite"])
+
+
+def _shape(module: Any) -> Any:
+    weight = module._parameters.get("weight")
+    return None if weight is None else tuple(weight.shape)
+
+
+def _bias(modules: List[Any]) -> Optional[Tensor]:
+    bias = joined([module.bias for module in modules])
+    return None if bias is None else floats(bias).clone()
+
+
+def number_format_of(model: nn.Module) -> Optional[str]:
+    """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
+    for module in model.modules():
+        if isinstance(module, PackedModule):
+            found: Optional[str] = getattr(module._packed.product, "packed_as", None)
+            if found is not None:
+                return found
+    return None

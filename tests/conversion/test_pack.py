@@ -1,0 +1,171 @@
+"""``specdec-convert pack``: the same bits from a file that is mapped; anything else is refused."""
+
+import pathlib
+import pickle
+import sys
+
+import pytest
+import torch
+from toy_pair import text_of, write_pair
+from toy_translation import sentences
+
+from fairseq_specdec.compat.checkpoints import load_checkpoint
+from fairseq_specdec.conversion import cli
+from fairseq_specdec.conversion.formats import ConversionError
+from fairseq_specdec.engine.eager.packed_module import PackedEmbedding, PackedLinear
+from fairseq_specdec.engine.native import library, packed_file
+from fairseq_specdec.hub import SpeculativeTranslator
+
+TEXTS = [text_of(sentence) for sentence in sentences(12, seed=5)]
+FORMATS = ("fp32", "bf16", "int8")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    if library.load() is None:
+        pytest.skip(library.why_not())
+    folder = write_pair(tmp_path_factory.mktemp("pack"))
+    for number_format in FORMATS:
+        run(folder / "verifier.pt", folder / f"{number_format}.pt", number_format)
+    return folder
+
+
+def run(source, target, number_format="fp32", *more):
+    words = ["pack", str(source), str(target), "--verifier-dtype", number_format, *more]
+    cli.main(cli.get_parser().parse_args(words))
+
+
+def translator(path, number_format="fp32", **flags):
+    return SpeculativeTranslator.from_pretrained(
+        path, strategy="greedy", bpe=None, tokenizer=None, device="cpu",
+        verifier_dtype=number_format, **flags,
+    )  # fmt: skip
+
+
+def decoded(path, number_format, **flags):
+    with translator(path, number_format, **flags) as loaded:
+        return [(each.text, each.scores) for each in loaded.translate(TEXTS)]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_the_bits_are_those_of_the_checkpoint(pair, number_format, beam):
+    plain = decoded(pair / "verifier.pt", number_format, beam=beam)
+    assert decoded(pair / f"{number_format}.pt", number_format, beam=beam) == plain
+    assert len({text for text, _ in plain}) > 6
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+def test_nothing_is_packed_again(pair, number_format, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("packed")
+
+    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+    with translator(pair / f"{number_format}.pt", number_format) as loaded:
+        loaded.translate(TEXTS[0])
+        kinds = {type(each) for each in loaded._open()[0].loaded.models[0].modules()}
+    assert {PackedLinear, PackedEmbedding} <= kinds and torch.nn.Linear not in kinds
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_it_is_mapped(pair, monkeypatch):
+    monkeypatch.setattr("fairseq_specdec.compat.unpickling_files._LEAST_MAPPED", 1)
+    with translator(pair / "fp32.pt") as loaded:
+        loaded.translate(TEXTS[0])
+        assert str(pair / "fp32.pt") in pathlib.Path("/proc/self/maps").read_text()
+
+
+def test_the_file_says_what_it_is(pair, caplog):
+    state = load_checkpoint(str(pair / "int8.pt"))
+    found = state[packed_file.KEY]
+    assert found["made_from"]["file"] == "verifier.pt" and len(found["made_from"]["sha256"]) == 64
+    assert found["variant"] == library.load().variant and found["number_format"] == "int8"
+    names = [name for each in found["matrices"] for names in each["modules"] for name in names]
+    assert not {f"{name}.weight" for name in names} & set(state["model"])
+    with caplog.at_level("INFO"):
+        cli.main(cli.get_parser().parse_args(["pack", "--check", str(pair / "int8.pt")]))
+    assert "sound, packed in int8" in caplog.text
+
+
+def changed(pair, change):
+    state = load_checkpoint(str(pair / "fp32.pt"))
+    change(state[packed_file.KEY])
+    torch.save(state, str(pair / "changed.pt"))
+    return pair / "changed.pt"
+
+
+def matrix(change):
+    return lambda found: change(found["matrices"][0])
+
+
+CHANGES = {
+    "another version": (lambda found: found.update(version=2), "another version of fairseq_spec"),
+    "another variant": (lambda found: found.update(variant="avx9"), "packed for avx9, and this"),
+    "no matrix": (lambda found: found.update(matrices=[]), "hold no matrix"),
+    "a matrix less": (lambda found: found["matrices"].pop(), "hold|fit|Missing|weights"),
+    "a matrix twice": (lambda found: found["matrices"].append(found["matrices"][0]), "twice"),
+    "a part less": (matrix(lambda each: each["parts"].pop("words")), "do not fit its model"),
+    "a short part": (
+        matrix(lambda each: each["parts"].update(words=each["parts"]["words"][:-1].clone())),
+        "do not fit its model",
+    ),
+    "a part in float": (
+        matrix(lambda each: each["parts"].update(words=each["parts"]["words"].float())), "odd parts"
+    ),
+    "another width": (matrix(lambda each: each.update(columns=each["columns"] + 1)), "fit|weights"),
+    "a module that is not there": (
+        matrix(lambda each: each.update(modules=[["nowhere"] for _ in each["rows"]])), "weights|fit"
+    ),
+    "a norm": (
+        matrix(lambda each: each.update(modules=[["decoder.layer_norm"]] * len(each["rows"]))),
+        "weights|fit",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_does_not_fit_is_refused(pair, name):
+    change, said = CHANGES[name]
+    with pytest.raises(ValueError, match=said) as raised:
+        translator(changed(pair, change)).translate(TEXTS[0])
+    assert "changed.pt" in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ({"verifier_dtype": "int8"}, "packed in fp32; add verifier_dtype='fp32'|packed in fp32"),
+        ({"backend": "torch"}, "packed for the native backend, and"),
+        ({"keep_weights": True}, "packed for decoding alone"),
+        ({"dtype": "bf16"}, "packed for a CPU"),
+    ],
+)
+def test_other_ways_to_decode_are_refused(pair, flags, said):
+    with pytest.raises((ValueError, RuntimeError), match=said):
+        flags = {"number_format": flags.pop("verifier_dtype", "fp32"), **flags}
+        translator(pair / "fp32.pt", **flags).translate(TEXTS[0])
+
+
+def test_a_flipped_bit_is_found_on_request(pair, tmp_path):
+    data = bytearray((pair / "fp32.pt").read_bytes())
+    found = load_checkpoint(str(pair / "fp32.pt"))[packed_file.KEY]["matrices"][0]["parts"]
+    data[data.index(found["words"].numpy().tobytes()) + 9] ^= 1
+    path = tmp_path / "flipped.pt"
+    path.write_bytes(data)
+    with pytest.raises((ConversionError, pickle.UnpicklingError), match="damaged|CRC"):
+        cli.main(cli.get_parser().parse_args(["pack", "--check", str(path)]))
+
+
+def test_nothing_is_replaced_unasked(pair):
+    with pytest.raises(ConversionError, match=r"int8.pt exists; .*--force"):
+        run(pair / "verifier.pt", pair / "int8.pt")
+    with pytest.raises(ConversionError, match="exists"):
+        run(pair / "verifier.pt", pair / "verifier.pt", "fp32", "--force")
+    with pytest.raises(ConversionError, match="name the file"):
+        cli.main(cli.get_parser().parse_args(["pack", str(pair / "verifier.pt")]))
+
+
+def test_a_drafter_is_refused(pair, tmp_path):
+    with pytest.raises(ValueError, match="drafter"):
+        run(pair / "drafter.pt", tmp_path / "out.pt")
+    assert not (tmp_path / "out.pt").exists()
