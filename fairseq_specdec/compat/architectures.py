@@ -18,9 +18,9 @@ from .settings import RefusedCheckpointError
 VARIABLE = "FAIRSEQ_SPECDEC_TRUSTED_ARCHITECTURES"
 
 # Model classes of fairseq 0.12.1 to 0.12.3 whose code was read: settings reach nothing but sizes,
-# names of functions in tables, fairseq's eval of lists (literals, see literals.py) and the files
-# of pretrained embeddings, which are read as text, and the recogniser that a speech model began
-# with, which is not opened (_open_nothing). Others open further checkpoints that a setting
+# names of functions in tables and fairseq's eval of lists (literals, see literals.py). The files
+# that settings name, tables of embeddings and the recogniser that a speech model began with, are
+# not opened (_opening_nothing). Others open further checkpoints that a setting
 # names (tests/compat/test_architectures.py finds them), or read no text.
 _MODELS = "fairseq.models."
 _TRANSFORMERS = frozenset(
@@ -63,6 +63,8 @@ class _Source(NamedTuple):
 
 
 _building: contextvars.ContextVar[Optional[_Source]] = contextvars.ContextVar("_building")
+# Whether the weights of what is built are those of a checkpoint that this project decodes.
+_filled: contextvars.ContextVar[bool] = contextvars.ContextVar("_filled", default=False)
 _ours: contextvars.ContextVar[bool] = contextvars.ContextVar("_ours", default=False)
 
 
@@ -78,11 +80,12 @@ def build_known_architectures_from_checkpoints() -> None:
     by name, separated by commas. Training builds its model from the command line and is not
     concerned, nor is reading a checkpoint's weights.
     """
-    from fairseq import checkpoint_utils, models
+    from fairseq import checkpoint_utils, models, utils
 
     wrap_once(checkpoint_utils, "load_checkpoint_to_cpu", _FIX, _read)
     wrap_once(checkpoint_utils, "load_model_ensemble_and_task", _FIX, _load)
     wrap_once(models, "build_model", _FIX, _build)
+    wrap_once(utils, "parse_embedding", _FIX, _parse)
 
 
 @contextlib.contextmanager
@@ -153,16 +156,16 @@ def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         return original(cfg, *args, **kwargs)
     task = args[0] if args else kwargs.get("task")
     _check(cfg, task, source)
-    if _for_us(task):
-        _open_nothing(cfg)
-        if source.task.reverses(task):
-            raise RefusedCheckpointError(
-                f"{source.path}: translates in the other direction; exchange --source-lang and "
-                "--target-lang"
-            )
+    ours = _for_us(task)
+    if ours and source.task.reverses(task):
+        raise RefusedCheckpointError(
+            f"{source.path}: translates in the other direction; exchange --source-lang and "
+            "--target-lang"
+        )
     parse_settings_as_literals()  # modules of fairseq that were loaded since
     try:
-        return original(cfg, *args, **kwargs)
+        with _opening_nothing(cfg) if ours else contextlib.nullcontext():
+            return original(cfg, *args, **kwargs)
     except NotLiteralError as error:
         name = _setting_of(cfg, error.text)
         message = f"{source.path}: its setting {name}: {error}; do not use this checkpoint"
@@ -174,9 +177,10 @@ def _for_us(task: Any) -> bool:
     return getattr(task, "decodes_speculatively", False) or _ours.get()
 
 
-def _open_nothing(cfg: Any) -> None:
-    """Clear the setting that names the recogniser whose encoder a speech model began with: its
-    weights are in the checkpoint, which fairseq overwrites them with."""
+@contextlib.contextmanager
+def _opening_nothing(cfg: Any) -> Iterator[None]:
+    """Leave out the files that training began with: tables of embeddings, and the recogniser whose
+    encoder a speech model has. All weights are in the checkpoint, which fairseq reads after it."""
     name = "load_pretrained_encoder_from"
     if OmegaConf.is_config(cfg):
         if name in cfg:
@@ -184,6 +188,15 @@ def _open_nothing(cfg: Any) -> None:
                 cfg[name] = None
     elif getattr(cfg, name, None) is not None:
         setattr(cfg, name, None)
+    token = _filled.set(True)
+    try:
+        yield
+    finally:
+        _filled.reset(token)
+
+
+def _parse(original: Any, path: Any) -> Any:
+    return {} if _filled.get() else original(path)
 
 
 def _check(cfg: Any, task: Any, source: _Source) -> None:

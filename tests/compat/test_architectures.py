@@ -206,6 +206,21 @@ def test_known_models_of_stock_tasks_are_built_for_us(arch, tmp_path):
     assert type(model) is ARCH_MODEL_REGISTRY[arch]
 
 
+@pytest.mark.parametrize("layout", ["cfg", "args"])
+def test_tables_of_embeddings_are_not_opened(layout, trained, reversal_data, tmp_path):
+    """A pipe by that name was waited for. fairseq itself wants the table of training again."""
+    state = torch.load(str(trained.checkpoint), map_location="cpu", weights_only=False)
+    settings = dict.fromkeys(("encoder_embed_path", "decoder_embed_path"), str(tmp_path / "gone"))
+    torch.save(with_settings(state, settings, layout), str(tmp_path / "a.pt"))
+    sound, found = (
+        hypotheses(run_here("generate", reversal_data, task="translation_specdec", path=path)[0])
+        for path in (trained.checkpoint, tmp_path / "a.pt")
+    )
+    assert found == sound
+    with pytest.raises(FileNotFoundError, match="gone"):
+        run_here("generate", reversal_data, task="translation", path=tmp_path / "a.pt")
+
+
 # What reads another file, or runs text.
 OPENING = {
     "load_checkpoint_to_cpu", "load_model_ensemble", "load_model_ensemble_and_task",
