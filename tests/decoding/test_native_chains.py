@@ -9,7 +9,7 @@ from drafted import SENTENCES, block_drafter, decode
 from fairseq.utils import get_activation_fn
 from scripted_drafter import ScriptedDrafter
 from toy_strategies import decode as toy_decode
-from toy_strategies import flags, make_generator, stock
+from toy_strategies import flags, make_generator, stock, toys
 from toy_translation import EOS, PAD, WORDS, make_sample, make_task, toy_model
 
 from fairseq_specdec.config import decoding_settings
@@ -82,18 +82,34 @@ def test_every_draft_leads_to_the_bits_of_greedy(shape, number_format):
         assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
 
 
+def activated(model, activation):
+    """A copy with another activation in every layer."""
+    model = copy.deepcopy(model)
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.activation_fn = get_activation_fn(activation)
+    return model
+
+
 @pytest.mark.parametrize("number_format", FORMATS)
 @pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh", "swish"])
 def test_every_activation_gives_the_bits_of_greedy(activation, number_format):
-    model = copy.deepcopy(toy_model("pre_norm"))
-    for layer in [*model.encoder.layers, *model.decoder.layers]:
-        layer.activation_fn = get_activation_fn(activation)
+    model = activated(toy_model("pre_norm"), activation)
     wanted = one_by_one(generator_for(model, number_format), SENTENCES)
     outputs = [tokens for tokens, _ in wanted]
     for kind in ("noisy", "perfect"):
         drafter = ScriptedDrafter(outputs, kind, WORDS, 5)
         assert said(generator_for(model, number_format, drafter=drafter), SENTENCES) == wanted
-    assert said(generator_for(model, number_format, strategy="iad"), SENTENCES) == wanted
+
+
+@pytest.mark.parametrize("number_format", FORMATS)
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_accurate", "tanh", "swish"])
+@pytest.mark.parametrize("case", ["iad", "lookup", "gad", "gad-attached", "sps", "blockwise"])
+def test_every_strategy_gives_the_bits_of_greedy(case, activation, number_format):
+    """With its own drafts, at every activation and format; test_beam.py has the beams."""
+    model, sources = activated(toys(case).verifier(), activation), SENTENCES[:8]
+    wanted = one_by_one(generator_for(model, number_format), sources)
+    drafted = make_generator(case, models=[model], backend="native", verifier_dtype=number_format)
+    assert said(drafted, sources) == wanted and drafted.stats.drafted > 0
 
 
 def test_number_formats_differ_in_their_bits():
