@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+from typing import Dict
 
+from fairseq.data import Dictionary
+
+from ..hub.subwords import files_of, marked
 from . import commands
 from .commands import Job
 from .steps import run
+
+_READ = 1000  # lines, of which some must be split
+_FEWEST = 100  # lines that say whether they are
 
 
 def binarise(job: Job, args: argparse.Namespace) -> None:
@@ -15,7 +23,7 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
 
     Raises:
         FileNotFoundError: a text or a dictionary is missing.
-        ValueError: fairseq-preprocess failed.
+        ValueError: a text is not in the verifier's subwords; fairseq-preprocess failed.
     """
     dictionaries = {
         side: os.path.join(args.data, f"dict.{side}.txt") for side in (job.source, job.target)
@@ -29,6 +37,7 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
                 f"{file}: no such file; --trainpref and --validpref name texts without their "
                 "language, DATA the verifier's dict.*.txt"
             )
+    _check_subwords(job, args, dictionaries)
     run(
         job,
         [
@@ -39,3 +48,26 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
         ],
         "binarise.log",
     )  # fmt: skip
+
+
+def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, str]) -> None:
+    """Refuse text of whole words where the verifier reads subwords: it would be unknown to it."""
+    for side, dictionary in dictionaries.items():
+        found = marked(Dictionary.load(dictionary).symbols)
+        if found is None:
+            continue
+        kind, entry = found
+        text = f"{args.trainpref}.{side}"
+        with open(text, encoding="utf-8", errors="replace") as stream:
+            lines = list(itertools.islice(stream, _READ))
+        words = (word for line in lines for word in line.split())
+        mark = str.startswith if kind == "sentencepiece" else str.endswith
+        if len(lines) < _FEWEST or any(mark(word, ("\u2581", "@@")) for word in words):
+            continue
+        beside = [args.data, os.path.dirname(os.path.abspath(job.path))]
+        files = files_of(kind, beside, (job.source, job.target))
+        model = files[0] if len(files) == 1 else "the verifier's subword model"
+        raise ValueError(
+            f"--trainpref: {text} is not split into subwords, as {dictionary} is ({entry!r}); "
+            f"split it with {model} first"
+        )

@@ -85,6 +85,22 @@ def test_raw_text_is_binarised(accelerate, toy, monkeypatch):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("mark", ["{}@@", "\u2581{}"])
+def test_text_that_is_not_split_is_refused(accelerate, tmp_path, mark):
+    """Its words are unknown to the model, and a drafter of them was trained without a word."""
+    marked, prefix = mark.format("a"), tmp_path / "train"
+    for side in ("src", "tgt"):
+        (tmp_path / f"dict.{side}.txt").write_text(f"{marked} 1\nword 1\n", encoding="utf-8")
+        (tmp_path / f"train.{side}").write_text("a word\n" * 200, encoding="utf-8")
+    words = ("--trainpref", prefix, "--validpref", prefix, "-s", "src", "-t", "tgt")
+    said = rf"--trainpref: .*train\.src is not split into subwords, .*'{marked}'.*; split it with "
+    with pytest.raises(SystemExit, match=said + "the verifier's subword model first"):
+        accelerate(*words, data=tmp_path)
+    (tmp_path / ("codes" if "@" in mark else "spm.model")).write_text("#version: 0.2\na b\n")
+    with pytest.raises(SystemExit, match=said + r".*/(codes|spm\.model) first"):
+        accelerate(*words, data=tmp_path)
+
+
 def test_a_step_that_fails_says_why(accelerate):
     with pytest.raises(SystemExit, match=r"error: distil: --beam 100.*distil\.log") as ended:
         accelerate(*SMALL, "--beam", 100)
