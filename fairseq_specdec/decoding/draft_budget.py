@@ -182,10 +182,10 @@ class DraftBudget:
         return Plan(plan.trial, low=2.0) if tries else NOTHING
 
     def learn(self, iteration: Iteration) -> None:
-        """An iteration is over."""
-        self.begun += 1
+        """An iteration is over, or several without drafts."""
+        self.begun += iteration.times
         if self.asked == 0:
-            self.rested += 1
+            self.rested += iteration.times
             return
         accepted, stopped, rows = self.outcomes(iteration)
         if rows == 0:

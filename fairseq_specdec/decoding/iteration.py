@@ -42,6 +42,8 @@ class Iteration(NamedTuple):
         live: beam search: hypotheses that go on.
         beam: beam search: what the pass did, a ``BeamPass`` each.
         forced: the draft was what the outputs must begin with, which no drafter made.
+        times: so many such iterations one after the other; more than one only where nothing was
+            drafted, no sentence ended, and nothing is kept for traces.
     """
 
     sizes: Sequence[int]
@@ -58,6 +60,12 @@ class Iteration(NamedTuple):
     live: Optional[Sequence[int]] = None
     beam: Optional[Sequence[Any]] = None
     forced: bool = False
+    times: int = 1
+
+    @property
+    def added(self) -> List[int]:
+        """Tokens that were added to each row."""
+        return [size * self.times for size in self.sizes]
 
 
 @dataclass(frozen=True)

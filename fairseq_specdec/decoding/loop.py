@@ -86,9 +86,9 @@ class Batch(OpenBatch):
             self._refuse(done)
         if self.parts.options.keep_trace:
             self.iterations.append(done._replace(rows=self.origin))
-        self.rounds += 1
+        self.rounds += done.times
         lengths = self.hypotheses.lengths_cpu
-        self.hypotheses.lengths_cpu = list(map(operator.add, lengths, done.sizes))
+        self.hypotheses.lengths_cpu = list(map(operator.add, lengths, done.added))
         self.stats.count(done)
         if not done.forced:
             self.budget.learn(done)

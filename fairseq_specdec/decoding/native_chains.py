@@ -119,9 +119,14 @@ class NativeChains:
             answer = self._call(drafts, most)
             pairs = zip(tokens.tolist(), sizes.tolist())
             proposed = [tokens[:size] for tokens, size in pairs]
-            rounds = [
+            done, rounds = self.call.done, []
+            alike = 0 if width or self.states or len(answer.choices) else done - 1
+            if alike > 0:  # a token each, and no row ended
+                zeros = [0] * rows
+                rounds.append(Iteration([1] * rows, zeros, zeros, zeros, zeros, times=alike))
+            rounds += [
                 self._iteration(answer, i, proposed, 0.0 if i else drafting, draft.passes)
-                for i in range(self.call.done)
+                for i in range(max(alike, 0), done)
             ]
             self._take_in(rounds)
         return rounds
@@ -243,8 +248,8 @@ class NativeChains:
         """Take in what a call added to the hypotheses; the drafter is given hidden states."""
         if not rounds:
             return
-        sizes = torch.tensor([done.sizes for done in rounds])
+        added = torch.tensor([done.added for done in rounds])
         hypotheses = self.general.hypotheses
-        hypotheses.lengths = hypotheses.lengths + sizes.sum(0)
-        for size, states in zip(sizes[-len(self.states) :], self.states):
+        hypotheses.lengths = hypotheses.lengths + added.sum(0)
+        for size, states in zip(added[-len(self.states) :], self.states):
             self.general.drafts.commit(size, states)

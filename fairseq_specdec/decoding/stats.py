@@ -121,7 +121,13 @@ class DecodingStats:
         self.step_seconds += passes * verifying(self.iterations / passes)
 
     def count(self, done: Iteration) -> None:
-        """Add an iteration of chains."""
+        """Add an iteration of chains, or several without drafts."""
+        if done.times > 1:
+            tokens = len(done.sizes) * done.times
+            self.judged[0, 0] += tokens
+            for name in ("scored", "iterations", "emitted", "undrafted"):
+                setattr(self, name, getattr(self, name) + tokens)
+            return
         self.scored += len(done.sizes) + sum(done.proposed)
         if done.forced:
             nothing = [0] * len(done.sizes)

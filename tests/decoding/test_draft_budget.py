@@ -84,6 +84,17 @@ def test_a_sentence_that_ends_inside_its_draft_rejects_nothing():
     assert budget.acceptance.stopped < before.stopped
 
 
+def test_iterations_booked_together_rest_as_long_as_one_by_one():
+    kept = []
+    for parts in ([1] * 7, [6, 1]):
+        budget = DraftBudget(FewRejections(0))
+        assert budget.plan(2).size == 0
+        for times in parts:
+            budget.learn(rows(0, 0, count=2)._replace(times=times))
+        kept.append((budget.begun, budget.rested, budget.acceptance))
+    assert kept[0] == kept[1] and kept[0][:2] == (7, kept[0][1]) and kept[0][1] >= 7
+
+
 def test_rows_are_counted_together():
     many, few = (DraftBudget(FewRejections(NO_LIMIT), History(0.5)) for _ in range(2))
     for budget, count in ((many, 5), (few, 1)):

@@ -149,6 +149,26 @@ def test_greedy_decodes_until_a_row_ends_in_one_call(monkeypatch):
     assert generator.stats.iterations == calls[0] == generator.stats.emitted
 
 
+@pytest.mark.parametrize("drafts", [False, True], ids=["greedy", "a drafter that pauses"])
+def test_iterations_without_a_trace_are_counted_as_those_with_one(drafts):
+    """Without one, those that a call does alike are booked together."""
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    settings = decoding_settings(strategy="greedy", backend="native")
+    counted = []
+    for trace in (False, True):
+        drafter = block_drafter(model, "gad") if drafts else None
+        overrides = Overrides(drafter, keep_trace=trace, planning=FewRejections(1))
+        found = build_generator([model], words, words, flags(), settings, overrides=overrides)
+        hypotheses = found.generate(found.models, make_sample(SENTENCES[:6]))
+        steps = [h["steps"] for (h,) in hypotheses]
+        figures = found.stats.as_dict()
+        kept = {k: v for k, v in figures.items() if "seconds" not in k and "cost" not in k}
+        kept.pop("greedy_is_faster")
+        counted.append((steps, found.stats.judged, kept))
+    assert counted[0] == counted[1]
+    assert len(set(counted[0][0])) > 2 and counted[0][2]["undrafted_iterations"] > 6
+
+
 FORCED = torch.tensor([[5, 6, 7], [8, PAD, PAD], [PAD] * 3, [4, PAD, 9]])
 
 

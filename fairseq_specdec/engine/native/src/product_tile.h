@@ -2,6 +2,12 @@
 // from the first word to the last.
 #pragma once
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <cstring>
+
 #include "product.h"
 #include "product_formats.h"
 #include "register.h"
@@ -21,6 +27,24 @@ constexpr int kAhead = 64;
 constexpr int kAheadOfFew = 8;
 
 constexpr int kLine = 16;  // words of a cache line
+
+// Whether a tile of so many rows takes the time of reading its weights.
+template <typename Kernel>
+constexpr bool waits_for_weights(int rows) {
+  return rows <= (Kernel::kGroup == 1 ? 3 : 2);
+}
+
+// Whether the processor fetches such weights faster unasked: on AMD's, asking takes more of the load
+// units' time than it saves (benchmarks/native.md).
+inline bool prefetches_unasked() {
+#if defined(__x86_64__)
+  unsigned most = 0, name[3] = {};
+  return __get_cpuid(0, &most, &name[0], &name[2], &name[1]) != 0 &&
+         std::memcmp(name, "AuthenticAMD", sizeof name) == 0;
+#else
+  return false;
+#endif
+}
 
 // Registers of outputs that a tile of so many rows covers. A multiply-add takes 4 cycles and two
 // begin in each, so few rows need more registers to have 8 sums under way; one row reads four
@@ -57,8 +81,8 @@ inline void emit(FloatRegister value, float* y, int left, After after) {
   store_floats(y, after == After::kAdd ? load_floats(y) + value : value);
 }
 
-// Adds one part of a word's products to the sums.
-template <typename Kernel, int rows, int columns, int part>
+// Adds one part of a word's products to the sums; `fetch`: asks for weights ahead of their use.
+template <typename Kernel, int rows, int columns, int part, bool fetch>
 inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
                  typename Kernel::Sums (&sums)[rows][columns]) {
   constexpr int kPanel = Matrix::kPanel;
@@ -73,7 +97,7 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
     for (int c = 0; c < columns; c++) {
       const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
       const auto weight = Kernel::template read<part*(Kernel::kParts - 1)>(from);
-      if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
+      if (fetch && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
       for (int i = 0; i < rows; i++) sums[i][c] = Kernel::add_product(sums[i][c], words[i], weight);
     }
     return;
@@ -83,7 +107,7 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
   for (int c = 0; c < columns; c++) {
     const uint32_t* from = w + c * kWidth / kPanel * panel_words + c * kWidth % kPanel;
     weights[c] = Kernel::template read<part*(Kernel::kParts - 1)>(from);
-    if (part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
+    if (fetch && part == 0 && c * kWidth % kLine == 0) __builtin_prefetch(from + kFetch * kPanel);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++) {
@@ -96,7 +120,7 @@ inline void step(const uint32_t* w, size_t panel_words, const uint32_t* x,
 }
 
 // `rows` rows by `columns` registers of outputs from `first` on, a multiple of columns x kWidth.
-template <typename Kernel, int rows, int columns>
+template <typename Kernel, int rows, int columns, bool fetch>
 inline void tile(const TileTask& task, int first) {
   constexpr int kPanel = Matrix::kPanel;
   const Matrix& matrix = *task.matrix;
@@ -116,8 +140,8 @@ inline void tile(const TileTask& task, int first) {
     const int run = left < kRun ? left : kRun;
     for (int k = 0; k < run; k++, w += kPanel) {
       const uint32_t* here = x + (Kernel::kInterleaved ? Kernel::kParts * k : k);
-      step<Kernel, rows, columns, 0>(w, panel_words, here, sums);
-      if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1>(w, panel_words, here, sums);
+      step<Kernel, rows, columns, 0, fetch>(w, panel_words, here, sums);
+      if (Kernel::kTurns == 2) step<Kernel, rows, columns, 1, fetch>(w, panel_words, here, sums);
     }
     x += rows * kRun * Kernel::kParts;
   }
@@ -135,14 +159,14 @@ inline void tile(const TileTask& task, int first) {
 }
 
 // A tile of `rows` rows over the panels `from` to `to`.
-template <typename Kernel, int rows>
+template <typename Kernel, int rows, bool fetch>
 void strip(const TileTask& task, int from, int to) {
   constexpr int kWide = columns_of_tile<Kernel>(rows), kStep = kWide * kWidth;
   constexpr int kNarrow = kStep <= Matrix::kPanel ? kWide : Matrix::kPanel / kWidth;
   const int end = to * Matrix::kPanel;
   int first = from * Matrix::kPanel;
-  for (; first + kStep <= end; first += kStep) tile<Kernel, rows, kWide>(task, first);
-  for (; first < end; first += kNarrow * kWidth) tile<Kernel, rows, kNarrow>(task, first);
+  for (; first + kStep <= end; first += kStep) tile<Kernel, rows, kWide, fetch>(task, first);
+  for (; first < end; first += kNarrow * kWidth) tile<Kernel, rows, kNarrow, fetch>(task, first);
 }
 
 typedef void (*Strip)(const TileTask& task, int from, int to);
@@ -153,7 +177,11 @@ Strip strip_of(int count) {
   if constexpr (rows > 1) {
     if (count < rows) return strip_of<Kernel, rows - 1>(count);
   }
-  return strip<Kernel, rows>;
+  if constexpr (waits_for_weights<Kernel>(rows)) {
+    static const bool unasked = prefetches_unasked();
+    if (unasked) return strip<Kernel, rows, false>;
+  }
+  return strip<Kernel, rows, true>;
 }
 
 }  // namespace
