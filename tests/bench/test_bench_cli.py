@@ -133,11 +133,15 @@ def test_sampling_is_repeated_by_seed_and_never_called_unsteady(bench, pair):
     assert rows[0]["unsteady_sentences"] > 0
 
 
-def test_fallback_and_rollback_shares_are_big_littles(bench, pair):
-    system = f"bild: --strategy bild --drafter-path {pair.w} --alpha-fb 0.5 --alpha-rb 1"
-    result, printed = bench("--system", system, "--system", "g: --strategy greedy", "--warmup", 0)
+def test_fallbacks_and_rollbacks_of_small_models_are_counted(bench, pair):
+    """Kim et al. 2023, Table 4."""
+    bild = f"bild: --strategy bild --drafter-path {pair.w} --alpha-fb 0.5 --alpha-rb 1"
+    sps = f"sps: --strategy sps --drafter-path {pair.w} --draft-budget 0 --sampling"
+    systems = [word for each in (bild, sps, "g: --strategy greedy") for word in ("--system", each)]
+    result, printed = bench(*systems, "--warmup", 0)
     rows = rows_of(result)
-    assert 0 < rows["bild"]["fallback_percent"] < 100 and rows["bild"]["rollback_percent"] > 0
+    for name in ("bild", "sps"):
+        assert 0 < rows[name]["fallback_percent"] < 100 and rows[name]["rollback_percent"] > 0
     assert rows["g"]["fallback_percent"] is None
 
 

@@ -94,8 +94,8 @@ class Strategy(NamedTuple):
             accepts or when drafting stops; others are named where they differ from their default.
         planned_chance: as of ``DecodingOptions``, for a rule under which the output depends on the
             drafts.
-        falls_back: its steps are those of Kim et al. 2023, Algorithm 1, so a benchmark counts its
-            fallbacks and rollbacks.
+        falls_back: a small model drafts token by token, so a benchmark counts its fallbacks and
+            rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).
     """
 
     drafter: Callable[[Setup], Drafter]

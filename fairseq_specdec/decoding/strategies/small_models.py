@@ -93,6 +93,7 @@ SPS = Strategy(
     needs_drafter=True,
     honours=SAMPLING_FLAGS,
     sampled_rule=sampling_rule,
+    falls_back=True,
 )
 BILD = Strategy(
     _bild_drafter,
