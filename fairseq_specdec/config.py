@@ -16,6 +16,7 @@ from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 # Strategies that share flags.
 _RELAXED = ("gad++", "specdec")
 _BLOCK = ("gad", *_RELAXED)
+_TOLERANT = (*_RELAXED, "specdec-heads")
 _SEARCHING = ("iad", "lookup")
 _BILD = ("bild", "bild-early-exit")
 _NOT_NEGATIVE = Range(0)
@@ -33,7 +34,7 @@ class SpecDecConfig(FairseqDataclass):
         "sampling with a small autoregressive model; exact without --sampling), bild (Big Little "
         "Decoder with a small model), bild-early-exit (the same, with the first layers of an "
         "early_exit_transformer as the small model), blockwise (heads of a "
-        "blockwise_transformer)",
+        "blockwise_transformer), specdec-heads (the same heads, top-beta and tau)",
     )
     drafter_path: Optional[str] = flag(
         None,
@@ -125,7 +126,7 @@ class SpecDecConfig(FairseqDataclass):
         "to reject, where 0 always drafts k, as the papers do; only the output of gad++ depends on "
         "it",
         AT_LEAST_0,
-        used_by=(*_SEARCHING, *_BLOCK, "sps", "blockwise"),
+        used_by=(*_SEARCHING, *_BLOCK, "sps", "blockwise", "specdec-heads"),
         otherwise="as many as pay by the cost of passes, see --cost-table; gad++ plans for batches "
         "of --batch-size sentences, so that its output follows from the command",
     )
@@ -141,21 +142,21 @@ class SpecDecConfig(FairseqDataclass):
         3,
         "beta: a draft token must be among the verifier's beta best; 1 is exact",
         AT_LEAST_1,
-        used_by=_RELAXED,
+        used_by=_TOLERANT,
     )
     tau: float = flag(
         1.0,
         "tau: a draft token is at most this far (in log-probability) below the verifier's best; 0 "
         "is exact",
         _NOT_NEGATIVE,
-        used_by=_RELAXED,
+        used_by=_TOLERANT,
     )
     regret_budget: Optional[float] = flag(
         None,
         "log-probability that a sentence may give up in all against the verifier's own choices, "
         "beside the limits on each token; 0 is exact",
         _NOT_NEGATIVE,
-        used_by=_RELAXED,
+        used_by=_TOLERANT,
         otherwise="no limit",
     )
     alpha_fb: float = flag(

@@ -87,6 +87,7 @@ TOYS = {
     "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
     "sps": Toys("sps", {}, drafter=small),
     "blockwise": Toys("blockwise", {}, {"accept_top_k": 2, "min_block_size": 2}, blockwise),
+    "specdec-heads": Toys("specdec-heads", STRICT, RELAXED, blockwise),
     "bild": Toys("bild", KEEP_NONE, THRESHOLDS, drafter=small),
     "bild-early-exit": Toys("bild-early-exit", KEEP_NONE, THRESHOLDS, toy_early_exit),
 }

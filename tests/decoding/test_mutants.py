@@ -141,6 +141,7 @@ NO_CACHE = {
     "iad-any-suffix": "copies the source",
     "lookup": "copies the source and the output",
     "blockwise": "drafts with the states of the verification",
+    "specdec-heads": "drafts with the states of the verification",
 }
 
 

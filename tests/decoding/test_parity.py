@@ -151,7 +151,8 @@ CHANGES = {
 
 # Where rows and columns that share code with others are tried too.
 FEW = ("no flags", "no n-gram twice", "forced")
-LIKE_OTHERS = ("none", "specdec", "iad-realign", "iad-any-suffix", *VARIANTS, *KINDS)
+ALIKE = ("none", "specdec", "specdec-heads", "iad-realign", "iad-any-suffix")
+LIKE_OTHERS = (*ALIKE, *VARIANTS, *KINDS)
 
 
 # Recordings are compared operator by operator, which takes long; test_cuda_graphs.py has more.
@@ -505,7 +506,7 @@ def test_beams_under_constraints(case, name, backend, monkeypatch):
 
 
 # Their rules decode one hypothesis, strict or not.
-REFUSED = ("gad++", "gad++-budget", "specdec", "bild", "bild-early-exit")
+REFUSED = ("gad++", "gad++-budget", "specdec", "specdec-heads", "bild", "bild-early-exit")
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -16,7 +16,12 @@ from fairseq_specdec.decoding.strategies import OWN_FLAGS, STRATEGIES
 from fairseq_specdec.models.drafter_config import SpecDrafterConfig
 
 DOCS = ROOT / "docs"
-PAGE_OF = {"none": "greedy", "gad++": "gad_plus_plus", "specdec": "gad_plus_plus"}
+PAGE_OF = {
+    "none": "greedy",
+    "gad++": "gad_plus_plus",
+    "specdec": "gad_plus_plus",
+    "specdec-heads": "blockwise",
+}
 
 
 def own_fields(settings):

@@ -25,6 +25,7 @@ from fairseq_specdec.trace.recorder import TraceBuilder, settings_of
 RELAXED = {
     "gad++": {"top_beta": 8, "tau": 9.0},
     "specdec": {"top_beta": 8, "tau": 9.0},
+    "specdec-heads": {"top_beta": 8, "tau": 9.0},
     "bild": {"alpha_fb": 0.3, "alpha_rb": 6.0},
     "bild-early-exit": {"alpha_fb": 0.2, "alpha_rb": 4.0},
 }
@@ -41,7 +42,7 @@ def decode(folder, strategy, keep_trace=True, models=None, flags=None, **setting
     words = make_task().tgt_dict
     if models is None:
         models = [toy_model()]
-        if strategy == "blockwise":
+        if strategy in ("blockwise", "specdec-heads"):
             models = [toy_blockwise(folder)]
         elif strategy == "bild-early-exit":
             models = [toy_early_exit()]
@@ -145,7 +146,7 @@ def test_a_trace_agrees_with_stock(folder, strategy):
         assert all(part.steps >= len(part.draft) for part in trace.iterations if small)
         assert any(part.steps for part in trace.iterations) == small
         assert trace.settings.get("block_size") == most_drafted(generator.drafter)
-        assert ("tau" in trace.settings) == (strategy in ("gad++", "specdec"))
+        assert ("tau" in trace.settings) == (strategy in ("gad++", "specdec", "specdec-heads"))
         assert ("alpha_rb" in trace.settings) == strategy.startswith("bild")
     stats = generator.stats
     assert sum(t.accepted for t in traces) == stats.accepted

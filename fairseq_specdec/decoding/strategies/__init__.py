@@ -7,7 +7,7 @@ from typing import Dict, Tuple
 from fairseq_specdec.config import OWN_FIELDS
 
 from .base import Setup, Strategy
-from .blockwise import BLOCKWISE
+from .blockwise import BLOCKWISE, BLOCKWISE_RELAXED
 from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
 from .iad import IAD
@@ -24,6 +24,7 @@ STRATEGIES: Dict[str, Strategy] = {
     "specdec": GAD_RELAXED,
     "sps": SPS,
     "blockwise": BLOCKWISE,
+    "specdec-heads": BLOCKWISE_RELAXED,
     "bild": BILD,
     "bild-early-exit": BILD_EARLY_EXIT,
 }

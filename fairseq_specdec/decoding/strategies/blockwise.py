@@ -15,6 +15,7 @@ from fairseq_specdec.acceptance import (
 from fairseq_specdec.drafting import BlockwiseHeadsDrafter, Drafter
 
 from .base import Setup, Strategy
+from .gad import GAD_RELAXED
 
 
 def _rule(settings: Any) -> AcceptanceRule:
@@ -60,3 +61,5 @@ def _drafter(setup: Setup) -> Drafter:
 
 
 BLOCKWISE = Strategy(_drafter, _rule)
+# The head-based drafter of Xia et al. 2023, Table 2.
+BLOCKWISE_RELAXED = GAD_RELAXED._replace(drafter=_drafter, needs_drafter=False)
