@@ -49,6 +49,8 @@ CONFIGURATIONS: Dict[str, str] = {
     "fairseq cmlm 3+3": f"--arch cmlm_transformer {NAT}",
     "block drafter 4+2, k 25, one cut, no glancing": f"{BLOCK} {GLANCING} {NONE}",
     "block drafter 4+2, k 25, one cut, glancing": f"{BLOCK} {GLANCING}",
+    "block drafter 4+2, k 25, 2 cuts, glancing": f"{BLOCK} {GLANCING} --num-cuts 2",
+    "block drafter 4+2, k 25, 4 cuts, glancing": f"{BLOCK} {GLANCING} --num-cuts 4",
     "block drafter 4+2, k 25, 4 cuts, copy, glancing": (
         f"{BLOCK} {GLANCING} --num-cuts 4 --source-copy"
     ),

@@ -71,7 +71,7 @@ def drafter(step: Step) -> None:
         own = "--arch attached_drafter_base --chain-width 256 --soft-targets 0.5 --lr 2e-3"
         own += " --warmup-updates 400 --attach-to"
     else:
-        own = "--arch spec_drafter_base --source-copy --lr 1e-3 --warmup-updates 300"
+        own = "--arch spec_drafter_base --lr 1e-3 --warmup-updates 300"
         own += " --init-encoder-from"
     shared = """--share-all-embeddings --encoder-embed-dim 256 --encoder-ffn-embed-dim 512
         --encoder-attention-heads 4 --encoder-normalize-before --decoder-normalize-before
