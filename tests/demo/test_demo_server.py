@@ -17,7 +17,7 @@ from toy_pair import text_of
 from toy_translation import sentences
 
 from fairseq_specdec.demo.page import page_of
-from fairseq_specdec.demo.server import BODY, HEADERS, DemoServer
+from fairseq_specdec.demo.server import BODY, HEADERS, DemoServer, Handler
 from fairseq_specdec.drafting.nar_block import ReadyNarBlockDrafter
 
 TEXT = text_of(sentences(1, seed=8)[0])
@@ -326,6 +326,14 @@ def test_a_visitor_who_leaves_ends_the_race(server):
         assert visitor.recv(20).startswith(b"HTTP/1.0 200")
     assert server.turn.acquire(timeout=60)
     server.turn.release()
+
+
+def test_a_visitor_who_says_nothing_is_dropped(server, monkeypatch):
+    assert Handler.timeout == 30
+    monkeypatch.setattr(Handler, "timeout", 0.2)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as visitor:
+        visitor.sendall(b"POST /race HT")
+        assert visitor.recv(20) == b""
 
 
 def test_a_failure_is_told(server, monkeypatch, caplog):

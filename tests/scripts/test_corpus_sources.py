@@ -1,11 +1,13 @@
 """The extractors of the demo corpus, each on a small document of its format."""
 
 import gzip
+import io
 import struct
+import tarfile
 import zipfile
 
 import pytest
-from corpus import catalogs, descriptions, docbook, libreoffice, manpages, mozilla, roff
+from corpus import build_edit, catalogs, descriptions, docbook, libreoffice, manpages, mozilla, roff
 
 PAGE = r""".TH LS 1
 .\" a comment
@@ -167,3 +169,31 @@ def test_descriptions_align_by_hash_and_kind(tmp_path):
         ("It is good.", "Es ist gut."),
         ("one item", "ein Punkt"),
     ]
+
+
+def test_of_an_npm_package_only_files_inside_it_are_unpacked(tmp_path, monkeypatch):
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def pack(command, folder):
+        with tarfile.open(folder / "words-1.tgz", "w:gz") as archive:
+            for name in (
+                "package/words",
+                "../above",
+                "package/../../above",
+                str(tmp_path / "root"),
+            ):
+                member = tarfile.TarInfo(name)
+                member.size = 4
+                archive.addfile(member, io.BytesIO(b"text"))
+            link = tarfile.TarInfo("package/link")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(link)
+
+    monkeypatch.setattr(build_edit, "require_tools", lambda *_: None)
+    monkeypatch.setattr(build_edit, "_run", pack)
+    folder = build_edit.fetch_npm("words", "1", work)
+    assert [path.name for path in folder.iterdir()] == ["words"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+        "words", "words-1.tgz"
+    ]  # fmt: skip
