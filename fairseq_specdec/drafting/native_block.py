@@ -91,6 +91,12 @@ class NativeBlockDrafter:
         of_past = floats(chain.of_past.weight)
         of_token = decoder.embed_scale * floats(decoder.embed_tokens.weight) @ of_past[:, :dim].t()
         for_token = floats(decoder.output_projection.weight) @ floats(chain.out.weight)
+        words = self.layers.stack.words  # a row for each: the library looks them up by token
+        if not of_token.size(0) == for_token.size(0) == words:
+            raise ValueError(
+                f"--drafter-path: the chain's tables have {of_token.size(0)} and "
+                f"{for_token.size(0)} rows, the vocabulary {words}"
+            )
         tensors = [
             floats(chain.of_mask.weight),
             floats(chain.of_mask.bias),

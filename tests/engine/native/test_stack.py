@@ -1,6 +1,7 @@
 """What a stack of packed weights is made of is checked once, in the library, whatever it is."""
 
 import argparse
+import copy
 import ctypes
 import pathlib
 import re
@@ -9,9 +10,21 @@ import threading
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
-from toy_translation import make_sample, make_task, sentences
+from toy_strategies import flags
+from toy_translation import (
+    EOS,
+    PAD,
+    make_sample,
+    make_task,
+    sentences,
+    toy_attached_drafter,
+    toy_model,
+)
 
 import fairseq_specdec.engine.native as native_package
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import Overrides, build_generator
+from fairseq_specdec.drafting import DraftOptions, NarBlockDrafter
 from fairseq_specdec.engine.backend import TORCH, NativeBackend
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.structures import (
@@ -32,6 +45,7 @@ from fairseq_specdec.engine.transformer import TransformerWeights
 
 SOURCES = pathlib.Path(native_package.__path__[0]) / "src"
 WIDTH, INNER, SOURCE, FEATURES, WORDS = 8, 12, 6, 10, 20
+WORDS_OF_TOYS = len(make_task().tgt_dict)
 # (outputs, inputs) of each part, as in fairseq's modules.
 SIZES = {
     "kSelfQueryKeyValue": (3 * WIDTH, WIDTH),
@@ -436,3 +450,87 @@ def test_a_search_ends_where_its_session_was_opened_for_others(small, loaded):
     with pytest.raises(ValueError, match="a session of another batch"):
         loaded.call("specdec_beams_run", beams, 3, ctypes.byref(passes))
     loaded.free("specdec_beams_free", beams)
+
+
+@pytest.mark.parametrize("rows", [WORDS_OF_TOYS - 1, WORDS_OF_TOYS + 1])
+def test_a_chain_of_another_vocabulary_is_refused(rows, loaded):
+    """It has two tables of a row for each word, which the library looks up by token."""
+    model = copy.deepcopy(toy_attached_drafter("post_norm", 4, 80, chain_width=16))
+    drafter = NarBlockDrafter(model, DraftOptions(4, PAD, EOS, torch.float32))
+    words = make_task().tgt_dict
+
+    def built():
+        settings = decoding_settings(backend="native")
+        found = build_generator(
+            [toy_model()], words, words, flags(), settings, overrides=Overrides(drafter)
+        )
+        return found.generate(found.models, make_sample(sentences(2, seed=1)))
+
+    assert built()
+    decoder = model.decoder
+    decoder.embed_tokens = torch.nn.Embedding(rows, decoder.embed_tokens.weight.size(1))
+    with pytest.raises(ValueError, match="the chain's tables have .* rows, the vocabulary"):
+        built()
+
+
+@pytest.mark.parametrize("width", [15, 17])
+def test_a_mask_of_another_width_is_refused(width, small, loaded):
+    mask, drafter = torch.zeros(width), ctypes.c_void_p()
+    with pytest.raises(ValueError, match="wrong size: the mask's embedding"):
+        loaded.call("specdec_drafter_new", small.stack.pointer, width, mask.data_ptr(), 1,
+                    ctypes.byref(drafter))  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(31, 32), (32, 31), (32, 16)])
+def test_products_of_hidden_states_of_another_size_are_refused(size, small, loaded):
+    drafter, _ = small.drafter(2)
+    states = NativeLinear(loaded, torch.zeros(*size), None, "fp32")
+    with pytest.raises(ValueError, match="wrong size: products of hidden states"):
+        loaded.call("specdec_drafter_states", drafter, 2, states.pointer)
+
+
+# Of every weight that the sources hold the test that gives it another size.
+CHECKED_BY = {
+    "Layer.parts": test_a_matrix_of_another_size_is_refused,
+    "Layer.norms": test_a_norm_of_another_size_is_refused,
+    "Stack.final_norm": test_a_norm_of_another_size_is_refused,
+    "Stack.vocabulary": test_a_matrix_of_another_size_is_refused,
+    "Embedding.tokens": test_tables_of_another_size_are_refused,
+    "Embedding.packed": test_tables_of_another_size_are_refused,
+    "Embedding.positions": test_tables_of_another_size_are_refused,
+    "BlockDrafter.mask": test_a_mask_of_another_width_is_refused,
+    "BlockDrafter.of_states": test_products_of_hidden_states_of_another_size_are_refused,
+    "BlockDrafter.chain": test_a_chain_of_another_vocabulary_is_refused,
+    "Chain.of_mask": test_a_chain_of_another_vocabulary_is_refused,
+    "Chain.of_state": test_a_chain_of_another_vocabulary_is_refused,
+    "Chain.of_token": test_a_chain_of_another_vocabulary_is_refused,
+    "Chain.for_token": test_a_chain_of_another_vocabulary_is_refused,
+}
+# Made by the library, from the vocabulary and in its sizes.
+DERIVED = {"BlockDrafter.vocabulary", "WordList.vocabulary_", "WordList.some_"}
+# Parts of one weight, whose sizes are its own, and memory that no weight is kept in.
+PARTS = {"Matrix", "MatrixParts", "MatrixRows", "Norm", "KeyValues", "Scratch"}
+# The arguments and results of one call; the tests above change their sizes.
+CALLS = {"Mixture", "Round", "TileTask", "DraftRequest", "Hypotheses", "Verdict", "Rated"}
+HOLDS = re.compile(
+    r"  (?:const )?[\w:<> ]*\b(?:SharedMatrix|MatrixRows|Matrix|Norm|Chain|Buffer<\w+>|float\*|"
+    r"uint16_t\*)[*>]* (\w+(?:\[\w+\])?(?:, \w+)*)(?: = [^;]*)?;"
+)
+
+
+def weights_held():
+    """``Structure.member`` of whatever in the headers can hold weights."""
+    for header in sorted(SOURCES.glob("*.h")):
+        text = re.sub("//.*", "", header.read_text("utf-8"))
+        for name, body in re.findall(r"^(?:struct|class) (\w+) {\n(.*?)^};", text, re.S | re.M):
+            depth = 0
+            for line in body.splitlines() if name not in PARTS | CALLS else ():
+                found = HOLDS.match(line) if depth == 0 else None
+                for member in found.group(1).split(", ") if found else ():
+                    yield f"{name}.{member.partition('[')[0]}"
+                depth += line.count("{") - line.count("}")
+
+
+def test_every_weight_of_the_sources_is_compared():
+    """A new one without a check, and a test of it, fails here."""
+    assert set(weights_held()) == set(CHECKED_BY) | DERIVED
