@@ -6,10 +6,13 @@ them and writes them anew.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
-from typing import Callable, Dict, Optional, Sequence
+from types import FrameType
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 from ..version import __version__
 from .own import reporting
@@ -53,11 +56,36 @@ def start(program: str, words: Sequence[str]) -> None:
         return
     quieten_hydra()
     package = __name__.split(".")[0]
-    with reporting(program, words):  # loading torch and fairseq takes seconds
+    with reporting(program, words), _interruptible():  # torch and fairseq take seconds
         if program == "specdec-bench":  # before the libraries are loaded
             importlib.import_module(f"{package}.bench.instruction_sets").hold(words)
         module = importlib.import_module(f"{package}.{MODULES[program]}")
     module.cli_main()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C stays one where the import of a half-loaded library raises another error."""
+    asked: List[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: Optional[FrameType]) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception as error:
+        if asked:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _script(program: str) -> Callable[[], None]:

@@ -4,9 +4,11 @@
 """
 
 import argparse
+import contextlib
 import functools
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -138,3 +140,19 @@ def test_ctrl_c_while_it_loads_is_one_line(monkeypatch, capsys):
         start.start("specdec-bench", ["data"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "\nspecdec-bench: stopped (Ctrl-C)\n"
+
+
+def test_ctrl_c_that_an_import_turns_into_another_error_is_one_line(monkeypatch, capsys):
+    """numpy's, which is then half loaded."""
+
+    def interrupted(name):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise AttributeError("module 'numpy._core' has no attribute '_multiarray_umath'")
+
+    monkeypatch.setattr(start.importlib, "import_module", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        start.start("specdec-trace", ["show", "x"])
+    assert ended.value.code == 130 and "stopped (Ctrl-C)" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
