@@ -50,7 +50,7 @@ MUTANTS = [
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
     ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),
-    ("product.cpp", "exact_in_halves(static_cast<size_t>(out) * in, weight)", "true"),
+    ("product.cpp", "exact_in_halves(out, in, rows))", "true)"),
     ("product.cpp", "column % Half::kGroup * kWidth", "(1 - column % Half::kGroup) * kWidth"),
     ("product.cpp", "k / 2 * 2 * kPanel + k % 2 * second", "k / 2 * 2 * kPanel + k % 2"),
     ("norm.h", "variance + norm.epsilon", "variance + 2 * norm.epsilon"),
