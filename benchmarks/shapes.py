@@ -1,10 +1,11 @@
-"""The engine at the shapes of published models, with random weights and one sentence at a time.
+"""The engine at the shapes of published models, with random weights.
 
     python benchmarks/shapes.py nllb-600m [--isa avx2] [--peers] >> benchmarks/shapes.md
 
-Drafts are replayed: they are what greedy decoding says, each token wrong with a given chance. CPU
-time, the least of the repeats, systems in turns, one thread (``taskset -c 1``). ``--peers`` needs
-ctranslate2.
+Drafts are replayed: they are what greedy decoding says, each token wrong with a given chance; with
+``--batch-size`` nothing is drafted. CPU time, the least of the repeats, systems in turns, one
+thread (``taskset -c 1``). ``--peers`` needs ctranslate2, and measures Marian where pymarian is
+installed and runs the shape.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if __name__ == "__main__":  # before torch is loaded
 import os
 import tempfile
 
+import marian
 import random_pair
 import torch
 from fairseq.sequence_generator import SequenceGenerator
@@ -55,6 +57,7 @@ SHAPES = {
     "mbart-50": (250054, _shape(*LARGE, layernorm_embedding=True, **PRE_NORM)),
     "bart-large": (50264, _shape(*LARGE, layernorm_embedding=True)),
     "base": (32000, _shape(6, 512, 2048, 8)),
+    "small": (8312, _shape(6, 256, 1024, 4)),
 }
 
 
@@ -101,7 +104,7 @@ class Bench(NamedTuple):
     Attributes:
         model: with random weights, which halves store exactly.
         task: holds the dictionary.
-        sources: long [1, S] each.
+        sources: long [B, S] each, a batch.
         length: tokens of every output.
     """
 
@@ -130,14 +133,15 @@ class Bench(NamedTuple):
         """Tokens of every sentence; a replayed draft is of those known."""
         found = []
         for source in self.sources:
-            lengths = torch.tensor([source.size(1)])
+            lengths = torch.full((len(source),), source.size(1))
             sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
-            found.append(generator.generate([self.model], sample)[0][0]["tokens"].tolist())
+            rows = generator.generate([self.model], sample)
+            found += [row[0]["tokens"].tolist() for row in rows]
         return found
 
 
-def make(name: str, sentences: int, length: int, folder: str) -> Bench:
-    """A model of a shape and random sentences, and their dictionary in a folder."""
+def make(name: str, sentences: int, length: int, folder: str, rows: int = 1) -> Bench:
+    """A model of a shape and batches of random sentences, and their dictionary in a folder."""
     words, settings = SHAPES[name]
     asked = argparse.Namespace(vocabulary=words, sentences=sentences, length=length, seed=1)
     task = random_pair.write(asked, folder)
@@ -147,9 +151,9 @@ def make(name: str, sentences: int, length: int, folder: str) -> Bench:
     for parameter in model.parameters():
         parameter.copy_(parameter.half())
     generator = torch.Generator().manual_seed(2)
-    sources = torch.randint(4, words, (sentences, 1, length), generator=generator)
-    sources[:, :, -1] = task.source_dictionary.eos()
-    return Bench(model, task, list(sources), length)
+    sources = torch.randint(4, words, (sentences, length), generator=generator)
+    sources[:, -1] = task.source_dictionary.eos()
+    return Bench(model, task, sources.split(rows), length)
 
 
 def cpu_ms(run: Callable[[], Any]) -> float:
@@ -176,7 +180,7 @@ def passes(bench: Bench, generator: Any, repeats: int) -> Dict[int, List[float]]
     drafter = Replayed()
     model = times(parts.verifier, drafter, drafter, "auto")
     source = bench.sources[0]
-    net_input = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
+    net_input = {"src_tokens": source[:1], "src_lengths": torch.tensor([source.size(1)])}
     with torch.inference_mode():
         outs = parts.verifier.encode(net_input)
         session = parts.verifier.open(outs, bench.length, max(WIDTHS))
@@ -191,8 +195,8 @@ def passes(bench: Bench, generator: Any, repeats: int) -> Dict[int, List[float]]
     return {w: [1000 * model.verifying(w), measured[str(w)]] for w in WIDTHS}
 
 
-def peers(bench: Bench, folder: str, name: str) -> Dict[str, Callable[[], Any]]:
-    """CTranslate2's runs, by their names."""
+def peers(bench: Bench, folder: str, name: str, isa: str) -> Dict[str, Callable[[], Any]]:
+    """Runs of other engines, by their names."""
     _, settings = SHAPES[name]
     path, made = os.path.join(folder, "model.pt"), os.path.join(folder, "ct2")
     flags = random_pair.training_flags(random_pair.BASE, task="translation", **settings)
@@ -206,6 +210,23 @@ def peers(bench: Bench, folder: str, name: str) -> Dict[str, Callable[[], Any]]:
         found[f"CTranslate2 {kind}"] = lambda peer=peer, inputs=inputs: [
             peer.run(each, bench.length, 1) for each in inputs
         ]
+    if marian.installed() and marian.can_write(settings):
+        found.update(_marian(bench, folder, isa))
+    return found
+
+
+def _marian(bench: Bench, folder: str, isa: str) -> Dict[str, Callable[[], Any]]:
+    made = marian.Marian(bench.model, folder, isa)
+    made.shortlist(bench.sources)
+    batches = [list(map(marian.line, batch)) for batch in bench.sources]
+    steps = (bench.length + 1) / bench.sources[0].size(1)
+    found = {}
+    for kind, listed in (("float32", False), ("int8", False), ("int8", True)):
+        translate = made.translator(kind, steps, len(batches[0]), listed)
+        title = f"Marian {kind}{', shortlist' * listed}"
+        found[title] = lambda translate=translate: [translate(batch) for batch in batches]
+        lengths = {len(line.split()) for batch in found[title]() for line in batch}
+        assert lengths == {bench.length + 1}, lengths
     return found
 
 
@@ -214,6 +235,8 @@ def rows(bench: Bench, number_format: str, generator: Any) -> Dict[str, Callable
     outputs = bench.outputs(generator)
     name = "halves" if number_format == "fp32" else number_format
     found: Dict[str, Callable[[], Any]] = {f"greedy, {name}": lambda: bench.outputs(generator)}
+    if len(bench.sources[0]) > 1:
+        return found
     drafters = {f"3 tokens a pass of 8, {name}": Replayed(right=2, size=7)}
     for chance in CHANCES:
         drafters[f"drafts right at {chance}, block chosen, {name}"] = Replayed(chance)
@@ -234,7 +257,8 @@ def main(words: Optional[List[str]] = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=sorted(SHAPES))
     parser.add_argument("--isa", help="as of specdec-bench")
-    parser.add_argument("--peers", action="store_true", help="CTranslate2 too")
+    parser.add_argument("--peers", action="store_true", help="other engines too")
+    parser.add_argument("--batch-size", type=int, default=1, help="(default: 1)")
     parser.add_argument("--repeats", type=int, default=3, help="(default: 3)")
     parser.add_argument("--sentences", type=int, default=2, help="(default: 2)")
     parser.add_argument("--length", type=int, default=30, help="tokens of each (default: 30)")
@@ -244,11 +268,12 @@ def main(words: Optional[List[str]] = None) -> None:
     assert library is not None, "needs the native engine"
     of_machine.cache_clear()
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        bench = make(args.shape, args.sentences, args.length, folder)
+        bench = make(args.shape, args.sentences, args.length, folder, args.batch_size)
         stock = bench.stock()
         runs: Dict[str, Callable[[], Any]] = {"stock": lambda: bench.outputs(stock)}
         if args.peers:
-            runs.update(peers(bench, folder, args.shape))
+            instructions = "avx512vnni" if "avx512" in library.variant else "avx2"
+            runs.update(peers(bench, folder, args.shape, instructions))
         costs = {}
         for number_format in FORMATS:
             generator = bench.generator(number_format)
@@ -256,7 +281,10 @@ def main(words: Optional[List[str]] = None) -> None:
             costs[number_format] = passes(bench, generator, args.repeats)
         found = in_turns(runs, args.repeats)
     processor = of_machine(library).processor
-    print(f"\n{args.shape}, {processor}, {library.variant}; {args.sentences} sentences\n")
+    print(
+        f"\n{args.shape}, {processor}, {library.variant}; {args.sentences} sentences, "
+        f"{args.batch_size} at a time\n"
+    )
     print("| | CPU ms a sentence |\n|---|--:|")
     for name, ms in found.items():
         print(f"| {name} | {ms / args.sentences:.0f} |")
