@@ -50,6 +50,8 @@ def answer(port, request, is_whole=None):
                 if not part:
                     break
                 found += part
-        except ConnectionError:  # it closed with bytes of ours unread
+        except socket.timeout:
+            raise
+        except OSError:  # it closed with bytes of ours unread
             pass
     return found
