@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
+import sys
 from typing import Any, Dict, Iterator, List, Optional
 
 from torch.overrides import TorchFunctionMode
@@ -38,8 +39,8 @@ def load_decoding_models_in_little_memory() -> None:
     Versions: all.
 
     Concerned are fairseq-generate and fairseq-interactive with a task of this project, and whoever
-    loads inside ``only_to_decode``. Nothing random is drawn for the weights, so that what is drawn
-    later, by ``--sampling``, is something else than after stock's loading.
+    loads inside ``only_to_decode``. Nothing random is drawn for the weights, but with
+    ``--sampling``, which draws what stock does with the same seed.
     """
     from fairseq import checkpoint_utils, models
 
@@ -120,7 +121,7 @@ def _naming(path: Any) -> Iterator[None]:
 def _build(original: Any, *args: Any, **kwargs: Any) -> Any:
     if _decoding.get() is None:
         return original(*args, **kwargs)
-    with _NotDrawn():
+    with contextlib.nullcontext() if "--sampling" in sys.argv else _NotDrawn():
         model = original(*args, **kwargs)
     store(model)
     return model

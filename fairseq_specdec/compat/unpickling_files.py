@@ -23,7 +23,7 @@ from .unpickling_objects import Objects, Storage, StorageKind, require
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # first object of the layout before torch 1.6
 _PROTOCOL = 1001  # second
-_LEAST_MAPPED = 1 << 16  # bytes
+LEAST_MAPPED = 1 << 16  # bytes
 _ALIGNMENT = 64  # of records, as torch.save writes them
 
 _mapping: contextvars.ContextVar[bool] = contextvars.ContextVar("_mapping", default=False)
@@ -143,7 +143,7 @@ class _Records:
         self, entry: zipfile.ZipInfo, dtype: torch.dtype, count: int
     ) -> Optional[torch.Tensor]:
         """A record whose checksum is not checked, [N]; None where it is to be read."""
-        if self._file is None or entry.file_size < _LEAST_MAPPED or dtype is torch.bool:
+        if self._file is None or entry.file_size < LEAST_MAPPED or dtype is torch.bool:
             return None
         self._archive.open(entry).close()  # checks its name
         head = os.pread(self._file, 30, entry.header_offset)

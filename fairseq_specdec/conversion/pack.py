@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="fp32",
         help="number format, as of decoding (default: fp32, which keeps all bits)",
     )
-    parser.add_argument("--check", action="store_true", help="compare INPUT with its digest")
+    parser.add_argument(
+        "--check", action="store_true", help="compare INPUT with its digest (default: off)"
+    )
     parser.add_argument(
         "--force", action="store_true", help="replace OUTPUT if it is there (default: off)"
     )

@@ -9,7 +9,7 @@ import torch
 @pytest.fixture
 def bench(monkeypatch, tmp_path):
     """One layer, post-norm, few words."""
-    monkeypatch.setitem(shapes.SHAPES, "base", (60, shapes._shape(1, 32, 64, 2)))
+    monkeypatch.setitem(shapes.SHAPES, "base", (64, shapes._shape(1, 32, 64, 2)))
     return shapes.make("base", 4, 12, str(tmp_path), rows=2)
 
 

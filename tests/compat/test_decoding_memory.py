@@ -27,7 +27,7 @@ STORED = {StoredLinear, StoredEmbedding}
 
 @pytest.fixture(autouse=True)
 def everything_mapped(monkeypatch):
-    monkeypatch.setattr(unpickling_files, "_LEAST_MAPPED", 1)
+    monkeypatch.setattr(unpickling_files, "LEAST_MAPPED", 1)
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def test_nothing_is_packed_again(pair, number_format, monkeypatch):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_it_is_mapped(pair, monkeypatch):
-    monkeypatch.setattr("fairseq_specdec.compat.unpickling_files._LEAST_MAPPED", 1)
+    monkeypatch.setattr("fairseq_specdec.compat.unpickling_files.LEAST_MAPPED", 1)
     with translator(pair / "fp32.pt") as loaded:
         loaded.translate(TEXTS[0])
         assert str(pair / "fp32.pt") in pathlib.Path("/proc/self/maps").read_text()

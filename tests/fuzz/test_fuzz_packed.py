@@ -73,7 +73,7 @@ def damaged(data, random):
 
 
 def test_packed(folder, fuzz, monkeypatch):
-    monkeypatch.setattr(unpickling_files, "_LEAST_MAPPED", 1)
+    monkeypatch.setattr(unpickling_files, "LEAST_MAPPED", 1)
     path = folder / "odd.pt"
     states = {name: load_checkpoint(str(folder / name)) for name in FORMATS}
     for seed in fuzz.seeds():

