@@ -224,11 +224,15 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         if chained:
             lengths = valid.sum(2)
             features = self.decoder.follow_chain(features, prev_output_tokens, cuts, lengths)
+        places = learnt.flatten().nonzero().squeeze(1)  # once: a GPU is waited for
+        expected = None
+        if soft_targets:
+            expected = self._expected(final, cuts, learnt.size(2), places)
         return {
-            "logits": self.decoder.output_layer(features[learnt]),
+            "logits": self.decoder.output_layer(features.flatten(0, 2)[places]),
             "learnt": learnt,
             "first_correct": first_correct,
-            "expected": self._expected(final, cuts, learnt) if soft_targets else None,
+            "expected": expected,
         }
 
     def _correct(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -240,8 +244,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         right = drafted.eq(targets.flatten()[places])
         return torch.zeros_like(valid).flatten().index_copy(0, places, right).view_as(valid)
 
-    def _expected(self, final: Optional[Tensor], cuts: Tensor, learnt: Tensor) -> Tensor:
-        """The verifier's logits [N, V] for the positions of ``learnt`` (bool [B, C, k]).
+    def _expected(
+        self, final: Optional[Tensor], cuts: Tensor, block_size: int, places: Tensor
+    ) -> Tensor:
+        """The verifier's logits [N, V] for ``places`` (long [N], in [B C k]) of the blocks' masks.
 
         Raises:
             ValueError: this drafter reads no verifier.
@@ -251,9 +257,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
                 "--soft-targets: only an attached_drafter reads a verifier in training; "
                 "use --arch attached_drafter_base, or leave the flag out"
             )
-        at = block_positions(cuts, learnt.size(2)) - 1  # what predicts each mask's token
+        at = block_positions(cuts, block_size) - 1  # what predicts each mask's token
         first = torch.arange(at.size(0), device=at.device)[:, None, None] * final.size(1)
-        found: Tensor = self.encoder.predict(final.flatten(0, 1)[(first + at)[learnt]])
+        found: Tensor = self.encoder.predict(final.flatten(0, 1)[(first + at).flatten()[places]])
         return found
 
 

@@ -73,7 +73,7 @@ def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
     with open(file, encoding="utf-8", errors="replace") as stream:
         try:
             # Every value is a string, as on the command line: no stays Norwegian.
-            found: Any = yaml.load(stream, Loader=yaml.BaseLoader)
+            found: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
             said = " ".join(str(error).split())
             raise ValueError(f"{file}: is no YAML: {said[:200]}") from error

@@ -179,4 +179,5 @@ def test_a_verifier_of_each_style_decodes_with_every_strategy(style, tmp_path):
 
 
 def test_every_strategy_is_here_or_needs_a_verifier_of_its_own():
-    assert set(builder.STRATEGIES) == set(STRATEGIES) | {"blockwise", "bild-early-exit"}
+    others = {"blockwise", "bild-early-exit", "specdec-heads"}
+    assert set(builder.STRATEGIES) == set(STRATEGIES) | others
