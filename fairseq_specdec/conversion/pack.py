@@ -20,6 +20,7 @@ from fairseq_specdec.compat.unpickling_files import weights_mapped
 from fairseq_specdec.decoding.builder import check_verifier
 from fairseq_specdec.engine.backend import NativeBackend, choose_backend
 from fairseq_specdec.engine.eager.packed_module import PackedModule
+from fairseq_specdec.engine.native.library import load, why_not
 from fairseq_specdec.engine.native.linear import NativeLinear
 from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, digest, packed
 from fairseq_specdec.engine.number_formats import PACKED
@@ -77,6 +78,8 @@ def main(args: argparse.Namespace) -> None:
         not args.force or os.path.samefile(args.input, args.output)
     ):
         raise ConversionError(f"output: {args.output} exists; name another file, or add --force")
+    if load() is None:
+        raise ConversionError(f"packing needs the native engine: {why_not()}")
     with only_to_decode():
         state = read_state("input", args.input)
         model = _model(state, args.input)

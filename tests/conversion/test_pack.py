@@ -165,6 +165,12 @@ def test_nothing_is_replaced_unasked(pair):
         cli.main(cli.get_parser().parse_args(["pack", str(pair / "verifier.pt")]))
 
 
+def test_without_the_native_engine_nothing_is_packed(pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_SPECDEC_NATIVE", "off")
+    with pytest.raises(ConversionError, match="needs the native engine: FAIRSEQ_SPECDEC_NATIVE"):
+        run(pair / "verifier.pt", tmp_path / "none.pt")
+
+
 def test_a_drafter_is_refused(pair, tmp_path):
     with pytest.raises(ValueError, match="drafter"):
         run(pair / "drafter.pt", tmp_path / "out.pt")
