@@ -18,11 +18,7 @@ OLD, NEW = "2.0.6", "2.0.6.post1"
 
 
 def repack(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Write the mended wheel into ``folder`` and return its path.
-
-    Raises:
-        ValueError: ``source`` is not the wheel of omegaconf 2.0.6.
-    """
+    """Write the mended wheel into ``folder`` and return its path."""
     old_info, new_info = (f"omegaconf-{v}.dist-info" for v in (OLD, NEW))
     target = folder / f"omegaconf-{NEW}-py3-none-any.whl"
     record = []

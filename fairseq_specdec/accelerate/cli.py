@@ -58,11 +58,7 @@ def _check_splits(data: str) -> None:
 
 
 def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
-    """Check what can be checked at once; raw text is binarised.
-
-    Raises:
-        ValueError, FileNotFoundError: a flag or file by name, or the reason why it cannot pay.
-    """
+    """Check what can be checked at once; raw text is binarised."""
     check(args)
     check_checkpoint(args.path)
     if args.trainpref is None:
@@ -86,11 +82,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
 
 
 def main(args: argparse.Namespace) -> Job:
-    """Do the steps that are not done.
-
-    Raises:
-        ValueError, FileNotFoundError: as :func:`prepare`; a step that failed.
-    """
+    """Do the steps that are not done."""
     job, state = prepare(args)
     fitting = fit(job.path, *_dictionaries(job))
     logger.info("check: the verifier is sound; its drafter: %s", fitting.description)

@@ -123,13 +123,7 @@ def row_of(way: str, beam: int) -> str:
 
 
 def measure(job: Job, ways: Sequence[str], sizes: Sequence[int], limit: int) -> List[str]:
-    """Measure ways to decode against stock fairseq on validation sentences, at all beams.
-
-    Args:
-        ways: of ``WAYS``.
-        sizes: of the batches.
-        limit: sentences.
-    """
+    """Measure ways to decode against stock fairseq on validation sentences, at all beams."""
     systems: List[str] = []
     for beam in job.beams:
         for way in ways:

@@ -7,11 +7,7 @@ from typing import Any, Dict, List
 
 
 def read_json(path: str) -> Dict[str, Any]:
-    """An object from a file.
-
-    Raises:
-        ValueError: it holds something else.
-    """
+    """An object from a file."""
     with open(path, encoding="utf-8") as stream:
         try:
             found = json.load(stream)

@@ -102,11 +102,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers."""
     if args.hours is not None and args.updates is not None:
         raise ValueError("--hours and --updates: choose one of them")
     if (args.trainpref is None) != (args.validpref is None):

@@ -28,7 +28,6 @@ def bars(title: str, values: Sequence[Tuple[str, float]], form: str) -> str:
 
     Args:
         title: what is shown, with its unit.
-        values: names and values, not negative.
         form: of a value, as ``"{:.1f} ms"``.
     """
     longest = max(value for _, value in values) or 1.0

@@ -19,12 +19,7 @@ _FEWEST = 100  # lines that say whether they are
 
 
 def binarise(job: Job, args: argparse.Namespace) -> None:
-    """Run fairseq-preprocess on --trainpref and --validpref.
-
-    Raises:
-        FileNotFoundError: a text or a dictionary is missing.
-        ValueError: a text is not in the verifier's subwords; fairseq-preprocess failed.
-    """
+    """Run fairseq-preprocess on --trainpref and --validpref."""
     dictionaries = {
         side: os.path.join(args.data, f"dict.{side}.txt") for side in (job.source, job.target)
     }

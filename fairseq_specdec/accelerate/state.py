@@ -14,15 +14,7 @@ FREE = ("hours", "updates", "accepted", "threads")
 
 
 class State:
-    """Steps that are done and what they found.
-
-    Args:
-        folder: ``--out``; made where it does not exist.
-        settings: what the steps depend on.
-
-    Raises:
-        ValueError: the folder holds the work of other settings, or something else.
-    """
+    """Steps that are done and what they found."""
 
     def __init__(self, folder: str, settings: Dict[str, Any]) -> None:
         self._path = os.path.join(folder, FILE)

@@ -60,12 +60,7 @@ class Limits(NamedTuple):
 
 
 def run(job: Job, words: List[str], log: str) -> float:
-    """Run a command, its output added to a log; its seconds.
-
-    Raises:
-        ValueError: it failed; with the line that says why.
-        KeyboardInterrupt: Ctrl-C, which the command got too; it has ended.
-    """
+    """Run a command, its output added to a log; its seconds."""
     path = job.file("logs", log)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     began = time.monotonic()
@@ -104,11 +99,7 @@ def distil(job: Job, state: State, limits: Limits) -> None:
 
 
 def _check_losses(counts: Dict[str, Any]) -> None:
-    """Refuse a corpus of which most is of no use, before hours are spent on the rest.
-
-    Raises:
-        ValueError: how many pairs were dropped, why, and what to do.
-    """
+    """Refuse a corpus of which most is of no use, before hours are spent on the rest."""
     if counts["dropped"] > MOST_LOST * counts["chosen"]:
         commonest = max(counts["reasons"], key=lambda reason: int(counts["reasons"][reason]))
         raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")

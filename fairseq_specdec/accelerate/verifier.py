@@ -30,11 +30,7 @@ class Fitting(NamedTuple):
 
 
 def check_checkpoint(path: str) -> None:
-    """Refuse, with the reason, checkpoints for which no drafter pays; before data are read.
-
-    Raises:
-        ValueError: no such file; or it holds no encoder-decoder Transformer with enough layers.
-    """
+    """Refuse, with the reason, checkpoints for which no drafter pays; before data are read."""
     state = read_state("--path", path)
     weights = state["model"]
     pairs = TrainingSettings(state).pairs()
@@ -68,9 +64,6 @@ def fit(path: str, src_dict: Any, tgt_dict: Any) -> Fitting:
 
     A verifier as wide in its encoder as in its decoder gets an attached drafter of 2 layers with a
     chain, which reads its states; any other gets the papers' drafter, 12+2 layers.
-
-    Raises:
-        ValueError: the verifier has a part that the engine does not run, or other dictionaries.
     """
     model = load_verifier("--path", path, src_dict, tgt_dict)
     check_verifier(model, f"--path: {path}")

@@ -67,20 +67,12 @@ class AcceptanceRule:
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
         """Read the dictionary, for rules that depend on it; called once, before decoding.
 
-        Args:
-            symbols: V, the target dictionary's.
-
         Raises:
             ValueError: the rule cannot be used with such tokens.
         """
 
     def open(self, rows: int, device: torch.device) -> AcceptanceRule:
-        """The rule for one batch: itself, unless it remembers something of each sentence.
-
-        Args:
-            rows: B, sentences of the batch.
-            device: of the scores.
-        """
+        """The rule for one batch: itself, unless it remembers something of each sentence."""
         return self
 
     def select(self, rows: Tensor) -> None:

@@ -29,9 +29,6 @@ class BlockVerificationRule(SamplingRule):
 
     A draft that ends with a drawn </s> may be shorter than others: what would follow is certain for
     both models, so it changes nothing.
-
-    Args:
-        sampler: cuts p, as it did q, and draws.
     """
 
     def verdict(self, draft: Draft, p: Tensor, q: Tensor) -> Acceptance:

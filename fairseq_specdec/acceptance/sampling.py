@@ -24,9 +24,6 @@ class Sampler:
         topp: ``--sampling-topp``, only the smallest set of likeliest tokens that holds so much
             probability, 0 < p <= 1; None for all.
         generator: source of randomness; None for torch's own, which ``--seed`` seeds.
-
-    Raises:
-        ValueError: impossible or contradictory values, by flag name.
     """
 
     def __init__(
@@ -125,9 +122,6 @@ class SamplingRule(AcceptanceRule):
     A draft token x, drawn from q, is kept with probability min(1, p(x) / q(x)). The first rejected
     one is replaced by a token drawn from the normalised positive part of p - q; after a draft that
     was kept whole, a token is drawn from p. The output is distributed as p, whatever q is.
-
-    Args:
-        sampler: cuts p, as it did q, and draws.
     """
 
     # The distribution is the verifier's; no single output is.
@@ -139,11 +133,7 @@ class SamplingRule(AcceptanceRule):
         self.sampler = sampler
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        """As of the base class.
-
-        Raises:
-            ValueError: there is a draft, and not the distributions that it was drawn from.
-        """
+        """As of the base class."""
         log_probs = scores.dense()
         if draft.width == 0:
             return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))

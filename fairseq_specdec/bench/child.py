@@ -59,11 +59,7 @@ def _ending(process: subprocess.Popen[str]) -> str:
 
 
 class Child:
-    """A process; it ends with ``close()``, or when this object is collected.
-
-    Args:
-        title: what it does, for messages.
-    """
+    """A process; it ends with ``close()``, or when this object is collected."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -80,11 +76,7 @@ class Child:
         self.close = weakref.finalize(self, _end, self.process, self.log)
 
     def call(self, function: str, **arguments: Any) -> Any:
-        """Call ``module:function`` over there; arguments and result are what JSON can hold.
-
-        Raises:
-            BenchError: the function failed, or the process ended.
-        """
+        """Call ``module:function`` over there; arguments and result are what JSON can hold."""
         assert self.process.stdin is not None and self.process.stdout is not None
         order = {"function": function, "arguments": arguments}
         try:

@@ -17,27 +17,12 @@ from .run import Bench
 
 
 def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
-    """Run the benchmark.
-
-    Args:
-        words: the command line.
-        write: prints text.
-
-    Returns:
-        what ``--json`` writes.
-
-    Raises:
-        BenchError: naming the flag, file or system.
-    """
+    """Run the benchmark."""
     return run(Bench(session.read(words)), write)
 
 
 def run(bench: Bench, write: Any) -> Dict[str, Any]:
-    """Measure what a run has not measured yet, write its files, and print its tables.
-
-    Returns:
-        what ``--json`` writes.
-    """
+    """Measure what a run has not measured yet, write its files, and print its tables."""
     bench.resume()
     left = bench.left
     try:

@@ -111,13 +111,7 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
 
 
 def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
-    """All figures of a system, times in milliseconds, shares in percent.
-
-    Args:
-        system: measured.
-        plan: of it.
-        context: see :class:`Context`.
-    """
+    """All figures of a system, times in milliseconds, shares in percent."""
     found = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
     scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
     iterations, times = _iterations(system, plan), _times(system, context)

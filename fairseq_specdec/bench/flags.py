@@ -70,11 +70,7 @@ def add(group: Any, *tables: Flags) -> None:
 
 
 def check_common(args: argparse.Namespace) -> None:
-    """Refuse, before anything is measured, files that cannot be written.
-
-    Raises:
-        BenchError: naming the flag.
-    """
+    """Refuse, before anything is measured, files that cannot be written."""
     if args.isa and not holds(args.isa):
         raise BenchError(
             f"--isa {args.isa}: must be set before torch is loaded; start the command specdec-bench"

@@ -26,12 +26,7 @@ def key(plan: Plan) -> Tuple[Any, ...]:
 
 
 def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
-    """A greedy row for each beam and engine that systems have and no greedy row has.
-
-    Args:
-        plans: the systems asked for.
-        shared: the command's own flags.
-    """
+    """A greedy row for each beam and engine that systems have and no greedy row has."""
     plain = {name: value for name, value in DEFAULTS.items() if name not in SHARED}
     flags = argparse.Namespace(**{**vars(shared), **plain})
     there = {key(plan) for plan in plans if plan.settings["strategy"] in STRATEGIES}
@@ -60,10 +55,6 @@ def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
 def of(plan: Plan, plans: Sequence[Plan]) -> Optional[Plan]:
     """The greedy row that a row is compared with: of the same beam and engine, of its own verifier
     if there is one.
-
-    Args:
-        plan: of the row.
-        plans: of all rows.
 
     Returns:
         None where there is no such row, and for stock and other engines, which have no settings.

@@ -37,14 +37,7 @@ def machine(cuda: bool) -> Dict[str, Any]:
 def record(
     words: Sequence[str], checkpoints: Sequence[str], cuda: bool, engines: Dict[str, str]
 ) -> Dict[str, Any]:
-    """All that a figure depends on and that another run could differ in.
-
-    Args:
-        words: the command line of specdec-bench.
-        checkpoints: files whose checksums are taken.
-        cuda: whether a GPU did the work.
-        engines: releases of other engines that took part.
-    """
+    """All that a figure depends on and that another run could differ in."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
     found = provenance.origin(PACKAGES)
     found["versions"].update(engines)

@@ -31,10 +31,6 @@ logger = logging.getLogger(__name__)
 def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
     """Load row ``index`` of a command line and decode.
 
-    Args:
-        index: of a row, from 0.
-        words: the command line.
-
     Returns:
         ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
     """

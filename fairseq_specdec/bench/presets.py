@@ -30,7 +30,6 @@ def flags_of(name: str, data: str) -> List[str]:
     """The flags of a preset.
 
     Args:
-        name: a key of ``PRESETS``.
         data: folder of ``verifier.pt`` and, where a system drafts with one, ``drafter.pt``. The
             drafter computes in the number format that is the fastest here, for gad++ too.
     """

@@ -31,9 +31,6 @@ SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints"
 class Bench:
     """Systems, what was measured of them so far, and where it is written.
 
-    Args:
-        asked: the command line.
-
     Attributes:
         results: what ``--json`` holds.
     """
@@ -60,11 +57,7 @@ class Bench:
         }
 
     def resume(self) -> None:
-        """With ``--resume``, go on with the results of ``--json``.
-
-        Raises:
-            BenchError: that file holds another run.
-        """
+        """With ``--resume``, go on with the results of ``--json``."""
         if self.args.resume:
             self.results = continued(self.args.json, self.results)
 
@@ -232,15 +225,7 @@ def _claims(system: System, plan: Plan) -> Dict[str, Any]:
 
 
 def continued(path: str, run: Dict[str, Any]) -> Dict[str, Any]:
-    """The results of the run that is to go on, or the new ones where it had not come to any.
-
-    Args:
-        path: ``--json``.
-        run: the new run's results, still without figures.
-
-    Raises:
-        BenchError: what it holds is no part of this run.
-    """
+    """The results of the run that is to go on, or the new ones where it had not come to any."""
     if not os.path.exists(path):
         return run
     try:

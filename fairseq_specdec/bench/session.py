@@ -107,10 +107,7 @@ class Session(NamedTuple):
     """What the command line asks for; nothing is loaded yet.
 
     Attributes:
-        words: the command line.
-        args: as parsed.
         config: fairseq's configuration.
-        sizes: batch sizes.
         beams: widths of stock beam search, and of other engines.
         main: stock decoding of ``--path``.
         plans: the systems asked for, after the greedy rows that they are compared with.
@@ -149,11 +146,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def read(words: Sequence[str]) -> Session:
-    """Parse and check a command line; no model is loaded.
-
-    Raises:
-        BenchError: naming the flag or the system.
-    """
+    """Parse and check a command line; no model is loaded."""
     args = _parsed(words)
     if args.preset:  # flags of the command line replace those of the preset
         args = _parsed([*presets.flags_of(args.preset, args.data or ""), *words])

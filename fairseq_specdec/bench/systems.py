@@ -75,12 +75,7 @@ class Plan(NamedTuple):
 
 
 def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:
-    """The decoding flags that a system may have.
-
-    Args:
-        name: the system's, for messages.
-        shared: the command's own flags, which hold where a system does not set them.
-    """
+    """The decoding flags that a system may have."""
 
     def complain(message: str) -> NoReturn:
         raise BenchError(f"--system {name!r}: {message}")
@@ -108,11 +103,7 @@ def make_plan(
     sweep: Optional[Dict[str, str]] = None,
     base: Optional[str] = None,
 ) -> Plan:
-    """Read and check a system's flags; no model is loaded.
-
-    Raises:
-        BenchError: naming the system and the flag.
-    """
+    """Read and check a system's flags; no model is loaded."""
     args = system_parser(name, shared).parse_args(list(words))
     settings, generation = given(args, [field.name for field in OWN_FIELDS]), given(args)
     own = argparse.Namespace(**settings)
@@ -179,16 +170,7 @@ def _words(field: str, value: str) -> List[str]:
 
 
 def make_plans(texts: Sequence[str], sweeps: Sequence[str], shared: Any) -> List[Plan]:
-    """All systems in the order of the command line, swept ones crossed with their values.
-
-    Args:
-        texts: what ``--system`` was given.
-        sweeps: what ``--sweep`` was given.
-        shared: the command's own flags.
-
-    Raises:
-        BenchError: naming the system or the sweep.
-    """
+    """All systems in the order of the command line, swept ones crossed with their values."""
     systems = _named(texts)
     values = _sweeps(sweeps, list(systems))
     plans: List[Plan] = []
@@ -229,16 +211,7 @@ def reference_key(plan: Plan) -> Tuple[Any, ...]:
 
 
 def build(plan: Plan, workload: Workload, overrides: Overrides = NO_OVERRIDES) -> System:
-    """The system, its models loaded.
-
-    Args:
-        plan: of one of this project's strategies.
-        workload: holds dictionaries and models.
-        overrides: of ``build_generator``.
-
-    Raises:
-        BenchError: naming the system and the flag or file that cannot be honoured.
-    """
+    """The system, its models loaded."""
     flags, stats, task = generation_flags(**plan.generation), DecodingStats(), workload.task
     words = (task.source_dictionary, task.target_dictionary)
     with blaming(f"--system {plan.name!r}: "):

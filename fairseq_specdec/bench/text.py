@@ -32,12 +32,7 @@ class Quality(NamedTuple):
 
 
 class Texts:
-    """Tokens to text as fairseq-generate's D lines have it.
-
-    Args:
-        task: holds the target dictionary.
-        config: ``--post-process``, ``--bpe``, ``--tokenizer``.
-    """
+    """Tokens to text as fairseq-generate's D lines have it."""
 
     def __init__(self, task: Any, config: Any) -> None:
         self.dictionary = task.target_dictionary

@@ -32,10 +32,8 @@ class System:
     """One way to decode.
 
     Args:
-        name: row of the table.
         generator: ``generate(models, sample, prefix_tokens)`` gives a list of hypotheses a
             sentence, as fairseq's generators do.
-        models: handed to it.
         stats: our counters, or None for stock.
         steps_of_stock: what a stock generator asks of its models; None for ours.
         prefix_size: forced target tokens, as ``--prefix-size``.
@@ -97,7 +95,6 @@ class System:
         """Decode one batch.
 
         Args:
-            sample: fairseq's batch.
             batch: its number; None for a warm-up, of which nothing is kept.
             seed: of the tokens drawn, if the system draws any.
         """
@@ -169,7 +166,6 @@ def run_paired(
 
     Args:
         systems: filled with times and outputs, after forgetting what they held.
-        batches: fairseq samples.
         warm_up: batches decoded beforehand by every system, not counted.
         repeats: passes over the batches; the time of a batch is the median of its passes.
         title: of a progress bar, or of lines in the log.

@@ -34,9 +34,6 @@ def until_at_rest(longest: float = 1.0) -> bool:
 
     Thread pools spin for 1 to 200 ms after their work, in case more comes. With few cores that
     slows whoever decodes next.
-
-    Returns:
-        whether it came to rest.
     """
     end, quiet = time.perf_counter() + longest, 0
     while quiet < WINDOWS and time.perf_counter() < end:

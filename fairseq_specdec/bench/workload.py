@@ -23,9 +23,6 @@ def refuse(faults: Mapping[str, Any]) -> None:
 
     Args:
         faults: whether it has a fault, by the message of that fault.
-
-    Raises:
-        BenchError: with the message.
     """
     for message, found in faults.items():
         if found:
@@ -49,11 +46,7 @@ def every_nth(order: Sequence[int], limit: Optional[int]) -> List[int]:
 
 
 def split_paths(path: Optional[str]) -> Tuple[str, ...]:
-    """The checkpoints of ``a.pt:b.pt``.
-
-    Raises:
-        BenchError: none is named, or one is missing.
-    """
+    """The checkpoints of ``a.pt:b.pt``."""
     paths = tuple(utils.split_paths(path or ""))
     missing = next((each for each in paths if not os.path.isfile(each)), None)
     refuse({
@@ -67,7 +60,6 @@ class Workload:
     """The sentences of a split, and the models that decode them.
 
     Args:
-        config: fairseq's configuration, as ``convert_namespace_to_omegaconf`` gives it.
         limit: decode about so many sentences; None for all.
         paths: checkpoints whose limits the sentences must keep.
 
@@ -77,9 +69,6 @@ class Workload:
         order: indices of the sentences, shortest source first, as fairseq-generate orders them.
         cuda: whether models and batches are on a GPU.
         one_system: whether a single system will use the models, which may then let go of weights.
-
-    Raises:
-        BenchError: no such data, or a sentence longer than the models take.
     """
 
     def __init__(self, config: Any, limit: Optional[int], paths: Tuple[str, ...]) -> None:
@@ -129,11 +118,7 @@ class Workload:
         return list(models)
 
     def models(self, paths: Tuple[str, ...]) -> List[Any]:
-        """The ensemble of these checkpoints, loaded once, on its device and ready to decode.
-
-        Raises:
-            BenchError: a checkpoint cannot be loaded.
-        """
+        """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""
         if paths not in self._models:
             config = self.config
             models = self._load(paths)

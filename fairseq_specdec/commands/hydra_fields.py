@@ -22,12 +22,7 @@ _NAMES = {"arch": "model._name", "task": "task._name", "criterion": "criterion._
 
 
 def with_fields(text: str, words: Sequence[str]) -> str:
-    """A message with fields in place of flags; what is no setting stays as it is.
-
-    Args:
-        text: the message.
-        words: the command line.
-    """
+    """A message with fields in place of flags; what is no setting stays as it is."""
     settings = _read(words)
     written = [*_keys(settings), *_overridden(words)]
     known = {**_declared(settings), **_NAMES, **{_flat(key): key for key in written}}

@@ -63,11 +63,7 @@ def _label(program: str) -> str:
 
 
 class HeldConfig(logging.Filter):
-    """Keeps the dump of the configuration back until the command has found no mistake.
-
-    Args:
-        source: the command's logger.
-    """
+    """Keeps the dump of the configuration back until the command has found no mistake."""
 
     def __init__(self, source: logging.Logger) -> None:
         super().__init__()
@@ -108,13 +104,7 @@ def decoding_begins() -> None:
 
 
 def hook_for(program: str, words: List[str], before: Hook) -> Hook:
-    """The ``sys.excepthook`` of a fairseq command.
-
-    Args:
-        program: its name.
-        words: its command line.
-        before: the hook in place; it shows faults.
-    """
+    """The ``sys.excepthook`` of a fairseq command."""
 
     def hook(
         kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]
@@ -192,12 +182,7 @@ def refusal(parser: argparse.ArgumentParser, program: str) -> Callable[[str], No
 
 
 def explained(message: str, flags: Iterable[str] = ()) -> str:
-    """An error of fairseq's parser, shortened, with the remedy where it is known.
-
-    Args:
-        message: of the parser.
-        flags: that it takes.
-    """
+    """An error of fairseq's parser, shortened, with the remedy where it is known."""
     from fairseq_specdec.config import SpecDecConfig
 
     unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)

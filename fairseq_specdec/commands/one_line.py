@@ -49,7 +49,6 @@ def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
     """The line that says what the user can change.
 
     Args:
-        error: what ended a command.
         words: the command line; a message that begins with the value of a flag is given the flag.
 
     Returns:
@@ -76,11 +75,7 @@ def _flag_and_value(word: str) -> Sequence[str]:
 
 
 def _unread_input(error: Exception, words: Sequence[str]) -> Optional[str]:
-    """Why fairseq-interactive cannot read its sentences (it reads them with ``fileinput``).
-
-    Returns:
-        None for an error from anywhere else.
-    """
+    """Why fairseq-interactive cannot read its sentences (it reads them with ``fileinput``)."""
     if all(
         frame.f_globals.get("__name__") != "fileinput"
         for frame, _ in traceback.walk_tb(error.__traceback__)

@@ -28,8 +28,6 @@ def reporting(
     """End a command with one line where the user made a mistake or pressed Ctrl-C.
 
     Args:
-        program: its name.
-        words: its command line.
         saved: says after Ctrl-C what is saved and how to go on.
         reworded: puts a message into the words of the command line.
 
@@ -73,15 +71,7 @@ def again(program: str, words: Sequence[str]) -> str:
 
 
 def brief(parser: Any, program: str = "") -> Any:
-    """Let a parser, and those of its subcommands, refuse with one line instead of all flags.
-
-    Args:
-        parser: changed in place.
-        program: its name, where the parser does not know it.
-
-    Returns:
-        the parser.
-    """
+    """Let a parser, and those of its subcommands, refuse with one line instead of all flags."""
     name = program or parser.prog
 
     def refuse(message: str) -> None:

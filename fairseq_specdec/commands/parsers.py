@@ -82,11 +82,7 @@ def actions(parser: argparse.ArgumentParser) -> Iterable[Any]:
 
 
 def completed(command: str) -> argparse.ArgumentParser:
-    """A parser that says which words have a known set of values, and which name files or folders.
-
-    Args:
-        command: a key of ``COMMANDS``.
-    """
+    """A parser that knows which words have a set of values, and which name files or folders."""
     shtab: Any = importlib.import_module("shtab")
     # Whatever importing fairseq says does not belong into what is printed.
     with contextlib.redirect_stdout(sys.stderr):

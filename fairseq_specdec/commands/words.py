@@ -24,13 +24,7 @@ def flags(own: Iterable[Any], **defaults: Any) -> List[str]:
 
 
 def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
-    """Flags of every training; those in ``own`` come first and replace their like.
-
-    Args:
-        own: flags of the model, and those that differ.
-        folder: of the checkpoints.
-        updates: in all, over which the learning rate falls to 0.
-    """
+    """Flags of every training; those in ``own`` come first and replace their like."""
     return flags(
         own, dropout="0.0", optimizer="adam", adam_betas="(0.9,0.98)", clip_norm="1.0",
         lr_scheduler="polynomial_decay", warmup_updates=updates // 10, total_num_update=updates,
@@ -43,16 +37,7 @@ def training_flags(own: Sequence[Any], folder: Any, updates: int) -> List[str]:
 def distill_flags(
     own: Sequence[Any], plugin: str, teacher: Any, dest: Any, pair: Sequence[str], beam: Any
 ) -> List[str]:
-    """Flags of every distillation, less those of the device.
-
-    Args:
-        own: others, and those that replace the longest output allowed.
-        plugin: folder of ``--user-dir``.
-        teacher: checkpoint.
-        dest: folder to make.
-        pair: source and target suffix.
-        beam: width of the teacher's search.
-    """
+    """Flags of every distillation, less those of the device."""
     words = [
         "--user-dir", plugin, "--path", teacher, "--dest", dest, "-s", pair[0], "-t", pair[1],
         "--task", "translation_specdec", "--strategy", "greedy", "--beam", beam,

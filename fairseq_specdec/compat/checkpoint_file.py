@@ -10,11 +10,7 @@ from .settings import RefusedCheckpointError
 
 
 def check_file(flag: str, path: str) -> None:
-    """Refuse what is no file.
-
-    Raises:
-        ValueError: naming the flag and what is there.
-    """
+    """Refuse what is no file."""
     if os.path.isdir(path):
         raise ValueError(
             f"{flag}: {path} is a folder; name a checkpoint, such as checkpoint_best.pt in it"
@@ -28,13 +24,6 @@ def check_file(flag: str, path: str) -> None:
 def read_state(flag: str, path: str) -> Dict[str, Any]:
     """Content of a checkpoint of fairseq, on the CPU: its ``model`` and, in ``cfg`` or ``args``,
     its settings.
-
-    Args:
-        flag: the flag or argument that named the file, for messages.
-        path: the file.
-
-    Raises:
-        ValueError: naming the flag, the file and the fault.
     """
     from fairseq import checkpoint_utils  # imported late, as in all of compat
 

@@ -107,11 +107,7 @@ def load_model(file: Any) -> Any:
 
 
 class _CheckingTorch(types.ModuleType):
-    """torch, as fairseq's modules that read checkpoints see it.
-
-    Args:
-        read: reads an open file, to the CPU, as fairseq reads all of its checkpoints.
-    """
+    """torch, as fairseq's modules that read checkpoints see it."""
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         super().__init__("torch")

@@ -14,11 +14,7 @@ _OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.
 
 
 class NotLiteralError(ValueError):
-    """A setting is more than a literal.
-
-    Attributes:
-        text: the setting, as fairseq passed it to ``eval``.
-    """
+    """A setting is more than a literal."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -52,9 +48,6 @@ def parse_literal(text: Any) -> Any:
     """The value of a Python literal; of operators only ``+`` and ``*`` of lists, tuples, numbers.
 
     ``[(512, 3)] * 20`` is how fairseq writes the layers of a convolutional model.
-
-    Args:
-        text: what fairseq passes to ``eval``.
 
     Raises:
         TypeError: not a string (as the built-in ``eval``, which fairseq relies on).

@@ -86,11 +86,6 @@ def _ours(task: Any) -> bool:
 def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
     """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries.
 
-    Args:
-        error: of ``load_state_dict``.
-        names: the files.
-        task: that builds the model.
-
     Raises:
         RuntimeError: naming both sizes, if that is what the error is about, else the first
             weight that does not fit.

@@ -61,11 +61,7 @@ class OwnTask:
         return not several and None not in own and own[0] != own[1] and own == now[::-1]
 
     def flags(self, ours: bool = False) -> str:
-        """The words of a command line that decode with it, as far as the checkpoint says.
-
-        Args:
-            ours: with this project's task that is made of it, where there is one.
-        """
+        """The words of a command line that decode with it, as far as the checkpoint says."""
         name = self.name
         if ours and _registered(name + SUFFIX) is not None:
             name += SUFFIX

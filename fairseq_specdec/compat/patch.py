@@ -11,13 +11,7 @@ _MARK = "_fairseq_specdec_fixes"
 
 
 class Patched(NamedTuple):
-    """A function of another library that was replaced.
-
-    Attributes:
-        owner: module or class that holds it.
-        name: its attribute.
-        stock: the function before any fix.
-    """
+    """A function of another library that was replaced."""
 
     owner: Any
     name: str
@@ -36,8 +30,6 @@ def wrap_once(
     function, as it would without the fix.
 
     Args:
-        owner: module or class that holds the function.
-        name: its attribute.
         fix: name of the fix; a function already wrapped for it is left as it is, so that a
             second import (or a second copy of the plugin) does not wrap again.
         wrapper: receives the original function first, then the caller's arguments (for a method,

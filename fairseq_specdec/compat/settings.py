@@ -34,10 +34,6 @@ def plain_settings(state: Any, path: str) -> Any:
     Nothing is resolved: text with ``${`` in it is refused, since omegaconf would replace it by
     another setting, by an environment variable (``oc.env``) or by whatever a resolver returns.
 
-    Args:
-        state: what was unpickled; changed in place where it is a dictionary.
-        path: the file, for messages.
-
     Raises:
         RefusedCheckpointError: names the file and the setting.
     """

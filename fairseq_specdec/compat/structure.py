@@ -19,10 +19,6 @@ _COUNTS = ("decoder_layers", "encoder_attention_heads", "decoder_attention_heads
 def check_structure(state: Any, path: str) -> None:
     """Refuse what is no checkpoint of fairseq.
 
-    Args:
-        state: the file's content; its settings are plain.
-        path: the file, for the message.
-
     Raises:
         RefusedCheckpointError: names the file, what it holds and the remedy.
     """

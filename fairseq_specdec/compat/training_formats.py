@@ -32,11 +32,7 @@ def _init(original: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> N
 
 
 def _check(common: Any) -> None:
-    """Refuse or name formats.
-
-    Raises:
-        ValueError: ``--fp16`` in the form that needs a GPU.
-    """
+    """Refuse or name formats."""
     from ..engine.eager.linear import computes_in_bf16
 
     if common.fp16 and not common.memory_efficient_fp16:

@@ -78,10 +78,6 @@ def _make_dataset(original: Any, path: str, impl: Any, *args: Any, **kwargs: Any
 def check_lengths(index: str, data: str) -> Layout:
     """Compare both files with what the index says.
 
-    Args:
-        index: the ``.idx``.
-        data: the ``.bin``.
-
     Raises:
         OSError: one is shorter, or the index is none, or contradicts itself; by file and with the
             remedy.

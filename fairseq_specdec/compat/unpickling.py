@@ -44,11 +44,7 @@ class Unpickler:
         self._memo: Dict[int, Any] = {}
 
     def load(self) -> Any:
-        """The object that the file describes.
-
-        Raises:
-            UnpicklingError: it is damaged, or wants what no checkpoint needs; in one line.
-        """
+        """The object that the file describes."""
         try:
             while True:
                 code = self._take(1)

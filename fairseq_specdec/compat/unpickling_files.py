@@ -48,9 +48,6 @@ def _objects() -> Objects:
 def load_checked(file: Any) -> Any:
     """Content of a checkpoint, on the CPU, made of nothing but what ``Objects`` lists.
 
-    Args:
-        file: a path or an open file.
-
     Raises:
         UnpicklingError: it holds something else, or is damaged; nothing of it was run.
     """
@@ -158,9 +155,6 @@ class _Records:
 
         Args:
             but: tensors that may differ from them.
-
-        Raises:
-            BadZipFile: something else than the file's writer has written.
         """
         for part in but:
             self._unchecked.pop(part.data_ptr(), None)
@@ -186,11 +180,7 @@ def _zipped(file: IO[bytes], size: int) -> Any:
 
 
 def _root(archive: zipfile.ZipFile, size: int) -> str:
-    """The folder that holds the records.
-
-    Raises:
-        UnpicklingError: the file is no checkpoint, or its records are not what they seem.
-    """
+    """The folder that holds the records."""
     _check_entries(archive.infolist(), size)
     names = archive.namelist()
     roots = [name[: -len("/data.pkl")] for name in names if name.count("/") == 1
@@ -204,12 +194,7 @@ def _root(archive: zipfile.ZipFile, size: int) -> str:
 
 
 def _check_entries(entries: List[zipfile.ZipInfo], size: int) -> None:
-    """Refuse records that torch would not have written.
-
-    Args:
-        entries: of the zip file.
-        size: bytes of the zip file.
-    """
+    """Refuse records that torch would not have written."""
     names = [entry.filename for entry in entries]
     if any(name.split("/")[-1] == "constants.pkl" for name in names):
         raise UnpicklingError("it is a TorchScript program, no checkpoint")
@@ -222,12 +207,7 @@ def _check_entries(entries: List[zipfile.ZipInfo], size: int) -> None:
 
 
 class _Legacy:
-    """The layout before torch 1.6: five pickles, then the storages one after another.
-
-    Args:
-        file: at its start.
-        size: its bytes.
-    """
+    """The layout before torch 1.6: five pickles, then the storages one after another."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file

@@ -43,22 +43,14 @@ class StorageKind(NamedTuple):
 
 
 class Storage:
-    """Memory of tensors.
-
-    Attributes:
-        flat: all of its elements, [N].
-    """
+    """Memory of tensors."""
 
     def __init__(self, flat: torch.Tensor) -> None:
         self.flat = flat
 
 
 def require(right: bool, what: str) -> None:
-    """Refuse the file unless ``right``.
-
-    Raises:
-        UnpicklingError: it is not.
-    """
+    """Refuse the file unless ``right``."""
     if not right:
         raise UnpicklingError(f"it holds {what}, which no checkpoint does; it was not made")
 
@@ -260,11 +252,7 @@ class Objects:
         self._states[np.ndarray] = _set_array
 
     def named(self, module: str, name: str) -> Any:
-        """The entry of a name in the file.
-
-        Raises:
-            UnpicklingError: it is not in the table; nothing was imported.
-        """
+        """The entry of a name in the file."""
         full = f"{module}.{name}"
         if full in self._values:
             return self._values[full]
@@ -276,30 +264,18 @@ class Objects:
         return Named(full)
 
     def call(self, what: Named, arguments: Tuple[Any, ...]) -> Any:
-        """The result of a function of the table.
-
-        Raises:
-            UnpicklingError: it is none, or not for these arguments.
-        """
+        """The result of a function of the table."""
         require(what.name in self._calls, f"a call of {what.name}")
         return self._calls[what.name](*arguments)
 
     def new(self, what: Named, arguments: Tuple[Any, ...]) -> Any:
-        """An instance of a class of the table, without fields as yet.
-
-        Raises:
-            UnpicklingError: it is none, or there are arguments.
-        """
+        """An instance of a class of the table, without fields as yet."""
         require(what.name in self._classes and not arguments, f"a new {what.name}")
         made = self._classes[what.name]
         return made.__new__(made)
 
     def build(self, made: Any, state: Any) -> None:
-        """Set the fields of an object of the table.
-
-        Raises:
-            UnpicklingError: it is none, or has no such fields.
-        """
+        """Set the fields of an object of the table."""
         kind = np.dtype if isinstance(made, np.dtype) else type(made)
         setter = _set_dtype if kind is np.dtype else self._states.get(kind)
         if setter is None:

@@ -35,10 +35,6 @@ def know_own_folder() -> None:
 def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
     """``import_user_module``, but for this package under whatever path.
 
-    Args:
-        original: fairseq's.
-        args: settings that may hold ``user_dir``.
-
     Raises:
         ImportError: it is another copy of this package; two cannot be registered with fairseq.
     """

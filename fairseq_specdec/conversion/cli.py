@@ -61,11 +61,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Convert.
-
-    Raises:
-        ConversionError, ValueError: it cannot be converted, or what is there would be replaced.
-    """
+    """Convert."""
     if args.command in ("drafter", "pack"):
         (drafter if args.command == "drafter" else pack).main(args)
         return

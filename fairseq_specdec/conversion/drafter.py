@@ -67,12 +67,7 @@ def _add_digests(converted: Dict[str, Any], state: Dict[str, Any]) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Convert.
-
-    Raises:
-        ConversionError: the input is no drafter, or the output exists and differs.
-        ValueError: the input is no checkpoint.
-    """
+    """Convert."""
     state = read_state("input", args.input)
     source = {
         "file": os.path.basename(args.input),

@@ -78,10 +78,6 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     Args:
         state: a checkpoint as fairseq's loader returns it.
         source: what was read: ``file``, ``bytes``, ``sha256``.
-
-    Raises:
-        ConversionError: not a block drafter.
-        RefusedCheckpointError: a dictionary's digest is none.
     """
     name, settings = architecture(state), _settings(state, "model")
     weights = state["model"]
@@ -119,15 +115,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
-    """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``.
-
-    Args:
-        state: a checkpoint as fairseq's loader returns it, of this project or theirs.
-        source: as for ``to_project``.
-
-    Raises:
-        ConversionError: a drafter that their layout has no place for.
-    """
+    """A drafter's checkpoint in the authors' layout, with the settings as flags in ``args``."""
     name = architecture(state)
     if name not in (OWN_ARCHITECTURE, *ARCHITECTURES):
         raise ConversionError(

@@ -59,12 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Pack, or check.
-
-    Raises:
-        ConversionError, ValueError: it cannot be packed, or what is there would be replaced; the
-            file is damaged.
-    """
+    """Pack, or check."""
     check_file("input", args.input)
     if args.check:
         if args.output is not None:

@@ -36,9 +36,6 @@ def draw_head(heads: Sequence[int], seed: int, update: int, part: int) -> int:
     """One head, each as likely: the same in every process of a data-parallel training.
 
     Args:
-        heads: to choose from.
-        seed: ``--seed``.
-        update: number of the update.
         part: number of the batch within the update (``--update-freq``).
     """
     return random.Random(f"{seed}/{update}/{part}").choice(list(heads))
@@ -74,13 +71,6 @@ class BlockwiseLoss(FairseqCriterion):
     ``head_<i>_accuracy`` (percent of head i's tokens) and, in validation, ``accepted``: tokens per
     iteration that exact verification against the reference would emit, the right ones of heads
     2 .. k before the first wrong one, and one of the verifier's own.
-
-    Args:
-        cfg: settings.
-        task: a translation task.
-
-    Raises:
-        ValueError: a setting out of range, by its flag.
     """
 
     def __init__(self, cfg: BlockwiseLossConfig, task: Any):
@@ -97,8 +87,6 @@ class BlockwiseLoss(FairseqCriterion):
         """Loss of a batch.
 
         Args:
-            model: a ``BlockwiseTransformer``, or its data-parallel wrapper.
-            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
             reduce: sum the loss; else return it for each place of each trained head, [N].
 
         Returns:

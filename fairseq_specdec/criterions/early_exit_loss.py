@@ -35,13 +35,6 @@ class EarlyExitLoss(FairseqCriterion):
     Logged, in base 2 as fairseq does: ``loss``, the average; ``nll_loss`` and ``ppl`` of the whole
     decoder, ``exit_nll_loss`` of the first layers; and ``agreement``, the percentage of the target
     positions at which both have the same best token.
-
-    Args:
-        cfg: settings.
-        task: a translation task.
-
-    Raises:
-        ValueError: ``--label-smoothing`` is out of range.
     """
 
     def __init__(self, cfg: EarlyExitLossConfig, task: Any):
@@ -56,15 +49,10 @@ class EarlyExitLoss(FairseqCriterion):
         """Loss of a batch.
 
         Args:
-            model: an ``EarlyExitTransformer``, or its data-parallel wrapper.
-            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
             reduce: sum the loss; else return it for each target token, [N].
 
         Returns:
             The summed loss (nats, fp32), what to divide it by, and sums for the log.
-
-        Raises:
-            ValueError: the model has no early exit.
         """
         logits, extra = model(**sample["net_input"])
         if "exit_logits" not in extra:

@@ -92,11 +92,7 @@ def _check_task(task: Any) -> None:
 
 
 def _check_whole(ddp_backend: Any) -> None:
-    """Refuse to decode with a drafter of which each process has a part only.
-
-    Raises:
-        ValueError: ``--ddp-backend fully_sharded`` with ``--eval-verifier``.
-    """
+    """Refuse to decode with a drafter of which each process has a part only."""
     if getattr(ddp_backend, "value", ddp_backend) == "fully_sharded":
         raise ValueError(
             "--eval-verifier: --ddp-backend fully_sharded keeps a part of the drafter in each "
@@ -125,14 +121,6 @@ class GlancingBlockLoss(FairseqCriterion):
     emit: the right ones before the first wrong one, and one of the verifier's own; always from a
     draft in which nothing is revealed) and, in training, ``glancing_ratio``. With
     ``--eval-verifier``, validation also logs ``accepted_tokens``.
-
-    Args:
-        cfg: settings.
-        task: a translation task.
-
-    Raises:
-        ValueError: a setting out of range, or one of the task's that a drafter cannot honour; the
-            message names the flag.
     """
 
     def __init__(self, cfg: GlancingBlockLossConfig, task: Any):
@@ -162,8 +150,6 @@ class GlancingBlockLoss(FairseqCriterion):
         """Loss of a batch.
 
         Args:
-            model: a ``SpecDrafter``, or its data-parallel wrapper.
-            sample: a batch as fairseq's ``LanguagePairDataset`` collates it.
             reduce: sum the loss; else return it for each learnt position, [N].
 
         Returns:

@@ -17,11 +17,7 @@ class GlatLossConfig(FairseqDataclass):
 
 @register_criterion("glat_loss", dataclass=GlatLossConfig)
 class GlatLoss(FairseqCriterion):
-    """A name to load checkpoints by; training here is ``glancing_block_loss``.
-
-    Raises:
-        ValueError: on being built.
-    """
+    """A name to load checkpoints by; training here is ``glancing_block_loss``."""
 
     def __init__(self, task: Any, label_smoothing: float = 0.0, mse_lambda: float = 10.0) -> None:
         super().__init__(task)

@@ -21,13 +21,8 @@ class Corpus:
     class, and the distilled split is their concatenation.
 
     Args:
-        directory: a directory written by ``fairseq-preprocess``.
-        split: usually ``train``.
         source, target: the languages, as the teacher translates (the files may be named the other
             way round: ``train.en-de.*`` also serves a de-en teacher).
-
-    Raises:
-        DistillError: a dictionary or the split's source side is missing.
     """
 
     def __init__(self, directory: str, split: str, source: str, target: str) -> None:

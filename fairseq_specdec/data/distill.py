@@ -54,11 +54,7 @@ class Job(NamedTuple):
 
 
 def prepare(args: argparse.Namespace) -> Job:
-    """Check flags, files and earlier results; no model is loaded.
-
-    Raises:
-        DistillError: see :func:`check`; also where --dest holds something else.
-    """
+    """Check flags, files and earlier results; no model is loaded."""
     check(args)
     config = convert_namespace_to_omegaconf(args)
     if config.dataset.max_tokens is None and config.dataset.batch_size is None:
@@ -85,10 +81,6 @@ def prepare(args: argparse.Namespace) -> Job:
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
     """Distil, or continue to; the last process to finish publishes the corpus.
-
-    Args:
-        args: as :func:`get_parser` and fairseq's ``parse_args_and_arch`` read them.
-        arguments: the words of the command line, for the record.
 
     Returns:
         the report written to ``distill.json``, or None while other shards are at work.

@@ -68,11 +68,7 @@ def _add_filter_flags(group: Any) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what cannot be honoured, naming the flag.
-
-    Raises:
-        DistillError: before any model is loaded.
-    """
+    """Refuse what cannot be honoured, naming the flag."""
     _check_decoding(args)
     if not os.path.isdir(args.data or ""):
         raise DistillError(

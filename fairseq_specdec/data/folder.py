@@ -13,15 +13,7 @@ REMEDY = "give the folder that fairseq-preprocess wrote"
 
 
 def check_data(cfg: Any) -> None:
-    """Refuse data without languages or dictionaries.
-
-    Args:
-        cfg: a translation task's settings.
-
-    Raises:
-        FileNotFoundError: the folder or a dictionary is missing.
-        ValueError: the languages are not known.
-    """
+    """Refuse data without languages or dictionaries."""
     if not cfg.data:
         raise ValueError(f"DATA: missing; {REMEDY}")
     folder = utils.split_paths(cfg.data)[0]
@@ -49,11 +41,7 @@ def splits(folder: str) -> List[str]:
 
 
 def refuse_split(cfg: Any, split: str) -> NoReturn:
-    """Say that the folder lacks a split, and which it has.
-
-    Raises:
-        FileNotFoundError: always.
-    """
+    """Say that the folder lacks a split, and which it has."""
     folder = utils.split_paths(cfg.data)[0]
     there = ", ".join(splits(folder)) or "none"
     raise FileNotFoundError(

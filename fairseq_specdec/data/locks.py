@@ -87,9 +87,6 @@ def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[i
 
     Returns:
         None where the file system has no locks.
-
-    Raises:
-        DistillError: who it is.
     """
     since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
@@ -120,13 +117,7 @@ def at_work(destination: str, home: str, digest: str, shard: Shard) -> Iterator[
     Others may make other shards of the same run meanwhile: the same settings, cut into as many.
 
     Args:
-        destination: ``--dest``, for messages.
         home: ``OUT.parts``; removed at the end if nothing is left in it.
-        digest: of the settings.
-        shard: this process's.
-
-    Raises:
-        DistillError: who is at work there; or the place cannot be written.
     """
     try:
         handle = _enter(destination, home, digest, shard)

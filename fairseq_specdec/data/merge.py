@@ -49,14 +49,9 @@ def judge(
     Args:
         hypotheses: n sentences in any order.
         source_lengths: int [n], tokens with </s>, in the same order.
-        filters: the caller's choice.
-        eos: index of </s>.
 
     Returns:
         int8 [n]: positions in ``REASONS``; 0 is kept.
-
-    Raises:
-        DistillError: a hypothesis does not end in </s>, which no student could learn from.
     """
     lengths = hypotheses.lengths.astype(np.int64)
     ends = np.cumsum(lengths)
@@ -79,11 +74,7 @@ def judge(
 
 
 def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
-    """All chunks as one, in the order of the corpus, and the seconds that they took together.
-
-    Raises:
-        DistillError: a chunk is missing, damaged, or holds other sentences than planned.
-    """
+    """All chunks as one, in the order of the corpus, and the seconds that they took together."""
     missing = parts.unfinished()
     if missing:
         raise DistillError(
@@ -123,18 +114,13 @@ def merge(
     """Write the distilled corpus into a folder.
 
     Args:
-        corpus: the original corpus.
         task: holds ``source_dictionary`` and ``target_dictionary``.
         dataset_impl: fairseq's ``--dataset-impl``, None to infer it.
-        parts: finished chunks and their plan.
         folder: an empty one.
         filters: which outputs are kept.
 
     Returns:
         ``counts``, ``tokens`` and ``decoding`` of the report.
-
-    Raises:
-        DistillError: see :func:`gather`; also where there is no plan, or the corpus is another one.
     """
     plan = parts.plan()
     hypotheses, seconds = gather(parts, plan)
@@ -176,11 +162,7 @@ def _count(plan: Plan, codes: np.ndarray) -> Dict[str, Any]:
 
 
 def losses(counts: Dict[str, Any]) -> str:
-    """How many pairs were dropped, and why, the commonest reason first; "none dropped".
-
-    Args:
-        counts: of the report.
-    """
+    """How many pairs were dropped, and why, the commonest reason first; "none dropped"."""
     chosen, lost = counts["chosen"], counts["dropped"]
     if not lost:
         return "none dropped"
@@ -190,12 +172,7 @@ def losses(counts: Dict[str, Any]) -> str:
 
 
 def tell(destination: str, counts: Dict[str, Any]) -> None:
-    """Log how many pairs are kept and dropped, and why; a warning where many are dropped.
-
-    Args:
-        destination: the corpus.
-        counts: of the report.
-    """
+    """Log how many pairs are kept and dropped, and why; a warning where many are dropped."""
     chosen, lost = counts["chosen"], counts["dropped"]
     text = f"{destination}: {counts['kept']:,} of {chosen:,} sentence pairs kept, {losses(counts)}"
     if lost:

@@ -14,11 +14,7 @@ from .resumable import ResumableJob
 
 
 def pairs_of(args: argparse.Namespace) -> List[str]:
-    """The pairs to distil, as in ``--lang-pairs``; [] for one pair, which other flags name.
-
-    Raises:
-        DistillError: one language is named and the other is not.
-    """
+    """The pairs to distil, as in ``--lang-pairs``; [] for one pair, which other flags name."""
     given = getattr(args, "lang_pairs", None)
     named = [getattr(args, name, None) for name in ("source_lang", "target_lang")]
     if given is None or None not in named:
@@ -39,12 +35,7 @@ def of_pair(args: argparse.Namespace, pair: str) -> argparse.Namespace:
 
 
 class Pairs(ResumableJob):
-    """The corpus of several pairs, each of which is a resumable job of its own.
-
-    Args:
-        destination, report: as of ``ResumableJob``.
-        jobs: by pair.
-    """
+    """The corpus of several pairs, each of which is a resumable job of its own."""
 
     def __init__(self, destination: str, report: str, jobs: Mapping[str, ResumableJob]) -> None:
         settings: Dict[str, Any] = {}

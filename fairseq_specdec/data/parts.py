@@ -62,11 +62,7 @@ class Parts(ResumableJob):
             )
 
     def plan(self) -> Plan:
-        """The saved plan.
-
-        Raises:
-            DistillError: there is none.
-        """
+        """The saved plan."""
         if not os.path.isfile(self.path("plan.npz")):
             raise DistillError(f"{self.home}: nothing was distilled yet; run without --merge")
         return plan_from(self._load("plan.npz"))

@@ -40,9 +40,6 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
     Args:
         flag: ``"i/n"`` with ``0 <= i < n``, or None.
         environment: read are RANK and WORLD_SIZE, SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP.
-
-    Raises:
-        DistillError: the flag is malformed, or the array's ids are not evenly spaced.
     """
     if flag is not None:
         match = re.fullmatch(r"(\d+)/(\d+)", flag)
@@ -172,14 +169,10 @@ def make_plan(
 
     Args:
         task: the fairseq task; its ``get_batch_iterator`` cuts the batches.
-        dataset: a ``LanguagePairDataset``.
         chosen: bool [len(dataset)].
         source_limit: longest source that the teacher can read, in tokens with </s>.
         chunk_size: sentences to save at once.
         batching: ``max_tokens``, ``max_sentences``, ``required_batch_size_multiple``, ``seed``.
-
-    Raises:
-        DistillError: nothing is left to decode, or fairseq lost or doubled a sentence.
     """
     everything = np.arange(len(dataset), dtype=np.int64)
     codes = np.zeros(len(dataset), dtype=np.int8)

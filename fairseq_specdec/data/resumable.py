@@ -27,13 +27,7 @@ MANIFEST = "manifest.json"
 
 
 def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
-    """The flags that say how the work is divided.
-
-    Args:
-        group: of a parser.
-        unit: what a chunk holds, in the plural.
-        chunk_size: default.
-    """
+    """The flags that say how the work is divided."""
     group.add_argument(
         "--chunk-size",
         action=InRange,
@@ -132,11 +126,7 @@ class ResumableJob:
         return report if same else None
 
     def check_destination(self, overwrite: bool) -> None:
-        """Refuse a destination that holds something else.
-
-        Raises:
-            DistillError: it does, or unfinished work of other settings lies beside it.
-        """
+        """Refuse a destination that holds something else."""
         report = os.path.join(self.destination, self.report)
         if os.path.isfile(report):
             if self.completed() is None and not overwrite:
@@ -179,9 +169,6 @@ class ResumableJob:
 
         Returns:
             the report, or None while chunks of other shards are not finished.
-
-        Raises:
-            DistillError: another process does the same or excludes this one; or of ``build``.
         """
         done = self.completed()
         if done is not None:

@@ -52,11 +52,7 @@ def _task_fields(task: Any) -> Dict[str, Any]:
 
 
 def teacher_paths(config: Any) -> List[str]:
-    """The checkpoints of ``--path a.pt:b.pt``.
-
-    Raises:
-        DistillError: none is named, or one is missing.
-    """
+    """The checkpoints of ``--path a.pt:b.pt``."""
     if not config.common_eval.path:
         raise DistillError("--path: name the teacher's checkpoint, or several joined by ':'")
     paths = list(utils.split_paths(config.common_eval.path))
@@ -72,8 +68,6 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
     Files (teacher, drafter, corpus) are recorded by their contents, so moving them changes nothing.
 
     Args:
-        config: fairseq's configuration as ``convert_namespace_to_omegaconf`` returns it.
-        corpus: the split to distil.
         own: this command's own settings, by flag name without dashes.
     """
     task = _task_fields(config.task)
@@ -105,13 +99,7 @@ def decoding_settings(config: Any, corpus: Corpus, **own: Any) -> Dict[str, Any]
 def provenance(
     arguments: Sequence[str], device: str, program: str = "specdec-distill"
 ) -> Dict[str, Any]:
-    """Who made it: command, time (UTC), versions, commit, platform, device, threads.
-
-    Args:
-        arguments: the command line after the program's name.
-        device: ``"cpu"`` or the accelerator's name.
-        program: the program's name.
-    """
+    """Who made it: command, time (UTC), versions, commit, platform, device, threads."""
     return {
         "command": command_line([program, *arguments]),
         **origin(PACKAGES),

@@ -63,13 +63,6 @@ class Text(NamedTuple):
 def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
     """The texts to count in: of a multilingual drafter one for each pair of its training, or that
     which the flags name.
-
-    Args:
-        args: the command line.
-        state: the drafter's checkpoint.
-
-    Raises:
-        ShortlistError: its dictionary is not known; as of :func:`open_text`.
     """
     settings = TrainingSettings(state)
     pairs = settings.pairs()
@@ -100,16 +93,7 @@ def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
 def open_text(
     args: argparse.Namespace, tokens: Sequence[str] = (), pair: Optional[str] = None
 ) -> Text:
-    """Find the split and read its dictionaries.
-
-    Args:
-        args: the command line.
-        tokens: that follow the words of the files.
-        pair: of a multilingual drafter.
-
-    Raises:
-        FileNotFoundError, ValueError, DistillError: what is missing, and the remedy.
-    """
+    """Find the split and read its dictionaries."""
     check_data(args)
     source, target = args.source_lang, args.target_lang
     if source is None or target is None:
@@ -128,15 +112,8 @@ def open_text(
 def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
     """Sentence pairs, drawn at random where there are more; the same ones each time.
 
-    Args:
-        text: where from.
-        most: pairs at most.
-
     Returns:
         (the pairs, how many they are). Empty and very long sentences are left out.
-
-    Raises:
-        ShortlistError: there are none, the sides differ, or a token is in no dictionary.
     """
     corpus = text.corpus
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
@@ -198,16 +175,7 @@ def count(pairs: Pairs, text: Text, args: argparse.Namespace) -> Dict[str, torch
 
 
 def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
-    """A drafter's checkpoint without the lists to make, whose dictionaries are those of the text.
-
-    Args:
-        path: its file.
-        checked: its content as fairseq reads it; changed in place.
-        texts: to count in.
-
-    Raises:
-        ValueError: it is no drafter, or has other dictionaries.
-    """
+    """A drafter's checkpoint without the lists to make, with the text's dictionaries."""
     state = load_model(path)  # as it was written, without what fairseq makes of old ones
     for each in (checked, state):
         for name in [name for text in texts for name in names_of(text.pair)]:
@@ -220,15 +188,8 @@ def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
     """Make the lists and write the drafter with them.
 
-    Args:
-        args: as :func:`get_parser` reads them.
-        words: the command line, for the record.
-
     Returns:
         the record that the checkpoint holds.
-
-    Raises:
-        ShortlistError, DistillError, ValueError, OSError: it names the flag or file.
     """
     check(args)
     checked = read_drafter(args.drafter_path)

@@ -70,11 +70,7 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse numbers out of range, and an output that exists.
-
-    Raises:
-        ShortlistError: it names the flag and the remedy.
-    """
+    """Refuse numbers out of range, and an output that exists."""
     for name in ("translations", "frequent", "rounds", "most_pairs"):
         value = getattr(args, name)
         if value < 1:

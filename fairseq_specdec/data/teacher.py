@@ -28,12 +28,8 @@ class Teacher:
     """The trained model or ensemble and its generator, as fairseq-generate sets them up.
 
     Args:
-        config: fairseq's configuration.
         task: the fairseq task; its ``build_generator`` decides how to decode, so the plugin's own
             strategies serve here as they do in fairseq-generate.
-
-    Raises:
-        DistillError: a checkpoint cannot be read, or does not fit the corpus's dictionaries.
     """
 
     def __init__(self, config: Any, task: Any) -> None:

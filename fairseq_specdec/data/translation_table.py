@@ -45,11 +45,6 @@ class Model1:
 
     Every target token comes from one token of its source sentence, or from none (Brown et al.
     1993, section 4.1, equations 13 to 17). The table holds the pairs of words that occur together.
-
-    Args:
-        pairs: sentence pairs, none of them empty.
-        source_words, target_words: sizes of the dictionaries.
-        step: called after each chunk.
     """
 
     def __init__(
@@ -86,11 +81,7 @@ class Model1:
         return source[places], np.repeat(target, counts), begins
 
     def refine(self, step: Callable[[], None]) -> None:
-        """One round of expectation maximisation.
-
-        Args:
-            step: called after each chunk.
-        """
+        """One round of expectation maximisation."""
         counts = np.zeros(len(self._keys))
         for entries, cells, begins in self._chunks:
             shares = self.chances[entries][cells]
@@ -158,13 +149,7 @@ def _union(arrays: List[Any]) -> Any:
 
 
 def most_frequent(target: Any, count: int, words: int) -> Any:
-    """The most frequent target words, int32 [count or fewer], the most frequent first.
-
-    Args:
-        target: int, tokens of all target sentences.
-        count: how many.
-        words: size of the target dictionary.
-    """
+    """The most frequent target words, int32 [count or fewer], the most frequent first."""
     counts = np.bincount(target, minlength=words)
     order = np.argsort(-counts, kind="stable")[:count]
     return order[counts[order] > 0].astype(np.int32)

@@ -27,13 +27,9 @@ class AcceptedTokens:
     Tok. (Ge et al. 2022, section 4.1), under exact verification.
 
     Args:
-        path: the verifier's checkpoint, ``--eval-verifier``.
         sentences: decode about so many, spread over the split. fairseq validates from the
             shortest to the longest, and in short sentences a draft has fewer tokens to be right.
         task: the training task; its dictionaries must be the verifier's.
-
-    Raises:
-        ValueError: no such file, no Transformer, or a dictionary of another size.
     """
 
     def __init__(self, path: str, sentences: int, task: Any) -> None:
@@ -72,10 +68,6 @@ class AcceptedTokens:
     @torch.no_grad()
     def measure(self, drafter: Any, sample: Dict[str, Any]) -> Dict[str, int]:
         """Decode a validation batch, while there are sentences left to decode.
-
-        Args:
-            drafter: the model in training, in eval mode.
-            sample: fairseq batch.
 
         Returns:
             Sums for the log: ``n_emitted`` tokens and ``n_iterations``; zeros when no more

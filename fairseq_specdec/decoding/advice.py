@@ -28,14 +28,7 @@ class Advice(NamedTuple):
 
 
 def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> List[Advice]:
-    """Advice for the user at the end of a run.
-
-    Args:
-        stats: its figures.
-        strategy: its name.
-        options: ``DecodingOptions`` of the generator.
-        lossless: whether the acceptance rule is.
-    """
+    """Advice for the user at the end of a run."""
     advices = []
     if not lossless:
         text = f"--strategy {strategy} with these flags is relaxed: the output may differ from "

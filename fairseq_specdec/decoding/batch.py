@@ -28,8 +28,6 @@ class OpenBatch:
         drafts: of the drafter.
 
     Args:
-        parts: what decodes.
-        net_input: fairseq's ``sample["net_input"]``.
         widest: the cache is prepared for blocks of so many tokens.
     """
 

@@ -37,11 +37,7 @@ _MODELS = (TransformerModelBase, MultilingualTransformerModel, S2TTransformerMod
 
 
 def check_verifier(model: Any, name: str) -> None:
-    """Refuse, by name, models that the engine cannot run.
-
-    Raises:
-        ValueError: not a fairseq Transformer, or one with a part that the engine does not run.
-    """
+    """Refuse, by name, models that the engine cannot run."""
     if isinstance(getattr(model, "decoder", None), BlockDecoder):
         raise ValueError(
             f"{name} holds a drafter, not a verifier; were --path and --drafter-path swapped?"
@@ -105,11 +101,7 @@ def _check_drafter_path(settings: Any) -> None:
 
 
 def check_dictionaries(strategy: str, src_dict: Any, tgt_dict: Any, settings: Any = None) -> None:
-    """Refuse a strategy, or with ``settings`` its rule, that the dictionaries do not allow.
-
-    Raises:
-        ValueError: ``iad`` where source and target differ, ``--accept-epsilon`` for words.
-    """
+    """Refuse a strategy, or with ``settings`` its rule, that the dictionaries do not allow."""
     if settings is not None:
         STRATEGIES[strategy].rule(settings).read_vocabulary(tgt_dict.symbols)
     if not STRATEGIES[strategy].joined_dictionary:
@@ -174,7 +166,6 @@ def build_generator(
         args: fairseq's generation config, or a bare namespace with the same fields.
         settings: object with the fields of ``SpecDecConfig``.
         extra: fairseq's ``extra_gen_cls_kwargs``; see ``stop_symbols``.
-        stats: counters to add to.
         load: reads drafters, as ``Setup.load``.
         free_unpacked: on a CPU, free the weights of the models and of the drafter's model that the
             engine has packed, for models that nothing else uses (other uses work, but slowly).

@@ -16,11 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_cuda_graphs(asked: str, device: torch.device) -> None:
-    """Refuse graphs where there is no GPU.
-
-    Raises:
-        ValueError: names the flag and the remedy.
-    """
+    """Refuse graphs where there is no GPU."""
     if asked == "on" and device.type != "cuda":
         raise ValueError(
             f"--cuda-graphs on: the models are on {device}, and only a GPU has graphs; use auto or "
@@ -29,13 +25,7 @@ def check_cuda_graphs(asked: str, device: torch.device) -> None:
 
 
 def graphs_for(options: DecodingOptions, models: Sequence[Any], drafter: Any) -> Optional[Graphs]:
-    """The graphs of a generator; None where none are recorded.
-
-    Args:
-        options: of the generator.
-        models: the ensemble.
-        drafter: a ``Drafter``.
-    """
+    """The graphs of a generator; None where none are recorded."""
     if options.cuda_graphs == "off" or not next(models[0].parameters()).is_cuda:
         return None
     if options.beam > 1:

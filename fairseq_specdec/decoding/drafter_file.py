@@ -36,11 +36,7 @@ STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoder
 
 @contextlib.contextmanager
 def _named(path: Optional[str]) -> Iterator[None]:
-    """Errors that name no flag, as fairseq's own, name the drafter's file.
-
-    Raises:
-        ValueError: whatever went wrong.
-    """
+    """Errors that name no flag, as fairseq's own, name the drafter's file."""
     try:
         yield
     except Exception as error:
@@ -59,11 +55,6 @@ def load_drafter(
     path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
 ) -> Any:
     """Load the checkpoint of a block drafter.
-
-    Args:
-        path: of its file.
-        src_dict, tgt_dict: the verifier's dictionaries.
-        state: its content, where it was read before.
 
     Raises:
         ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
@@ -86,12 +77,7 @@ def _block_drafter(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
 
 
 def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
-    """Load the checkpoint of a small autoregressive model that drafts token by token.
-
-    Raises:
-        ValueError: no path, no such file, unreadable, not a fairseq ``TransformerModel``, or of
-            other dictionaries.
-    """
+    """Load the checkpoint of a small autoregressive model that drafts token by token."""
     state = read_drafter(path)
     with _named(path):
         return _small_model(path, state, src_dict, tgt_dict)
@@ -129,11 +115,7 @@ def _is_block_drafter(state: Any) -> bool:
 
 
 def read_drafter(path: Optional[str]) -> Any:
-    """The content of a drafter's checkpoint.
-
-    Raises:
-        ValueError: no path, no such file, or unreadable.
-    """
+    """The content of a drafter's checkpoint."""
     return read_state(FLAG, _given(path))
 
 
@@ -175,11 +157,6 @@ def _check_source(path: Any, weights: Any, src_dict: Any) -> None:
 
 def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
     """Refuse a verifier that an attached drafter cannot read; any other drafter reads none.
-
-    Args:
-        drafter: the drafter's model.
-        verifier: the verifier's model.
-        flag: what named the drafter, for the message.
 
     Raises:
         ValueError: the verifier has too few decoder layers or another width.

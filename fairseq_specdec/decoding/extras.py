@@ -22,15 +22,7 @@ class Ending(NamedTuple):
 
 
 def stop_symbols(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:
-    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does.
-
-    Args:
-        extra: keyword arguments for the generator's class; None for none.
-        tgt_dict: the target dictionary.
-
-    Raises:
-        ValueError: an argument that cannot be honoured, by name.
-    """
+    """Read ``extra_gen_cls_kwargs`` as stock ``SequenceGenerator`` does."""
     given = extra or {}
     if given.get("lm_model") is not None:
         raise ValueError("--lm-path: cannot be honoured by speculative decoding")

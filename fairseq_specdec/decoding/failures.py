@@ -15,9 +15,6 @@ def refuse_sentence(models: List[Any], broken: bool, position: int, sentence: in
         broken: the verifier's output is NaN; else constraints leave no token.
         position: tokens of the output before it.
         sentence: its row in the batch.
-
-    Raises:
-        ValueError: always.
     """
     where = f"at position {position} of sentence {sentence} in the batch"
     if broken:

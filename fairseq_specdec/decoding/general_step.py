@@ -33,13 +33,8 @@ class GeneralStep:
         budget: how much to draft.
 
     Args:
-        parts: what decodes.
-        session: of the verifier.
-        drafts, budget: as the attributes.
-        hypotheses: as the attribute.
         max_len: most tokens before </s>.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
-        timer: of the batch.
     """
 
     _forced: Optional[Draft] = None

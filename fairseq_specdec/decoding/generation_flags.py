@@ -32,11 +32,7 @@ REFUSED = {
 
 
 def check_generation_flags(args: Any, strategy: str) -> None:
-    """Refuse, by name, generation flags that would be ignored.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Refuse, by name, generation flags that would be ignored."""
     honoured = STRATEGIES[strategy].honours
     for name, unused in REFUSED.items():
         if name in honoured:
@@ -60,17 +56,7 @@ def check_generation_flags(args: Any, strategy: str) -> None:
 
 
 def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
-    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless.
-
-    Args:
-        args: generation flags.
-        strategy: its name.
-        rule: accepts draft tokens.
-        words: V, entries of the target dictionary.
-
-    Raises:
-        ValueError: ``--beam`` or ``--nbest`` that cannot be honoured.
-    """
+    """Hypotheses of a sentence, from ``--beam``; 1 where the rule is not lossless."""
     asked, nbest = getattr(args, "beam", 1), getattr(args, "nbest", 1)
     for name, count in (("beam", asked), ("nbest", nbest)):
         if count < 1:
@@ -112,9 +98,6 @@ def sampler_of(args: Any) -> Optional[Sampler]:
 
     Returns:
         None without ``--sampling``.
-
-    Raises:
-        ValueError: a value out of range or without ``--sampling``, by flag name.
     """
     given: Dict[str, Any] = {}
     for name in ("sampling_topk", "sampling_topp"):

@@ -174,9 +174,7 @@ class SpeculativeGenerator(SequenceGenerator):
         """As stock's: (id, source, reference or None, hypotheses) of every sentence of an iterator.
 
         Args:
-            data_itr: fairseq batches.
             beam_size: not used, as in stock.
-            cuda: move the batches to the GPU.
             timer: fairseq's ``StopwatchMeter``, or None.
         """
         for sample in data_itr:

@@ -49,11 +49,7 @@ def _fields(strategy: Optional[str]) -> Iterator[dataclasses.Field]:
 
 
 def listed(strategy: Optional[str] = None) -> str:
-    """The flags with their help.
-
-    Args:
-        strategy: only those that it reads; None for all.
-    """
+    """The flags with their help."""
     lines = [f"Flags of --task {TASK}" + (f" --strategy {strategy}" if strategy else "") + ":"]
     for each in _fields(strategy):
         switch = each.default is False

@@ -30,8 +30,6 @@ class Batch(OpenBatch):
         hypotheses: of the live rows.
 
     Args:
-        parts: what decodes.
-        net_input: fairseq's ``sample["net_input"]``.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         bos_token: first decoder input instead of </s>.
     """

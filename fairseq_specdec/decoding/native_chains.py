@@ -50,7 +50,6 @@ class NativeChains:
     """Decodes the chains of one batch several iterations at a time, as far as it can.
 
     Args:
-        form: of the generator.
         general: the batch; its drafts are asked for where they have no native form.
     """
 

@@ -62,11 +62,7 @@ class DecodingOptions:
             raise ValueError("--temperature: must be greater than 0")
 
     def length_limit(self, source_width: int, min_len: int) -> int:
-        """Most tokens before </s> for a batch of this padded source width.
-
-        Raises:
-            ValueError: ``--min-len`` exceeds it.
-        """
+        """Most tokens before </s> for a batch of this padded source width."""
         limit = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
         if min_len > limit:
             raise ValueError(

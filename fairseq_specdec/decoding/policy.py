@@ -19,12 +19,6 @@ class DecodingConstraints(NamedTuple):
     """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
     tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) NaN stays
     NaN: stock treats such tokens as impossible, here the generator stops.
-
-    Attributes:
-        pad, unk, eos: indices of the special symbols.
-        min_len: ``--min-len``.
-        unk_penalty: ``--unkpen``.
-        no_repeat_ngram_size: ``--no-repeat-ngram-size``, 0 for none.
     """
 
     pad: int

@@ -61,11 +61,7 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
 
 
 class History(Sequence):  # type: ignore[type-arg]
-    """``history`` of a hypothesis: made when read, as few callers do.
-
-    Args:
-        trace: its iterations.
-    """
+    """``history`` of a hypothesis: made when read, as few callers do."""
 
     def __init__(self, trace: SentenceTrace) -> None:
         self._trace = trace

@@ -60,11 +60,7 @@ class Search:
 
 
 class GreedySearch(Search):
-    """One hypothesis a sentence: the accepted draft tokens and the bonus token.
-
-    Args:
-        rule: accepts draft tokens.
-    """
+    """One hypothesis a sentence: the accepted draft tokens and the bonus token."""
 
     rule: AcceptanceRule
 
@@ -119,7 +115,6 @@ def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Te
     Args:
         emitted: long [B, K+1], accepted tokens, the bonus token, then anything.
         counts: long [B], accepted tokens.
-        eos: </s>.
 
     Returns:
         (long [B], 1 .. K+1; bool [B], whether the sentence ended).

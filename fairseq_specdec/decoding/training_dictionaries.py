@@ -19,11 +19,7 @@ from fairseq_specdec.models.drafter_config import get_setting
 
 
 class TrainingSettings:
-    """The settings of a checkpoint's task.
-
-    Args:
-        state: the content of the checkpoint.
-    """
+    """The settings of a checkpoint's task."""
 
     def __init__(self, state: Any) -> None:
         self._settings = (state.get("cfg") or {}).get("task") or state.get("args")
@@ -120,13 +116,7 @@ def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:
 
 
 def _check_languages(path: str, tokens: Optional[List[str]], dictionary: Any) -> None:
-    """Refuse language tokens of another order, which sizes do not show.
-
-    Args:
-        path: the drafter's file.
-        tokens: that its training added to the dictionaries.
-        dictionary: the verifier's.
-    """
+    """Refuse language tokens of another order, which sizes do not show."""
     if not tokens:
         return
     there = dictionary.symbols[-len(tokens) :]

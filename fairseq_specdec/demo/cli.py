@@ -87,14 +87,7 @@ def _add_race_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def start(words: Sequence[str]) -> DemoServer:
-    """A server with its models loaded, ready for ``serve_forever``.
-
-    Args:
-        words: the command line.
-
-    Raises:
-        ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
-    """
+    """A server with its models loaded, ready for ``serve_forever``."""
     args = brief(get_parser()).parse_args(list(words))
     pair = Pair(verifier_of(args), args.drafter_path, args.small_path, **loading_arguments(args))
     # The port first: if it is taken, that shows before models are loaded.

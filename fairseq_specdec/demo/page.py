@@ -30,12 +30,7 @@ class Page(NamedTuple):
 
 
 def page_of(racers: Racers, repeats: int) -> Page:
-    """The page for these strategies.
-
-    Args:
-        racers: who races.
-        repeats: timed runs of each.
-    """
+    """The page for these strategies."""
     data = {
         "strategies": [
             {

@@ -21,11 +21,7 @@ class UnfitError(ValueError):
 
 
 def check_text(text: Any, translators: Mapping[str, SpeculativeTranslator]) -> str:
-    """The sentence, if it can be decoded.
-
-    Raises:
-        UnfitError: no string, nothing visible in it, or too long.
-    """
+    """The sentence, if it can be decoded."""
     if not isinstance(text, str):
         raise UnfitError("The text must be a string.")
     if len(text) > CHARACTERS:
@@ -45,11 +41,7 @@ def check_text(text: Any, translators: Mapping[str, SpeculativeTranslator]) -> s
 
 
 def check_beam(beam: Any) -> int:
-    """The hypotheses to keep; None is 1.
-
-    Raises:
-        UnfitError: no whole number, or out of range.
-    """
+    """The hypotheses to keep; None is 1."""
     if beam is None:
         return 1
     if not isinstance(beam, int) or isinstance(beam, bool) or not 1 <= beam <= WIDEST:
@@ -58,11 +50,7 @@ def check_beam(beam: Any) -> int:
 
 
 def check_names(names: Any, racers: Racers, beam: int = 1) -> List[str]:
-    """The strategies to race, in the order in which they were loaded; None is all of them.
-
-    Raises:
-        UnfitError: none, one that is not loaded, or one that cannot have this beam.
-    """
+    """The strategies to race, in the order in which they were loaded; None is all of them."""
     translators = racers.translators
     if names is None:
         return list(translators) if beam == 1 else racers.wide
@@ -144,12 +132,6 @@ def race(
     Every strategy decodes once while it is watched (``go``, ``block`` ..., ``finish``). Then they
     take turns, ``repeats`` times, with nothing streamed and no other of them running: ``timed``
     tells each of these times, ``end`` their medians.
-
-    Args:
-        translators: by strategy.
-        text: from ``check_text``.
-        names: from ``check_names``.
-        repeats: timed runs of each; 0 for none.
     """
     yield {"event": "start", "names": list(names), "repeats": repeats}
     for name in names:

@@ -79,11 +79,7 @@ def warmed(translators: Translators, examples: List[str]) -> Translators:
 
 
 def _drafter_of(name: str, pair: Pair, beside: Optional[str]) -> Optional[str]:
-    """The strategy's ``--drafter-path``.
-
-    Raises:
-        ValueError: it needs one, and none is given or it is no file.
-    """
+    """The strategy's ``--drafter-path``."""
     if not STRATEGIES[name].needs_drafter:
         return None
     block = name in BLOCK_DRAFTED
@@ -115,13 +111,7 @@ def own_flags(name: str, flags: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[str]:
-    """The strategies that the given files allow.
-
-    Args:
-        pair: the flags.
-        beside: the block drafter, or None.
-        joined: source and target dictionaries are the same.
-    """
+    """The strategies that the given files allow."""
     names = ["greedy"]
     if beside is not None:
         names += ["gad", "gad++"]
@@ -134,14 +124,8 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     """Load the verifier once, each drafter once, and make a translator of every strategy.
 
     Args:
-        pair: what decodes.
-        names: strategies; None for ``default_strategies``.
         flags: decoding flags by field name; each goes to the strategies that use it; None is left
             out.
-
-    Raises:
-        ValueError: a strategy, flag or file that cannot be honoured, by name.
-        FileNotFoundError: nothing is where the pair should be.
     """
     for name in names or ():
         if name not in STRATEGIES:
@@ -189,11 +173,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
 def _flags(
     name: str, pair: Pair, place: loading.Place, flags: Dict[str, Any], beam: int = 1
 ) -> Tuple[Optional[str], Dict[str, Any]]:
-    """(drafter's checkpoint, decoding flags) of a strategy.
-
-    Raises:
-        ValueError: a drafter that is missing, by name.
-    """
+    """(drafter's checkpoint, decoding flags) of a strategy."""
     return _drafter_of(name, pair, place.drafter), {**own_flags(name, flags), "beam": beam}
 
 

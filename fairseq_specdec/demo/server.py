@@ -38,10 +38,6 @@ class DemoServer(ThreadingHTTPServer):
 
     Args:
         port: 0 picks a free one.
-        repeats: timed runs of each strategy in a race.
-
-    Raises:
-        ValueError: the port cannot be had; names ``--port``.
     """
 
     daemon_threads = True

@@ -37,10 +37,6 @@ class AutoregressiveDrafter(Drafter):
     Drafts that were accepted are in the cache already; rejected ones are rolled back by length.
     A row's draft ends with a drafted </s>, at the length limit, or where the model is unsure;
     other rows continue.
-
-    Args:
-        model: a fairseq ``TransformerModel`` over the verifier's dictionaries.
-        options: how to draft.
     """
 
     for_beams = True
@@ -60,8 +56,6 @@ class ReadyAutoregressiveDrafter(NamedTuple):
     """Drafts with a small model whose weights were read.
 
     Attributes:
-        weights: of the small model.
-        options: how to draft.
         own_encoder: run the small model's encoder; else attend to the verifier's encoder output.
     """
 
@@ -98,8 +92,6 @@ class AutoregressiveSession(DraftSession):
     """The small model's cache for one batch.
 
     Args:
-        session: of the small model.
-        options: how to draft.
         last: most tokens of an output that the small model can draft.
     """
 

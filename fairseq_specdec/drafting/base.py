@@ -334,9 +334,6 @@ def move_to_verifier(
     Returns:
         What runs the drafter: ``backend``, which for int8 packs in that format a model that keeps
         the verifier's.
-
-    Raises:
-        ValueError: int8 on a backend without it.
     """
     dtype = options.dtype
     if dtype == torch.int8:

@@ -36,7 +36,6 @@ class BlockwiseHeadsDrafter(Drafter):
     Args:
         model: the verifier, a ``BlockwiseTransformer``; with an ensemble the first of it.
         block_size: k, at most what the heads were trained for.
-        pad: padding index, never drafted.
     """
 
     def __init__(self, model: Any, block_size: int, pad: int) -> None:
@@ -63,8 +62,6 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
 
     Attributes:
         weights: heads 2 .. k; None where k is 1.
-        block_size: k.
-        pad: padding index.
     """
 
     weights: Optional[_Weights]
@@ -83,14 +80,7 @@ class ReadyBlockwiseHeadsDrafter(NamedTuple):
 
 
 class BlockwiseHeadsSession(DraftSession):
-    """The hidden states of one batch that the heads read.
-
-    Args:
-        weights: heads 2 .. k; None where k is 1.
-        block_size: k.
-        pad: padding index.
-        max_len: most target tokens before </s>.
-    """
+    """The hidden states of one batch that the heads read."""
 
     def __init__(
         self, weights: Optional[_Weights], block_size: int, pad: int, max_len: int

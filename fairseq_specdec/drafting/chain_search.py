@@ -142,9 +142,6 @@ class ChainSearch:
     ) -> Tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
         state is looked up at once, and a chosen one is known by its rank until the end.
-
-        Args:
-            features, logits, previous, confidence, costs: as for ``__call__``.
         """
         scores, candidates, rows, of_mask = self._candidates(features, logits)
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
@@ -195,11 +192,6 @@ class _Run:
 
     Attributes:
         choices: K times long [B, m], the candidates.
-
-    Args:
-        search: the weights.
-        given: of its masks.
-        previous: long [B], the token before it.
     """
 
     def __init__(self, search: ChainSearch, given: _Candidates, previous: Tensor) -> None:

@@ -39,9 +39,6 @@ class EarlyExitDrafter(Drafter):
     Args:
         model: an ``EarlyExitTransformer``, the (first) verifier.
         options: how to draft; its ``dtype`` is the verifier's.
-
-    Raises:
-        ValueError: the model has no early exit.
     """
 
     def __init__(self, model: Any, options: DraftOptions) -> None:
@@ -60,11 +57,7 @@ class EarlyExitDrafter(Drafter):
 
 
 def _first_layers(verifier: Any) -> SimpleNamespace:
-    """The verifier's encoder, and its decoder up to the exit.
-
-    Raises:
-        ValueError: the model has no early exit.
-    """
+    """The verifier's encoder, and its decoder up to the exit."""
     layer = getattr(verifier, "exit_layer", None)
     if layer is None:
         raise ValueError(

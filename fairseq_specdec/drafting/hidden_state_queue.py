@@ -12,11 +12,7 @@ _Event = Union[Tensor, Tuple[Tensor, Tensor]]
 
 
 class HiddenStateQueue:
-    """Collects the hidden states of verifications until the next draft.
-
-    Args:
-        dtype: of what ``take`` gives.
-    """
+    """Collects the hidden states of verifications until the next draft."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype

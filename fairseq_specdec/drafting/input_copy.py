@@ -16,9 +16,6 @@ MOST_DELETED = 3
 def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> List[int]:
     """How many tokens up to each source column equal the last ones of ``suffix``: the prefix
     lengths of the reversed text (Z algorithm), in linear time.
-
-    Args:
-        source, suffix: token ids, 0 or more.
     """
     text = [*reversed(suffix), -1, *reversed(source)]  # -1 equals no token
     found = [0] * len(text)
@@ -70,7 +67,6 @@ def realigned_place(source: Sequence[int], expected: int, token: int) -> int:
     between were deleted; else the token replaced the expected one.
 
     Args:
-        source: as for ``unique_place``.
         expected: column of the source token that the output did not copy, or any column after it.
         token: the output's token in its place.
     """
@@ -91,7 +87,6 @@ class InputCopyDrafter(Drafter):
     from the end of what was copied.
 
     Args:
-        pad: padding index.
         start_symbol: the decoder's first input (</s> in fairseq).
         longest: longest draft, or None for the whole rest of the source as in the paper.
         realign: draft after every mismatch.
@@ -124,7 +119,6 @@ class InputCopySession(HostSession):
     """The sources of one batch, and where each row's last draft began.
 
     Args:
-        settings: of the drafter.
         src_tokens: long [B, S], padded on either side.
     """
 

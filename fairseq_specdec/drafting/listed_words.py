@@ -51,8 +51,6 @@ class ListedWords:
         product takes little of a draft's time and recorded computations have fixed sizes.
 
         Args:
-            decoder: a ``BlockDecoder``.
-            layers: its session.
             word_list: a ``WordList`` or None.
             src_tokens: long [B, S].
         """

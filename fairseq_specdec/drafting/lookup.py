@@ -41,9 +41,6 @@ class SearchedText:
     def place(self, max_suffix: Optional[int]) -> Optional[int]:
         """The column after the longest suffix of the output that occurred before; where it did so
         more than once, the one nearest to the expected column.
-
-        Args:
-            max_suffix: longest suffix matched, in tokens; None for no limit.
         """
         columns = self._after.get(self.tokens[-1], ())
         limit = len(self.tokens) if max_suffix is None else max_suffix
@@ -73,8 +70,6 @@ class LookupDrafter(Drafter):
     the output too is that of SuffixDecoding (Oliaro et al. 2024), for one output.
 
     Args:
-        pad: padding index.
-        start_symbol: the decoder's first input (</s> in fairseq).
         block_size: longest draft.
         reads_source: source and target have one dictionary; else only the output is searched.
         max_suffix: longest suffix matched, in tokens; None for no limit.
@@ -106,12 +101,7 @@ class LookupDrafter(Drafter):
 
 
 class LookupSession(HostSession):
-    """The texts of one batch.
-
-    Args:
-        settings: of the drafter.
-        sources: of each row, as for ``SearchedText``.
-    """
+    """The texts of one batch."""
 
     def __init__(self, settings: LookupDrafter, sources: List[List[int]]) -> None:
         super().__init__(settings.pad)

@@ -98,7 +98,6 @@ class ReadyNarBlockDrafter(NamedTuple):
 
     Attributes:
         model: the drafter's model, for its settings and embeddings.
-        options: how to draft.
         layers: of its decoder.
         encode: its encoder; None for an ``AttachedDrafter``.
         states: its products of the verifier's hidden states; None for any but an
@@ -172,13 +171,7 @@ class _Columns(NamedTuple):
 
 
 class NarBlockSession(DraftSession):
-    """The drafter's cache for one batch, and hidden states that it has not read yet.
-
-    Args:
-        drafter: its weights and settings.
-        source: the batch.
-        encoder_out: what the drafter attends to.
-    """
+    """The drafter's cache for one batch, and hidden states that it has not read yet."""
 
     forecasts = True
 

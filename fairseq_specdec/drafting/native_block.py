@@ -39,7 +39,6 @@ class NativeBlockDrafter:
         decoder: a ``BlockDecoder`` for which ``find`` gives one.
         layers: its packed layers.
         tables: its embeddings.
-        pad: padding index, never drafted.
         word_list: a ``WordList`` to draft from, or None for all words.
     """
 
@@ -124,11 +123,7 @@ class NativeBlockDrafter:
         return None if tables is None else cls(decoder, layers, tables, options.pad, word_list)
 
     def words_of(self, src_tokens: Tensor) -> Optional[NativeWords]:
-        """The words to draft for a batch; None for all words.
-
-        Args:
-            src_tokens: long [B, S], with padding.
-        """
+        """The words to draft for a batch; None for all words."""
         if self.word_list is None:
             return None
         try:
@@ -159,12 +154,6 @@ class NativeBlockDrafter:
 class NativeWords:
     """The library's ``WordList``: the words that each row of a batch drafts from, with their part
     of the vocabulary's product packed.
-
-    Attributes:
-        pointer: of it.
-
-    Args:
-        library: the loaded library.
     """
 
     def __init__(self, library: Library) -> None:
@@ -174,12 +163,7 @@ class NativeWords:
         weakref.finalize(self, library.free, "specdec_words_free", self.pointer)
 
     def open(self, drafter: Any, lists: Any) -> None:
-        """Begin a batch.
-
-        Args:
-            drafter: the library's drafter.
-            lists: of its sentences, ``models.word_list.Lists``.
-        """
+        """Begin a batch."""
         sizes, ids = lists.sizes.contiguous(), lists.ids.contiguous()
         self.library.call(
             "specdec_words_open", self.pointer, drafter, len(sizes), pointer(sizes, torch.long),
@@ -235,14 +219,7 @@ class LoopDrafts:
 
 
 class NativeBlockSession(DraftSession):
-    """The drafter's cache for one batch, and hidden states that it has not read yet.
-
-    Args:
-        drafter: weights.
-        options: how to draft.
-        source: the batch.
-        encoder_out: what the drafter attends to.
-    """
+    """The drafter's cache for one batch, and hidden states that it has not read yet."""
 
     def __init__(
         self,

@@ -30,11 +30,7 @@ def sources_of(src_tokens: Tensor, start_symbol: int, pad: int) -> List[List[int
 
 
 class HostSession(DraftSession):
-    """Drafts for one batch.
-
-    Args:
-        pad: padding index.
-    """
+    """Drafts for one batch."""
 
     def __init__(self, pad: int) -> None:
         self.pad = pad

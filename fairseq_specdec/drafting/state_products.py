@@ -13,7 +13,6 @@ class StateProducts:
     """The two projections of a decoder that reads states, as one product for inference.
 
     Args:
-        decoder: a ``BlockDecoder`` with ``prefix_states`` and ``mask_states``.
         free_unpacked: free their unpacked weights, as ``Linear.of``.
     """
 

@@ -70,11 +70,7 @@ class Backend:
         return EncoderWeights(encoder, self.frees)
 
     def packing(self, number_format: str) -> Backend:
-        """The same for the weights of a drafter in a format that only packed weights have.
-
-        Raises:
-            ValueError: there is none on this backend.
-        """
+        """The same for the weights of a drafter in a format that only packed weights have."""
         raise ValueError(
             f"--drafter-dtype {number_format}: needs the native backend; use bf16, or see --backend"
         )
@@ -92,7 +88,6 @@ class NativeBackend(Backend):
     which is logged.
 
     Args:
-        library: the loaded library.
         number_format: of the packed weights, one of ``number_formats.PACKED``. Models in bf16 are
             packed in bf16.
         frees: as of ``Backend``.
@@ -160,10 +155,6 @@ def choose_backend(
 
     Args:
         asked: one of ``BACKENDS``; "auto" takes the native one on a CPU where it is built.
-        models: the ensemble.
-        number_format: for the native one.
-        graphs: for the torch one, as of ``Backend``.
-        frees: as of ``Backend``.
 
     Raises:
         ValueError: "native" cannot be had, or a number format without it.
@@ -190,13 +181,7 @@ def choose_backend(
 
 
 def _check_packed(models: Sequence[Any], number_format: str, reason: Optional[str]) -> None:
-    """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for.
-
-    Args:
-        models: the ensemble.
-        number_format: asked for.
-        reason: why the native backend does not run them; None if it does.
-    """
+    """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for."""
     for model in models:
         packed = number_format_of(model)
         if packed is not None and reason is not None:
@@ -227,10 +212,6 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
     """The number format in which a model takes least time beside these, where its output need not
     be theirs; None for their own.
-
-    Args:
-        asked: one of ``BACKENDS``.
-        models: the ensemble, on its device and in its number format.
     """
     if asked == "torch" or _why_not_native(models) is not None:
         return None

@@ -44,12 +44,7 @@ def runs_on(capability: Capability, archs: Sequence[str]) -> bool:
 
 
 def why_not(capability: Capability, archs: Sequence[str], card: str) -> Optional[str]:
-    """Why a card cannot run this build of torch and what to install; None where it can.
-
-    Args:
-        capability, archs: as for ``runs_on``.
-        card: its name.
-    """
+    """Why a card cannot run this build of torch and what to install; None where it can."""
     if not archs or runs_on(capability, archs):
         return None
     number = "{}{}".format(*capability)
@@ -63,11 +58,7 @@ def why_not(capability: Capability, archs: Sequence[str], card: str) -> Optional
 
 
 def check_device(device: torch.device) -> None:
-    """Refuse a GPU that this build of torch has no kernels for.
-
-    Raises:
-        ValueError: names the card and what to install.
-    """
+    """Refuse a GPU that this build of torch has no kernels for."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return
     capability = torch.cuda.get_device_capability(device)

@@ -88,11 +88,7 @@ _RECORDING = threading.Lock()
 
 
 class CudaRecorder:
-    """Records CUDA graphs that share one pool of memory.
-
-    Args:
-        device: of all tensors.
-    """
+    """Records CUDA graphs that share one pool of memory."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -184,11 +180,7 @@ class _Call:
 
 
 class StaticCalls:
-    """The recorded computations over one cache. Only one batch uses a cache at a time.
-
-    Args:
-        graphs: of the generator.
-    """
+    """The recorded computations over one cache. Only one batch uses a cache at a time."""
 
     def __init__(self, graphs: Graphs) -> None:
         self.graphs = graphs

@@ -22,11 +22,8 @@ class Hypotheses:
         lengths_cpu: the same numbers as Python ints; empty when no row is left.
 
     Args:
-        rows: B.
         columns: T to begin with; ``reserve`` adds more.
-        start: the start symbol.
         pad: padding index, which fills unused columns.
-        like: a tensor on the device to use.
     """
 
     def __init__(self, rows: int, columns: int, start: int, pad: int, like: Tensor) -> None:

@@ -14,9 +14,6 @@ THREADS = Range(1, 1024, whole=True)  # that the native library takes
 def set_threads(count: int) -> None:
     """Let so many threads share each large product, in torch and in the native library, for the
     whole process.
-
-    Raises:
-        ValueError: a number of threads that cannot be, by the flag's name.
     """
     check_value("--threads", count, THREADS)
     torch.set_num_threads(count)

@@ -27,11 +27,7 @@ class TransformerWeights:
         model: fairseq ``TransformerModel`` or any module with its attributes.
         name: what to call the model in errors, e.g. ``--path``.
         read_layers: decoder layers, counted from 1, whose hidden states a session keeps.
-        backend: what runs the layers.
         own_encoder: read the encoder too; without, there is no ``encode``.
-
-    Raises:
-        ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
@@ -84,9 +80,6 @@ class TransformerWeights:
             encoder_out: from ``encode``.
             max_len: largest position that counts; tokens after it get its embedding.
             capacity: cache slots to prepare.
-
-        Raises:
-            ValueError: ``max_len`` is past the learned positions.
         """
         masks = encoder_out["encoder_padding_mask"]
         states = encoder_out["encoder_out"][0]
@@ -99,8 +92,6 @@ class TransformerSession:
     """One batch of a Transformer's decoder.
 
     Args:
-        weights: the model's.
-        layers: the decoder's session.
         positions: [count, C], or None for a model without positions.
     """
 

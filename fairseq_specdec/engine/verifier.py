@@ -27,9 +27,6 @@ class Verifier:
         read_layers: decoder layers of the first model, counted from 1, whose hidden states a
             session gives.
         backend: what runs their layers.
-
-    Raises:
-        ValueError: a model has a part that is not run here, named by its flag.
     """
 
     def __init__(
@@ -71,11 +68,7 @@ class Verifier:
         return EmbeddingTables.find(weights.decoder)
 
     def encode(self, net_input: Dict[str, Any]) -> List[Any]:
-        """One encoder output per model, for ``open``.
-
-        Args:
-            net_input: fairseq's ``sample["net_input"]``.
-        """
+        """One encoder output per model, for ``open``."""
         found: List[Any] = []
         for weights in self.weights:
             padded = len(found[0]["encoder_padding_mask"]) > 0 if found else None
@@ -89,9 +82,6 @@ class Verifier:
             encoder_outs: from ``encode``.
             max_len: most target tokens before </s>.
             widest: widest block expected; only sizes the cache.
-
-        Raises:
-            ValueError: ``max_len`` is past a model's learned positions.
         """
         capacity = first_slots(max_len + 1) + widest + 1
         sessions = [
@@ -101,12 +91,7 @@ class Verifier:
 
 
 class VerifierSession:
-    """One batch: the caches of the ensemble.
-
-    Args:
-        sessions: one for each model.
-        temperature: divides the logits.
-    """
+    """One batch: the caches of the ensemble."""
 
     def __init__(self, sessions: List[TransformerSession], temperature: float) -> None:
         self.sessions = sessions

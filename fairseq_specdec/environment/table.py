@@ -50,11 +50,7 @@ def rows() -> List[Row]:
 
 
 def as_markdown(found: Iterable[Row]) -> str:
-    """A table in Markdown.
-
-    Args:
-        found: what ``rows`` gives.
-    """
+    """A table in Markdown."""
     lines = ["| | |", "|---|---|"]
     for name, value in found:
         lines.append(f"| {name} | {printable(value).replace('|', '/')} |")

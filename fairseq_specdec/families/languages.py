@@ -10,14 +10,7 @@ SIDES = ("source_lang", "target_lang")
 
 
 def check_languages(flags: Any) -> None:
-    """Refuse a task's flags where a language of training is not named.
-
-    Args:
-        flags: of any task; one without ``--langs`` and ``--lang-pairs`` has nothing to check.
-
-    Raises:
-        ValueError: names the flag.
-    """
+    """Refuse a task's flags where a language of training is not named."""
     if not hasattr(flags, "lang_pairs"):
         if hasattr(flags, "langs") and not flags.langs:
             raise ValueError("--langs: missing; name the languages of training, in their order")
@@ -38,11 +31,7 @@ def check_languages(flags: Any) -> None:
 
 
 def check_direction(flags: Any) -> None:
-    """Refuse to decode in no direction: a task of several pairs trains so.
-
-    Raises:
-        ValueError: names the flag.
-    """
+    """Refuse to decode in no direction: a task of several pairs trains so."""
     for name in SIDES if hasattr(flags, "lang_pairs") else ():
         if getattr(flags, name, None) is None:
             raise ValueError(f"{flag_of(name)}: missing; name the languages to translate between")

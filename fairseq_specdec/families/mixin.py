@@ -120,22 +120,14 @@ class SpecDecMixin:
 
     @classmethod
     def check_flags(cls, cfg: Any) -> Namespace:
-        """This project's flags among a task's.
-
-        Raises:
-            ValueError: they contradict one another, by name.
-        """
+        """This project's flags among a task's."""
         settings = _settings(None, cfg)
         builder.check_settings(settings)
         return settings
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Any:
-        """As fairseq's; its attribute ``file`` names the file.
-
-        Raises:
-            ValueError: the file is no dictionary; by name, with the remedy.
-        """
+        """As fairseq's; its attribute ``file`` names the file."""
         try:
             dictionary = super().load_dictionary(filename)  # type: ignore[misc]
             dictionary.file = filename
@@ -257,11 +249,7 @@ class SpecDecMixin:
         return recorder
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        """As fairseq's.
-
-        Raises:
-            OSError: a file is damaged, or was binarised with another dictionary.
-        """
+        """As fairseq's."""
         with tokens_checked():
             super().load_dataset(split, *args, **kwargs)  # type: ignore[misc]
 
@@ -302,11 +290,7 @@ class SpecDecMixin:
         return hypotheses
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Training begins.
-
-        Raises:
-            ValueError: ``--trace-path`` was given.
-        """
+        """Training begins."""
         super().begin_epoch(epoch, model)  # type: ignore[misc]
         if getattr(self.own_flags, "trace_path", None) is not None:
             raise ValueError("--trace-path: traces decoding, not training; leave it out here")

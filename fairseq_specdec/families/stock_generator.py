@@ -24,11 +24,6 @@ class Decided(NamedTuple):
 def decided(stock: Any, args: Namespace, task: str) -> Decided:
     """Read a stock generator.
 
-    Args:
-        stock: what the task's ``build_generator`` has returned.
-        args: the generation flags that it was given.
-        task: the task's name, for the error.
-
     Raises:
         ValueError: it does what this project's generator does not, by name.
     """

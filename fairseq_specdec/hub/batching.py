@@ -11,11 +11,7 @@ from .text import TextCodec
 
 
 def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
-    """Refuse sizes and choices that cannot be honoured.
-
-    Raises:
-        ValueError: names the argument.
-    """
+    """Refuse sizes and choices that cannot be honoured."""
     for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} {value!r}: must be 1 or more")
@@ -24,11 +20,7 @@ def check_batching(batch_size: int, max_tokens: int, too_long: str) -> None:
 
 
 def check_seed(seed: Optional[int]) -> None:
-    """Refuse what torch takes for no seed; None is none.
-
-    Raises:
-        TypeError, ValueError: names the argument.
-    """
+    """Refuse what torch takes for no seed; None is none."""
     if seed is None:
         return
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -38,11 +30,7 @@ def check_seed(seed: Optional[int]) -> None:
 
 
 def listed(texts: Iterable[str]) -> List[str]:
-    """The texts in a list.
-
-    Raises:
-        TypeError: they are something else.
-    """
+    """The texts in a list."""
     if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
         raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
     found = list(texts)
@@ -56,13 +44,8 @@ def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> Li
     """Token ids of each text; [] for one without a visible character.
 
     Args:
-        codec: text to tokens.
-        texts: to encode.
         limit: most tokens of a text, </s> included.
         too_long: ``refuse`` or ``truncate`` longer ones.
-
-    Raises:
-        ValueError: a text is longer.
     """
     rows = [codec.encode(text) for text in texts]
     for i, row in enumerate(rows):

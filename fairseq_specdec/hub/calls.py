@@ -42,11 +42,7 @@ class Calls(abc.ABC):
 
     @abc.abstractmethod
     def _open(self) -> Tuple[Decodings, Decoding]:
-        """What makes decodings, and the one where a call does not choose.
-
-        Raises:
-            ValueError: the translator is closed.
-        """
+        """What makes decodings, and the one where a call does not choose."""
 
     @property
     @abc.abstractmethod
@@ -226,21 +222,13 @@ class Calls(abc.ABC):
                     yield i, decoding.result(i, sources[i], rows[i], ranked, traced)
 
     def encode(self, texts: Iterable[str]) -> List[List[int]]:
-        """Token ids of each text, </s> included; [] for one without a visible character.
-
-        Raises:
-            TypeError: something that is no string.
-            ValueError: a text that is too long (see ``too_long``).
-        """
+        """Token ids of each text, </s> included; [] for one without a visible character."""
         return encoded(self.codec, listed(texts), self.longest_source, self.too_long)
 
     def translate_encoded(self, rows: List[List[int]]) -> Iterator[Tuple[int, Translation]]:
         """Translate texts as one batch, and yield each with its number when it has ended.
 
         Abandoning the iterator ends the decoding. Until then its thread begins no other batch.
-
-        Args:
-            rows: as ``encode`` gives them, none of them empty.
         """
         decoding = self._open()[1]
         with decoding.batch(rows) as opened:

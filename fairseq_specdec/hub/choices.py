@@ -16,12 +16,7 @@ Choice = Union[str, Dict[str, Any], None]
 
 
 def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
-    """fairseq's flags for the ``tokenizer`` or ``bpe`` that a checkpoint was trained with.
-
-    Args:
-        saved: the checkpoint's configuration, or None.
-        kind: ``tokenizer`` or ``bpe``.
-    """
+    """fairseq's flags for the ``tokenizer`` or ``bpe`` that a checkpoint was trained with."""
     # omegaconf 2.0 raises for a key that a configuration does not have
     part = saved[kind] if saved is not None and kind in saved else None
     if not part:
@@ -37,11 +32,7 @@ def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
 def choose_codec(
     loaded: Loaded, place: Place, tokenizer: Choice, bpe: Choice, bpe_codes: Optional[str]
 ) -> TextCodec:
-    """The codec that ``SpeculativeTranslator.from_pretrained``'s arguments ask for.
-
-    Raises:
-        ValueError: arguments that contradict one another, or that fairseq cannot honour.
-    """
+    """The codec that ``SpeculativeTranslator.from_pretrained``'s arguments ask for."""
     cfg = loaded.task.cfg
     beside = [os.path.dirname(os.path.abspath(path)) for path in place.verifiers]
     look = functools.partial(
@@ -71,13 +62,7 @@ def _subwords(
     """fairseq's flags for the subword model.
 
     Args:
-        saved: the checkpoint's configuration, or None.
-        bpe, bpe_codes: as asked for.
         look: adds a file that was not named, or has moved since training.
-
-    Raises:
-        TypeError: ``bpe_codes`` is no path.
-        ValueError: they contradict one another.
     """
     if bpe_codes is not None:
         if not isinstance(bpe_codes, (str, os.PathLike)):

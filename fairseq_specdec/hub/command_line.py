@@ -21,11 +21,7 @@ _ARGUMENTS = (
 
 
 def add_model_flags(which: Any) -> None:
-    """Checkpoints, dictionaries, text, and where to run.
-
-    Args:
-        which: the group to add them to.
-    """
+    """Checkpoints, dictionaries, text, and where to run."""
     which.add_argument(
         "--pair",
         choices=sorted(DEMOS),
@@ -71,12 +67,7 @@ def _add_text_flags(which: Any) -> None:
 
 
 def add_decoding_flags(decoding: Any, kinds: Mapping[str, Any]) -> None:
-    """Decoding flags, with fairseq's and the task's help texts.
-
-    Args:
-        decoding: the group to add them to.
-        kinds: what each is made of, by the name of its field.
-    """
+    """Decoding flags, with fairseq's and the task's help texts."""
     fields = {**GenerationConfig.__dataclass_fields__, **SpecDecConfig.__dataclass_fields__}
     for name, kind in kinds.items():
         field = fields[name]
@@ -87,11 +78,7 @@ def add_decoding_flags(decoding: Any, kinds: Mapping[str, Any]) -> None:
 
 
 def verifier_of(args: argparse.Namespace) -> str:
-    """``--path``, or the folder or name of ``--pair``.
-
-    Raises:
-        ValueError: both are given.
-    """
+    """``--path``, or the folder or name of ``--pair``."""
     if args.pair is not None and args.path is not None:
         raise ValueError("--pair and --path: choose one of them")
     return str(args.path if args.path is not None else args.pair or "demo_ende")

@@ -21,16 +21,7 @@ _SPACE = "\u2581"
 
 
 class ConvertedCodec(TextCodec):
-    """The tokenizer of a model of transformers; equal to it on every text.
-
-    Args:
-        described: the folder's description.
-        kind: ``sentencepiece``, ``gpt2`` or ``tokenizers``.
-        src_dict, tgt_dict: fairseq dictionaries.
-
-    Raises:
-        ValueError: the file is damaged, or its package is missing.
-    """
+    """The tokenizer of a model of transformers; equal to it on every text."""
 
     def __init__(self, described: Described, kind: str, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__({}, {}, list(described.languages), src_dict, tgt_dict)
@@ -189,11 +180,7 @@ def _spare(described: Described) -> str:
 
 
 def open_sentencepiece(path: str) -> Any:
-    """A model of SentencePiece.
-
-    Raises:
-        ValueError: the package is missing, or the file is no such model.
-    """
+    """A model of SentencePiece."""
     try:
         import sentencepiece
     except ImportError as error:
@@ -210,12 +197,7 @@ def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> Con
     """The codec of a converted model.
 
     Args:
-        described: the folder's description.
         bpe: ``auto`` for what transformers uses; or the name of a kind.
-        dictionaries: of source and target.
-
-    Raises:
-        ValueError: there is no such kind, or its file or package is missing.
     """
     spare: Optional[str] = _spare(described)
     kinds = dict.fromkeys([described.description["kind"], spare])

@@ -78,17 +78,7 @@ class Turn:
 
 
 class Decoding:
-    """A generator, with what it needs from texts to ``Translation``.
-
-    Args:
-        loaded: verifier and dictionaries.
-        codec: text to tokens and back.
-        generator: decodes.
-        settings: the flags that matter to its strategy.
-        nbest: ``--nbest``.
-        batch_size: most sentences decoded together.
-        turn: the state to decode in.
-    """
+    """A generator, with what it needs from texts to ``Translation``."""
 
     def __init__(
         self,
@@ -156,11 +146,7 @@ class Decoding:
 def checked(
     strategy: str, drafter: Optional[str], flags: Dict[str, Any]
 ) -> Tuple[Namespace, Namespace]:
-    """Flags as ``build_generator`` wants them; no model is needed.
-
-    Raises:
-        TypeError, ValueError: a flag that cannot be honoured, by its name.
-    """
+    """Flags as ``build_generator`` wants them; no model is needed."""
     settings, args = split_flags(strategy, drafter, flags)
     check_settings(settings)
     return settings, args
@@ -174,8 +160,6 @@ class Decodings:
         loaded, codec: as given.
 
     Args:
-        loaded: verifier and dictionaries.
-        codec: text to tokens and back.
         drafter_of: the drafter's checkpoint for a strategy that needs one, or None.
         batch_size: of every choice; None for what suits the strategy.
         seed: of every batch.
@@ -203,11 +187,7 @@ class Decodings:
         self._kept = functools.lru_cache(maxsize=KEPT, typed=True)(self._of_call)
 
     def made(self, strategy: str, drafter: Optional[str], flags: Dict[str, Any]) -> Decoding:
-        """A new one.
-
-        Raises:
-            TypeError, ValueError: a flag or file that cannot be honoured, as on the command line.
-        """
+        """A new one."""
         settings, args = checked(strategy, drafter, flags)
         check_dictionaries(strategy, *self.loaded.dictionaries, settings)
         generator = build_generator(
@@ -232,9 +212,7 @@ class Decodings:
         """The one of a call.
 
         Args:
-            strategy: of the call.
             base: strategy and flags of the translator, which hold where the call does not choose.
-            flags: of the call.
 
         Raises:
             TypeError, ValueError: a flag or file that cannot be honoured, in the call's words.

@@ -84,9 +84,6 @@ def describe(
     Args:
         verifiers: checkpoints; an ensemble has no description.
         source_lang, target_lang: as asked for.
-
-    Raises:
-        ValueError: the description is damaged, or a language is missing or none of the model's.
     """
     folder = os.path.dirname(os.path.abspath(verifiers[0]))
     path = os.path.join(folder, DESCRIPTION)

@@ -44,16 +44,8 @@ def split_flags(
 ) -> Tuple[argparse.Namespace, argparse.Namespace]:
     """Sort keyword arguments into this project's settings and fairseq's generation flags.
 
-    Args:
-        strategy: ``--strategy``.
-        drafter: ``--drafter-path``.
-        flags: everything else.
-
     Returns:
         ``settings`` and ``args`` as ``builder.build_generator`` wants them.
-
-    Raises:
-        TypeError: a flag that does not exist, or means nothing here; a value of another type.
     """
     own: Dict[str, Any] = {}
     generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)

@@ -147,11 +147,7 @@ def _dictionaries(data: Optional[str], first: str, saved_task: Any) -> str:
 
 
 def _task(config: TranslationSpecDecConfig) -> Any:
-    """The task, with its dictionaries.
-
-    Raises:
-        ValueError: they cannot be read; names their folder.
-    """
+    """The task, with its dictionaries."""
     try:
         return TranslationSpecDecTask.setup_task(config)
     except Exception as error:  # fairseq raises bare ones
@@ -165,12 +161,7 @@ def _task(config: TranslationSpecDecConfig) -> Any:
 def _languages(
     folder: str, asked: Tuple[Optional[str], Optional[str]], saved_task: Any
 ) -> Tuple[str, str]:
-    """Source and target language: as asked for, as trained with, or as the folder's files say.
-
-    Raises:
-        ValueError: nothing says one of them.
-        FileNotFoundError: there is no dictionary of one.
-    """
+    """Source and target language: as asked for, as trained with, or as the folder's files say."""
     guesses: Tuple[Optional[str], Optional[str]]
     try:
         guesses = data_utils.infer_language_pair(folder)
@@ -191,16 +182,7 @@ def _languages(
 
 
 def _build(path: str, state: Optional[Dict[str, Any]], task: Any) -> List[Any]:
-    """The model of a checkpoint, in a list.
-
-    Args:
-        path: the checkpoint.
-        state: its content, where it was read before.
-        task: with the dictionaries.
-
-    Raises:
-        ValueError: it does not hold one that fits the dictionaries; names the file.
-    """
+    """The model of a checkpoint, in a list."""
     known = {} if state is None else {"state": state}
     try:
         models, _ = checkpoint_utils.load_model_ensemble([path], task=task, **known)
@@ -223,7 +205,6 @@ def load(
     """Load a verifier and its dictionaries, to the CPU.
 
     Args:
-        paths: checkpoints.
         data: folder of the dictionaries; None to look for it.
         languages: source and target, as in the dictionaries' names; None to look for them.
         decoding: the models are used by this project's generators alone.
@@ -283,11 +264,7 @@ def chosen_device(device: Any) -> torch.device:
 
 
 def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
-    """The number format asked for.
-
-    Raises:
-        ValueError: unknown, or not to be had on the device.
-    """
+    """The number format asked for."""
     chosen: Any = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype
     if chosen not in DTYPES.values():
         raise ValueError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")

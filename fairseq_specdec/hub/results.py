@@ -75,13 +75,7 @@ class Piece(NamedTuple):
 
 
 def translation(codec: TextCodec, ranked: List[Dict[str, Any]], unknown: int) -> Translation:
-    """The translation of a text.
-
-    Args:
-        codec: tokens to text.
-        ranked: its hypotheses, best first, as the generator returns them.
-        unknown: source tokens that the dictionary does not have.
-    """
+    """The translation of a text."""
     alternatives = []
     for hypothesis in ranked:
         tokens = codec.words(hypothesis["tokens"].tolist())

@@ -25,9 +25,6 @@ def pieces(
         codec: joins words.
         trace_builder: yield a ``Piece`` for every iteration, traced by it, and one at the end; None
             to yield strings that are not empty.
-
-    Raises:
-        BaseException: what ``decode`` raised.
     """
 
     def produce(put: Callable[[Tuple[Any, List[str]]], None], ended: threading.Event) -> None:

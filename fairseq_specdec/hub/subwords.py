@@ -28,11 +28,7 @@ def kind_of_file(path: str) -> str:
 
 
 def marked(symbols: Sequence[str]) -> Optional[Tuple[str, str]]:
-    """(kind, an entry) of a dictionary's subwords; None where its entries are words.
-
-    Args:
-        symbols: of the dictionary.
-    """
+    """(kind, an entry) of a dictionary's subwords; None where its entries are words."""
     parts = [each for each in symbols if each.endswith("@@") and each != "@@"]
     pieces = [each for each in symbols if each.startswith("\u2581") and each != "\u2581"]
     kind, found = max(("subword_nmt", parts), ("sentencepiece", pieces), key=lambda k: len(k[1]))
@@ -43,8 +39,6 @@ def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> L
     """Files of this kind in the folders, each content once.
 
     Args:
-        kind: a key of ``FLAGS``.
-        folders: the first ones first.
         languages: source and target; a file that names the target is left out where one names the
             source.
     """
@@ -78,12 +72,6 @@ def completed(
 
     Args:
         chosen: flags so far, the kind under ``bpe``; {} for whatever is there.
-        folders: where to look.
-        dictionaries: of source and target.
-        languages: of source and target.
-
-    Raises:
-        ValueError: the file is not there, or is one of several; names the argument.
     """
     found = next(filter(None, (marked(words.symbols) for words in dictionaries)), None)
     kinds = [chosen["bpe"]] if chosen else [found[0]] if found else ["subword_nmt", "sentencepiece"]

@@ -32,9 +32,6 @@ class TextCodec:
         languages: source and target language, as the tokenizer speaks them.
         start: token id that decoding starts with; None for </s>.
         first: token id that every output begins with, or None.
-
-    Raises:
-        ValueError: a choice that fairseq does not know, or that cannot be set up.
     """
 
     start: Optional[int] = None
@@ -114,11 +111,7 @@ def _built(kind: str, flags: Dict[str, Any]) -> Optional[Any]:
 
 
 def _file(flags: Dict[str, Any]) -> Optional[str]:
-    """The subword model's file among these flags, if they name one and it is no address.
-
-    Raises:
-        ValueError: it is a folder, or a pipe or a device, whose reading may never end.
-    """
+    """The subword model's file among these flags, if they name one and it is no address."""
     file = flags.get(FLAGS.get(flags["bpe"], ""))
     if file is None or "://" in str(file):
         return None
@@ -133,9 +126,6 @@ class GrowingText:
 
     Later tokens can change the text only after the last complete token but one: BPE continues a
     word, and Moses' rules attach a token, or its hyphen sign, to the one before.
-
-    Args:
-        codec: joins tokens.
     """
 
     def __init__(self, codec: TextCodec) -> None:
@@ -147,11 +137,7 @@ class GrowingText:
         return self.finish(self.codec.join(words)) if last else self.grow(words)
 
     def grow(self, words: List[str]) -> str:
-        """What is new and certain.
-
-        Args:
-            words: all tokens so far.
-        """
+        """What is new and certain."""
         if not self.codec.grows:
             return ""
         whole = self._complete(words)
@@ -162,11 +148,7 @@ class GrowingText:
         return self._give(certain)
 
     def finish(self, text: str) -> str:
-        """The rest.
-
-        Args:
-            text: the whole translation.
-        """
+        """The rest."""
         assert text.startswith(self.given), f"{text!r} does not begin with {self.given!r}"
         return self._give(text)
 

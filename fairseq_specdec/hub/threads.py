@@ -23,11 +23,7 @@ def workers(device: torch.device) -> int:
 
 
 class Threads:
-    """Threads that begin with the first work.
-
-    Args:
-        count: most of them.
-    """
+    """Threads that begin with the first work."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -63,10 +59,6 @@ def in_background(
     Args:
         produce: calls the first argument with each item; stops early when the second one is set,
             which closing the generator does.
-        name: of the thread.
-
-    Raises:
-        BaseException: what ``produce`` raised.
     """
     feed: queue.Queue[Any] = queue.Queue()
     ended = threading.Event()

@@ -25,11 +25,6 @@ class SpeculativeTranslator(Calls):
 
     It may be shared by threads. With a ``seed`` they take turns. A ``with`` block closes it.
 
-    Args:
-        decodings: make a generator of each choice of flags.
-        strategy, drafter, flags: as for ``from_pretrained``.
-        max_tokens, too_long: as for ``from_pretrained``.
-
     Attributes:
         strategy: ``--strategy``, where a call does not choose.
         settings: the flags that matter to it.
@@ -159,11 +154,7 @@ class SpeculativeTranslator(Calls):
         self.close()
 
     def __reduce__(self) -> Any:
-        """Refuse to be pickled, and say what to do.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled, and say what to do."""
         raise TypeError(
             "a SpeculativeTranslator cannot be pickled (its weights are packed for this process); "
             "in other processes call from_pretrained there, in threads share this one"

@@ -16,11 +16,7 @@ FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def check_new_file(path: str, flag: str) -> None:
-    """Refuse a path that no file can be written to, before anything is loaded.
-
-    Raises:
-        ValueError: naming ``flag``.
-    """
+    """Refuse a path that no file can be written to, before anything is loaded."""
     if os.path.isdir(path):
         raise ValueError(f"{flag} {path}: is a directory; name a file")
     if _is_special(path):

@@ -11,7 +11,6 @@ def lock_file(path: str, wait: bool = False, create: bool = True) -> int:
     """A descriptor of the file of this name, locked for this process alone.
 
     Args:
-        path: of the file.
         wait: until its holder has unlocked it.
         create: it, where there is none.
 

@@ -50,11 +50,7 @@ def flag_of(name: str) -> str:
 
 
 def check_value(flag: str, value: Any, values: Values) -> None:
-    """Refuse a value that is none of ``values``.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Refuse a value that is none of ``values``."""
     if isinstance(values, Range):
         if value not in values:
             raise ValueError(f"{flag} {value}: must be {values}")
@@ -63,11 +59,7 @@ def check_value(flag: str, value: Any, values: Values) -> None:
 
 
 def numbers(text: str, flag: str) -> Tuple[int, ...]:
-    """The different whole numbers from 1 that a flag lists, as in 1,8,32.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """The different whole numbers from 1 that a flag lists, as in 1,8,32."""
     words = text.split(",")
     found = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
     if min(found) < 1 or len(set(found)) < len(found):
@@ -101,15 +93,7 @@ def flag(
 
 
 def check_flags(settings: Any, config: Any) -> None:
-    """Refuse values out of range; None, of a flag that was not given, passes.
-
-    Args:
-        settings: an object with the fields of ``config``.
-        config: a dataclass of flags.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Refuse values out of range; None, of a flag that was not given, passes."""
     for field in dataclasses.fields(config):
         values = field.metadata.get("values")
         value = getattr(settings, field.name) if values else None

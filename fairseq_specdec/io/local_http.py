@@ -37,31 +37,14 @@ def hosts_of(port: int) -> Set[str]:
 
 
 def check_host(given: Iterable[str], port: int) -> None:
-    """Refuse requests to another site's name that points here (DNS rebinding).
-
-    Args:
-        given: Host headers.
-        port: of the loopback server.
-
-    Raises:
-        RefusedError: 403.
-    """
+    """Refuse requests to another site's name that points here (DNS rebinding)."""
     named = {host.lower() for host in given}
     if not named or not named <= hosts_of(port):
         raise RefusedError(403, f"this server answers at http://{ADDRESS}:{port}/ only")
 
 
 def check_origin(origins: Iterable[str], sites: Iterable[str], port: int) -> None:
-    """Refuse what a page of another site sends.
-
-    Args:
-        origins: Origin headers.
-        sites: Sec-Fetch-Site headers.
-        port: of the loopback server.
-
-    Raises:
-        RefusedError: 403.
-    """
+    """Refuse what a page of another site sends."""
     ours = {f"http://{host}" for host in hosts_of(port)}
     if not {origin.lower() for origin in origins} <= ours or not set(sites) <= {
         "same-origin",

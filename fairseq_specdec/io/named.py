@@ -12,9 +12,6 @@ def naming(path: Union[str, os.PathLike[str]]) -> Iterator[None]:
     """Give a file's name to the system's errors inside that have none.
 
     Python names the file where opening fails, and not where reading, writing or closing does.
-
-    Raises:
-        OSError: as raised inside, with ``filename``.
     """
     try:
         yield

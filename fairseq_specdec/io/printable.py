@@ -13,9 +13,5 @@ def printable(text: str) -> str:
 
 
 def flat_message(error: BaseException, longest: Optional[int] = None) -> str:
-    """The message of an error in one line, every run of white space a blank.
-
-    Args:
-        longest: the characters that are kept; all by default.
-    """
+    """The message of an error in one line, every run of white space a blank."""
     return " ".join(str(error).split())[:longest]

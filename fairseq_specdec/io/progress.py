@@ -33,8 +33,6 @@ def bar(
 
     Args:
         items: what to iterate over; None to call ``update``.
-        title: shown before the bar.
-        total: how much there is; by default the length of ``items``.
         initial: how much of it is done already.
         unit: what is counted; ``"B"`` for bytes, shown in multiples of 1024.
         erase: remove it from the screen when it is closed.
@@ -70,13 +68,6 @@ class Counter:
     """Counts what is done: a bar on a terminal; else a log line after 5 seconds, then one a minute.
 
     A context manager; :meth:`add` tells it of progress.
-
-    Args:
-        total: how much there is.
-        unit: what is counted, in the singular.
-        logger: gets the lines.
-        initial: how much of it was done before.
-        title: shown before the bar or the count.
     """
 
     def __init__(

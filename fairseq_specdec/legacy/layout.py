@@ -56,7 +56,6 @@ def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> Dict[str, Tens
     """The inverse of ``to_ours``.
 
     Args:
-        weights: tensors by this project's names.
         version: float [1], what to store as the decoder's layout version.
     """
     back = {ours: theirs for theirs, ours in _RENAMED.items()}

@@ -31,11 +31,7 @@ from .verifier_tables import attach_tables, verifier_tables, why_not, with_table
 
 
 def read_layers(asked: str) -> List[int]:
-    """The numbers of ``--read-layers``.
-
-    Raises:
-        ValueError: not ascending numbers from 1.
-    """
+    """The numbers of ``--read-layers``."""
     try:
         layers = [int(part) for part in str(asked).strip("[]() ").split(",")]
     except ValueError:
@@ -121,11 +117,7 @@ class AttachedDrafter(SpecDrafter):
 
 
 def _check_tables(decoder: Any, verifier: Any, words: int) -> None:
-    """Refuse a verifier whose tables a drafter cannot use.
-
-    Raises:
-        ValueError: names the flag.
-    """
+    """Refuse a verifier whose tables a drafter cannot use."""
     reason = why_not(verifier, words, decoder.embed_dim)
     if not reason and decoder.embed_scale != verifier.decoder.embed_scale:
         reason = "scales its embeddings otherwise (--no-scale-embedding)"
@@ -148,12 +140,7 @@ def _check_flags(cfg: SpecDrafterConfig) -> None:
 
 
 def _settle_layers(cfg: SpecDrafterConfig, total: int) -> None:
-    """Set ``read_layers`` where the flag was not given, and check it against the verifier's.
-
-    Args:
-        cfg: settings, changed in place.
-        total: decoder layers of the verifier.
-    """
+    """Set ``read_layers`` where the flag was not given, and check it against the verifier's."""
     cfg.read_layers = cfg.read_layers or ",".join(map(str, layers_at_thirds(total)))
     if read_layers(cfg.read_layers)[-1] > total:
         raise ValueError(

@@ -57,10 +57,6 @@ class BlockHeads(nn.Module):
     after those that the state has seen. n is k, or k - 1 where head 1 is the identity.
 
     The output layers start at zero: every head starts as the base model's own prediction.
-
-    Args:
-        cfg: a ``BlockwiseConfig``.
-        dim: C, width of the state.
     """
 
     def __init__(self, cfg: BlockwiseConfig, dim: int):
@@ -91,11 +87,7 @@ class BlockHeads(nn.Module):
         return slice((first - start) * self.dim, (last + 1 - start) * self.dim)
 
     def forward(self, features: Tensor, head: int) -> Tensor:
-        """What the vocabulary projection is given for head ``head`` (1 .. k): [.., C] to [.., C].
-
-        Raises:
-            ValueError: there is no such head.
-        """
+        """The vocabulary projection's input for head ``head`` (1 .. k): [.., C] to [.., C]."""
         if not 1 <= head <= self.block_size:
             raise ValueError(f"head {head}: this model has heads 1 to {self.block_size}")
         if head not in self.learned:
@@ -112,14 +104,7 @@ class BlockHeads(nn.Module):
 
 
 class BlockwiseDecoder(TransformerDecoderBase):
-    """fairseq's decoder with ``block_heads``; its output is head 1's.
-
-    Args:
-        cfg: a ``BlockwiseConfig``.
-        dictionary: the target dictionary.
-        embed_tokens: target embeddings.
-        no_encoder_attn: as stock.
-    """
+    """fairseq's decoder with ``block_heads``; its output is head 1's."""
 
     def __init__(
         self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, no_encoder_attn: bool = False

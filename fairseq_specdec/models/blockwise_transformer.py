@@ -28,13 +28,7 @@ logger = logging.getLogger(__name__)
 
 @register_model("blockwise_transformer")
 class BlockwiseTransformer(TransformerModelBase):
-    """A Transformer and k heads, trained with ``--criterion blockwise_loss``.
-
-    Args:
-        cfg: a ``BlockwiseConfig``.
-        encoder: fairseq's.
-        decoder: a ``BlockwiseDecoder``.
-    """
+    """A Transformer and k heads, trained with ``--criterion blockwise_loss``."""
 
     def __init__(self, cfg: Any, encoder: Any, decoder: BlockwiseDecoder):
         super().__init__(cfg, encoder, decoder)
@@ -203,11 +197,7 @@ def blockwise_config(args: Any) -> BlockwiseConfig:
 
 
 def check_config(cfg: BlockwiseConfig) -> None:
-    """Refuse what a blockwise model cannot be.
-
-    Raises:
-        ValueError: names the flag and the remedy.
-    """
+    """Refuse what a blockwise model cannot be."""
     check_flags(cfg, BlockwiseConfig)
     if cfg.block_size == 1 and cfg.first_head == IDENTITY:
         raise ValueError(

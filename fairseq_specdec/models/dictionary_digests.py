@@ -30,11 +30,7 @@ def digest_of(dictionary: Any) -> str:
 
 
 def kept_digests(settings: Any, path: str) -> Dict[str, str]:
-    """The digests that a checkpoint's settings have, by setting; none in older ones.
-
-    Raises:
-        RefusedCheckpointError: one is no SHA-256; names the file ``path`` and the setting.
-    """
+    """The digests that a checkpoint's settings have, by setting; none in older ones."""
     found = {}
     for name in map(setting_of, SIDES):
         value = get_setting(settings, name)

@@ -93,11 +93,7 @@ def drafter_config(args: Any) -> SpecDrafterConfig:
 
 
 def check_config(cfg: SpecDrafterConfig) -> None:
-    """Refuse what a drafter cannot be.
-
-    Raises:
-        ValueError: names the flag and the remedy.
-    """
+    """Refuse what a drafter cannot be."""
     unsupported = {
         "--adaptive-softmax-cutoff": cfg.adaptive_softmax_cutoff is not None,
         "--adaptive-input": cfg.adaptive_input,

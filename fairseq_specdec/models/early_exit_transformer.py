@@ -22,11 +22,7 @@ from .dictionary_digests import settle_dictionaries
 
 
 def check_exit_layer(layer: int, layers: int) -> None:
-    """Refuse an exit that is none.
-
-    Raises:
-        ValueError: not from 1 to ``layers`` - 1.
-    """
+    """Refuse an exit that is none."""
     if layers < 2:
         raise ValueError(f"--decoder-layers {layers}: an early exit needs 2 decoder layers or more")
     if not 1 <= layer < layers:

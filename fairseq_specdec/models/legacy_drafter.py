@@ -36,12 +36,6 @@ class LegacyBlockDecoder(BlockDecoder):
       ``<unk>`` where not.
     - Positions are added before every layer, not only before the first.
     - The block is always k masks, also after the length limit.
-
-    Args:
-        cfg: a ``SpecDrafterConfig``.
-        dictionary: the target dictionary.
-        embed_tokens: target embeddings, [V, C].
-        source_copy: as for ``BlockDecoder``.
     """
 
     start_symbol = False
@@ -105,11 +99,7 @@ class LegacyBlockDecoder(BlockDecoder):
         return source_state[0].gather(1, index.expand(-1, -1, self.embed_dim))
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Not trained here.
-
-        Raises:
-            ValueError: always.
-        """
+        """Not trained here."""
         raise ValueError(
             "--arch block: drafters in the authors' layout decode only; train with --arch "
             "spec_drafter_base --bidirectional-prefix --criterion glancing_block_loss"
@@ -122,11 +112,7 @@ class LegacyDrafter(SpecDrafter):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "LegacyDrafter":
-        """Build a drafter of the shape that a checkpoint's settings describe.
-
-        Raises:
-            ValueError: a setting that no such drafter has, by flag name.
-        """
+        """Build a drafter of the shape that a checkpoint's settings describe."""
         cfg = legacy_config(args)
         source, target = task.source_dictionary, task.target_dictionary
         settle_dictionaries(args, source, target)
@@ -155,14 +141,7 @@ class LegacyDrafter(SpecDrafter):
 
 
 def legacy_config(args: Any) -> SpecDrafterConfig:
-    """Settings of a ``LegacyDrafter`` from those that its checkpoint holds.
-
-    Args:
-        args: a Namespace or DictConfig with the authors' names or with ours.
-
-    Raises:
-        ValueError: a setting that such a drafter cannot have, by flag name.
-    """
+    """Settings of a ``LegacyDrafter`` from those that its checkpoint holds."""
     cfg = drafter_config(args)
     cfg.source_copy = bool(cfg.source_copy or get_setting(args, "src_embedding_copy"))
     cfg.bidirectional_prefix = True

@@ -56,13 +56,7 @@ class _WithoutTasks:
 
 @register_model("spec_drafter")
 class SpecDrafter(FairseqEncoderDecoderModel):
-    """Drafts the next k tokens in parallel from the source and an accepted prefix.
-
-    Args:
-        cfg: settings.
-        encoder: a stock ``TransformerEncoderBase``.
-        decoder: a :class:`BlockDecoder`.
-    """
+    """Drafts the next k tokens in parallel from the source and an accepted prefix."""
 
     def __init__(
         self, cfg: SpecDrafterConfig, encoder: TransformerEncoderBase, decoder: BlockDecoder
@@ -125,11 +119,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Make room for a list of words where a checkpoint has one (fairseq's hook).
-
-        Raises:
-            ValueError: it is none for this drafter's dictionaries.
-        """
+        """Make room for a list of words where a checkpoint has one (fairseq's hook)."""
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
         source, target = self.encoder.dictionary, self.decoder.dictionary
@@ -247,11 +237,7 @@ class SpecDrafter(FairseqEncoderDecoderModel):
     def _expected(
         self, final: Optional[Tensor], cuts: Tensor, block_size: int, places: Tensor
     ) -> Tensor:
-        """The verifier's logits [N, V] for ``places`` (long [N], in [B C k]) of the blocks' masks.
-
-        Raises:
-            ValueError: this drafter reads no verifier.
-        """
+        """The verifier's logits [N, V] at ``places`` (long [N], in [B C k]) of the masks."""
         if final is None:
             raise ValueError(
                 "--soft-targets: only an attached_drafter reads a verifier in training; "

@@ -133,9 +133,6 @@ class VerifierReader(FairseqEncoder):
         Returns:
             The encoder's output as fairseq gives it; [B, T, layers * C], whose entry t holds the
             states that predict the token after position t; and the last layer's alone, [B, T, C].
-
-        Raises:
-            ValueError: no verifier attached.
         """
         if not self._verifier:
             raise ValueError(

@@ -20,9 +20,6 @@ TABLES = ("embed_tokens", "output_projection")
 class VerifierTable(nn.Module):
     """A module of the verifier in the place of a drafter's own: without parameters, so that it is
     neither trained nor stored with the drafter.
-
-    Args:
-        padding_idx: index of the padding word.
     """
 
     def __init__(self, padding_idx: int) -> None:
@@ -63,12 +60,7 @@ def attach_tables(decoder: Any, verifier: Any) -> None:
 
 
 def why_not(verifier: Any, words: int, width: int) -> str:
-    """Why a drafter of so many words and this width cannot use a verifier's tables; "" if it can.
-
-    Args:
-        verifier: its model.
-        words, width: V and C of the drafter.
-    """
+    """Why a drafter of so many words and this width cannot use a verifier's tables; or ""."""
     for name in TABLES:
         table = getattr(verifier.decoder, name, None)
         if not isinstance(table, (nn.Embedding, nn.Linear)):
@@ -85,10 +77,6 @@ def with_tables(model: Any, verifier: Any) -> Any:
     Its other modules are shared with the model that was given, which stays as it is: generators of
     several verifiers may share that. In another number format than the verifier's the tables are
     copies.
-
-    Args:
-        model: a drafter's; one with tables of its own is returned itself.
-        verifier: the verifier's model.
     """
     if not reads_tables(model):
         return model

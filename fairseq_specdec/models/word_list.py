@@ -63,16 +63,7 @@ class WordList(nn.Module):
     def find(
         cls, weights: Mapping[str, Any], source: Any, target: Any, prefix: str = ""
     ) -> Optional[WordList]:
-        """The list of a checkpoint; None where it has none.
-
-        Args:
-            weights: the checkpoint's tensors by name.
-            source, target: the drafter's dictionaries.
-            prefix: of the drafter's names.
-
-        Raises:
-            ValueError: what is there is no list for these dictionaries.
-        """
+        """The list of a checkpoint; None where it has none."""
         return cls._find(weights, source, target, prefix, (TRANSLATIONS, FREQUENT))
 
     @classmethod
@@ -130,11 +121,7 @@ class WordList(nn.Module):
         return share if share <= 1 / 3 else 1.0
 
     def of(self, src_tokens: Tensor) -> Lists:
-        """The lists of a batch's sentences.
-
-        Args:
-            src_tokens: long [B, S], source words with padding.
-        """
+        """The lists of a batch's sentences."""
         rows = src_tokens.size(0)
         listed = torch.zeros(rows, self.words, dtype=torch.bool, device=src_tokens.device)
         listed[:, self.frequent.long()] = True
@@ -156,11 +143,7 @@ def names_of(pair: Optional[str]) -> Tuple[str, str]:
 
 
 def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:
-    """Refuse what is no table of target words.
-
-    Raises:
-        ValueError: it names the tensor and the remedy.
-    """
+    """Refuse what is no table of target words."""
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{name} is missing or no tensor; {_REMEDY}")
     if tensor.dtype not in _DTYPES or tensor.dim() != dimensions or tensor.numel() == 0:
@@ -184,7 +167,6 @@ def tensors_of(
     Args:
         translations: int array [source words, N].
         frequent: int array [F].
-        words: V, of the target dictionary.
         pair: of languages, as of :func:`names_of`.
     """
     names = names_of(pair)

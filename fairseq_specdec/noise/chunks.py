@@ -79,16 +79,8 @@ class Chunks(ResumableJob):
     def join(self, folder: str, name: str, suffixes: Tuple[str, str]) -> Dict[str, int]:
         """Write the pairs of all chunks.
 
-        Args:
-            folder: to write to.
-            name: of the files, before their suffixes.
-            suffixes: of the faulty and of the clean side.
-
         Returns:
             the numbers of lines, pairs, changed pairs and empty lines.
-
-        Raises:
-            DistillError: a chunk is missing or holds another number of lines.
         """
         faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
@@ -129,13 +121,7 @@ class Chunks(ResumableJob):
 def noise_chunks(
     chunks: Chunks, todo: List[int], noise: Callable[[str, int], str], saved: Callable[[int], Any]
 ) -> None:
-    """Noise and save chunks.
-
-    Args:
-        todo: the chunks, in increasing order.
-        noise: a line and its number to the faulty line.
-        saved: called with the number of lines of each chunk that is saved.
-    """
+    """Noise and save chunks."""
     for chunk, lines in chunks.clean_lines(todo):
         chunks.write_lines(chunk, [noise(line, number) for number, line in lines])
         saved(len(lines))

@@ -106,11 +106,7 @@ class Job(NamedTuple):
 
 
 def check(args: argparse.Namespace) -> NoiseSettings:
-    """Refuse what cannot be honoured, by flag name.
-
-    Raises:
-        DistillError: before anything is read.
-    """
+    """Refuse what cannot be honoured, by flag name."""
     noise = NoiseSettings(
         args.error_mean, args.error_deviation, args.substitute, args.delete, args.insert,
         args.swap, args.spelling,
@@ -140,11 +136,7 @@ def check(args: argparse.Namespace) -> NoiseSettings:
 
 
 def prepare(args: argparse.Namespace) -> Job:
-    """Check flags, files and earlier results; no dictionary is loaded.
-
-    Raises:
-        DistillError: see :func:`check`; also where --dest holds something else.
-    """
+    """Check flags, files and earlier results; no dictionary is loaded."""
     noise = check(args)
     settings: Dict[str, Any] = {
         "--" + name.replace("_", "-"): getattr(args, name) for name in RECORDED

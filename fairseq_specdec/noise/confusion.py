@@ -38,9 +38,6 @@ class SpellChecker(Confusions):
     Args:
         size: words in a set, at least 1.
         dictionary: ``word count`` lines in place of symspellpy's own; words are lower-cased.
-
-    Raises:
-        DistillError: symspellpy or jellyfish is not installed, or the dictionary cannot be read.
     """
 
     def __init__(self, size: int = SIZE, dictionary: str = "") -> None:
@@ -91,9 +88,6 @@ class ConfusionFile(Confusions):
 
     Args:
         path: lines of words between tabs: a word, then what it may be mistaken for.
-
-    Raises:
-        DistillError: a line without a tab, or the file is not UTF-8.
     """
 
     def __init__(self, path: str) -> None:
@@ -141,11 +135,7 @@ def _read_counts(path: str) -> List[Tuple[str, int]]:
 
 
 def describe(size: int, dictionary: str, file: str) -> Dict[str, Any]:
-    """What the confusion sets depend on, to be compared and recorded.
-
-    Raises:
-        DistillError: neither the packages nor a file of one's own is there.
-    """
+    """What the confusion sets depend on, to be compared and recorded."""
     if file:
         return {"--confusion-sets": "sha256:" + sha256(file)}
     from importlib import metadata

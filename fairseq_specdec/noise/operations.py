@@ -137,7 +137,6 @@ def add_errors(
     Args:
         line: tokens between blanks; punctuation attached to a word (raw text) stays with it.
         rng: its ``random()`` decides everything.
-        settings: how much noise.
         confusions: what replaces and joins words. A word without candidates is not substituted.
     """
     tokens = line.split()
@@ -171,9 +170,6 @@ def _changed(
     Args:
         slot: its tokens.
         part: punctuation before its word, the word, and punctuation after it.
-        operation: substitute, delete or insert.
-        rng: draws.
-        confusions: what replaces and joins words.
     """
     before, word, after = part
     if operation == "substitute":
@@ -197,7 +193,6 @@ def noise_line(
 
     Args:
         number: the line's place in the whole corpus, from 0, whatever the shard.
-        seed: of the corpus.
     """
     # A text seeds by SHA-512, so neighbouring lines and seeds share nothing.
     return add_errors(line, random.Random(f"{seed}:{number}"), settings, confusions)

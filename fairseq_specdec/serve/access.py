@@ -22,11 +22,7 @@ _IN_FIELDS = ("/translate", "/translate/stream", "/languages")
 
 
 def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -> Optional[str]:
-    """The token in a file, or that of the environment; None for none.
-
-    Raises:
-        ValueError, OSError: it cannot be read, or is none.
-    """
+    """The token in a file, or that of the environment; None for none."""
     name = f"--token-file {file}" if file is not None else VARIABLE
     if file is not None:
         with open(file, encoding="utf-8", errors="replace") as stream:
@@ -56,11 +52,7 @@ class Access:
         self._port = port if token is None else None
 
     def check_site(self, headers: Headers) -> None:
-        """Refuse requests that a page of another site made.
-
-        Raises:
-            RefusedError: 403.
-        """
+        """Refuse requests that a page of another site made."""
         if self._port is not None:
             check_host(headers.getlist("host"), self._port)
             check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"), self._port)

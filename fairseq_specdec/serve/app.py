@@ -28,7 +28,6 @@ def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
     """The ASGI application of some pairs, which it closes at its end.
 
     Args:
-        pairs: translate.
         token: that requests must bring; None for none.
         port: of a loopback server, which answers no other site without a token; None for others.
     """

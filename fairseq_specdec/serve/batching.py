@@ -25,12 +25,7 @@ Smallest = Callable[[], float]
 
 
 def smallest_batch(translator: Any, widest: int) -> Smallest:
-    """The smallest batch that pays, by the figures of the processor and how drafts are accepted.
-
-    Args:
-        translator: decodes.
-        widest: most sentences of a batch.
-    """
+    """The smallest batch that pays, by the figures of the processor and how drafts are accepted."""
     generator = translator.generator
     parts, options = generator.parts(), generator.options
     planner: Any = parts.planning
@@ -57,7 +52,6 @@ def paying(seconds: Callable[[int], float], widest: int) -> float:
 
     Args:
         seconds: of a token of each of so many live rows.
-        widest: most sentences of a batch.
     """
     alone = seconds(1)
     shortest, longest = _LENGTHS
@@ -76,7 +70,6 @@ def choose(lengths: Sequence[int], idle: int, widest: int, smallest: float) -> L
     Args:
         lengths: tokens of what waits, the oldest first.
         idle: other threads that wait for work; they get their share.
-        widest: most sentences of a batch.
         smallest: sentences of a batch that pays.
 
     Returns:

@@ -55,11 +55,7 @@ def _object(body: bytes) -> Dict[str, Any]:
 
 
 def json_of(body: bytes) -> Any:
-    """What a body in JSON holds.
-
-    Raises:
-        RefusedError: it is none.
-    """
+    """What a body in JSON holds."""
     try:
         return json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):

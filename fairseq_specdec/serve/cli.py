@@ -53,11 +53,7 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
     """A server with its model loaded, listening.
 
     Args:
-        words: the command line.
         make: makes the service (default: of the model that the flags name).
-
-    Raises:
-        ValueError, FileNotFoundError: a flag, file or package that makes no sense, by name.
     """
     args = brief(get_parser()).parse_args(list(words))
     try:
@@ -94,11 +90,7 @@ def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
 
 
 def _pairs(args: argparse.Namespace, limits: Limits, make: Make) -> Any:
-    """The pairs of a command line, ready to translate.
-
-    Raises:
-        ValueError, OSError: a flag, field or file that makes no sense, by name.
-    """
+    """The pairs of a command line, ready to translate."""
     pairs: Any = importlib.import_module("fairseq_specdec.serve.pairs")
     services: List[Any] = []
     with contextlib.ExitStack() as undone:
@@ -121,11 +113,7 @@ def _pair_parser() -> argparse.ArgumentParser:
 
 
 def _entries(args: argparse.Namespace) -> List[Entry]:
-    """The pairs of ``--config``.
-
-    Raises:
-        ValueError, OSError: it makes no sense, or there are flags of one pair beside it.
-    """
+    """The pairs of ``--config``."""
     if args.config is None:
         return []
     parser = _pair_parser()
@@ -142,11 +130,7 @@ def _service(args: argparse.Namespace, limits: Limits) -> Any:
 
 
 def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
-    """The model that the flags name.
-
-    Raises:
-        ValueError, FileNotFoundError: by name.
-    """
+    """The model that the flags name."""
     set_threads(1)  # workers are what there is of threads
     flags = {name: getattr(args, name) for name in (*DECODING, *SEARCH)}
     flags = {name: value for name, value in flags.items() if value is not None}
@@ -160,15 +144,7 @@ def translator_of(args: argparse.Namespace) -> SpeculativeTranslator:
 
 
 def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
-    """Serve until SIGTERM or Ctrl-C.
-
-    Args:
-        words: the command line.
-        make: as of ``start``.
-
-    Raises:
-        ValueError, FileNotFoundError: as of ``start``.
-    """
+    """Serve until SIGTERM or Ctrl-C."""
     server = start(words, make)
     server.socket.listen(_BACKLOG)  # who reads the line below can connect
     names = ", ".join("-".join(each.languages) for each in server.pairs.services)
@@ -183,11 +159,7 @@ def serve(words: Sequence[str], make: Optional[Make] = None) -> None:
 
 
 def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Measure what a server of a command line bears.
-
-    Raises:
-        ValueError, FileNotFoundError: a flag or file that makes no sense, by name.
-    """
+    """Measure what a server of a command line bears."""
     loads = checked_loads(args, get_parser())
     run: Any = importlib.import_module("fairseq_specdec.serve.bench.run")
     run.run(args, words, loads, translator_of(args))

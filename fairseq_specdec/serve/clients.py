@@ -64,9 +64,6 @@ def client_of(request: Request, longest: float) -> Client:
     Args:
         request: may say in how many seconds it is of use (``X-Deadline``).
         longest: most of them.
-
-    Raises:
-        RefusedError: it says something else.
     """
     given = request.headers.get(HEADER)
     try:

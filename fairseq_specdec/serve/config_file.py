@@ -25,11 +25,7 @@ class Entry(NamedTuple):
 
     @contextlib.contextmanager
     def blamed(self) -> Iterator[None]:
-        """Name file, entry and field in errors.
-
-        Raises:
-            ValueError: for a ValueError or OSError.
-        """
+        """Name file, entry and field in errors."""
         try:
             yield
         except (ValueError, OSError) as error:
@@ -37,14 +33,7 @@ class Entry(NamedTuple):
             raise ValueError(f"{self.place}: {message}") from error
 
     def parsed(self, parser: argparse.ArgumentParser) -> argparse.Namespace:
-        """The fields as a command line.
-
-        Args:
-            parser: of the flags of a pair.
-
-        Raises:
-            ValueError: a value that is none.
-        """
+        """The fields as a command line."""
 
         def refuse(message: str) -> None:
             raise ValueError(message)
@@ -61,10 +50,6 @@ def fields_of(parser: argparse.ArgumentParser) -> Dict[str, argparse.Action]:
 
 def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
     """The pairs of a file in YAML: a list of mappings.
-
-    Args:
-        file: its path.
-        parser: of the flags of a pair.
 
     Raises:
         OSError: it cannot be read.

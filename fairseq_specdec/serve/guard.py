@@ -27,15 +27,7 @@ def refusal(error: RefusedError) -> JSONResponse:
 
 
 class Guard:
-    """ASGI middleware around all routes.
-
-    Args:
-        app: the routes.
-        paths: of the routes, as they are counted.
-        limits: how much is taken.
-        access: who is answered.
-        metrics: counts requests.
-    """
+    """ASGI middleware around all routes."""
 
     def __init__(
         self, app: Any, paths: Container[str], limits: Limits, access: Access, metrics: Metrics

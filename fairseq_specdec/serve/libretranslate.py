@@ -62,11 +62,7 @@ def libretranslate(pairs: Pairs) -> APIRouter:
 
 
 def checked(fields: Dict[str, Any], pairs: Pairs) -> Tuple[Service, List[str], bool, int]:
-    """Who translates, the texts, whether they are one without a list, and how many alternatives.
-
-    Raises:
-        RefusedError: a field is missing, or cannot be honoured.
-    """
+    """Who translates, the texts, whether they are one without a list, and how many alternatives."""
     for name in ("q", "source", "target"):
         if not fields.get(name):
             raise RefusedError(400, f"Invalid request: missing {name} parameter")

@@ -11,9 +11,6 @@ class Listening(NamedTuple):
     """A socket that is bound.
 
     Attributes:
-        socket: the socket.
-        host: its address.
-        port: its port.
         loopback: only this machine reaches it.
     """
 
@@ -32,11 +29,7 @@ def listen(host: str, port: int) -> Listening:
     """Bind a socket.
 
     Args:
-        host: an address or a name.
         port: 0 for any free one.
-
-    Raises:
-        ValueError: the address or the port cannot be had; names the flag.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

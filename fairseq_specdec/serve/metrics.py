@@ -28,11 +28,7 @@ _COUNTERS = {
 
 
 class Metrics:
-    """Counters of one server.
-
-    Args:
-        pairs: what it serves.
-    """
+    """Counters of one server."""
 
     def __init__(self, pairs: Pairs) -> None:
         self._registry = CollectorRegistry()
@@ -63,8 +59,6 @@ class Metrics:
 
         Args:
             path: of a route, or another's group.
-            status: of the answer.
-            seconds: that it took.
         """
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)

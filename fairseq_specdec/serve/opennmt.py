@@ -59,11 +59,7 @@ def opennmt(pairs: Pairs) -> APIRouter:
 
 
 def _service(pairs: Pairs, ids: List[Any]) -> Service:
-    """The pair of an id.
-
-    Raises:
-        RefusedError: there is none, or there are several ids.
-    """
+    """The pair of an id."""
     number = ids[0] if ids else FIRST
     known = range(FIRST, FIRST + len(pairs.services))
     if not isinstance(number, int) or number not in known or ids.count(number) < len(ids):

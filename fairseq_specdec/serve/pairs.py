@@ -51,9 +51,6 @@ class Pairs:
             source: None where the request leaves it open.
             target: as the request has it.
             names: of the two fields.
-
-        Raises:
-            RefusedError: it translates no such pair, or several that the request leaves open.
         """
         found = _of_language(self.services, 1, target, names[1])
         if source is not None:
@@ -65,11 +62,7 @@ class Pairs:
 
 
 def check_new(services: Sequence[Service], service: Service) -> None:
-    """Refuse a service whose pair is there.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse a service whose pair is there."""
     if service.languages in [each.languages for each in services]:
         raise ValueError(f"{'-'.join(service.languages)} is there already; leave one of them out")
 
@@ -79,11 +72,7 @@ def _different(services: Sequence[Service], side: int) -> List[str]:
 
 
 def _of_language(services: Sequence[Service], side: int, value: Any, what: str) -> List[Service]:
-    """Those of a language; where none has its region, those that have none.
-
-    Raises:
-        RefusedError: names the field.
-    """
+    """Those of a language; where none has its region, those that have none."""
     code = str(value).lower().replace("_", "-")
     for wanted in (code, code.split("-")[0]) if isinstance(value, str) else ():
         found = [s for s in services if s.languages[side].lower().replace("_", "-") == wanted]

@@ -113,14 +113,7 @@ class Scheduler:
         return self._tokens * self._pace / len(self._threads)
 
     def check(self, until: float) -> None:
-        """Refuse new sentences, before any work is done for them.
-
-        Args:
-            until: as of ``submit``.
-
-        Raises:
-            FullError, StoppedError: as ``submit``.
-        """
+        """Refuse new sentences, before any work is done for them."""
         if self._stopping:
             raise StoppedError
         seconds = self.expected_wait()

@@ -26,12 +26,7 @@ class Service:
 
     Args:
         translator: decodes. Its output for a text must not depend on chance.
-        limits: how much is taken.
-        workers: threads.
         smallest: the smallest batch that pays (default: by the model of what passes take).
-
-    Raises:
-        ValueError: the translator samples.
     """
 
     def __init__(
@@ -63,11 +58,7 @@ class Service:
         self._encoders.shutdown()
 
     def check(self, texts: Any) -> List[str]:
-        """The texts of a request, if they are some.
-
-        Raises:
-            RefusedError: they are none or too many, or one is too long.
-        """
+        """The texts of a request, if they are some."""
         limits = self.limits
         if not isinstance(texts, list) or not texts:
             raise RefusedError(400, "Invalid request: there is no text to translate")

@@ -29,12 +29,7 @@ class TranslationSpecDecTask(SpecDecMixin, TranslationTask):
         return task
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        """As fairseq's.
-
-        Raises:
-            FileNotFoundError: there is no such split; names those that there are.
-            OSError: a file is damaged, or was binarised with another dictionary.
-        """
+        """As fairseq's."""
         try:
             super().load_dataset(split, *args, **kwargs)
         except FileNotFoundError:

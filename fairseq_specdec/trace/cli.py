@@ -92,15 +92,7 @@ def _wants_colour(choice: str, stream: Any) -> bool:
 
 
 def main(words: Sequence[str], stream: Any) -> None:
-    """Run the command.
-
-    Args:
-        words: the command line.
-        stream: text is written here.
-
-    Raises:
-        TraceError: a file or flag that makes no sense, by name.
-    """
+    """Run the command."""
     args = brief(get_parser()).parse_args(list(words))
     if args.command == "html":
         check_new_file(args.output, "--output")

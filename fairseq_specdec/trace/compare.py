@@ -23,14 +23,7 @@ class TracedSystem(NamedTuple):
 
 
 def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSystem]:
-    """Sort traces by the system that made them.
-
-    Args:
-        files: name and traces of each file, in the order to show them.
-
-    Raises:
-        TraceError: one system has a sentence twice, or a sentence differs between systems.
-    """
+    """Sort traces by the system that made them."""
     found: Dict[Tuple[str, str, str], List[Trace]] = {}
     for file, traces in files:
         for trace in traces:
@@ -107,9 +100,6 @@ def chosen(
 
     Returns:
         The ids, and how many there would be without a limit.
-
-    Raises:
-        TraceError: an id that is nowhere.
     """
     present = list(dict.fromkeys(number for s in systems for number in s.traces))
     if ids is not None:

@@ -20,10 +20,6 @@ class TraceFile:
     It is written to ``PATH.partial`` under a lock, which ends with the process, however that ends:
     of two processes that would write one path, the second is refused.
 
-    Args:
-        path: the final name; an existing file is replaced in one step.
-        flag: what named it, for messages.
-
     Raises:
         TraceError: another process writes it, or it cannot be written.
     """
@@ -49,21 +45,13 @@ class TraceFile:
         return not self._stream.closed and os.getpid() == self._process
 
     def add(self, trace: Trace) -> None:
-        """Append a sentence.
-
-        Raises:
-            OSError: the disk is full; names the file.
-        """
+        """Append a sentence."""
         with naming(self.path):
             self._stream.write(trace.to_json() + "\n")
         self.traces += 1
 
     def publish(self) -> None:
-        """Give the file its name. Does nothing the second time.
-
-        Raises:
-            OSError: the disk is full; names the file.
-        """
+        """Give the file its name. Does nothing the second time."""
         if not self.open:
             return
         with naming(self.path):
@@ -101,21 +89,13 @@ def _locked(path: str) -> IO[str]:
 
 
 def write_traces(path: str, traces: Iterable[Trace]) -> None:
-    """Write a trace file whole; an existing one is replaced in one step.
-
-    Raises:
-        TraceError: the path cannot be written.
-    """
+    """Write a trace file whole; an existing one is replaced in one step."""
     check_new_file(path, "path")
     write_text(path, "".join(trace.to_json() + "\n" for trace in traces))
 
 
 def read_traces(path: str) -> List[Trace]:
-    """Read a trace file.
-
-    Raises:
-        TraceError: no such file, or a line that is no trace, by file and line.
-    """
+    """Read a trace file."""
     traces = []
     try:
         with open(path, encoding="utf-8", newline="\n") as lines:

@@ -89,14 +89,7 @@ def _sentence(number: int, systems: Sequence[TracedSystem]) -> Dict[str, Any]:
 
 
 def page(systems: Sequence[TracedSystem], ids: Sequence[int], total: int, title: str) -> str:
-    """The page.
-
-    Args:
-        systems: who decoded.
-        ids: the sentences to put in it.
-        total: how many there are.
-        title: plain text.
-    """
+    """The page."""
     data = {
         "systems": [{"name": s.name, "settings": settings_text(s.settings)} for s in systems],
         "verdicts": VERDICTS,

@@ -75,11 +75,7 @@ class Trace:
 
     @classmethod
     def from_json(cls, line: str) -> Trace:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            TraceError: it is something else.
-        """
+        """Read what ``to_json`` wrote."""
         try:
             plain = json.loads(line)
         except ValueError as error:

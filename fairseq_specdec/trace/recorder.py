@@ -20,13 +20,7 @@ GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "te
 
 
 def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
-    """The flags that matter to a strategy.
-
-    Args:
-        settings: object with the fields of ``SpecDecConfig``.
-        args: fairseq's generation flags.
-        generator: the ``SpeculativeGenerator`` made from both.
-    """
+    """The flags that matter to a strategy."""
     stated = STRATEGIES[settings.strategy].stated
     found: Dict[str, Any] = {}
     for field in OWN_FIELDS:
@@ -53,13 +47,7 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
 
 
 class TraceBuilder:
-    """Makes traces of hypotheses.
-
-    Args:
-        strategy: ``--strategy``.
-        settings: see ``settings_of``.
-        src_dict, tgt_dict: fairseq dictionaries; no source dictionary where it is speech.
-    """
+    """Makes traces of hypotheses."""
 
     def __init__(
         self,
@@ -104,14 +92,7 @@ class TraceBuilder:
         source_text: Optional[str] = None,
         output_text: Optional[str] = None,
     ) -> Trace:
-        """A sentence decoded with ``keep_trace``.
-
-        Args:
-            number: its id.
-            source: token ids, padding and all.
-            hypothesis: the generator's.
-            source_text, output_text: plain text, where it is known.
-        """
+        """A sentence decoded with ``keep_trace``."""
         theirs = self.tgt_dict.symbols
         return Trace(
             id=number,
@@ -130,8 +111,6 @@ class Recorder:
     """Writes what a task decodes; the file appears when all of it is decoded.
 
     Args:
-        file: takes the traces.
-        trace_builder: makes them.
         ended: whether every batch was asked for; None where that is not known.
     """
 

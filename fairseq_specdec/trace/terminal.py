@@ -54,11 +54,7 @@ def printable(text: str) -> str:
 
 
 class Painter:
-    """Sets text apart.
-
-    Args:
-        colour: use ANSI codes too.
-    """
+    """Sets text apart."""
 
     def __init__(self, colour: bool) -> None:
         self.colour = colour

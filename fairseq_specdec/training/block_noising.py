@@ -105,9 +105,6 @@ def block_attention(
     Returns:
         bool [B, T + C k, T + C k], True where the query (dim 1) may attend to the key (dim 2).
         Every query may attend to something.
-
-    Raises:
-        ValueError: bidirectional with more than one cut.
     """
     rows, num_cuts = cuts.shape
     if bidirectional and num_cuts != 1:

@@ -6,11 +6,7 @@ from fairseq.data import Dictionary
 
 
 class Dictionaries:
-    """The part of a task that building a model needs.
-
-    Args:
-        source, target: may be the same object, which shared embeddings need.
-    """
+    """The part of a task that building a model needs."""
 
     def __init__(self, source: Dictionary, target: Dictionary) -> None:
         self.source_dictionary = self.src_dict = source

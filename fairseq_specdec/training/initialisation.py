@@ -107,13 +107,8 @@ def load_verifier(flag: str, path: str, source: Any, target: Any) -> Transformer
     """The transformer that a checkpoint holds, on the CPU.
 
     Args:
-        flag: the flag that named the file, for messages.
-        path: a checkpoint as fairseq-train writes it.
         source, target: dictionaries that it must have been trained with (their sizes are checked);
             no source of a verifier that reads speech.
-
-    Raises:
-        ValueError, FileNotFoundError: as :func:`initialise`.
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(

@@ -106,9 +106,6 @@ def select(
 
     Returns:
         The new checkpoint, and what was done.
-
-    Raises:
-        SelectionError: no encoder-decoder transformer, no such layer, or another dictionary.
     """
     model: Dict[str, torch.Tensor] = state["model"]
     settings = copy.deepcopy(settings_of(state))
@@ -147,11 +144,7 @@ def _check_layers(layers: Sequence[int], total: int) -> None:
 
 
 def _has_mask_row(model: Dict[str, torch.Tensor], symbols: Optional[int]) -> bool:
-    """Whether the embeddings have one row more than the dictionary has ``symbols``.
-
-    Raises:
-        SelectionError: the dictionary is another one.
-    """
+    """Whether the embeddings have one row more than the dictionary has ``symbols``."""
     rows = {model[name].size(0) for name in (*TABLES, OUTPUT) if name in model}
     mask_row = symbols is not None and rows == {symbols + 1}
     if symbols is not None and rows != {symbols} and not mask_row:
@@ -181,11 +174,7 @@ def _renumbered(model: Dict[str, torch.Tensor], layers: Sequence[int]) -> Dict[s
 
 
 def count_layers(model: Dict[str, torch.Tensor]) -> int:
-    """Decoder layers of an encoder-decoder transformer's parameters.
-
-    Raises:
-        SelectionError: they are of another model.
-    """
+    """Decoder layers of an encoder-decoder transformer's parameters."""
     matches = filter(None, map(DECODER_LAYER.fullmatch, model))
     numbers = {int(match.group(1)) for match in matches}
     if not numbers or not all(name in model for name in TABLES):

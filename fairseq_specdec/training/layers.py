@@ -9,8 +9,6 @@ def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
     """``keep`` of ``total`` layers, counted from 0, evenly from the first to the last.
 
     Args:
-        keep: how many, 1 or more.
-        total: of how many.
         single: the one that is taken where ``keep`` is 1. A copy of a whole model keeps the first,
             whose input is that of the deep model; a drafter takes the last, whose output is.
     """
@@ -38,11 +36,7 @@ def growth_plan(there: int, here: int) -> List[Tuple[int, bool]]:
 
 
 def decoder_layers(asked: Optional[str], there: int, here: int) -> List[int]:
-    """The verifier's layers that the drafter's take, from ``--init-decoder-layers``.
-
-    Raises:
-        ValueError: not a list of numbers, not one for each layer, or out of range.
-    """
+    """The verifier's layers that the drafter's take, from ``--init-decoder-layers``."""
     flag = "--init-decoder-layers"
     if not asked:
         if here > there:

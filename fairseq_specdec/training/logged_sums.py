@@ -9,11 +9,7 @@ from fairseq.logging import metrics
 
 
 class LoggedSums:
-    """Sums over the logs of all workers, for a criterion's ``reduce_metrics``.
-
-    Args:
-        logging_outputs: what each worker's criterion returned for the log.
-    """
+    """Sums over the logs of all workers, for a criterion's ``reduce_metrics``."""
 
     def __init__(self, logging_outputs: List[Dict[str, Any]]) -> None:
         self.outputs = logging_outputs

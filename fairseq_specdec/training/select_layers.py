@@ -45,22 +45,14 @@ logger = logging.getLogger(__name__)
 
 
 def parse_layers(text: str) -> List[int]:
-    """``"0,11"`` to numbers.
-
-    Raises:
-        SelectionError: it is no such list.
-    """
+    """``"0,11"`` to numbers."""
     if not re.fullmatch(r"\d+(,\d+)*", text):
         raise SelectionError(f"--decoder-layers {text}: expected numbers from 0, as in 0,11")
     return [int(number) for number in text.split(",")]
 
 
 def load(state: Dict[str, Any]) -> TransformerModelBase:
-    """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode.
-
-    Raises:
-        SelectionError: its weights are not those that its settings describe; each is named.
-    """
+    """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode."""
     settings = settings_of(state)
     if isinstance(settings, dict):
         settings = OmegaConf.create(settings)
@@ -78,12 +70,7 @@ def load(state: Dict[str, Any]) -> TransformerModelBase:
 
 
 def read(path: str) -> Dict[str, Any]:
-    """A fairseq checkpoint on the CPU, as saved.
-
-    Raises:
-        SelectionError: there is none, or it is not complete.
-        RefusedCheckpointError: it holds something else, or asks for what could run code.
-    """
+    """A fairseq checkpoint on the CPU, as saved."""
     if not os.path.isfile(path):
         raise SelectionError(f"{path}: no such file")
     try:
@@ -121,11 +108,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> Report:
-    """Read, select, check by building the model, write.
-
-    Raises:
-        SelectionError: see :func:`select`; or OUTPUT exists.
-    """
+    """Read, select, check by building the model, write."""
     if os.path.lexists(args.output) and not args.force:
         raise SelectionError(f"{args.output}: exists; --force replaces it")
     if args.dict and not os.path.isfile(args.dict):

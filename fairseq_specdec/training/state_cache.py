@@ -63,12 +63,8 @@ class StateCache:
     """States of sentences by :func:`sentence_key`.
 
     Args:
-        folder: where; made where it is not there.
         digest: of the verifier, from :func:`model_digest`.
         widths: C of the encoder's output and D of the decoder's states.
-
-    Raises:
-        ValueError: the folder cannot be made or read.
     """
 
     def __init__(self, folder: str, digest: str, widths: Tuple[int, int]):

@@ -24,11 +24,7 @@ class Heads(NamedTuple):
 
 
 def chosen(settings: Settings) -> List[Heads]:
-    """The models that MODELS names.
-
-    Raises:
-        StepError: one is not named CORPUS/WAY_K.
-    """
+    """The models that MODELS names."""
     found = []
     for name in settings.words("MODELS"):
         match = NAME.fullmatch(name)

@@ -17,11 +17,7 @@ logger = logging.getLogger("demo")
 
 
 def own_files(step: Step, *names: str) -> List[str]:
-    """The files that settings name; nothing where all of them are empty.
-
-    Raises:
-        StepError: some are named, and one is no file.
-    """
+    """The files that settings name; nothing where all of them are empty."""
     if not any(step[name] for name in names):
         return []
     for name in names:
@@ -109,13 +105,9 @@ def pack(
     """An action: pack a trained pair for the repository, in a folder that is there when complete.
 
     Args:
-        step: at work.
-        dest: folder to make.
         licence: file of demo/licences.
         pair: source and target suffix, a comma between.
-        languages: of the two, for the tokeniser.
         codes: BPE codes.
-        bin: binarised corpus, for the dictionaries.
         heldout: folder of held-out sentences.
         models: checkpoints, commas between.
         history: records of the steps before, below WORK; of a step run by hand there is none.
@@ -181,11 +173,7 @@ def join_history(folder: pathlib.Path, records: List[pathlib.Path]) -> None:
 
 
 def check_size(folder: pathlib.Path, most: int) -> None:
-    """Check the size of all packed pairs together.
-
-    Raises:
-        ValueError: it is more than ``most`` bytes.
-    """
+    """Check the size of all packed pairs together."""
     pairs = [path for pair in folder.glob("demo_*") for path in pair.rglob("*")]
     total = sum(path.stat().st_size for path in pairs if path.is_file())
     size = f"the packed pairs in {folder} hold {total} bytes"

@@ -55,11 +55,7 @@ class Result(NamedTuple):
 
 
 def make_line(*fields: str) -> Line:
-    """A row of claims.tsv.
-
-    Raises:
-        ValueError: no such figure or test, or another number of systems than the test takes.
-    """
+    """A row of claims.tsv."""
     line = Line(*fields[:5], systems=fields[5].split("; "))
     if line.figure not in FIGURES or line.test not in SYSTEMS:
         raise ValueError(
@@ -76,15 +72,9 @@ def make_line(*fields: str) -> Line:
 class Run:
     """One set, as measured at batch size 1, and resamples of its sentences.
 
-    Args:
-        found: what ``SET.json`` holds.
-
     Attributes:
         sentences: how many were decoded.
         busy: why its times mean little; empty where they do.
-
-    Raises:
-        ValueError: the run has no figures of single sentences.
     """
 
     def __init__(self, found: Dict[str, Any]) -> None:
@@ -114,9 +104,6 @@ class Run:
 
         Returns:
             float64 [1 + RESAMPLES]: as measured, then of each resample.
-
-        Raises:
-            ValueError: BLEU, where the data have no references.
         """
         columns = self._sentences["systems"][system]
         if name == "tok":
@@ -192,7 +179,6 @@ def judge(line: Line, run: Optional[Run]) -> Result:
     """What a line of claims.tsv comes to.
 
     Args:
-        line: the test.
         run: its set; None where it was not measured.
     """
     if run is None or not all(run.has(system) for system in line.systems):
@@ -232,17 +218,7 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
 
 
 def write(table: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
-    """Write the verdicts.
-
-    Args:
-        table: claims.tsv.
-        folder: of SET.json files.
-        note: a line below the tables.
-        output: file to write.
-
-    Raises:
-        ValueError: a line of the table is no test, or a set has no figures of single sentences.
-    """
+    """Write the verdicts."""
     lines = read_table(table, Line, make_line)
     runs: Dict[str, Run] = {}
     for name in {line.set for line in lines}:

@@ -31,11 +31,7 @@ UNNEEDED = ("last_optimizer_state",)
 
 
 def load(path: pathlib.Path) -> Dict[str, Any]:
-    """A fairseq checkpoint on the CPU; the file runs no code.
-
-    Raises:
-        ValueError: the file is no complete fairseq checkpoint.
-    """
+    """A fairseq checkpoint on the CPU; the file runs no code."""
     try:
         state = load_checkpoint(str(path))
     except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
@@ -49,9 +45,6 @@ def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
     """The `count` newest checkpoints that --save-interval-updates wrote, the newest last.
 
     An update that also ends an epoch is saved as checkpoint_last.pt alone, which counts too.
-
-    Raises:
-        ValueError: there are fewer.
     """
     found = []
     for path in folder.glob("checkpoint_*_*.pt"):
@@ -75,9 +68,6 @@ def average(paths: Sequence[pathlib.Path]) -> Dict[str, Any]:
     """The newest (last) checkpoint of `paths` with all parameters averaged over them.
 
     Integer buffers, such as a version counter, are taken from the newest.
-
-    Raises:
-        ValueError: the checkpoints hold different parameters.
     """
     newest = load(paths[-1])
     model: Dict[str, torch.Tensor] = newest["model"]
@@ -97,9 +87,6 @@ def put_back(state: Dict[str, Any], frozen: pathlib.Path) -> None:
     """Take every parameter of the checkpoint `frozen` from there, in its own type, in place.
 
     Training in bf16 or fp16 rounds also what it does not train.
-
-    Raises:
-        ValueError: `frozen` holds a parameter that `state` has not, or not in that shape.
     """
     model = state["model"]
     for name, value in load(frozen)["model"].items():
@@ -144,11 +131,7 @@ def share_equal(model: Dict[str, torch.Tensor]) -> None:
 
 
 def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
-    """Drop what decoding does not need, and store parameters in fp16 if `half`, in place.
-
-    Raises:
-        ValueError: a parameter is too large for fp16.
-    """
+    """Drop what decoding does not need, and store parameters in fp16 if `half`, in place."""
     for name in UNNEEDED:
         state.pop(name, None)
     state.get("extra_state", {}).pop("metrics", None)
@@ -180,11 +163,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Average.
-
-    Raises:
-        ValueError: a checkpoint cannot be read, or does not fit the others.
-    """
+    """Average."""
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
         raise ValueError("--last N (N >= 1) takes one folder")
     paths = options.inputs

@@ -56,11 +56,7 @@ class Benchmark:
         return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
 
     def chosen_models(self, stage: str) -> List[Model]:
-        """The chosen models that a step makes.
-
-        Raises:
-            StepError: MODELS names what is no model.
-        """
+        """The chosen models that a step makes."""
         models = self._step.recipe.models()
         names = [model.name for model in models]
         for name in self._step.settings.words("MODELS"):
@@ -74,8 +70,6 @@ class Family:
     """A family of corpora: how one is prepared, and how outputs are scored.
 
     Attributes:
-        step: at work.
-        bench: the benchmark.
         folder: of what is made between the raw text and ``bench.bin``.
     """
 
@@ -103,11 +97,7 @@ class Family:
             self.step.record(record, inputs, self.bench.bin, *self.make())
 
     def fetch(self, own: str, function: str, out: pathlib.Path, *words: Any) -> None:
-        """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it.
-
-        Raises:
-            StepError: it cannot be had; ``own`` names the settings that take the user's copy.
-        """
+        """Fetch what SOURCES names, and let a function of ``lib`` make ``out`` of it."""
         sources, downloads = self.step.path("SOURCES"), self.bench.home / "downloads"
         with self.step.remedy(f"{own} takes a copy of your own"):
             self.step.call("fetch.fetch", sources, downloads)
@@ -164,10 +154,6 @@ def train_config(
     """Train what a YAML of configs describes: ``folder/model.pt``, an average; it resumes.
 
     Args:
-        step: at work.
-        devices: to train on.
-        folder: of the model.
-        corpus: binarised.
         config: name of the YAML.
         own: more overrides.
         frozen: a checkpoint whose parameters are put back as they were.

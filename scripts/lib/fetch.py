@@ -89,11 +89,7 @@ def receive(answer: Any, url: str, partial: pathlib.Path, have: int) -> None:
 
 
 def download(url: str, path: pathlib.Path) -> None:
-    """Fetch into ``path``, going on where a killed run stopped if the server can.
-
-    Raises:
-        SourceError: naming the address and the remedy.
-    """
+    """Fetch into ``path``, going on where a killed run stopped if the server can."""
     partial = path.with_name(path.name + ".partial")
     have = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "fairseq-specdec"})
@@ -114,11 +110,7 @@ def download(url: str, path: pathlib.Path) -> None:
 
 
 def check(source: Source, path: pathlib.Path) -> None:
-    """Compare a file with its published checksum, else with that of its first fetch.
-
-    Raises:
-        SourceError: it differs.
-    """
+    """Compare a file with its published checksum, else with that of its first fetch."""
     note = path.with_name(path.name + ".sha256")
     if source.checksum != UNKNOWN:
         wanted, whose = source.checksum, "the published checksum"
@@ -143,12 +135,7 @@ def fetch(table: pathlib.Path, folder: pathlib.Path, *splits: str) -> None:
     """Fetch what is missing of a sources.tsv, and check everything.
 
     Args:
-        table: sources.tsv.
-        folder: where the files go.
         splits: which rows (default: all).
-
-    Raises:
-        SourceError: see :func:`download` and :func:`check`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sources = [row for row in read_sources(table) if not splits or row.split in splits]

@@ -50,11 +50,7 @@ class Corrections(Family):
             step.once(characters / "dict.txt", "gec_corpus.write_bytes", characters)
 
     def path(self, name: str) -> str:
-        """The path that a setting holds.
-
-        Raises:
-            StepError: it holds none, or there is no such file; with where the corpus comes from.
-        """
+        """The path that a setting holds."""
         self._make_sample()
         path = self._paths.get(name) or self.step[name]
         if not path and self.step.dry:

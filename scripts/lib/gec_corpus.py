@@ -49,11 +49,7 @@ def to_characters(text: str) -> str:
 
 
 def read(path: str) -> Iterator[Pair]:
-    """The pairs of one input.
-
-    Raises:
-        ValueError: the two sides have another number of lines, or the M2 file is damaged.
-    """
+    """The pairs of one input."""
     if path.endswith(".m2"):
         for sentence in m2_file.read(path):
             yield " ".join(sentence.source), corrected(sentence)
@@ -82,13 +78,9 @@ def write(
     """Write the pairs of corpora.
 
     Args:
-        prefix: of the files to write.
         inputs: .m2 files, or prefixes of a .src and a .tgt file.
         gold: gold file to write, of one input; then every line counts.
         characters: each character beyond ASCII is a token.
-
-    Raises:
-        ValueError: an input cannot be read, or there is no pair.
     """
     pairs = [pair for path in inputs for pair in read_pairs(path, bool(gold))]
     if not pairs:

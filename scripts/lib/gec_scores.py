@@ -29,11 +29,7 @@ BETA = 0.5  # weight of recall
 
 
 def read_outputs(path: pathlib.Path) -> List[str]:
-    """Sentences of a text file, or the D lines of fairseq-generate's output in their order.
-
-    Raises:
-        ValueError: a sentence is missing in fairseq-generate's output, or it is not UTF-8.
-    """
+    """Sentences of a text file, or the D lines of fairseq-generate's output in their order."""
     lines = read_text(str(path))
     if path.suffix != ".out":
         return lines
@@ -46,11 +42,7 @@ def read_outputs(path: pathlib.Path) -> List[str]:
 
 
 def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> Dict[str, float]:
-    """Precision, recall and F in percent by the official M2 scorer at the user's place.
-
-    Raises:
-        ValueError: it failed or printed something else.
-    """
+    """Precision, recall and F in percent by the official M2 scorer at the user's place."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "output.txt")
         write_lines(path, outputs)
@@ -87,10 +79,6 @@ def scores(
         gold: path of the M2 file.
         metric: ``m2``, ``errant`` or ``both``.
         m2scorer: command of the official scorer, in place of this project's M2.
-        beta: weight of recall.
-
-    Raises:
-        ValueError: the gold file is damaged, or a scorer is not there or fails.
     """
     sentences = read(str(gold))
     if not sentences:
@@ -113,18 +101,7 @@ def write(
     gold_of: Callable[[pathlib.Path], PathLike],
     **how: Any,
 ) -> None:
-    """Score outputs, and write all scores by the file's name: ``m2_f``, ``errant_f`` and so on.
-
-    Args:
-        outputs: files.
-        json: file to write.
-        read: the sentences of a file.
-        gold_of: its gold file.
-        how: see :func:`scores`.
-
-    Raises:
-        ValueError: as :func:`scores`; names the file.
-    """
+    """Score outputs, and write all scores by the file's name: ``m2_f``, ``errant_f`` and so on."""
     written: Dict[str, Dict[str, Any]] = {}
     for path in outputs:
         try:
@@ -139,11 +116,7 @@ def write(
 
 
 def segment(command: str, lines: Sequence[str]) -> List[str]:
-    """Words between blanks, by a command of the user's.
-
-    Raises:
-        ValueError: it fails, or answers with another number of lines.
-    """
+    """Words between blanks, by a command of the user's."""
     text = "".join(line + "\n" for line in lines)
     try:
         done = subprocess.run(
@@ -172,17 +145,10 @@ def write_sets(
     """Score outputs called SET.SYSTEM.out.
 
     Args:
-        outputs: of fairseq-generate.
-        json: file to write.
-        table: systems.tsv, which has the split that a set decodes.
         gold: folder of SPLIT.m2.
         gpt2: encoder.json and vocab.bpe, where the outputs are GPT-2's numbers.
         segmenter: command from lines to words, for languages whose scores are of words.
         characters: the outputs are characters, which the segmenter takes joined.
-        how: see :func:`scores`.
-
-    Raises:
-        ValueError: as :func:`write`; or the table names no such set.
     """
     split_of = {row.set: row.split for row in read_table(table, System)}
 

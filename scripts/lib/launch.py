@@ -23,23 +23,14 @@ CPU_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}  # x86's names, and Arm's
 
 
 def computes_in_bf16(info: pathlib.Path = CPU_INFO) -> bool:
-    """Whether the processor has instructions for bf16; without them it is slower than fp32.
-
-    Args:
-        info: where Linux describes it; elsewhere there is no such file, and the answer is no.
-    """
+    """Whether the processor has instructions for bf16; without them it is slower than fp32."""
     if not info.exists():
         return False
     return not CPU_BF16.isdisjoint(info.read_text(encoding="utf-8", errors="replace").split())
 
 
 def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
-    """How many processes, in which precision, on which device.
-
-    Args:
-        cpu: whatever GPUs there are.
-        bf16: on a processor that computes in it.
-    """
+    """How many processes, in which precision, on which device."""
     if not cpu:
         import torch
 
@@ -52,11 +43,7 @@ def at_hand(cpu: bool, bf16: bool) -> Tuple[int, str, str]:
 
 
 def asked(step: Step, bf16: bool) -> Tuple[int, str, str]:
-    """What is at hand, found by a process of its own: this one would hold on to the GPU.
-
-    Raises:
-        StepError: torch is not there.
-    """
+    """What is at hand, found by a process of its own: this one would hold on to the GPU."""
     code = f"import launch; print(*launch.at_hand(False, {bf16}), sep='\\n')"
     command = [step.python, "-c", code]
     done = subprocess.run(command, env=step.environment, stdout=subprocess.PIPE, text=True)

@@ -106,12 +106,7 @@ def decode_set(
 
 
 def decode_step(step: Step, family: str) -> None:
-    """An action: decode the sets that the recipe decodes, and score the text: scores.json.
-
-    Args:
-        step: at work.
-        family: ``module.Class`` that scores outputs.
-    """
+    """An action: decode the sets that the recipe decodes, and score the text: scores.json."""
     step.need("fairseq-generate")
     bench = Benchmark(step)
     names, folder = step.settings.words("decode_sets"), bench.out / "decoded"

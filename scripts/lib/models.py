@@ -44,9 +44,6 @@ def mend(folder: pathlib.Path) -> None:
     fairseq makes that file by copying the newest checkpoint; a run that is killed meanwhile leaves
     one that no run can go on from. It is replaced by the newest that is whole: a checkpoint is a
     zip archive, whose directory is at its end, and a cut-off file has none.
-
-    Raises:
-        ValueError: no checkpoint is whole.
     """
     last = folder / "checkpoint_last.pt"
     if not last.exists() or zipfile.is_zipfile(str(last)):
@@ -73,14 +70,8 @@ def train_model(
     """fairseq-train, then the average of the last checkpoints; it resumes.
 
     Args:
-        step: at work.
-        devices: to train on.
-        corpus: binarised.
-        pair: source and target suffix.
         output: checkpoint to write; those of the training lie beside it.
-        updates: how many.
         own: flags of the model, and those that differ from ``training_flags``.
-        average: how many checkpoints.
     """
     folder = step.make(output.parent)
     if not step.dry:
@@ -109,13 +100,6 @@ def train(
     """An action: train one model.
 
     Args:
-        step: at work.
-        own: see ``train_model``.
-        corpus: binarised.
-        pair: source and target suffix, a comma between.
-        output: checkpoint to write.
-        updates: how many.
-        average: of how many checkpoints.
         inputs: what else it starts from, separated by commas.
     """
     step.need("fairseq-train")
@@ -180,17 +164,6 @@ def decode(
     device: Sequence[str] = (),
 ) -> pathlib.Path:
     """Decode a test set, one sentence at a time.
-
-    Args:
-        step: at work.
-        name: of the output.
-        model: checkpoint.
-        own: flags of the system.
-        corpus: binarised.
-        pair: source and target suffix.
-        folder: to write to.
-        subset: of the corpus.
-        device: flags.
 
     Returns:
         ``folder/name.out``, whose last lines may hold BLEU; times, Tok. and Iter. are at the end of

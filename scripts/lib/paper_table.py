@@ -82,11 +82,7 @@ class Note(NamedTuple):
 
 
 def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
-    """The rows and the notes of paper.tsv.
-
-    Raises:
-        ValueError: naming the line; for a note that no column would show, too.
-    """
+    """The rows and the notes of paper.tsv."""
     rows: List[Row] = []
     notes: List[Tuple[int, List[str]]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -114,7 +110,6 @@ def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
     Args:
         line: a row of specdec-bench's JSON.
         kind: ``ms``; ``ms_iter``, of each iteration; ``share``, in percent.
-        section: as ``drafter``.
     """
     sections: Dict[str, float] = line["ms_by_section"] or {}
     if section not in sections:
@@ -226,9 +221,6 @@ def render(
     """One table: for each figure a column measured here and one published; the notes below it.
 
     Args:
-        rows: of the table.
-        measured: our figures.
-        notes: on columns.
         ratios: whether columns of ``RATIOS`` that the paper does not have follow.
     """
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
@@ -262,15 +254,8 @@ def write(
     """Write the tables of one direction.
 
     Args:
-        paper: paper.tsv.
-        folder: of SET.json files.
         scores: scores.json, where the outputs were scored.
         direction: as en-de: rows of this one and of ``*``.
-        note: a line below the tables.
-        output: file to write.
-
-    Raises:
-        ValueError: a line of paper.tsv is no row, or none is of this direction.
     """
     rows, remarks = read(paper)
     measured = Measured(folder, scores)

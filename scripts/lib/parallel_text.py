@@ -46,11 +46,7 @@ def broken(name: str, error: Exception) -> SourceError:
 
 
 def open_member(archive: pathlib.Path, member: str) -> IO[bytes]:
-    """A file of a .tgz or .zip archive.
-
-    Raises:
-        SourceError: the archive has no such file, is none, or is damaged.
-    """
+    """A file of a .tgz or .zip archive."""
     try:
         if zipfile.is_zipfile(archive):
             return zipfile.ZipFile(archive).open(member)
@@ -68,9 +64,6 @@ def sentences(stream: IO[bytes], name: str) -> Iterator[str]:
     """Sentences of a file: ``<seg>`` lines of SGML and XML, else every line.
 
     Training files of IWSLT are plain but for lines of markup, which are left out.
-
-    Raises:
-        SourceError: it is cut off or damaged.
     """
     marked = name.endswith((".sgm", ".xml"))
     tagged = "train.tags." in name
@@ -139,11 +132,7 @@ def splits(table: pathlib.Path) -> Iterator[Tuple[str, List[Source]]]:
 
 
 def pairs(source: Source, archives: pathlib.Path) -> Iterator[Tuple[str, str]]:
-    """The sentence pairs of one line of sources.tsv.
-
-    Raises:
-        SourceError: its sides are not equally long.
-    """
+    """The sentence pairs of one line of sources.tsv."""
     with contextlib.ExitStack() as stack:
         sides = []
         for member in (source.one, source.other):
@@ -192,14 +181,7 @@ def write(
     """Write the splits that are not there.
 
     Args:
-        table: sources.tsv.
-        archives: folder of the fetched files.
-        out: folder to write.
-        pair: languages of the two sides.
         diacritics: whether Romanian keeps its own.
-
-    Raises:
-        SourceError: an archive cannot be read, or its sides are not equally long.
     """
     for split, chosen in splits(table):
         paths = [out / f"{split}.{side}" for side in pair]
@@ -214,9 +196,6 @@ def write_tokenised(
 ) -> None:
     """Write ``SPLIT.tok.SIDE`` of text that is tokenised already, but for training pairs with an
     empty side; and ``reference.0`` and so on of the test set, the rows of the split ``reference``.
-
-    Raises:
-        SourceError: as :func:`write`; or a reference has not as many lines as the test set.
     """
     for split, chosen in splits(table):
         paths = [out / f"{split}.tok.{side}" for side in pair]

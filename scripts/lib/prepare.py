@@ -58,13 +58,7 @@ def binarise(
     """fairseq-preprocess: ``bin_``, which is there only when it is complete.
 
     Args:
-        step: at work.
-        bin_: folder to make.
-        pair: source and target suffix.
         prefixes: of the files of each split: train, valid, test.
-        flags: more flags of the command.
-        log: file for its output.
-        workers: processes (default: THREADS).
         links: more files that belong in the folder.
     """
     step.log("binarising")
@@ -91,14 +85,9 @@ def prepare(
     """Make a binarised corpus.
 
     Args:
-        step: at work.
         raw: folder of ``SPLIT.SIDE``.
         folder: of what is made between: ``SPLIT.tok.SIDE``, ``codes``, ``SPLIT.bpe.SIDE``; what is
             there is taken as it is.
-        bin_: folder to make.
-        pair: source and target suffix.
-        languages: of the two, for the tokeniser.
-        merges: how many BPE merges to learn.
         dictionary: to binarise with, in place of the training text's own.
     """
     step.make(folder)
@@ -145,14 +134,8 @@ def sample(
     Of 10 lines 8 are to train on; one of 20 each is to validate and to test.
 
     Args:
-        step: at work; SAMPLE is the prefix of the user's own files.
-        folder: to write to.
         ends: of the files, by side.
         pair: whose held-out sentences are taken where SAMPLE is empty.
-        remark: what the user should know.
-
-    Raises:
-        StepError: there is no such file.
     """
     prefix = step["SAMPLE"] or REPO / "data-bin" / pair / "heldout"
     step.log(f"a small sample in place of the corpus (SAMPLE: your own): {prefix}{remark}")

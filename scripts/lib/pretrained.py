@@ -31,11 +31,7 @@ FILLER = "madeupword"
 
 
 def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
-    """For each symbol of ``wanted``, its number in ``own``.
-
-    Raises:
-        ValueError: naming a symbol that ``own`` lacks.
-    """
+    """For each symbol of ``wanted``, its number in ``own``."""
     found = []
     for symbol in wanted.symbols:
         if symbol not in own and not symbol.startswith(FILLER):
@@ -50,11 +46,6 @@ def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str,
     Args:
         state: a fairseq checkpoint; changed in place.
         own: its dictionary, with or without <mask>.
-        wanted: the dictionary of the data.
-
-    Raises:
-        ValueError: the checkpoint's embeddings are not those of its dictionary; see also
-            :func:`rows`.
     """
     chosen = torch.tensor(rows(own, wanted))
     fitted: Dict[int, torch.Tensor] = {}  # tables that are one stay one
@@ -75,11 +66,7 @@ def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str,
 def fit_file(
     checkpoint: pathlib.Path, dictionary: pathlib.Path, wanted: pathlib.Path, output: pathlib.Path
 ) -> None:
-    """Write a checkpoint of this dictionary with the embeddings of the wanted one.
-
-    Raises:
-        ValueError: see :func:`fit`.
-    """
+    """Write a checkpoint of this dictionary with the embeddings of the wanted one."""
     own, theirs = (Dictionary.load(str(path)) for path in (dictionary, wanted))
     state = fit(load(checkpoint), own, theirs)
     with replacing(output, "wb", make_folder=True) as stream:
@@ -94,11 +81,7 @@ def fit_archive(
     wanted: pathlib.Path,
     output: pathlib.Path,
 ) -> None:
-    """The same for a fetched archive.
-
-    Raises:
-        SourceError: the archive is none, or lacks the checkpoint or its dictionary.
-    """
+    """The same for a fetched archive."""
     (source,) = (source for source in read_sources(sources) if source.split == name)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=str(output.parent)) as scratch:

@@ -91,12 +91,8 @@ def read_table(
     A line with ``[a|b|c]`` stands for several, see :func:`swept`.
 
     Args:
-        path: of the table.
         kind: NamedTuple of a row, which has as many fields.
         make: makes a row of its fields, or raises a ValueError (default: ``kind``).
-
-    Raises:
-        ValueError: a line has another number of fields, or no row can be made of it.
     """
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -122,12 +118,7 @@ def no_value(values: List[str]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """The settings of a recipe: the environment's, or else the defaults of its tables.
-
-    Args:
-        recipe: folder name of the recipe.
-        environment: variables by name.
-    """
+    """The settings of a recipe: the environment's, or else the defaults of its tables."""
 
     def __init__(self, recipe: str, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -196,11 +187,7 @@ class Settings(Mapping[str, str]):
         return self[name].split()
 
     def number(self, name: str) -> int:
-        """A setting that counts something.
-
-        Raises:
-            StepError: it is no number from 0.
-        """
+        """A setting that counts something."""
         if not self[name].isdigit():
             raise StepError(f"{name}: {self[name]!r} is no number from 0")
         return int(self[name])
@@ -218,16 +205,10 @@ class Recipe:
     """A folder of scripts that has a steps.tsv.
 
     Attributes:
-        name: of the folder.
-        folder: its path.
         title: what the recipe is for, one line.
         steps: its steps by name, in their order.
         environment: variables that its settings and commands see.
-        settings: of it.
         dry_run: whether commands are only printed.
-
-    Raises:
-        StepError: there is no such recipe, or a setting has a value that it cannot have.
     """
 
     def __init__(self, name: str, environment: Mapping[str, str], dry_run: bool = False) -> None:
@@ -252,11 +233,7 @@ class Recipe:
         return read_table(self.folder / "systems.tsv", System)
 
     def chosen_steps(self, names: List[str]) -> List[StepRow]:
-        """The steps that are named, or else those of STEPS, or else all.
-
-        Raises:
-            StepError: one is no step of this recipe.
-        """
+        """The steps that are named, or else those of STEPS, or else all."""
         names = names or self.settings.words("STEPS") or list(self.steps)
         for name in names:
             if name not in self.steps:

@@ -51,9 +51,6 @@ def rebatch(paper: Batch, gpus: int, each: Optional[int] = None) -> Batch:
         gpus: at hand, 1 or more.
         each: what fits into one of them; default: as in the paper, less where so many GPUs would
             make the batch larger than the paper's.
-
-    Raises:
-        ValueError: nothing would fit.
     """
     if gpus < 1 or (each is not None and each < 1):
         raise ValueError(f"{gpus} GPUs with {each} each: both must be 1 or more")
@@ -90,11 +87,7 @@ def smoke(config: Dict[str, Any], updates: int) -> List[str]:
 
 
 def read(path: pathlib.Path) -> Dict[str, Any]:
-    """A configuration with what is needed here.
-
-    Raises:
-        ValueError: naming the file and the setting.
-    """
+    """A configuration with what is needed here."""
     config: Dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     for room, names in (
         ("distributed_training", ("distributed_world_size",)),
@@ -128,14 +121,9 @@ def overrides(
     """Overrides that fit a configuration to this machine.
 
     Args:
-        path: the YAML.
-        gpus: processes that train together.
         each: tokens that fit into one of them (default: the YAML's).
         updates: of a tiny model that shows that it runs (default: the published model).
         log: prints the size of a batch.
-
-    Raises:
-        ValueError: naming the file and the setting.
     """
     config = read(path)
     found = [f"distributed_training.distributed_world_size={gpus}"]

@@ -43,11 +43,7 @@ def hashes(paths: Iterable[str], names: Sequence[Tuple[str, str]]) -> Dict[str, 
 
 
 def check(path: pathlib.Path, inputs: Sequence[str], names: Sequence[Tuple[str, str]]) -> bool:
-    """Whether `path` records a result of these inputs; False if there is no such file.
-
-    Raises:
-        ValueError: an input is missing, or the result was made from others.
-    """
+    """Whether `path` records a result of these inputs; False if there is no such file."""
     missing = [name for name in inputs if not os.path.exists(name)]
     if missing:
         raise ValueError(f"{', '.join(missing)} is missing: run the step that makes it first")
@@ -76,10 +72,6 @@ def write(
     """Record how `outputs` came about.
 
     Args:
-        path: JSON file to write.
-        step: name of the step.
-        commands: that were run.
-        notes: more to record, by name.
         inputs: files and folders that were read.
         outputs: files and folders that were made.
         names: (name, folder): `$name` is written for that folder.

@@ -59,11 +59,7 @@ def show(text: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; returns the exit status.
-
-    Raises:
-        StepError: a word means nothing, or a step fails.
-    """
+    """Run the command line; returns the exit status."""
     dry_run = "--dry-run" in arguments
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
     plain = [word for word in arguments if word not in {*wants, "--dry-run"}]

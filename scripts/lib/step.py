@@ -20,9 +20,6 @@ class Step:
     """What the actions of one step work with.
 
     Attributes:
-        recipe: that the step belongs to.
-        name: of the step.
-        settings: of the recipe.
         commands: that were run so far, for the record.
         environment: of the commands.
         dry: whether commands are printed, and nothing is run, made or written.
@@ -92,9 +89,6 @@ class Step:
             out: file for its stdout.
             mode: of ``log``: ``a`` keeps what earlier runs wrote there, ``w`` does not.
             failure: the error where it fails; by default, to see the log.
-
-        Raises:
-            StepError: its exit status is not 0.
         """
         words = [str(word) for word in command]
         if self._note(shlex.join(words) + (f" > {out}" if out else "")):
@@ -119,11 +113,7 @@ class Step:
         return self.dry
 
     def call(self, function: str, *words: Any, **named: Any) -> Any:
-        """Call ``module.function`` in this process, and remember it as a command.
-
-        Returns:
-            what it returns; None in a dry run.
-        """
+        """Call ``module.function`` in this process, and remember it as a command."""
         texts = [function, *map(_text, words), *(f"{k}={_text(v)}" for k, v in named.items())]
         return None if self._note(shlex.join(texts)) else find(function)(*words, **named)
 
@@ -161,11 +151,7 @@ class Step:
             partial.replace(path)
 
     def finished(self, record: pathlib.Path, inputs: Iterable[Any]) -> bool:
-        """Whether, by a record, this was done with these inputs.
-
-        Raises:
-            ValueError: an input is missing, or has changed since; with the remedy.
-        """
+        """Whether, by a record, this was done with these inputs."""
         done = not self.dry and records.check(record, list(map(str, inputs)), self.names)
         if done:
             self.log(f"done before: {record}")

@@ -69,11 +69,7 @@ def bbc_pair(text: str) -> Pair:
 
 
 def members(archive: pathlib.Path, end: str) -> Iterator[Tuple[str, str]]:
-    """Name without ``end`` and text of the files of a .tgz archive that end so, in its order.
-
-    Raises:
-        SourceError: it is no complete archive.
-    """
+    """Name without ``end`` and text of the files of a .tgz archive that end so, in its order."""
     try:
         with tarfile.open(str(archive)) as files:
             for member in files:
@@ -108,17 +104,7 @@ KINDS = {"cnndm": (url_splits, ".story", story_pair), "xsum": (json_splits, ".su
 
 
 def write(table: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, kind: str) -> None:
-    """All splits of a corpus, each article once, in the order of the archives.
-
-    Args:
-        table: sources.tsv.
-        folder: of the fetched files.
-        out: folder to write.
-        kind: one of ``KINDS``.
-
-    Raises:
-        SourceError: a split would be empty, or an archive cannot be read.
-    """
+    """All splits of a corpus, each article once, in the order of the archives."""
     sources, (split_of, end, pair_of) = read_sources(table), KINDS[kind]
     wanted = split_of(sources, folder)
     counts = dict.fromkeys(SPLITS, 0)

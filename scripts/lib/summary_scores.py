@@ -23,11 +23,7 @@ END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")
 
 
 def make_scorer() -> Any:
-    """The package's scorer.
-
-    Raises:
-        ValueError: it is not installed.
-    """
+    """The package's scorer."""
     try:
         from rouge_score import rouge_scorer
     except ImportError as error:
@@ -56,13 +52,8 @@ def scores(
     """The means over all sentences of one system.
 
     Args:
-        output: of fairseq-generate.
         wanted: summaries of the test set, in its order.
         to_text: from subwords to text.
-        scorer: of :func:`make_scorer`.
-
-    Raises:
-        ValueError: the test set has fewer summaries than the output.
     """
     numbers = sorted(output.hypotheses)
     chosen = dict(zip(numbers, lines_of(wanted, numbers, "the reference")))
@@ -95,10 +86,6 @@ def reader(gpt2: Sequence[PathLike]) -> Callable[[str], str]:
 def write(
     outputs: Sequence[pathlib.Path], raw: PathLike, gpt2: Sequence[PathLike], json: pathlib.Path
 ) -> None:
-    """Score outputs, called SET.SYSTEM.out, against the raw summaries of the test set.
-
-    Raises:
-        ValueError: rouge-score is not installed; or as :func:`scores`.
-    """
+    """Score outputs, called SET.SYSTEM.out, against the raw summaries of the test set."""
     scorer, wanted, to_text = make_scorer(), read_lines(raw), reader(gpt2)
     write_each(outputs, lambda _, output: scores(output, wanted, to_text, scorer), json)

@@ -34,11 +34,7 @@ class Output(NamedTuple):
 
 
 def read_output(path: pathlib.Path) -> Output:
-    """The H and T lines of a log of fairseq-generate.
-
-    Raises:
-        ValueError: there are none, or an output has no reference.
-    """
+    """The H and T lines of a log of fairseq-generate."""
     found = Output({}, {})
     for line in read_lines(path):
         kind, dash, rest = line.partition("-")
@@ -53,11 +49,7 @@ def read_output(path: pathlib.Path) -> Output:
 
 
 def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[str]:
-    """The lines of these sentences, in ascending order.
-
-    Raises:
-        ValueError: there are fewer lines, of the file ``name``.
-    """
+    """The lines of these sentences, in ascending order."""
     if len(lines) <= numbers[-1]:
         raise ValueError(f"{name} has no line {numbers[-1]}: it is not this test set's")
     return [lines[n] for n in numbers]
@@ -83,11 +75,7 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> floa
 
 
 def comet(name: str, sources: List[str], outputs: List[str], references: List[str]) -> float:
-    """COMET, times 100 as the papers print it.
-
-    Raises:
-        ValueError: the package is not installed.
-    """
+    """COMET, times 100 as the papers print it."""
     if importlib.util.find_spec("comet") is None:
         raise ValueError(
             "COMET: needs the package: pip install unbabel-comet (in an environment of its own, "
@@ -136,13 +124,7 @@ def scores(
     Args:
         output: of fairseq-generate.
         raw: raw source and reference, a sentence a line, in the order of the test set.
-        language: of the target.
-        comet_model: as ``wmt20-comet-da``.
         greedy: the verifier's own greedy output of these sentences.
-
-    Raises:
-        ValueError: the raw text has fewer sentences than the output, or ``greedy`` has others; see
-            also :func:`comet`.
     """
     numbers = sorted(output.hypotheses)
     sources, wanted = (lines_of(read_lines(path), numbers, str(path)) for path in raw)
@@ -165,11 +147,7 @@ def write(
     comet_model: str,
     json: pathlib.Path,
 ) -> None:
-    """Score outputs, called SET.SYSTEM.out, each against the greedy one of its set too.
-
-    Raises:
-        ValueError: as :func:`scores`.
-    """
+    """Score outputs, called SET.SYSTEM.out, each against the greedy one of its set too."""
 
     def score(path: pathlib.Path, output: Output) -> Dict[str, Any]:
         beside = path.with_name(path.stem.split(".")[0] + GREEDY)

@@ -60,13 +60,7 @@ def environment(seconds):
 
 
 def bill(everything, needs, version):
-    """The part of an environment that the package needs, with what is linked into it.
-
-    Args:
-        everything: what ``environment`` gives.
-        needs: what ``closure`` gives.
-        version: of LLVM.
-    """
+    """The part of an environment that the package needs, with what is linked into it."""
     by_name = {}
     for each in everything["components"]:
         each.pop("externalReferences", None)  # folders of this machine
@@ -91,15 +85,7 @@ def bill(everything, needs, version):
 
 
 def write_bom(path, seconds):
-    """Write the bill of materials.
-
-    Args:
-        path: file to write.
-        seconds: its stamp.
-
-    Raises:
-        ValueError: it does not fit CycloneDX's schema.
-    """
+    """Write the bill of materials."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 

@@ -57,11 +57,7 @@ class ReleaseError(Exception):
 
 
 def run(*words, folder=ROOT, **variables):
-    """Run a Python module or script; the words are its arguments.
-
-    Raises:
-        ReleaseError: it failed; its output is in the message.
-    """
+    """Run a Python module or script; the words are its arguments."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=str(folder),
@@ -117,17 +113,7 @@ def expected(machine):
 
 
 def wheel(source, target, folder, seconds):
-    """Build a wheel from the source distribution.
-
-    Args:
-        source: the source distribution.
-        target: what to build for.
-        folder: of the wheel.
-        seconds: stamp of its files.
-
-    Returns:
-        its path.
-    """
+    """Build a wheel from the source distribution."""
     compiler = f"{sys.executable} {HERE / 'zig_cxx.py'} {target.zig}"
     variables = {
         **dict.fromkeys(("CC", "CXX"), compiler),
@@ -147,11 +133,7 @@ def wheel(source, target, folder, seconds):
 
 
 def check_wheel(path, target):
-    """Whether a wheel has every variant, whole, and keeps to the policy of its tag.
-
-    Raises:
-        ReleaseError: it does not.
-    """
+    """Whether a wheel has every variant, whole, and keeps to the policy of its tag."""
     names, is_sealed = expected(target.machine)
     with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(path) as archive:
         there = {name for name in archive.namelist() if name.endswith(".so")}
@@ -172,9 +154,6 @@ def check_policy(shown, tag):
     Args:
         shown: ``auditwheel show --json``.
         tag: as manylinux_2_28_x86_64.
-
-    Raises:
-        ReleaseError: newer symbols are used, or libraries that no system need have.
     """
 
     def release(name):

@@ -19,12 +19,7 @@ INSTRUCTION_SETS = {
 
 
 def command(target, words):
-    """The command line of zig.
-
-    Args:
-        target: architecture, system and release of glibc, as zig writes them.
-        words: arguments of GCC.
-    """
+    """The command line of zig."""
     given = [INSTRUCTION_SETS.get(word, word) for word in words]
     if "-shared" in given:
         given.append("-s")  # symbols of the C++ library are half of an object

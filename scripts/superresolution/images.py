@@ -115,15 +115,9 @@ def write(folder: pathlib.Path, side: int, factor: int, count: int, test: int, s
     """Write train, valid, test and dict.txt.
 
     Args:
-        folder: to write to.
         side: width of the high picture.
         factor: width of a square, in pixels.
-        count: patches of photos.
         test: faces to test with.
-        seed: of what is held out and cut.
-
-    Raises:
-        ValueError: a setting is out of range.
     """
     if factor < 1:
         raise ValueError(f"FACTOR: {factor} must be at least 1")

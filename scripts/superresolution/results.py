@@ -40,11 +40,7 @@ def picture_of(words: Sequence[str]) -> Picture:
 
 
 def read_decoded(out: pathlib.Path) -> Decoded:
-    """Read COLUMN_k.out and the log beside it.
-
-    Raises:
-        ValueError: they are not what fairseq-generate prints.
-    """
+    """Read COLUMN_k.out and the log beside it."""
     kinds: Dict[str, Dict[int, Picture]] = {"S": {}, "T": {}, "H": {}}
     for row in out.read_text(encoding="utf-8").splitlines():
         head, *fields = row.split("\t")
@@ -136,11 +132,7 @@ def write(folder: pathlib.Path, name: pathlib.Path, pictures: pathlib.Path, show
     Args:
         folder: of COLUMN_k.out and COLUMN_k.log.
         name: of the table, without its suffix.
-        pictures: PNG to write.
         shown: rows of pictures.
-
-    Raises:
-        ValueError: the base model's own pictures are not there.
     """
     names = re.compile(rf"({'|'.join(COLUMNS)})_\d+")
     files = [path for path in sorted(folder.glob("*.out")) if names.fullmatch(path.stem)]

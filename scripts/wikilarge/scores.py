@@ -20,12 +20,7 @@ def scores(
     """All scores of one system, in percent.
 
     Args:
-        output: of fairseq-generate.
-        sources: of the test set, in its order.
         references: as many such lists of simplifications as there are.
-
-    Raises:
-        ValueError: the test set has fewer sentences than the output.
     """
     numbers = sorted(output.hypotheses)
     wanted = [lines_of(lines, numbers, "the reference") for lines in references]
@@ -50,10 +45,6 @@ def write(
     references: Sequence[pathlib.Path],
     json: pathlib.Path,
 ) -> None:
-    """Score outputs, called SET.SYSTEM.out, against tokenised text.
-
-    Raises:
-        ValueError: as :func:`scores`.
-    """
+    """Score outputs, called SET.SYSTEM.out, against tokenised text."""
     sources, wanted = read_lines(source), [read_lines(path) for path in references]
     write_each(outputs, lambda _, output: scores(output, sources, wanted), json)

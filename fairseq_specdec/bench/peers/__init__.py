@@ -26,11 +26,7 @@ Maker = Callable[[Any], System]  # of a Workload
 
 
 def named(text: str) -> List[str]:
-    """The engines that ``--peers`` names, separated by commas.
-
-    Raises:
-        BenchError: one is unknown or named twice.
-    """
+    """The engines that ``--peers`` names, separated by commas."""
     names = text.split(",")
     if not set(names) <= set(ENGINES) or len(set(names)) < len(names):
         raise BenchError(
@@ -40,15 +36,7 @@ def named(text: str) -> List[str]:
 
 
 def check(names: Sequence[str], plan: Plan) -> None:
-    """Refuse ``--peers``, before any model is loaded, where an engine cannot do the same.
-
-    Args:
-        names: of the engines.
-        plan: stock decoding of ``--path``.
-
-    Raises:
-        BenchError: one is not installed, or a flag has no counterpart there.
-    """
+    """Refuse ``--peers``, before any model is loaded, where an engine cannot do the same."""
     flags = plan.generation
     for name in names:
         engine = ENGINES[name]
@@ -149,14 +137,7 @@ class PeerSystem(System):
 def makers(
     names: Sequence[str], plan: Plan, fp16: bool, beams: Sequence[int]
 ) -> List[Tuple[Plan, Maker]]:
-    """A (plan, function) for every row, as ``Session.makers`` gives them.
-
-    Args:
-        names: of the engines.
-        plan: stock decoding of ``--path``.
-        fp16: measure the half-precision formats instead.
-        beams: widths.
-    """
+    """A (plan, function) for every row, as ``Session.makers`` gives them."""
     # One process for all rows of a format and a workload.
     start = functools.lru_cache(maxsize=None)(functools.partial(_start, plan=plan))
 

@@ -28,11 +28,6 @@ class Model:
     """A translator; it takes and gives words, and adds </s> itself.
 
     Args:
-        folder: what ``convert`` wrote.
-        kind: number format.
-        cuda: use the GPU.
-        threads: of the CPU, inside a sentence.
-        generation: fairseq's generation flags by field name.
         streams: calls of ``run`` that decode at the same time.
     """
 

@@ -20,14 +20,6 @@ def convert(checkpoint: str, words: int, folder: str) -> None:
 
     Pre-norm Transformers become M2M-100, whose positions and layers are fairseq's. Post-norm ones
     become Marian, with fairseq's table of positions in place of its own.
-
-    Args:
-        checkpoint: as ``legible`` writes it: ``args`` and ``model``.
-        words: size of the dictionary, which both languages share.
-        folder: to write to.
-
-    Raises:
-        ValueError: naming a setting that neither class has.
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
     state = load_checkpoint(checkpoint)

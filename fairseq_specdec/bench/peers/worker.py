@@ -31,14 +31,6 @@ def load(
 ) -> Dict[str, Any]:
     """Load a model.
 
-    Args:
-        engine: its name in ``ENGINES``.
-        folder: what ``convert`` wrote.
-        kind: number format.
-        cuda: use the GPU.
-        threads: of the CPU, inside a sentence.
-        generation: fairseq's generation flags by field name.
-
     Returns:
         ``version`` of the engine, and ``before``, bytes used before any model was loaded.
     """

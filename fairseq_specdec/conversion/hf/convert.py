@@ -25,9 +25,6 @@ logger = logging.getLogger(__name__)
 def load(path: str) -> Converted:
     """Read a model folder of transformers.
 
-    Args:
-        path: holds config.json.
-
     Raises:
         ValueError: the folder, or a part of its model, is of a kind that is not known; by name.
     """
@@ -48,17 +45,11 @@ def convert(path: str, out: str, source: Optional[str], target: Optional[str], f
     """Convert a folder.
 
     Args:
-        path: of transformers.
-        out: folder to write.
         source, target: languages that the printed commands name; a model of one pair's
             dictionaries have these names.
-        force: replace what is there.
 
     Returns:
         the commands to decode with.
-
-    Raises:
-        ValueError: as ``load``; a language is none of the model's; OUT holds something else.
     """
     _check_out(path, out, force)
     found = load(path)

@@ -12,14 +12,7 @@ LARGEST_JSON = 64 << 20  # tokenizer.json of 256,000 pieces has 17 MB
 
 
 class ModelFolder:
-    """A folder as transformers saves it, or a snapshot in its cache. No code of it is run.
-
-    Args:
-        path: the folder.
-
-    Raises:
-        ValueError: there is no such folder, or it holds no config.json.
-    """
+    """A folder as transformers saves it, or a snapshot in its cache. No code of it is run."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
@@ -35,9 +28,6 @@ class ModelFolder:
 
     def file(self, name: str) -> str:
         """The path of a file.
-
-        Args:
-            name: as the folder's own files give it.
 
         Raises:
             ValueError: it is not in the folder, or is no regular file.
@@ -55,11 +45,7 @@ class ModelFolder:
         return path
 
     def json(self, name: str) -> Dict[str, Any]:
-        """The object in a JSON file; {} where there is no such file.
-
-        Raises:
-            ValueError: the file holds something else; by name.
-        """
+        """The object in a JSON file; {} where there is no such file."""
         if not self.has(name):
             return {}
         path = self.file(name)

@@ -74,11 +74,7 @@ class Generation(NamedTuple):
 
 
 def read_generation(folder: ModelFolder, config: Settings) -> Generation:
-    """The settings of generation_config.json, or of config.json where there is none.
-
-    Raises:
-        ValueError: a setting that fairseq's greedy decoding has nothing for; by name.
-    """
+    """The settings of generation_config.json, or of config.json where there is none."""
     name = "generation_config.json"
     own = folder.has(name)
     there = folder.json(name) if own else {k: config.values.get(k) for k in SETTINGS}

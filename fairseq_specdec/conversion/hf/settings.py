@@ -21,13 +21,7 @@ UNSET = object()
 
 
 class Settings:
-    """The settings of a JSON file. ``take`` reads one; ``refuse_rest`` names one that nobody read.
-
-    Args:
-        values: of the file.
-        path: for messages.
-        reader: who reads them, for messages.
-    """
+    """The settings of a JSON file. ``take`` reads one; ``refuse_rest`` names an unread one."""
 
     def __init__(self, values: Dict[str, Any], path: str, reader: str) -> None:
         self.values = values
@@ -39,12 +33,8 @@ class Settings:
         """A setting.
 
         Args:
-            name: of it.
             default: where it is missing or null; without one it must be there.
             kind: type or types that it must be of.
-
-        Raises:
-            ValueError: it is missing, or of another type.
         """
         self._left.discard(name)
         value = self.values.get(name)

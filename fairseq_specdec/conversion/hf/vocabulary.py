@@ -33,11 +33,7 @@ class Vocabulary(NamedTuple):
 
 
 def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
-    """Tokens by id, of a file that maps tokens to ids, as vocab.json.
-
-    Raises:
-        ValueError: the file is missing, or holds something else.
-    """
+    """Tokens by id, of a file that maps tokens to ids, as vocab.json."""
     if not folder.has(name):
         raise ValueError(
             f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
@@ -51,11 +47,7 @@ def read_ids(folder: ModelFolder, name: str) -> Dict[int, str]:
 
 
 def read_pieces(folder: ModelFolder, name: str) -> List[str]:
-    """The pieces of a sentencepiece model.
-
-    Raises:
-        ValueError: the file or the package is missing, or the file is no such model.
-    """
+    """The pieces of a sentencepiece model."""
     if not folder.has(name):
         raise ValueError(
             f"{folder.path}: no {name} in it; copy the tokenizer's files of the model too"
@@ -66,11 +58,7 @@ def read_pieces(folder: ModelFolder, name: str) -> List[str]:
 
 
 def added_tokens(folder: ModelFolder) -> Dict[int, Dict[str, Any]]:
-    """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``.
-
-    Raises:
-        ValueError: a file holds something else.
-    """
+    """Tokens that were added to a tokenizer, by id: ``content``, ``lstrip``, ``special``."""
     found: Dict[int, Dict[str, Any]] = {}
     for token, i in folder.json("added_tokens.json").items():
         found[i] = {"content": token, "special": True}
@@ -110,14 +98,10 @@ def assemble(
     """The vocabulary of a tokenizer.
 
     Args:
-        folder: holds what was added to it.
         base: tokens by id, without what was added.
         usual: special tokens of the family.
         after: first id of the languages that the folder names without ids; None for the one after
             ``base``.
-
-    Raises:
-        ValueError: two tokens have one id.
     """
     tokens, special = dict(base), {**dict.fromkeys(usual, False), **named_specials(folder)}
     for i, each in added_tokens(folder).items():

@@ -22,14 +22,7 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class Weights:
-    """The tensors by their names, each to be taken; what nobody took is asked for at the end.
-
-    Args:
-        folder: holds them.
-
-    Raises:
-        ValueError: there are none, or a file is damaged or hostile; names the file.
-    """
+    """The tensors by their names, each to be taken; what nobody took is asked for at the end."""
 
     def __init__(self, folder: ModelFolder) -> None:
         self.folder = folder
@@ -45,15 +38,7 @@ class Weights:
         return name in self._tensors
 
     def take(self, name: str, shape: Sequence[Optional[int]]) -> Tensor:
-        """A tensor.
-
-        Args:
-            name: in the file.
-            shape: what it must be; None for any size.
-
-        Raises:
-            ValueError: it is missing, of another shape, or not of floating-point numbers.
-        """
+        """A tensor."""
         tensor = self._tensors.get(name)
         if tensor is None:
             raise ValueError(f"{self._where}: lacks the weight {name}, which config.json asks for")

@@ -32,8 +32,6 @@ class BeamBatch(OpenBatch):
     """The sentences of one batch. Those that are done leave it. ``close`` ends it.
 
     Args:
-        parts: what decodes.
-        net_input: fairseq's ``sample["net_input"]``.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         bos_token: first decoder input instead of </s>.
     """

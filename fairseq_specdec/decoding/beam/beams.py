@@ -59,10 +59,6 @@ class Beams(Protocol):
     def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
         """Do passes of the verifier, at most so many, until every sentence is done.
 
-        Args:
-            rows: the sentences that are not done.
-            max_passes: 1 or more.
-
         Returns:
             How far each of them is.
 

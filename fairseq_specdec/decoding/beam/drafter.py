@@ -16,14 +16,7 @@ logger = logging.getLogger(__name__)
 def beam_drafter(
     drafter: Drafter, options: DecodingOptions, backend: Backend, models: Sequence[Any]
 ) -> Drafter:
-    """The drafter for a beam search: the one given, or none, which is logged.
-
-    Args:
-        drafter: of the strategy.
-        options: its ``beam`` is above 1.
-        backend: of the verifier.
-        models: the verifier's.
-    """
+    """The drafter for a beam search: the one given, or none, which is logged."""
     reason = _why_none(drafter, options, backend, models)
     if reason is None:
         return drafter

@@ -39,12 +39,7 @@ class Forecasts:
         self._states: Optional[Tensor] = None  # [B, T, n C], by slots
 
     def update(self, live: Sequence[Sentence], lookaheads: Sequence[Lookahead]) -> None:
-        """Forecast, and set the forecast of each sentence's look-ahead.
-
-        Args:
-            live: the sentences of the batch that are not done.
-            lookaheads: one of each.
-        """
+        """Forecast, and set the forecast of each sentence's look-ahead."""
         paths = [sentence.live[0].path() for sentence in live]
         kept = [_shared(old, new) for old, new in zip(self._paths, paths)]
         steps, count = lookaheads[0].reach.steps, live[0].rules.candidates

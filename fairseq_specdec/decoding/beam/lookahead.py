@@ -52,7 +52,6 @@ def reach_with_torch(rows: int, runs_model: bool) -> Reach:
     """For torch operators, where a pass costs more than what it computes.
 
     Args:
-        rows: sentences of the batch.
         runs_model: drafts take passes of a model, so that fewer of them pay.
     """
     if rows > 20:
@@ -66,8 +65,6 @@ def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
     Args:
         budget: prefixes of all sentences together that a pass may score though nothing waits for
             them; 0 for any number.
-        rows: sentences of the batch.
-        beam: N.
     """
     return Reach(16, 1 + (budget // (rows * beam) if budget else 16))
 

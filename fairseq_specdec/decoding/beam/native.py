@@ -26,9 +26,6 @@ _CACHE = 32 << 20
 def reach_natively(session: VerifierSession) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
     then about twice the beam is scored in the time of one.
-
-    Args:
-        session: as for ``NativeBeams``.
     """
     return Reach(1, 2) if session.native_layers().weights.stack.nbytes > _CACHE else NOTHING
 
@@ -37,13 +34,8 @@ class NativeBeams:
     """See ``Beams``: ``src/beam.h`` in the engine's sources.
 
     Args:
-        session: of the verifier, opened for the batch.
         tables: of the decoder's embeddings.
-        policy: decoding constraints, without n-gram blocking.
-        rules: of the search.
-        start: the start symbol.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
-        lookaheads: one of each sentence, or none.
     """
 
     def __init__(

@@ -71,13 +71,7 @@ class BeamPass:
 
 
 def observed(beams: Beams, row: int, before: Progress, now: Progress) -> BeamPass:
-    """What the last pass did.
-
-    Args:
-        beams: the searches, after the pass.
-        row: of the sentence.
-        before, now: its progress before and after the pass.
-    """
+    """What the last pass did."""
     live = [] if now.done else beams.live(row)
     ended = [one.tokens for one in beams.ended(row)]
     kept: Dict[Tuple[int, ...], bool] = {}

@@ -57,9 +57,6 @@ class Node:
 class PrefixTree:
     """Prefixes and the cache slots that they take. All slots of a sentence lie in one row of the
     caches; those of dropped nodes are used again, so that nothing is moved.
-
-    Args:
-        start: the start symbol.
     """
 
     def __init__(self, start: int) -> None:

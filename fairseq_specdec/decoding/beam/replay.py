@@ -79,9 +79,6 @@ class Sentence:
         used: those of them that were live later.
 
     Args:
-        rules: of the search.
-        start: the start symbol.
-        row: of the batch.
         prefix: forced first tokens; -1 where any may stand.
     """
 

@@ -25,13 +25,8 @@ class ReplayedBeams:
     """See ``Beams``. An ensemble and n-gram blocking are served here alone.
 
     Args:
-        session: of the verifier, opened for the batch.
-        policy: decoding constraints.
-        rules: of the search.
-        start: the start symbol.
         prefix: long [B, P] forced first tokens, padded on the right; or None.
         like: a tensor with B rows on the device to use.
-        lookaheads: one of each sentence, or none.
         forecasts: of the drafter, given to them; None for none.
     """
 

@@ -42,11 +42,7 @@ def _refuse_sampling(setup: Setup, model: Any) -> None:
 
 
 def check_rounding(setup: Setup, model: Any) -> None:
-    """Refuse a chain over a projection of the verifier of which only rounded numbers are left.
-
-    Raises:
-        ValueError: names the flag and the remedy.
-    """
+    """Refuse a chain over a projection of the verifier of which only rounded numbers are left."""
     decoder, settings = setup.models[0].decoder, setup.settings
     if not reads_tables(model) or model.decoder.chain is None or settings.keep_weights:
         return

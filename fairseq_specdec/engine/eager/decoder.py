@@ -115,9 +115,6 @@ class DecoderWeights:
 
     Attributes:
         nbytes: of the layers' weights.
-
-    Raises:
-        ValueError: the decoder has a part that is not run here, named by its flag.
     """
 
     def __init__(
@@ -185,7 +182,6 @@ class DecoderSession:
         hidden_states: [B, W, n C], of the layers to read at the block last run; None without.
 
     Args:
-        weights: the decoder's.
         cache: emptied for B rows.
         source: [B, S, C], the encoder's output.
         padding_mask: bool [B, S], True at padding, or None.

@@ -51,7 +51,6 @@ class EncoderWeights:
     Encoders with a part that is not run here are called as they are.
 
     Args:
-        encoder: a fairseq encoder.
         free_unpacked: free the encoder's weights that were packed, as ``Linear.of``.
     """
 

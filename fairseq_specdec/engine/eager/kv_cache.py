@@ -20,11 +20,6 @@ class KVCache:
 
     The buffers outlive a batch: ``start`` reuses them when they are large enough. Each head's slots
     are contiguous, so that attention is one batch of products over all heads of all rows.
-
-    Args:
-        layers: decoder layers.
-        heads: H, attention heads of a layer.
-        dim: D, size of a key of one head.
     """
 
     def __init__(self, layers: int, heads: int, dim: int) -> None:
@@ -93,7 +88,6 @@ class KVCache:
         """Store keys and values in the slots that ``place`` set, and return those to attend to.
 
         Args:
-            layer: index of the layer.
             entries: [B, W, 2 H D], keys of all heads, then values.
 
         Returns:
@@ -112,12 +106,7 @@ class KVCache:
         return seen[0], seen[1]
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
-        """Set the committed lengths: the rollback.
-
-        Args:
-            lengths: long [B] on the cache's device.
-            lengths_cpu: the same numbers as Python ints.
-        """
+        """Set the committed lengths: the rollback."""
         self.lengths = lengths
         self.lengths_cpu = lengths_cpu
 

@@ -7,11 +7,7 @@ from torch import Tensor, nn
 
 
 class Norm:
-    """An ``nn.LayerNorm`` for inference.
-
-    Args:
-        module: fairseq's or torch's layer norm.
-    """
+    """An ``nn.LayerNorm`` for inference."""
 
     def __init__(self, module: nn.LayerNorm) -> None:
         self.shape = module.normalized_shape

@@ -13,7 +13,6 @@ class PackedHeads:
     """Heads ``first`` .. ``last`` of a ``BlockHeads``, packed for this CPU.
 
     Args:
-        heads: the module, whose weights are read now.
         first, last: numbers of learned heads.
         linear: makes a product of a weight and a bias; None for ``Linear``.
     """

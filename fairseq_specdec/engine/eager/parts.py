@@ -309,10 +309,6 @@ def check_decoder(decoder: nn.Module, name: str) -> None:
 def check_model(model: Any, name: str) -> None:
     """Refuse a fairseq Transformer that would decode differently here and in fairseq.
 
-    Args:
-        model: a fairseq Transformer with a decoder of known class (``is_decoder``).
-        name: what to call the model in the error, e.g. ``--path``.
-
     Raises:
         ValueError: names the part or the setting.
     """
@@ -347,11 +343,7 @@ def _check_widths(decoder: Any, name: str) -> None:
 
 
 def check_stack(decoder: Any, name: str) -> None:
-    """Refuse a decoder of any class whose layers or projections ``DecoderWeights`` does not run.
-
-    Raises:
-        ValueError: names the part and the flag that makes it.
-    """
+    """Refuse a decoder of any class whose layers or projections ``DecoderWeights`` does not run."""
     _check_widths(decoder, name)
     for part, kind in _STACK_PARTS.items():
         if part == "layers":

@@ -15,8 +15,6 @@ def position_rows(embed_positions: Optional[nn.Module], padding_idx: int, count:
 
     Args:
         embed_positions: fairseq's learned or sinusoidal positional embedding, not None.
-        padding_idx: index of the padding symbol.
-        count: how many positions are needed.
 
     Returns:
         Float tensor of shape [count, C].

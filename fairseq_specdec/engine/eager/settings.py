@@ -103,10 +103,6 @@ def fields() -> Dict[str, Any]:
 def check_settings(cfg: Any, name: str) -> None:
     """Refuse a setting that the engine does not know, where it is not at its default.
 
-    Args:
-        cfg: a ``TransformerConfig``.
-        name: what to call the model in the error, e.g. ``--path``.
-
     Raises:
         ValueError: names the flag.
     """

@@ -16,9 +16,6 @@ from .kv_cache import KVCache
 class RowBuffer:
     """A tensor of which each row of a batch and each source position has a part, at one address
     from batch to batch, with room for more of both.
-
-    Args:
-        row_dim, column_dim: its dimensions of rows and of source positions.
     """
 
     def __init__(self, row_dim: int, column_dim: int) -> None:
@@ -29,7 +26,6 @@ class RowBuffer:
         """Store what a batch begins with.
 
         Args:
-            value: of all its rows and positions.
             fill: where given, what the rows have at further positions, up to the bucket; other rows
                 get zeros. Otherwise old, finite numbers stay there.
 
@@ -74,10 +70,6 @@ class StaticCache(KVCache):
 
     Attributes:
         calls: what was recorded over it; forgotten when a buffer moves.
-
-    Args:
-        layers, heads, dim: as of ``KVCache``.
-        graphs: of the generator.
     """
 
     def __init__(self, layers: int, heads: int, dim: int, graphs: Graphs) -> None:
@@ -124,8 +116,6 @@ class BucketSession(DecoderSession):
     is recorded with.
 
     Args:
-        weights: the decoder's.
-        cache: of the batches.
         cross: for every layer keys and values of the source, each [2, R, H, S, D].
         cross_mask: [R, 1, 1, S], as ``additive`` gives it.
     """
@@ -146,9 +136,6 @@ class StaticSession(DecoderSession):
     Attributes:
         cache: its cache.
         sources: S, source positions that are computed, the bucket of those that there are.
-
-    Args:
-        weights, cache, source, padding_mask: as of ``DecoderSession``.
     """
 
     cache: StaticCache
@@ -186,12 +173,7 @@ class StaticSession(DecoderSession):
 
 
 class StaticDecoder(DecoderWeights):
-    """``DecoderWeights`` whose sessions are a ``StaticSession``.
-
-    Args:
-        graphs: of the generator.
-        decoder, name, read_layers, free_unpacked: as of ``DecoderWeights``.
-    """
+    """``DecoderWeights`` whose sessions are a ``StaticSession``."""
 
     def __init__(
         self,

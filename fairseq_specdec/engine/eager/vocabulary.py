@@ -10,11 +10,7 @@ from .linear import Linear
 
 
 class AdaptiveProduct:
-    """Log-probabilities by an adaptive softmax (Grave et al. 2017), which serve as logits.
-
-    Args:
-        softmax: fairseq's ``AdaptiveSoftmax``, whose own code runs.
-    """
+    """Log-probabilities by an adaptive softmax (Grave et al. 2017), which serve as logits."""
 
     def __init__(self, softmax: Any) -> None:
         self.softmax = softmax
@@ -30,8 +26,6 @@ def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Callable[[T
     """The product of a decoder's output projection, or what its adaptive softmax says.
 
     Args:
-        decoder: fairseq ``TransformerDecoder``, ``BlockDecoder`` or any module with their
-            attributes.
         free_unpacked: free the weight, as ``Linear.of``. It stays where embeddings are tied to
             it, or a chain looks up rows of it.
     """

@@ -22,7 +22,6 @@ class NativeDecoder:
     Args:
         decoder: fairseq ``TransformerDecoder`` or any module with its attributes, without a reason
             for ``refusal``.
-        stack: its packed layers.
         linear: makes a product of a weight and a bias.
         read_layers: layers, counted from 1, whose hidden states a session keeps, side by side.
     """
@@ -58,13 +57,7 @@ class NativeDecoder:
     def open(
         self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int
     ) -> NativeDecoderSession:
-        """Begin a batch.
-
-        Args:
-            encoder_out: [S, B, C], as fairseq's encoders give it.
-            padding_mask: bool [B, S], True at padding, or None.
-            capacity: cache slots to prepare.
-        """
+        """Begin a batch."""
         source = encoder_out.transpose(0, 1).float().contiguous()
         rows, length, size = source.shape
         try:
@@ -126,11 +119,6 @@ class NativeDecoderSession:
     Attributes:
         hidden_states: [B, W, n C], of the layers to read at the block last run; None without.
         cache: the committed lengths.
-
-    Args:
-        weights: the decoder's.
-        buffers: opened for B rows.
-        cache: of B empty rows.
     """
 
     def __init__(self, weights: NativeDecoder, buffers: NativeBuffers, cache: Committed) -> None:

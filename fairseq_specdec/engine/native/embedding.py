@@ -38,11 +38,7 @@ class EmbeddingTables:
         return cls(tokens, float(decoder.embed_scale))
 
     def of(self, positions: Optional[Tensor]) -> Embedding:
-        """For the library.
-
-        Args:
-            positions: float32 [P, C], kept by the caller; or None.
-        """
+        """For the library."""
         tokens = self.tokens
         if isinstance(tokens, NativeLinear):
             table, packed, shape = None, tokens.pointer, (tokens.size, tokens.width)

@@ -13,12 +13,7 @@ from .stack import NativeStack
 
 
 class NativeEncoder:
-    """Encodes batches, as ``engine.eager.EncoderWeights`` does.
-
-    Args:
-        encoder: a fairseq encoder that the engine runs, without a reason for ``refusal``.
-        stack: its packed layers.
-    """
+    """Encodes batches, as ``engine.eager.EncoderWeights`` does."""
 
     def __init__(self, encoder: Any, stack: NativeStack) -> None:
         subsampler = getattr(encoder, "subsample", None)
@@ -28,12 +23,7 @@ class NativeEncoder:
         self.stack = stack
 
     def __call__(self, net_input: Dict[str, Any], padded: Optional[bool] = None) -> Dict[str, Any]:
-        """fairseq's encoder output, as far as decoding reads it.
-
-        Args:
-            net_input: fairseq's ``sample["net_input"]``.
-            padded: whether there is padding; None to look.
-        """
+        """fairseq's encoder output, as far as decoding reads it."""
         x, padding = self.source.embed(net_input, padded)
         x = x.float().contiguous()
         hidden = pointer(padding, torch.bool)

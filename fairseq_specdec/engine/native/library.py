@@ -87,9 +87,6 @@ class UnusableError(Exception):
 class Library:
     """One loaded variant.
 
-    Args:
-        path: the object, which the caller has found whole and fit for this processor.
-
     Raises:
         UnusableError: it is no object of this package in this version.
     """
@@ -111,11 +108,7 @@ class Library:
             raise UnusableError("is older than its sources")
 
     def _check_structures(self) -> None:
-        """Compare the sizes of what calls pass with those that the object was compiled with.
-
-        Raises:
-            UnusableError: one differs, or is missing on a side.
-        """
+        """Compare the sizes of what calls pass with those that the object was compiled with."""
         size_of, name = self._handle.specdec_structure, ctypes.c_char_p()
         size_of.restype = ctypes.c_size_t
         theirs: Dict[str, int] = {}
@@ -144,11 +137,7 @@ class Library:
             raise _ERRORS.get(code, RuntimeError)(message)
 
     def set_threads(self, count: int) -> None:
-        """Let so many threads share each large product, for all users of this library.
-
-        Raises:
-            ValueError: less than 1 or more than 1,024.
-        """
+        """Let so many threads share each large product, for all users of this library."""
         self.call("specdec_set_threads", count)
 
     def free(self, name: str, pointer: Any) -> None:

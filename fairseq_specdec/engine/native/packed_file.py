@@ -25,13 +25,7 @@ class UnfitError(ValueError):
 
 
 def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, Any]:
-    """The packed weights of a model whose weights were freed.
-
-    Args:
-        model: every PackedModule of it is packed in ``library``.
-        library: the loaded library.
-        number_format: that it was packed in.
-    """
+    """The packed weights of a model whose weights were freed."""
     slices: Dict[Any, Dict[int, List[str]]] = {}
     finite: Dict[Any, Dict[int, bool]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
@@ -145,10 +139,6 @@ def hollow(found: Dict[str, Any]) -> Dict[str, Tensor]:
 
 def attach(model: nn.Module, found: Dict[str, Any]) -> None:
     """Give a model its packed weights, in the memory that they are in.
-
-    Args:
-        model: loaded with the weights of ``hollow``.
-        found: passed ``check``.
 
     Raises:
         UnfitError: they are for another processor or model.

@@ -12,13 +12,7 @@ from .linear import NativeLinear
 
 
 class _Convolution:
-    """One strided convolution and its gated linear unit (Dauphin et al. 2017).
-
-    Args:
-        library: the loaded library.
-        convolution: an nn.Conv1d.
-        number_format: one of ``PACKED``.
-    """
+    """One strided convolution and its gated linear unit (Dauphin et al. 2017)."""
 
     def __init__(self, library: Library, convolution: Any, number_format: str) -> None:
         self.kernel = convolution.kernel_size[0]
@@ -36,13 +30,7 @@ class _Convolution:
 
 
 class NativeSubsampler:
-    """fairseq's ``Conv1dSubsampler``: each convolution halves the frames.
-
-    Args:
-        library: the loaded library.
-        subsampler: fairseq's, every part of which the engine runs.
-        number_format: one of ``PACKED``.
-    """
+    """fairseq's ``Conv1dSubsampler``: each convolution halves the frames."""
 
     def __init__(self, library: Library, subsampler: Any, number_format: str) -> None:
         self.layers = [

@@ -46,11 +46,7 @@ def _known_activations() -> Dict[Any, int]:
 
 
 def refusal(stack: Any) -> Optional[str]:
-    """Why an encoder or decoder is not run natively, in words; None if it is.
-
-    Args:
-        stack: its layers have passed the checks of ``engine.eager.parts``.
-    """
+    """Why an encoder or decoder is not run natively, in words; None if it is."""
     layers = list(stack.layers)
     if not layers:
         return "it has no layers"
@@ -91,7 +87,6 @@ class NativeStack:
         layer_work, vocabulary_work: of a pass, a row.
 
     Args:
-        library: the loaded library.
         stack: a fairseq encoder or decoder without a reason for ``refusal``.
         number_format: one of ``PACKED``.
         free_unpacked: free the weights of the stack's modules that are packed. Reading one then

@@ -63,11 +63,7 @@ def seal(path: pathlib.Path) -> None:
 
 
 def is_sealed(path: pathlib.Path) -> bool:
-    """Whether a file is whole, unaltered and sealed by ``seal``.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Whether a file is whole, unaltered and sealed by ``seal``."""
     content = path.read_bytes()
     body, end = content[:-SEAL_SIZE], content[-SEAL_SIZE:]
     return end == SEAL + hashlib.sha256(body).digest()

@@ -29,11 +29,7 @@ class Load(NamedTuple):
 
 
 def loads_of(text: str) -> List[Load]:
-    """The loads that ``--bench-loads`` lists.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """The loads that ``--bench-loads`` lists."""
     found = []
     for word in text.split(","):
         match = re.fullmatch(r"([1-9]\d{0,3})(%?)", word.strip())
@@ -87,13 +83,6 @@ def figures(
     name: str, answers: Sequence[Answer], seconds: float, before: State, after: State
 ) -> Dict[str, Any]:
     """What a load came to.
-
-    Args:
-        name: of the load.
-        answers: all of them.
-        seconds: from the first request to the last answer.
-        before: the server's state when it began.
-        after: when it had ended.
 
     Returns:
         numbers that JSON can hold; None for unknown ones.

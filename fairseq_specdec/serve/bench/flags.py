@@ -58,11 +58,7 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[Load]:
-    """The loads, before any model is loaded.
-
-    Raises:
-        ValueError: a flag that makes no sense beside ``--bench``.
-    """
+    """The loads, before any model is loaded."""
     if args.config is not None:
         raise ValueError("--config: --bench measures one pair; give its flags instead")
     for name in _FIXED:

@@ -52,14 +52,7 @@ class Bound(NamedTuple):
 
 
 class Loader:
-    """Asks ``POST /translate`` for single texts, in their order, over and over.
-
-    Args:
-        port: of the server, on 127.0.0.1.
-        texts: to translate.
-        expected: their translations.
-        languages: source and target.
-    """
+    """Asks ``POST /translate`` for single texts, in their order, over and over."""
 
     def __init__(
         self,

@@ -24,14 +24,7 @@ _SMALLEST = 2.0
 
 
 class PeerTranslator:
-    """A translator whose sentences another engine decodes; all else is the translator's own.
-
-    Args:
-        translator: with the dictionaries and text handling.
-        model: the engine with its model.
-        beam: width.
-        max_len_a, max_len_b: longest outputs, as fairseq's flags.
-    """
+    """A translator whose sentences another engine decodes; all else is the translator's own."""
 
     def __init__(
         self,
@@ -61,16 +54,7 @@ class PeerTranslator:
 
 
 def service(kind: str, args: argparse.Namespace, limits: Limits) -> Service:
-    """The service of a command line, with CTranslate2 in the engine's place.
-
-    Args:
-        kind: its number format.
-        args: the command line.
-        limits: of the server.
-
-    Raises:
-        ValueError: the model is an ensemble.
-    """
+    """The service of a command line, with CTranslate2 in the engine's place."""
     verifiers = find(verifier_of(args), None, args.data, "greedy").verifiers
     if len(verifiers) > 1:
         raise ValueError("--bench-peers: CTranslate2 decodes no ensembles; leave it out")

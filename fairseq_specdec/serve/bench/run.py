@@ -45,11 +45,7 @@ class Texts(NamedTuple):
 
 
 def texts_of(file: str, translator: SpeculativeTranslator) -> Texts:
-    """The texts of a file, with their translations.
-
-    Raises:
-        ValueError: there are none; names the flag.
-    """
+    """The texts of a file, with their translations."""
     with open(file, encoding="utf-8", errors="replace") as stream:
         lines = [line.strip() for line in stream]
     sources = [line for line in lines if line]
@@ -60,13 +56,7 @@ def texts_of(file: str, translator: SpeculativeTranslator) -> Texts:
 
 
 class Measured:
-    """A server in a process of its own, and what it is asked.
-
-    Args:
-        port: of the server.
-        texts: what is asked.
-        bound: of each load.
-    """
+    """A server in a process of its own, and what it is asked."""
 
     def __init__(self, port: int, texts: Texts, bound: Bound) -> None:
         self._loader = Loader(port, *texts)
@@ -106,15 +96,7 @@ class Measured:
 
 @contextlib.contextmanager
 def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
-    """A server of a command line, as (process, port).
-
-    Args:
-        engine: as of ``served``.
-        words: the command line.
-
-    Raises:
-        ValueError: it did not start; what it said.
-    """
+    """A server of a command line, as (process, port)."""
     command = [sys.executable, "-m", f"{__package__}.served", engine, *words, "--port", "0"]
     path = filter(None, [provenance.CHECKOUT, os.environ.get("PYTHONPATH")])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
@@ -141,9 +123,6 @@ def run(args: argparse.Namespace, words: Sequence[str], loads: Sequence[Load], o
     """Measure, and print a table.
 
     Args:
-        args: the command line.
-        words: the same, as words.
-        loads: to measure.
         own: a translator of the command line.
     """
     texts = texts_of(args.bench, own)

@@ -28,11 +28,7 @@ class FetchError(ValueError):
 
 
 def require_tools(*tools: str) -> None:
-    """Check that programs are installed.
-
-    Raises:
-        FetchError: naming the missing ones, with the remedy.
-    """
+    """Check that programs are installed."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         raise FetchError(
@@ -59,12 +55,8 @@ class PrivateApt:
     """apt with its lists, cache and sources below one folder.
 
     Args:
-        folder: where everything is kept; made if needed.
         suites: Debian suites, blank-separated.
         languages: of the package descriptions, e.g. ("en", "de").
-
-    Raises:
-        FetchError: apt-get, dpkg-deb or tar is missing, or the index cannot be fetched.
     """
 
     def __init__(self, folder: pathlib.Path, suites: str, languages: Sequence[str]) -> None:
@@ -124,14 +116,8 @@ class PrivateApt:
     def fetch(self, names: Sequence[str]) -> List[pathlib.Path]:
         """Download and unpack packages, one after the other; what is there already stays.
 
-        Args:
-            names: package names; those that the suites do not have are skipped with a warning.
-
         Returns:
             One folder a package, in the order of `names`.
-
-        Raises:
-            FetchError: a download or an archive is broken.
         """
         known = self._known(names)
         for name in names:

@@ -46,11 +46,7 @@ def run(command: List[str], cwd: pathlib.Path) -> None:
 
 
 def fetch_npm(name: str, version: str, work: pathlib.Path) -> pathlib.Path:
-    """Folder of an npm package, fetched if it is not there.
-
-    Raises:
-        FetchError: npm is missing or fails.
-    """
+    """Folder of an npm package, fetched if it is not there."""
     folder = work / f"{name}-{version}"
     if not folder.is_dir():
         require_tools("npm")
@@ -68,11 +64,7 @@ def fetch_npm(name: str, version: str, work: pathlib.Path) -> pathlib.Path:
 
 
 def fetch_misspellings(work: pathlib.Path) -> str:
-    """codespell's dictionary, from its wheel.
-
-    Raises:
-        FetchError: pip fails.
-    """
+    """codespell's dictionary, from its wheel."""
     name, version = CODESPELL
     pattern = f"{name}-{version}-*.whl"
     if not list(work.glob(pattern)):
@@ -97,14 +89,8 @@ def write(
     """Write {train,valid,test}.{src,tgt}, clean.en and misspellings.txt.
 
     Args:
-        out: folder of the corpus.
-        work: folder for packages.
-        seed: of the errors.
         own: clean English, a sentence a line, in place of packages.
         misspellings: file of wrong->right lines, in place of codespell's.
-
-    Raises:
-        ValueError: a package cannot be fetched.
     """
     work.mkdir(parents=True, exist_ok=True)
     if misspellings:

@@ -104,11 +104,7 @@ def clean(found: Iterator[Source]) -> List[Row]:
 
 
 def own_text(english: pathlib.Path, german: pathlib.Path) -> Iterator[Source]:
-    """Text of the user's own as a source.
-
-    Raises:
-        ValueError: the files differ in length.
-    """
+    """Text of the user's own as a source."""
     ours, theirs = read_lines(english), read_lines(german)
     if len(ours) != len(theirs):
         raise ValueError(
@@ -138,14 +134,9 @@ def write(
     """Write {train,valid,test}.{en,de} and origin.tsv (origin, English, German of every pair).
 
     Args:
-        out: folder of the corpus.
-        work: folder for packages, which are kept (1.1 GB for core).
         tier: how much to fetch, one of ``TIERS``.
         own: an English and a German file, one sentence a line, in place of packages.
         held: sentences in valid and in test.
-
-    Raises:
-        ValueError: packages cannot be fetched, or the user's files do not fit.
     """
     if own:
         english_file, german_file = map(pathlib.Path, own)

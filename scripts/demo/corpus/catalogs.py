@@ -20,11 +20,7 @@ ACCELERATOR = re.compile(r"(?<![\w&~])[~&_](?=\w)|(?<=\w)[~&_](?=\w)")
 
 
 def read_mo(data: bytes) -> Iterator[Entry]:
-    """Entries of a binary catalogue; entries outside the declared charset are left out.
-
-    Raises:
-        ValueError: the data are no catalogue, or a truncated one.
-    """
+    """Entries of a binary catalogue; entries outside the declared charset are left out."""
     if len(data) < 28:
         raise ValueError("shorter than the header of a gettext catalogue")
     magic = struct.unpack("<I", data[:4])[0]
@@ -107,11 +103,7 @@ def find_catalogs(roots: Iterable[pathlib.Path], language: str) -> Iterator[path
 
 
 def collect(roots: Iterable[pathlib.Path], language: str) -> List[Pair]:
-    """Pairs of every catalogue below `roots`.
-
-    Raises:
-        ValueError: naming the file that is no catalogue.
-    """
+    """Pairs of every catalogue below `roots`."""
     pairs: List[Pair] = []
     for path in find_catalogs(roots, language):
         try:

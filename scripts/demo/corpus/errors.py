@@ -75,8 +75,6 @@ class ErrorInjector:
     """Turns clean sentences into faulty ones.
 
     Args:
-        misspellings: as `parse_misspellings` returns them.
-        vocabulary: as `count_words` returns it.
         seed: fixes every draw; the result depends on the order of the calls.
     """
 

@@ -58,16 +58,7 @@ def too_close(candidates: Sequence[str], train: Iterable[str]) -> Set[int]:
 
 
 def choose_translations(test: Sequence[Row], train: Iterable[str], count: int) -> List[Row]:
-    """`count` test rows in the order of the test set, from the preferred licences first.
-
-    Args:
-        test: the test split.
-        train: English sides of the training split.
-        count: rows wanted.
-
-    Raises:
-        ValueError: fewer rows qualify.
-    """
+    """`count` test rows in the order of the test set, from the preferred licences first."""
     licensed = [row for row in test if row.origin in LICENCES]
     close = too_close([row.source for row in licensed], train)
     free = [row for number, row in enumerate(licensed) if number not in close]
@@ -85,11 +76,7 @@ def choose_translations(test: Sequence[Row], train: Iterable[str], count: int) -
 def choose_english(
     sentences: Iterable[str], train: Iterable[str], count: int, salt: str = "edit"
 ) -> List[str]:
-    """`count` distinct sentences by salted hash, none a near duplicate of a training sentence.
-
-    Raises:
-        ValueError: fewer sentences qualify.
-    """
+    """`count` distinct sentences by salted hash, none a near duplicate of a training sentence."""
     distinct = sorted({near_key(s): s for s in sentences}.values(), key=lambda s: digest(salt + s))
     # The filter reads all of train once; three times the wanted number is enough to choose from.
     pool = distinct[: 3 * count]
@@ -120,16 +107,7 @@ def write_origins(out: pathlib.Path, origins: Sequence[str]) -> None:
 
 
 def pick_ende(out: pathlib.Path, count: int, corpus: pathlib.Path) -> None:
-    """Write heldout.{en,de}: pairs of the test split.
-
-    Args:
-        out: folder to write to.
-        count: sentences to pick.
-        corpus: folder that build_ende wrote.
-
-    Raises:
-        ValueError: there are too few.
-    """
+    """Write heldout.{en,de}: pairs of the test split."""
     origin: Dict[str, Row] = {row.source: row for row in read_rows(corpus)}
     test = [origin[source] for source in read_lines(corpus / "test.en")]
     chosen = choose_translations(test, read_lines(corpus / "train.en"), count)
@@ -141,11 +119,7 @@ def pick_ende(out: pathlib.Path, count: int, corpus: pathlib.Path) -> None:
 def pick_edit(
     out: pathlib.Path, count: int, corpus: pathlib.Path, edit_corpus: pathlib.Path
 ) -> None:
-    """Write heldout.{src,tgt}: sentences that the corpus of build_edit does not hold, with errors.
-
-    Raises:
-        ValueError: there are too few.
-    """
+    """Write heldout.{src,tgt}: faulty sentences that the corpus of build_edit does not hold."""
     clean = read_lines(edit_corpus / "clean.en")
     dictionary = (edit_corpus / "misspellings.txt").read_text(encoding="utf-8")
     origin = {

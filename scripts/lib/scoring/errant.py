@@ -20,11 +20,7 @@ REMEDY = "pip install 'fairseq-specdec[gec]' (Python 3.9 and later)"
 
 
 def annotator() -> Any:
-    """ERRANT's annotator for English.
-
-    Raises:
-        ValueError: errant, spaCy or its English model is not installed; names the remedy.
-    """
+    """ERRANT's annotator for English."""
     try:
         errant: Any = importlib.import_module("errant")
         spacy: Any = importlib.import_module("spacy")
@@ -37,13 +33,7 @@ def annotator() -> Any:
 
 
 def annotate(sentences: Sequence[Sentence], outputs: Sequence[str], tool: Any) -> str:
-    """The edits of a system's outputs in the M2 format.
-
-    Args:
-        sentences: whose sources the outputs correct.
-        outputs: tokens between blanks.
-        tool: see :func:`annotator`.
-    """
+    """The edits of a system's outputs in the M2 format."""
     blocks: List[str] = []
     paired = zip(sentences, outputs)
     for sentence, output in bar(paired, "ERRANT", total=len(sentences), unit="sentence"):
@@ -65,14 +55,8 @@ def score(
     """Span-based correction counts, as ``errant_compare`` prints them.
 
     Args:
-        outputs: of the system, tokenised as the sources are, in their order.
-        sentences: of the gold file.
         gold: path of the M2 file with ERRANT's own edits.
         beta: of the F that chooses among annotators.
-
-    Raises:
-        ValueError: see :func:`annotator`; or another number of outputs than of sentences; or
-            ERRANT's scorer failed: holds its message.
     """
     if len(outputs) != len(sentences):
         raise ValueError(f"{len(outputs)} outputs for {len(sentences)} sentences")
@@ -94,11 +78,7 @@ def score(
 
 
 def read_table(text: str) -> Counts:
-    """The counts in what ``errant_compare`` prints.
-
-    Raises:
-        ValueError: it printed something else.
-    """
+    """The counts in what ``errant_compare`` prints."""
     match = re.search(r"^TP\tFP\tFN\t.*\n(\d+)\t(\d+)\t(\d+)\t", text, re.MULTILINE)
     if match is None:
         raise ValueError(f"errant_compare printed no table: {text[-500:]}")

@@ -193,11 +193,6 @@ def score(
     Args:
         outputs: of the system, tokenised as the sources are, in their order.
         sentences: the annotated sources.
-        beta: of the F that chooses among annotators.
-        max_unchanged: see :func:`arcs`.
-
-    Raises:
-        ValueError: another number of outputs than of sentences.
     """
     if len(outputs) != len(sentences):
         raise ValueError(f"{len(outputs)} outputs for {len(sentences)} sentences")

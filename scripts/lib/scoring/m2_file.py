@@ -33,13 +33,6 @@ def parse(text: str, name: str = "M2") -> List[Sentence]:
     ``S`` lines hold a source, ``A start end|||type|||correction||correction|||...|||annotator``
     lines its edits; a ``noop`` edit, or one at ``-1 -1``, means that its annotator changed nothing.
     A sentence without any ``A`` line has one annotator, who changed nothing.
-
-    Args:
-        text: the file's content.
-        name: of the file, for messages.
-
-    Raises:
-        ValueError: a line of another form, or a span outside of its sentence.
     """
     sentences: List[Sentence] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -65,11 +58,7 @@ def parse(text: str, name: str = "M2") -> List[Sentence]:
 
 
 def read_lines(path: str) -> List[str]:
-    """Lines of a text without their ends; only a line feed ends a line.
-
-    Raises:
-        ValueError: it is not UTF-8; names the file.
-    """
+    """Lines of a text without their ends; only a line feed ends a line."""
     try:
         with open(path, encoding="utf-8", newline="\n") as stream:
             return [line.rstrip("\r\n") for line in stream]

@@ -75,16 +75,7 @@ def add_score(source: NGrams, output: NGrams, references: NGrams) -> float:
 
 
 def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:
-    """SARI of one sentence.
-
-    Args:
-        source: the complex sentence, tokenised.
-        output: the simplification to be scored, tokenised in the same way.
-        references: simplifications by people, one or more.
-
-    Raises:
-        ValueError: there is no reference.
-    """
+    """SARI of one sentence."""
     if not references:
         raise ValueError("SARI needs at least one reference")
     found: List[Sari] = []
@@ -104,11 +95,7 @@ def sentence_sari(source: str, output: str, references: Sequence[str]) -> Sari:
 
 
 def mean(scores: Sequence[Sari]) -> Sari:
-    """The mean of each part, and so of the score.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The mean of each part, and so of the score."""
     if not scores:
         raise ValueError("no sentence to score")
     return Sari(*(sum(part) / len(scores) for part in zip(*scores)))
@@ -117,15 +104,7 @@ def mean(scores: Sequence[Sari]) -> Sari:
 def corpus_sari(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Sari:
-    """The mean of the sentences' scores, as the authors' program is used.
-
-    Args:
-        sources, outputs: a sentence each, tokenised.
-        references: for each sentence, its references.
-
-    Raises:
-        ValueError: the numbers of sentences differ, or there is none.
-    """
+    """The mean of the sentences' scores, as the authors' program is used."""
     if not len(sources) == len(outputs) == len(references):
         raise ValueError(
             f"{len(outputs)} outputs for {len(sources)} sources and {len(references)} references"

@@ -95,12 +95,6 @@ class Loader:
         learned_positions: the files hold tables of positions.
         normed_embeddings: embeddings are normalised.
         expected: settings that transformers ignores, to the only value that the loader knows.
-
-    Args:
-        folder: of the model.
-
-    Raises:
-        ValueError: as ``load``.
     """
 
     model_type: ClassVar[str]
