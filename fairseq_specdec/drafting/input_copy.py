@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+import ctypes
+from typing import Any, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
+from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.native.structures import DraftLoop, SourceCopy
+
 from .base import Drafter, DraftSession, Source
+from .native_loop import LoopDrafts
 from .on_host import MAX_SUFFIX, HostSession, sources_of
+from .plan import Plan
 
 MOST_DELETED = 3
 """Source tokens that the output may have skipped for ``realigned_place`` to see it."""
@@ -95,6 +101,7 @@ class InputCopyDrafter(Drafter):
 
     for_beams = True
     runs_model = False
+    in_library = True
     first_chance = 0.9
 
     def __init__(
@@ -112,7 +119,7 @@ class InputCopyDrafter(Drafter):
         self.max_suffix = max_suffix
 
     def open(self, source: Source) -> DraftSession:
-        return InputCopySession(self, source.net_input["src_tokens"])
+        return InputCopySession(self, source.net_input["src_tokens"], source.max_len)
 
 
 class InputCopySession(HostSession):
@@ -120,11 +127,13 @@ class InputCopySession(HostSession):
 
     Args:
         src_tokens: long [B, S], padded on either side.
+        max_len: most target tokens before </s>.
     """
 
-    def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor) -> None:
+    def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor, max_len: int) -> None:
         super().__init__(settings.pad)
         self.settings = settings
+        self.max_len = max_len
         self.sources = sources_of(src_tokens, settings.start_symbol, settings.pad)
         # Where the last draft began, and the tokens accepted until then.
         self.begin = [0] * len(self.sources)
@@ -144,6 +153,38 @@ class InputCopySession(HostSession):
             return []
         end = None if settings.block_size is None else begin + settings.block_size
         return source[begin:end]
+
+    def native_form(self) -> InputCopySession:
+        return self
+
+    @property
+    def pointers(self) -> Tuple[Any, Any]:
+        return None, None
+
+    def begin_loop(
+        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
+    ) -> Optional[LoopDrafts]:
+        if hypotheses.shortest >= self.max_len:
+            return None
+        sizes = list(map(len, self.sources))
+        limits = (self.settings.block_size, plan.size, max(sizes))
+        block = min(limit for limit in limits if limit is not None)
+        rows = ctypes.c_int64 * len(sizes)
+        tokens = (ctypes.c_int64 * sum(sizes))(*(t for source in self.sources for t in source))
+        kept = (tokens, rows(*sizes), rows(*self.begin), rows(*self.seen))
+        addresses = list(map(ctypes.addressof, kept))
+        copy = SourceCopy(
+            len(sizes), *addresses[:2], self.settings.max_suffix or 0, self.settings.realign,
+            *addresses[2:],
+        )  # fmt: skip
+        loop = DraftLoop(block=block, max_len=self.max_len, positions=-1)
+        loop.accepted, loop.stopped, loop.forgets = means
+        loop.low, loop.high, loop.copy = plan.low, plan.high, ctypes.addressof(copy)
+        return LoopDrafts(loop, [0] * len(sizes), most, (copy, kept))
+
+    def end_loop(self, drafts: LoopDrafts) -> None:
+        _, (_, _, begin, seen) = drafts.kept
+        self.begin, self.seen = list(begin), list(seen)
 
     def likely_copied(self, row: int) -> Sequence[int]:
         return self.sources[row][1:-1]  # without start symbol and </s>

@@ -28,6 +28,7 @@ from .base import DraftOptions, DraftSession, Source
 from .chain_search import chain_candidates
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
+from .native_loop import LoopDrafts
 from .plan import Plan
 from .token_choice import without_repeats
 
@@ -175,46 +176,6 @@ class NativeWords:
         kept = rows.contiguous()
         self.library.call(
             "specdec_words_select", self.pointer, len(kept), pointer(kept, torch.long)
-        )
-
-
-class LoopDrafts:
-    """The drafts of a call that drafts in each of its iterations.
-
-    Attributes:
-        loop: what the library is told; it counts the drafts made.
-
-    Args:
-        loop: without room for the answer.
-        cached: slots of each row in the drafter's cache.
-        most: iterations.
-        kept: what ``loop`` points to.
-    """
-
-    def __init__(self, loop: DraftLoop, cached: List[int], most: int, kept: Any) -> None:
-        rows, block = len(cached), loop.block
-        self.loop, self.rows, self.kept = loop, rows, kept
-        self.cached = (ctypes.c_int64 * rows)(*cached)
-        self.tokens = (ctypes.c_int64 * (most * rows * block))()
-        self.sizes = (ctypes.c_int64 * (most * rows))()
-        self.seconds = (ctypes.c_double * most)()
-        for name in ("cached", "tokens", "sizes", "seconds"):
-            setattr(loop, name, ctypes.addressof(getattr(self, name)))
-
-    def of(self, iteration: int) -> List[List[int]]:
-        """Draft tokens of each row."""
-        block, first = self.loop.block, iteration * self.rows
-        rows = range(first, first + self.rows)
-        return [self.tokens[row * block : row * block + self.sizes[row]] for row in rows]
-
-    def pending_draft(self, done: int) -> Optional[Draft]:
-        """The draft that was made after ``done`` iterations and not verified, if there is one."""
-        if self.loop.drafts == done:
-            return None
-        block, first = self.loop.block, done * self.rows
-        tokens = torch.tensor(self.tokens[first * block : (first + self.rows) * block])
-        return Draft(
-            tokens.view(self.rows, block), torch.tensor(self.sizes[first : first + self.rows])
         )
 
 

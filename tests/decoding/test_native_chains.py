@@ -19,7 +19,9 @@ from fairseq_specdec.decoding.draft_budget import FewRejections
 from fairseq_specdec.decoding.draft_plan import Planner
 from fairseq_specdec.decoding.native_chains import NativeChains
 from fairseq_specdec.decoding.stats import DecodingStats
-from fairseq_specdec.drafting.native_block import LoopDrafts, NativeBlockSession
+from fairseq_specdec.drafting.input_copy import InputCopyDrafter, InputCopySession
+from fairseq_specdec.drafting.native_block import NativeBlockSession
+from fairseq_specdec.drafting.native_loop import LoopDrafts
 from fairseq_specdec.engine.native import library
 
 FORMATS = ["fp32", "bf16", "int8"]
@@ -265,7 +267,8 @@ def decoded_three_ways(generator, sources, monkeypatch):
         generator.refresh()  # nothing was learnt yet
         with monkeypatch.context() as patched:
             if not joined:
-                patched.setattr(NativeBlockSession, "begin_loop", lambda *_: None)
+                for session in (NativeBlockSession, InputCopySession):
+                    patched.setattr(session, "begin_loop", lambda *_: None)
             found = everything(decode_batch(make_sample(sources)))
         answers.append((found, [getattr(generator.stats, name) for name in COUNTS]))
     return answers
@@ -312,6 +315,40 @@ def test_drafts_in_a_loop_are_those_made_one_by_one(kind, column, limit, monkeyp
             assert at_once == stepwise == apart
             drafted += at_once[1][COUNTS.index("drafted")]
         assert drafted > 0
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"realign": True}, {"max_suffix": None, "realign": True}, {"longest": 3, "max_suffix": 1},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("column, limit", [(0.01, 200), (0.25, 200), (0.01, 4)])
+def test_copies_in_a_loop_are_those_made_one_by_one(options, column, limit, monkeypatch):
+    """Of sources that repeat themselves, too."""
+    model, words = toy_model("pre_norm"), make_task().tgt_dict
+    few = [[4 + i * i % 3 for i in range(size)] + [EOS] for size in range(2, 14)]
+    sources = SENTENCES[:10] + few
+    for always, batches in ((False, [[one] for one in sources]), (True, [sources])):
+        settings = decoding_settings(strategy="greedy", backend="native")
+        overrides = Overrides(
+            InputCopyDrafter(PAD, EOS, **options), always_draft=always, keep_trace=True,
+            planning=None if always else Planner(linear(column, 0.0)),
+        )  # fmt: skip
+        generator = build_generator(
+            [model], words, words, flags(max_len_b=limit), settings, overrides=overrides
+        )
+        drafted = 0
+        for batch in batches:
+            at_once, stepwise, apart = decoded_three_ways(generator, batch, monkeypatch)
+            assert at_once == stepwise == apart
+            drafted += at_once[1][COUNTS.index("drafted")]
+        assert drafted > 0
+
+
+def test_a_sentence_is_copied_and_verified_in_one_call(monkeypatch):
+    calls = iterations_of_loops(monkeypatch)
+    drafter = InputCopyDrafter(PAD, EOS, realign=True)
+    generator = generator_for(toy_model("pre_norm"), drafter=drafter)
+    one_by_one(generator, SENTENCES)
+    assert len(calls) == len(SENTENCES) and max(calls) > 2
 
 
 @pytest.mark.parametrize("kind", ["gad", "gad-attached", "gad-attached-unsure"])

@@ -184,7 +184,22 @@ class DraftLoop(Structure):
         ("tokens", c_void_p),
         ("sizes", c_void_p),
         ("seconds", c_void_p),
+        ("copy", c_void_p),
         ("drafts", c_int64),
+    ]
+
+
+class SourceCopy(Structure):
+    """``specdec::SourceCopy`` (source_copy.h)."""
+
+    _fields_: ClassVar[Fields] = [
+        ("rows", c_int64),
+        ("tokens", c_void_p),
+        ("sizes", c_void_p),
+        ("max_suffix", c_int64),
+        ("realign", c_int64),
+        ("begin", c_void_p),
+        ("seen", c_void_p),
     ]
 
 
@@ -258,5 +273,6 @@ STRUCTURES: Dict[str, Type[Structure]] = {
     "BeamFacts": BeamFacts,
     "PrefixFacts": PrefixFacts,
     "MatrixParts": MatrixParts,
+    "SourceCopy": SourceCopy,
 }
 """All of them, by their names in C++."""

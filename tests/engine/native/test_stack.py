@@ -38,6 +38,7 @@ from fairseq_specdec.engine.native.structures import (
     Rules,
     RunCall,
     Shape,
+    SourceCopy,
     Verdict,
     VerifyCall,
 )
@@ -394,6 +395,26 @@ def test_loops_of_another_size_are_refused(rows, changes, said, small):
     call.drafts.width, call.loop = 1, ctypes.pointer(loop)
     for name, value in changes.items():
         setattr(loop, name, value)
+    with pytest.raises(ValueError, match=said):
+        small.verify(call)
+
+
+@pytest.mark.parametrize("changes, said", [
+    ({"rows": 1}, "sources of another number of rows"),
+    ({"max_suffix": -1}, "a suffix of impossible length"),
+    ({"sizes": (ctypes.c_int64 * 2)(3, 0)}, "a source of impossible length"),
+    ({"begin": (ctypes.c_int64 * 2)(0, 2**62)}, "a draft that began at an impossible place"),
+    ({"seen": (ctypes.c_int64 * 2)(-1, 0)}, "a draft that began at an impossible place"),
+])  # fmt: skip
+def test_copies_of_impossible_sources_are_refused(changes, said, small):
+    call, pair = small.verification(), ctypes.c_int64 * 2
+    kept = {"tokens": (ctypes.c_int64 * 6)(), "sizes": pair(3, 3), "begin": pair(), "seen": pair()}
+    kept.update({name: value for name, value in changes.items() if name in kept})
+    copy = SourceCopy(rows=2, **{name: ctypes.addressof(each) for name, each in kept.items()})
+    for name in changes.keys() - kept.keys():
+        setattr(copy, name, changes[name])
+    loop = DraftLoop(block=1, max_len=9, positions=-1, copy=ctypes.addressof(copy))
+    call.drafts.width, call.loop = 1, ctypes.pointer(loop)
     with pytest.raises(ValueError, match=said):
         small.verify(call)
 

@@ -330,7 +330,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
 
 // As MaskLimits.masks.
 int64_t Proposer::masks(const Hypotheses& hypotheses) const {
-  const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + session_.rows());
+  const auto ends = std::minmax_element(hypotheses.lengths, hypotheses.lengths + rows_);
   int64_t room = loop_.max_len - *ends.first;
   if (loop_.positions >= 0)
     room = std::min(room, loop_.positions - *ends.second - loop_.request.first);
@@ -340,46 +340,59 @@ int64_t Proposer::masks(const Hypotheses& hypotheses) const {
 
 // Take note of the verdict on the last drafts; false where the plan holds no longer (DraftBudget).
 bool Proposer::learn() {
-  const int rows = session_.rows();
-  const int64_t last = loop_.drafts - 1;
-  const int64_t* facts = verdict_.facts + 3 * rows * last;
-  int64_t accepted = 0, stopped = 0;
-  fresh_.resize(rows);
-  for (int row = 0; row < rows; row++) {
+  const int64_t last = rows_ * (loop_.drafts - 1);
+  const int64_t* facts = verdict_.facts + 3 * last;
+  int64_t accepted = 0, stopped = 0, rows = 0;
+  fresh_.resize(rows_);
+  for (int row = 0; row < rows_; row++) {
     const int64_t *fact = facts + 3 * row, done = fact[1], kept = fact[2];
-    accepted += kept;
-    stopped += !done && kept < loop_.block;
     fresh_[row] = fact[0];
+    // A block drafter that drafts less expects the rest to be rejected; a source has no more.
+    const int64_t wanted = loop_.copy == nullptr ? loop_.block : loop_.sizes[last + row];
+    if (wanted == 0) continue;
+    accepted += kept;
+    stopped += !done && kept < wanted;
+    rows++;
   }
   loop_.request.states = verdict_.states;
   loop_.request.state_stride = loop_.block + 1;
   loop_.request.sizes = fresh_.data();
-  loop_.accepted += loop_.forgets * (static_cast<double>(accepted) / rows - loop_.accepted);
-  loop_.stopped += loop_.forgets * (static_cast<double>(stopped) / rows - loop_.stopped);
+  if (rows > 0) {
+    loop_.accepted += loop_.forgets * (static_cast<double>(accepted) / rows - loop_.accepted);
+    loop_.stopped += loop_.forgets * (static_cast<double>(stopped) / rows - loop_.stopped);
+  }
   const double chance = loop_.accepted / std::max(loop_.accepted + loop_.stopped, 1e-9);
   return chance >= loop_.low && chance < loop_.high;
 }
 
-bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
-  const auto started = std::chrono::steady_clock::now();
-  const int rows = session_.rows();
-  if (loop_.drafts > 0 && !learn()) return false;
+void Proposer::run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t* tokens,
+                           int64_t* sizes) {
   DraftRequest& request = loop_.request;
-  request.masks = masks(hypotheses);
-  if (request.masks == 0) return false;
+  request.masks = masks;
   request.cached = loop_.cached;
   request.token_stride = loop_.block;
-  const int64_t at = rows * loop_.drafts;
+  draft(*drafter_, *session_, loop_.embedding, hypotheses, request, tokens, sizes);
+  for (int row = 0; row < rows_; row++)
+    loop_.cached[row] = hypotheses.lengths[row] + request.first;
+}
+
+bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
+  const auto started = std::chrono::steady_clock::now();
+  if (loop_.drafts > 0 && !learn()) return false;
+  const int64_t most = masks(hypotheses);
+  if (most == 0) return false;
+  const int64_t at = rows_ * loop_.drafts;
   int64_t* tokens = loop_.tokens + at * loop_.block;
   int64_t* sizes = loop_.sizes + at;
-  draft(drafter_, session_, loop_.embedding, hypotheses, request, tokens, sizes);
-  for (int row = 0; row < rows; row++) {
+  if (loop_.copy == nullptr)
+    run_drafter(hypotheses, most, tokens, sizes);
+  else
+    copy_source(*loop_.copy, hypotheses, loop_.block, tokens, sizes);
+  for (int row = 0; row < rows_; row++)
     sizes[row] = std::min(sizes[row], loop_.max_len - hypotheses.lengths[row]);
-    loop_.cached[row] = hypotheses.lengths[row] + request.first;
-  }
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
   loop_.seconds[loop_.drafts++] = passed.count();
-  *drafts = Drafts{rows, loop_.block, tokens, loop_.block, sizes};
+  *drafts = Drafts{rows_, loop_.block, tokens, loop_.block, sizes};
   return true;
 }
 

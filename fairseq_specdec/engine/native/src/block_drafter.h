@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "source_copy.h"
 #include "transformer.h"
 #include "verify.h"
 #include "word_list.h"
@@ -57,7 +58,7 @@ void draft(const BlockDrafter& drafter, Session& session, const Embedding& embed
            const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
            int64_t* sizes);
 
-// Drafts of several iterations.
+// Drafts of several iterations: of a block drafter, or copied from the source.
 struct DraftLoop {
   Embedding embedding;
   DraftRequest request;  // of the first draft, but for masks; its answer's stride is block
@@ -69,23 +70,28 @@ struct DraftLoop {
   int64_t* tokens;                 // [iterations][B][block]
   int64_t* sizes;                  // [iterations][B]
   double* seconds;                 // [iterations]
+  const SourceCopy* copy;          // null: a block drafter drafts
   int64_t drafts;                  // the answer: how many were made
 };
 
 // A `Propose` that drafts, and learns from the verdicts on its drafts.
 class Proposer {
  public:
-  Proposer(const BlockDrafter& drafter, Session& session, DraftLoop& loop, const Verdict& verdict)
-      : drafter_(drafter), session_(session), loop_(loop), verdict_(verdict) {}
+  // drafter, session: of a block drafter, or null.
+  Proposer(const BlockDrafter* drafter, Session* session, int rows, DraftLoop& loop,
+           const Verdict& verdict)
+      : drafter_(drafter), session_(session), rows_(rows), loop_(loop), verdict_(verdict) {}
 
   bool operator()(const Hypotheses& hypotheses, Drafts* drafts);
 
  private:
   int64_t masks(const Hypotheses& hypotheses) const;
   bool learn();
+  void run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t* tokens, int64_t* sizes);
 
-  const BlockDrafter& drafter_;
-  Session& session_;
+  const BlockDrafter* drafter_;
+  Session* session_;
+  const int rows_;
   DraftLoop& loop_;
   const Verdict& verdict_;
   std::vector<int64_t> fresh_;  // [B], tokens emitted in the last iteration

@@ -8,6 +8,7 @@
 #include "pool.cpp"
 #include "product.cpp"
 #include "product_rows.cpp"
+#include "source_copy.cpp"
 #include "transformer.cpp"
 #include "transformer_abi.cpp"
 #include "verify.cpp"

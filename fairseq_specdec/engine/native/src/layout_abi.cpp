@@ -18,6 +18,7 @@ constexpr NamedSize kSizes[] = {
     SPECDEC_SIZE(Verdict),   SPECDEC_SIZE(DraftLoop),   SPECDEC_SIZE(DraftRequest),
     SPECDEC_SIZE(DraftCall), SPECDEC_SIZE(VerifyCall),  SPECDEC_SIZE(BeamSetup),
     SPECDEC_SIZE(BeamFacts), SPECDEC_SIZE(PrefixFacts), SPECDEC_SIZE(MatrixParts),
+    SPECDEC_SIZE(SourceCopy),
 };
 
 }  // namespace

@@ -93,13 +93,14 @@ struct VerifyCall {
 
 // What a drafter needs to draft for a session, and to read what the session's verifier says.
 void check_loop(const Session& session, const VerifyCall& call, size_t read) {
-  require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
   const DraftLoop& loop = *call.loop;
   require(call.drafts.width == loop.block, "drafts of another width than the block");
   require(loop.drafts == 0, "a loop that has begun");
   loop.request.check();
   bounded(loop.max_len, 0, "an impossible length");
   require(loop.positions < kMost, "an impossible number of positions");
+  if (loop.copy != nullptr) return loop.copy->check(session.rows());
+  require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
   require(call.draft_session->rows() == session.rows(), "a drafter of another number of rows");
   const int layers = call.drafter->read_layers;
   require(layers == 0 || call.verdict.states == nullptr ||
@@ -117,7 +118,7 @@ void iterate(Session& session, VerifyCall& call) {
   Propose propose;
   if (call.loop != nullptr) {
     check_loop(session, call, read.size());
-    propose = Proposer(*call.drafter, *call.draft_session, *call.loop, call.verdict);
+    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.verdict);
   }
   call.done = verify(session, call.embedding, call.rules, call.drafts, propose, call.hypotheses,
                      read, static_cast<int>(call.most), call.verdict);

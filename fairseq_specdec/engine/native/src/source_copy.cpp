@@ -1,0 +1,108 @@
+#include "source_copy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "errors.h"
+
+namespace specdec {
+
+namespace {
+
+constexpr int64_t kMostDeleted = 3;  // as MOST_DELETED
+
+struct Text {
+  const int64_t* tokens;
+  int64_t size;
+};
+
+// How many tokens up to each source column equal the last ones of a suffix: the prefix lengths of
+// the reversed text (Z algorithm), in linear time, where a suffix comes first and then a source.
+class Matched {
+ public:
+  Matched(Text source, Text suffix) : source_(source), suffix_(suffix) {
+    const int64_t count = suffix.size + source.size;
+    found_.assign(count, 0);
+    int64_t left = 0, right = 0;  // at(left .. right) equals the beginning, and ends furthest
+    for (int64_t i = 1; i < count; i++) {
+      int64_t size = i < right ? std::min(right - i, found_[i - left]) : 0;
+      const int64_t most = std::min(suffix.size, i < suffix.size ? suffix.size - i : count - i);
+      size = std::min(size, most);
+      while (size < most && at(size) == at(i + size)) size++;
+      if (i + size > right) left = i, right = i + size;
+      found_[i] = size;
+    }
+  }
+
+  int64_t at_column(int64_t column) const {
+    return found_[suffix_.size + source_.size - 1 - column];
+  }
+
+ private:
+  int64_t at(int64_t i) const {
+    return i < suffix_.size ? suffix_.tokens[suffix_.size - 1 - i]
+                            : source_.tokens[source_.size - 1 - (i - suffix_.size)];
+  }
+
+  const Text source_, suffix_;
+  std::vector<int64_t> found_;
+};
+
+// As unique_place; -1 for none.
+int64_t unique_place(Text source, Text suffix) {
+  const Matched matched(source, suffix);
+  int64_t most = 0, place = -1;
+  bool alone = true;
+  for (int64_t column = 0; column + 1 < source.size; column++) {  // something is left to copy
+    const int64_t size = matched.at_column(column);
+    if (size > most) most = size, place = column + 1, alone = true;
+    else if (size == most) alone = false;
+  }
+  return most > 0 && alone ? place : -1;
+}
+
+// As realigned_place.
+int64_t realigned_place(Text source, int64_t expected, int64_t token) {
+  const int64_t end = std::min(expected + kMostDeleted + 1, source.size - 1);
+  for (int64_t at = expected; at < end; at++)
+    if (source.tokens[at] == token) return at + 1;
+  return expected + 1;
+}
+
+}  // namespace
+
+void SourceCopy::check(int batch) const {
+  require(rows == batch, "sources of another number of rows");
+  bounded(max_suffix, 0, "a suffix of impossible length");
+  for (int row = 0; row < batch; row++) {
+    bounded(sizes[row], 1, "a source of impossible length");
+    require(begin[row] >= 0 && begin[row] < kMost && seen[row] >= 0 && seen[row] < kMost,
+            "a draft that began at an impossible place");
+  }
+}
+
+void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t most,
+                 int64_t* drafts, int64_t* sizes) {
+  const int64_t* tokens = copy.tokens;
+  for (int64_t row = 0; row < copy.rows; row++, drafts += most) {
+    const Text source{tokens, copy.sizes[row]};
+    tokens += source.size;
+    const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
+    require(length < hypotheses.columns, "a hypothesis is larger than its buffer");
+    const int64_t* output = hypotheses.tokens + row * hypotheses.token_stride;
+    int64_t size = length + 1;
+    if (copy.max_suffix > 0) size = std::min(size, copy.max_suffix);
+    int64_t place = unique_place(source, Text{output + length + 1 - size, size});
+    if (copy.realign) {
+      // All that came since was copied, but for the verifier's own token at its end.
+      const int64_t copied = std::max<int64_t>(length - 1 - copy.seen[row], 0);
+      if (place < 0) place = realigned_place(source, copy.begin[row] + copied, output[length]);
+      copy.begin[row] = place;
+      copy.seen[row] = length;
+    }
+    sizes[row] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, most));
+    if (sizes[row] > 0) std::copy_n(source.tokens + place, sizes[row], drafts);
+  }
+}
+
+}  // namespace specdec

@@ -1,0 +1,27 @@
+// Drafts that are copied from the source: Input-guided Aggressive Decoding (Ge et al. 2022, 3.1).
+#pragma once
+
+#include <cstdint>
+
+#include "verify.h"
+
+namespace specdec {
+
+// The sources of a batch, and how to draft from them (InputCopyDrafter).
+struct SourceCopy {
+  int64_t rows;
+  const int64_t* tokens;  // of each row the start symbol, the sentence and its </s>
+  const int64_t* sizes;   // [B], how many these are
+  int64_t max_suffix;     // longest suffix matched, in tokens; 0 for any
+  int64_t realign;
+  int64_t* begin;  // [B], where the last draft began, before and after
+  int64_t* seen;   // [B], tokens that were accepted before it, likewise
+
+  void check(int rows) const;  // throws std::invalid_argument for what no draft begins with
+};
+
+// As InputCopySession.draft, for every row: drafts[B][most], sizes[B], at most `most` tokens of each.
+void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t most,
+                 int64_t* drafts, int64_t* sizes);
+
+}  // namespace specdec
