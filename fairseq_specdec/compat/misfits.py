@@ -23,9 +23,9 @@ _TABLE = re.compile(
     r"shape torch\.Size\(\[(\d+), \d+\]\) from checkpoint, the shape in current model is "
     r"torch\.Size\(\[(\d+), \d+\]\)"
 )
-# What fairseq raises for settings of another type, or that nobody wrote.
+# What fairseq raises for settings of another type, that nobody wrote, or of a package it lacks.
 _UNFORESEEN = (
-    ArithmeticError, AssertionError, AttributeError, HydraException, LookupError,
+    ArithmeticError, AssertionError, AttributeError, HydraException, ImportError, LookupError,
     RuntimeError, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
 _REMEDY = (

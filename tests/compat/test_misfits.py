@@ -101,6 +101,7 @@ def test_names_of_weights_cannot_write_to_the_terminal(trained, reversal_data, t
         ("args", {"encoder_layers": [{"a": 1}]}),
         ("cfg", {"decoder_layers": "many"}),
         ("cfg", {"activation_fn": "a\x1bb"}),
+        ("args", {"encoder_xformers_att_config": "{}"}),  # a package that is not installed
         ("namespace", {"encoder_embed_dim": argparse.Namespace()}),
     ],
     ids=str,
