@@ -128,7 +128,6 @@ def _asks_for_more(limits: Limits, state: State) -> bool:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-accelerate``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(
         format="%(asctime)s %(message)s", datefmt="%H:%M", level=logging.WARNING, stream=sys.stderr

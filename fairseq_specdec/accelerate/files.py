@@ -7,7 +7,6 @@ from typing import Any, Dict, List
 
 
 def read_json(path: str) -> Dict[str, Any]:
-    """An object from a file."""
     with open(path, encoding="utf-8") as stream:
         try:
             found = json.load(stream)

@@ -12,7 +12,6 @@ HOURS = 2.0
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-accelerate",
         description="From a verifier's checkpoint and its training data to a drafter, a report "

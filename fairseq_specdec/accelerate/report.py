@@ -114,7 +114,6 @@ def _pictures(best: Sequence[Best], state: State) -> List[str]:
 
 
 def write(job: Job, state: State, fitting: Fitting) -> None:
-    """Write the page."""
     measured, best = state.found("measure"), recommend(job, state)
     title = f"A drafter for {job.path}"
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(verdict(job, state))}</p>"]

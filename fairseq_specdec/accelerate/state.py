@@ -43,7 +43,6 @@ class State:
         return dict(self._steps.get(step, {}))
 
     def done(self, step: str) -> bool:
-        """Whether a step is complete."""
         return bool(self.found(step).get("done"))
 
     def note(self, step: str, done: bool = True, **found: Any) -> None:

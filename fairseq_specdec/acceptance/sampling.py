@@ -133,7 +133,6 @@ class SamplingRule(AcceptanceRule):
         self.sampler = sampler
 
     def accept(self, draft: Draft, scores: Scores) -> Acceptance:
-        """As of the base class."""
         log_probs = scores.dense()
         if draft.width == 0:
             return Acceptance(torch.zeros_like(draft.sizes), self.sampler.sample(log_probs[:, 0]))

@@ -17,7 +17,6 @@ from .run import Bench
 
 
 def main(words: Sequence[str], write: Any) -> Dict[str, Any]:
-    """Run the benchmark."""
     return run(Bench(session.read(words)), write)
 
 
@@ -41,7 +40,6 @@ def run(bench: Bench, write: Any) -> Dict[str, Any]:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-bench``."""
     # fairseq logs every file that it opens at level INFO.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -34,7 +34,6 @@ def _table(columns: Sequence[tables.Column], rows: Sequence[Dict[str, Any]]) -> 
 
 
 def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
-    """The page."""
     title, notice = tables.title(run), [run["notice"]] if "notice" in run else []
     parts: List[str] = [_in("h1", title)]
     parts += [_in('p class="warning"', text) for text in [*notice, *run["warnings"]]]

@@ -109,7 +109,6 @@ def figure_of(run: Dict[str, Any], caption: str, panels: Sequence[Panel]) -> Any
 
 
 def picture(run: Dict[str, Any], name: str, caption: str, *panels: Panel) -> Picture:
-    """The picture of these panels."""
     buffer = io.BytesIO()
     figure_of(run, caption, panels).savefig(buffer, format="png", dpi=110)
     return Picture(name, caption, buffer.getvalue())

@@ -68,7 +68,6 @@ class Bench:
         return [size for size in self.asked.sizes if size not in done]
 
     def system(self, name: str) -> System:
-        """The system of a row."""
         return next(system for system in self.systems if system.name == name)
 
     def _checkpoints(self) -> List[str]:

@@ -117,7 +117,6 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def title(run: Dict[str, Any]) -> str:
-    """What was measured, in a line."""
     form = "{source_lang}-{target_lang}, {subset}, {sentences} sentences"
     return str(run.get("title") or "specdec-bench: " + form.format(**run["settings"]))
 

@@ -63,7 +63,6 @@ class System:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything measured."""
         self.times: List[List[float]] = []
         self.outputs: Dict[int, List[Output]] = {}
         self.tokens: Dict[int, List[int]] = {}
@@ -145,7 +144,6 @@ class StockSteps:
         model.forward_encoder, model.forward_decoder = timed_encode, timed_decode
 
     def reset(self) -> None:
-        """Forget everything counted and timed."""
         self.calls, self.stopwatch = 0, Stopwatch()
 
 

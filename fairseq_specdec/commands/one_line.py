@@ -24,7 +24,6 @@ _WRITTEN = ("--results-path", "--save-dir", "--destdir")
 
 
 def wants_traceback() -> bool:
-    """Whether the user asked for tracebacks."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 

@@ -49,7 +49,6 @@ def _answer(program: str, words: Sequence[str]) -> Optional[str]:
 
 
 def start(program: str, words: Sequence[str]) -> None:
-    """Run a command."""
     text = _answer(program, words)
     if text is not None:
         sys.stdout.write(text)

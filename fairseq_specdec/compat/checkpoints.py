@@ -117,7 +117,6 @@ class _CheckingTorch(types.ModuleType):
         return getattr(torch, name)
 
     def load(self, f: Any, map_location: Any = None) -> Any:
-        """As torch's."""
         return self._read(f)
 
 

@@ -44,7 +44,6 @@ class Unpickler:
         self._memo: Dict[int, Any] = {}
 
     def load(self) -> Any:
-        """The object that the file describes."""
         try:
             while True:
                 code = self._take(1)

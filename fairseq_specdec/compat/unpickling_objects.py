@@ -50,7 +50,6 @@ class Storage:
 
 
 def require(right: bool, what: str) -> None:
-    """Refuse the file unless ``right``."""
     if not right:
         raise UnpicklingError(f"it holds {what}, which no checkpoint does; it was not made")
 

@@ -30,7 +30,6 @@ PACK = (
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-convert", description="Convert models to what fairseq and this project read."
     )
@@ -61,7 +60,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Convert."""
     if args.command in ("drafter", "pack"):
         (drafter if args.command == "drafter" else pack).main(args)
         return
@@ -76,7 +74,6 @@ def _in_full(words: Sequence[str]) -> Sequence[str]:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-convert``."""
     logging.basicConfig(
         format="%(levelname)s | %(message)s",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),

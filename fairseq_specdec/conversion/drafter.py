@@ -67,7 +67,6 @@ def _add_digests(converted: Dict[str, Any], state: Dict[str, Any]) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Convert."""
     state = read_state("input", args.input)
     source = {
         "file": os.path.basename(args.input),

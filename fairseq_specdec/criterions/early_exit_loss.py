@@ -83,8 +83,6 @@ class EarlyExitLoss(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate the sums of all workers."""
-
         sums = LoggedSums(logging_outputs)
         sums.log("loss", "loss", "sample_size", 1 / math.log(2))
         for name in ("nll_loss", "exit_nll_loss"):
@@ -94,5 +92,4 @@ class EarlyExitLoss(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
         return True

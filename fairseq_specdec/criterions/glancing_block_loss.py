@@ -257,8 +257,6 @@ class GlancingBlockLoss(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate the sums of all workers."""
-
         sums = LoggedSums(logging_outputs)
         sums.log("loss", "loss", "sample_size", 1 / math.log(2))
         sums.log("nll_loss", "nll_loss", "n_learnt", 1 / math.log(2))
@@ -272,5 +270,4 @@ class GlancingBlockLoss(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether the logs of all workers may be summed before :meth:`reduce_metrics`: yes."""
         return True

@@ -153,7 +153,6 @@ def _only_part(dataset: Any) -> Any:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-distill``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with resumable_command("specdec-distill", words):
         parser = brief(get_parser(), "specdec-distill")

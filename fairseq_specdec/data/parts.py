@@ -62,17 +62,14 @@ class Parts(ResumableJob):
             )
 
     def plan(self) -> Plan:
-        """The saved plan."""
         if not os.path.isfile(self.path("plan.npz")):
             raise DistillError(f"{self.home}: nothing was distilled yet; run without --merge")
         return plan_from(self._load("plan.npz"))
 
     def has(self, chunk: int) -> bool:
-        """Whether a chunk is finished."""
         return os.path.isfile(self.path(self._name(chunk)))
 
     def unfinished(self) -> List[int]:
-        """The chunks that are not finished yet."""
         return [n for n in range(len(self.plan().chunk_ends)) if not self.has(n)]
 
     def write(self, chunk: int, hypotheses: Hypotheses, seconds: float) -> None:

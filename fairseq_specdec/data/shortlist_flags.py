@@ -16,7 +16,6 @@ class ShortlistError(Exception):
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Give a block drafter a list of words to choose among for each sentence: the "

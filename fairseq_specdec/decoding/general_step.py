@@ -162,7 +162,6 @@ class GeneralStep:
         )
 
     def select(self, rows: Tensor, keep: List[int]) -> None:
-        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.hypotheses.select(rows, keep)
         if self.prefix is not None:
             self.prefix = self.prefix.index_select(0, rows)

@@ -23,7 +23,6 @@ INDENT = " " * 6
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-flags",
         description=f"List the flags that --task {TASK} adds to fairseq-generate, "
@@ -62,7 +61,6 @@ def listed(strategy: Optional[str] = None) -> str:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-flags``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-flags", words):
         sys.stdout.write(listed(brief(get_parser()).parse_args(words).strategy))

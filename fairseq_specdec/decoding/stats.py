@@ -149,7 +149,6 @@ class DecodingStats:
         self.undrafted += undrafted
 
     def add(self, other: DecodingStats) -> None:
-        """Add the figures of another run."""
         other.stopwatch.settle()
         for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))

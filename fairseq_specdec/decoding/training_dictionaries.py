@@ -25,7 +25,6 @@ class TrainingSettings:
         self._settings = (state.get("cfg") or {}).get("task") or state.get("args")
 
     def get(self, name: str) -> Any:
-        """A setting, or None."""
         if isinstance(self._settings, dict):
             return self._settings.get(name)
         return get_setting(self._settings, name)

@@ -41,7 +41,6 @@ DECODING: Dict[str, Any] = {
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="specdec-demo", description=__doc__)
     parser.add_argument(
         "--port",
@@ -105,7 +104,6 @@ def start(words: Sequence[str]) -> DemoServer:
 
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
-    """The console script ``specdec-demo``."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-demo", words, reworded=at_the_prompt):

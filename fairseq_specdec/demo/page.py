@@ -30,7 +30,6 @@ class Page(NamedTuple):
 
 
 def page_of(racers: Racers, repeats: int) -> Page:
-    """The page for these strategies."""
     data = {
         "strategies": [
             {

@@ -66,7 +66,6 @@ class DemoServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -97,7 +96,6 @@ class Handler(BaseHTTPRequestHandler):
         logger.debug(format, *args)
 
     def do_GET(self) -> None:
-        """The page."""
         try:
             self._check_host()
             if self.path.split("?")[0] != "/":
@@ -111,7 +109,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(page.body)
 
     def do_POST(self) -> None:
-        """A race."""
         try:
             self._check_host()
             self._check_origin()

@@ -23,7 +23,6 @@ class HiddenStateQueue:
         self.events.append((states, sizes))
 
     def select(self, rows: Tensor) -> None:
-        """Keep only these rows (long, ascending)."""
         if self.events:
             self.events.append(rows)
 

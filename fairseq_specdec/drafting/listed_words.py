@@ -69,7 +69,6 @@ class ListedWords:
         return self.ids.gather(1, columns.flatten(1)).view_as(columns)
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows (long, ascending)."""
         self.there, self.ids, self.columns = (
             each.index_select(0, rows) for each in (self.there, self.ids, self.columns)
         )

@@ -172,7 +172,6 @@ class NativeWords:
         )  # fmt: skip
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows (long, ascending)."""
         kept = rows.contiguous()
         self.library.call(
             "specdec_words_select", self.pointer, len(kept), pointer(kept, torch.long)

@@ -13,7 +13,6 @@ from .table import as_markdown, rows
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-env",
         description="Print versions, processor, native engine, threads and GPU as a table, to "
@@ -24,7 +23,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-env``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-env", words):
         brief(get_parser()).parse_args(words)

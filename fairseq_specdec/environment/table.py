@@ -50,7 +50,6 @@ def rows() -> List[Row]:
 
 
 def as_markdown(found: Iterable[Row]) -> str:
-    """A table in Markdown."""
     lines = ["| | |", "|---|---|"]
     for name, value in found:
         lines.append(f"| {name} | {printable(value).replace('|', '/')} |")

@@ -249,7 +249,6 @@ class SpecDecMixin:
         return recorder
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        """As fairseq's."""
         with tokens_checked():
             super().load_dataset(split, *args, **kwargs)  # type: ignore[misc]
 

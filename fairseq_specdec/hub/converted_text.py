@@ -41,7 +41,6 @@ class ConvertedCodec(TextCodec):
         self._inner = inner(described, src_dict, tgt_dict)
 
     def encode(self, text: str) -> List[int]:
-        """Token ids, </s> included; [] for text without a visible character."""
         text = text.encode("utf-8", "replace").decode("utf-8")  # of half a pair, as without a model
         if not text.strip():
             return []
@@ -51,12 +50,10 @@ class ConvertedCodec(TextCodec):
         return ids
 
     def words(self, tokens: List[int]) -> List[str]:
-        """Tokens as strings, special ones left out."""
         words = [self.tgt_dict.symbols[token] for token in tokens]
         return [word for word in words if word not in self._hidden]
 
     def join(self, words: List[str]) -> str:
-        """Plain text of tokens as ``words`` gives them."""
         text = self._inner.text(words)
         if self._clean_up:
             for before, after in _CLEANED:

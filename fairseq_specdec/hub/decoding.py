@@ -44,7 +44,6 @@ class SharedStats(DecodingStats):
         self._lock = threading.Lock()
 
     def add(self, other: DecodingStats) -> None:
-        """Add the figures of another run."""
         with self._lock:
             super().add(other)
 

@@ -88,7 +88,6 @@ def origin(packages: Iterable[str]) -> Dict[str, Any]:
 
 
 def cpu() -> str:
-    """The CPU's name."""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:

@@ -40,12 +40,10 @@ class BlockwiseTransformer(TransformerModelBase):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add the fields of :class:`BlockwiseConfig` as flags; architectures set the defaults."""
         gen_parser_from_dataclass(parser, BlockwiseConfig(), delete_default=True, with_prefix="")
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> BlockwiseDecoder:
-        """The decoder with its heads."""
         return BlockwiseDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention)
 
     @classmethod

@@ -43,7 +43,6 @@ class EarlyExitTransformer(TransformerModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add fairseq's Transformer flags and ``--exit-layer``."""
         super().add_args(parser)
         parser.add_argument(
             "--exit-layer",

@@ -49,7 +49,6 @@ class _WithoutTasks:
         self.parser = parser
 
     def add_argument(self, name: str, *others: str, **settings: Any) -> None:
-        """As argparse's."""
         if name not in self.TASKS:
             self.parser.add_argument(name, *others, **settings)
 
@@ -69,7 +68,6 @@ class SpecDrafter(FairseqEncoderDecoderModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add the fields of :class:`SpecDrafterConfig` as flags; architectures set the defaults."""
         flags = _WithoutTasks(parser)
         gen_parser_from_dataclass(flags, SpecDrafterConfig(), delete_default=True, with_prefix="")
 

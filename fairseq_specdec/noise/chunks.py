@@ -51,7 +51,6 @@ class Chunks(ResumableJob):
         return self.path(f"chunk-{number:07d}.txt")
 
     def unfinished(self) -> List[int]:
-        """The chunks that are not finished yet."""
         there = set(os.listdir(self.directory)) if os.path.isdir(self.directory) else set()
         return [c for c in range(self.count) if os.path.basename(self.chunk(c)) not in there]
 

@@ -41,7 +41,6 @@ RECORDED = (
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="specdec-noise",
         description=__doc__,
@@ -197,7 +196,6 @@ def _noise(job: Job, args: argparse.Namespace, mine: List[int]) -> None:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The console script ``specdec-noise``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with resumable_command("specdec-noise", words):
         main(brief(get_parser()).parse_args(words), words)

@@ -166,7 +166,6 @@ def measure(args: argparse.Namespace, words: Sequence[str]) -> None:
 
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
-    """The console script ``specdec-serve``."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-serve", words, reworded=at_the_prompt):

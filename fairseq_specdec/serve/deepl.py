@@ -35,7 +35,6 @@ _SCHEMA = {
 
 
 def deepl(pairs: Pairs) -> APIRouter:
-    """The routes for some pairs."""
     router = APIRouter(prefix="/v2", tags=["DeepL"])
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))

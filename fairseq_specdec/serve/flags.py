@@ -46,7 +46,6 @@ LIMITS = {
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="specdec-serve", description=DESCRIPTION)
     parser.add_argument(
         "--host",

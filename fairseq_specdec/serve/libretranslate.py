@@ -32,7 +32,6 @@ _SCHEMA = {
 
 
 def libretranslate(pairs: Pairs) -> APIRouter:
-    """The routes for some pairs."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post("/translate", openapi_extra=body_schema(_SCHEMA))

@@ -21,7 +21,6 @@ class Listening(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Of the server."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
 

@@ -27,7 +27,6 @@ _SCHEMA = {
 
 
 def opennmt(pairs: Pairs) -> APIRouter:
-    """The routes for some pairs."""
     router = APIRouter(prefix="/translator", tags=["OpenNMT"])
     body = {"required": True, "content": {"application/json": {"schema": _SCHEMA}}}
 

@@ -23,12 +23,10 @@ class Pairs:
 
     @property
     def limits(self) -> Limits:
-        """How much is taken."""
         return self.services[0].limits
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new is taken."""
         return any(each.scheduler.stopping for each in self.services)
 
     def close(self) -> None:

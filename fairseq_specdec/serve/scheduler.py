@@ -100,7 +100,6 @@ class Scheduler:
 
     @property
     def stopping(self) -> bool:
-        """Whether ``stop`` was called."""
         return self._stopping
 
     @property

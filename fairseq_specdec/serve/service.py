@@ -49,7 +49,6 @@ class Service:
 
     @property
     def languages(self) -> Tuple[str, str]:
-        """Source and target language."""
         return self.translator.languages
 
     def close(self) -> None:

@@ -29,7 +29,6 @@ _SCHEMA = {
 
 
 def streaming(pairs: Pairs) -> APIRouter:
-    """The route for some pairs."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(

@@ -29,7 +29,6 @@ class TranslationSpecDecTask(SpecDecMixin, TranslationTask):
         return task
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
-        """As fairseq's."""
         try:
             super().load_dataset(split, *args, **kwargs)
         except FileNotFoundError:

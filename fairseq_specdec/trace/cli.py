@@ -26,7 +26,6 @@ HTML_LIMIT = 100
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="specdec-trace", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command, limit in ((_add_show(commands), None), (_add_html(commands), HTML_LIMIT)):
@@ -52,7 +51,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def _add_show(commands: Any) -> argparse.ArgumentParser:
-    """``specdec-trace show``, with its own flags."""
     terminal: argparse.ArgumentParser = commands.add_parser(
         "show",
         help="print traces",
@@ -69,7 +67,6 @@ def _add_show(commands: Any) -> argparse.ArgumentParser:
 
 
 def _add_html(commands: Any) -> argparse.ArgumentParser:
-    """``specdec-trace html``, with its own flags."""
     html: argparse.ArgumentParser = commands.add_parser(
         "html",
         help="write a page",
@@ -92,7 +89,6 @@ def _wants_colour(choice: str, stream: Any) -> bool:
 
 
 def main(words: Sequence[str], stream: Any) -> None:
-    """Run the command."""
     args = brief(get_parser()).parse_args(list(words))
     if args.command == "html":
         check_new_file(args.output, "--output")
@@ -111,7 +107,6 @@ def main(words: Sequence[str], stream: Any) -> None:
 
 
 def cli_main(arguments: Optional[List[str]] = None) -> None:
-    """The console script ``specdec-trace``."""
     if hasattr(sys.stdout, "reconfigure"):
         # A terminal that cannot show a character shows its escape.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -89,7 +89,6 @@ def _sentence(number: int, systems: Sequence[TracedSystem]) -> Dict[str, Any]:
 
 
 def page(systems: Sequence[TracedSystem], ids: Sequence[int], total: int, title: str) -> str:
-    """The page."""
     data = {
         "systems": [{"name": s.name, "settings": settings_text(s.settings)} for s in systems],
         "verdicts": VERDICTS,

@@ -54,7 +54,6 @@ def settings_of(state: Dict[str, Any]) -> Any:
 
 
 def get(settings: Any, name: str) -> Any:
-    """A setting, or None."""
     return settings.get(name) if isinstance(settings, dict) else getattr(settings, name, None)
 
 

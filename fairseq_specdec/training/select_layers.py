@@ -82,7 +82,6 @@ def read(path: str) -> Dict[str, Any]:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_specdec.training.select_layers",
         description=__doc__,
@@ -155,7 +154,6 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    """The command."""
     logging.basicConfig(
         format="%(levelname)s | %(message)s",
         level=os.environ.get("LOGLEVEL", "INFO").upper(),

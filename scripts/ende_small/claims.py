@@ -55,7 +55,6 @@ class Result(NamedTuple):
 
 
 def make_line(*fields: str) -> Line:
-    """A row of claims.tsv."""
     line = Line(*fields[:5], systems=fields[5].split("; "))
     if line.figure not in FIGURES or line.test not in SYSTEMS:
         raise ValueError(
@@ -93,7 +92,6 @@ class Run:
         self.busy = f"load average {load:.0f}" if threads and load > threads + 1 else ""
 
     def has(self, system: str) -> bool:
-        """Whether it was measured."""
         return system in self._sentences["systems"]
 
     def _sums(self, column: Sequence[float]) -> Any:
@@ -218,7 +216,6 @@ def render(lines: Sequence[Line], results: Sequence[Result]) -> str:
 
 
 def write(table: pathlib.Path, folder: pathlib.Path, note: str, output: pathlib.Path) -> None:
-    """Write the verdicts."""
     lines = read_table(table, Line, make_line)
     runs: Dict[str, Run] = {}
     for name in {line.set for line in lines}:

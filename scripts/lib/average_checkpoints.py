@@ -150,7 +150,6 @@ def shrink(state: Dict[str, Any], half: bool) -> Dict[str, Any]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The words of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     inputs = "checkpoints, or one folder (with --last)"
     parser.add_argument("inputs", nargs="+", type=pathlib.Path, help=inputs)
@@ -163,7 +162,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Average."""
     if options.last is not None and (options.last < 1 or len(options.inputs) != 1):
         raise ValueError("--last N (N >= 1) takes one folder")
     paths = options.inputs
@@ -180,7 +178,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns its exit status."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         run(parse(arguments))

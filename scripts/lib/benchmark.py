@@ -48,11 +48,9 @@ class Benchmark:
         return self.bin / f"{split}.{'-'.join(self.languages)}.{self.src}.bin"
 
     def model(self, name: str) -> pathlib.Path:
-        """The checkpoint of a model."""
         return self.out / "models" / name / "model.pt"
 
     def chosen(self, name: str) -> bool:
-        """Whether MODELS asks for a model."""
         return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
 
     def chosen_models(self, stage: str) -> List[Model]:

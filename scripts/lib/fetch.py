@@ -56,7 +56,6 @@ class SourceError(ValueError):
 
 
 def read_sources(path: pathlib.Path) -> List[Source]:
-    """The rows of sources.tsv."""
     return read_table(path, Source)
 
 

@@ -172,7 +172,6 @@ def write_sets(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("gold", help="sources with the annotators' edits, in the M2 format")

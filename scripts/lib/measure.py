@@ -207,5 +207,4 @@ def table_step(step: Step) -> None:
 
 
 def show(*paths: pathlib.Path) -> None:
-    """Print files."""
     print("".join(path.read_text(encoding="utf-8") for path in paths), end="", flush=True)

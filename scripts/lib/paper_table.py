@@ -170,7 +170,6 @@ def base(key: str) -> str:
 
 
 def title(key: str) -> str:
-    """A column's title."""
     name, _, size = key.partition("@")
     kind, _, section = name.partition(".")
     if kind in PARTS:

@@ -225,11 +225,9 @@ class Recipe:
         self.settings = Settings(name, self.environment)
 
     def models(self) -> List[Model]:
-        """The models that it trains."""
         return read_table(self.folder / "models.tsv", Model)
 
     def systems(self) -> List[System]:
-        """The systems that it measures."""
         return read_table(self.folder / "systems.tsv", System)
 
     def chosen_steps(self, names: List[str]) -> List[StepRow]:
@@ -261,5 +259,4 @@ def step_rows(table: pathlib.Path) -> List[StepRow]:
 
 
 def recipe_names() -> List[str]:
-    """The recipes that there are."""
     return sorted(path.parent.name for path in SCRIPTS.glob("*/steps.tsv"))

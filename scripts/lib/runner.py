@@ -59,7 +59,6 @@ def show(text: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; returns the exit status."""
     dry_run = "--dry-run" in arguments
     wants = {word for word in arguments if word in ("-h", "--help", "--list")}
     plain = [word for word in arguments if word not in {*wants, "--dry-run"}]
@@ -83,7 +82,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns its exit status."""
     sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "demo")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:

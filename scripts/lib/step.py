@@ -51,7 +51,6 @@ class Step:
         return pathlib.Path(self.settings[name])
 
     def log(self, text: str) -> None:
-        """Print it to stderr."""
         print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
 
     def make(self, folder: pathlib.Path) -> pathlib.Path:

@@ -23,7 +23,6 @@ END = re.compile(r"([.!?]['\"\u2019\u201d)]*)\s+")
 
 
 def make_scorer() -> Any:
-    """The package's scorer."""
     try:
         from rouge_score import rouge_scorer
     except ImportError as error:

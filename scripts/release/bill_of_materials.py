@@ -39,7 +39,6 @@ def closure(package=PACKAGE):
 
 
 def llvm():
-    """The release of LLVM in zig."""
     words = [sys.executable, "-m", "ziglang", "c++", "--version"]
     text = subprocess.check_output(words, text=True)
     match = re.search(r"clang version (\d+\.\d+\.\d+)", text)
@@ -85,7 +84,6 @@ def bill(everything, needs, version):
 
 
 def write_bom(path, seconds):
-    """Write the bill of materials."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 

@@ -174,7 +174,6 @@ def digests(folder):
 
 
 def say(text):
-    """A line of progress."""
     print(f"[release] {text}", flush=True)
 
 

@@ -18,7 +18,6 @@ def convert(checkpoint: str, data: str, source: str, target: str, folder: str, k
 
 
 def version() -> str:
-    """The engine's release."""
     import ctranslate2
 
     return str(ctranslate2.__version__)
@@ -62,7 +61,6 @@ class Model:
         )
 
     def inputs(self, rows: List[List[int]]) -> Any:
-        """What ``run`` takes."""
         words = self._source
         return [[words[t] for t in row if t != words.eos()] for row in rows]
 

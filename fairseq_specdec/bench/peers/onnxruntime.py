@@ -43,7 +43,6 @@ def _quantise(path: str) -> None:
 
 
 def version() -> str:
-    """The engine's release."""
     import onnxruntime
 
     return str(onnxruntime.__version__)
@@ -73,7 +72,6 @@ class Model:
         self._outputs = [each.name for each in self._decoder.get_outputs()]
 
     def inputs(self, rows: List[List[int]]) -> Any:
-        """What ``run`` takes."""
         return [each.numpy() for each in padded(rows)]
 
     def run(self, inputs: Any, limit: int, beam: int) -> Any:
@@ -116,5 +114,4 @@ class Model:
         return numpy.concatenate(found, 1)
 
     def tokens(self, found: Any) -> List[List[int]]:
-        """The tokens of each row, with </s>."""
         return [until_end(row) for row in found.tolist()]

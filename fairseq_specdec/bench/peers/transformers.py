@@ -14,12 +14,10 @@ from . import hugging_face
 
 
 def convert(checkpoint: str, data: str, source: str, target: str, folder: str, kind: str) -> None:
-    """Write a checkpoint as the engine reads it."""
     hugging_face.convert(checkpoint, hugging_face.dictionary_size(data, source), folder)
 
 
 def version() -> str:
-    """The engine's release."""
     import transformers
 
     return str(transformers.__version__)
@@ -60,7 +58,6 @@ class Model:
         }
 
     def inputs(self, rows: List[List[int]]) -> Any:
-        """What ``run`` takes."""
         return [each.to(self._device) for each in padded(rows)]
 
     def run(self, inputs: Any, limit: int, beam: int) -> Any:
@@ -75,5 +72,4 @@ class Model:
             )  # fmt: skip
 
     def tokens(self, found: Any) -> List[List[int]]:
-        """The best hypothesis of each row, with </s>."""
         return [until_end(row[1:]) for row in found.tolist()]

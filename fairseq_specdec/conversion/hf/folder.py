@@ -23,7 +23,6 @@ class ModelFolder:
             raise ValueError(f"{path}: no config.json in it; name a model folder of transformers")
 
     def has(self, name: str) -> bool:
-        """Whether it holds this file."""
         return os.path.lexists(os.path.join(self.path, name))
 
     def file(self, name: str) -> str:

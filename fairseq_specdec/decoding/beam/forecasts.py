@@ -89,7 +89,6 @@ class Forecasts:
         self._states.scatter_(1, slots.unsqueeze(2).expand_as(states), states)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.drafts.select(rows, rows_cpu)
         self._paths = [self._paths[row] for row in rows_cpu]
         if self._states is not None:

@@ -299,7 +299,6 @@ class DecoderSession:
         self.cache.commit(lengths, lengths_cpu)
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.cache.select(rows, rows_cpu)
         self.cross = [[both.index_select(1, rows) for both in each] for each in self.cross]
         if self.cross_mask is not None:

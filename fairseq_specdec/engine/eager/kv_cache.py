@@ -40,7 +40,6 @@ class KVCache:
         return self.slots[0].size(3) if self.slots else 0
 
     def nbytes(self) -> int:
-        """Bytes held by the buffers."""
         return sum(x.numel() * x.element_size() for x in self.slots)
 
     def start(self, rows: int, capacity: int, like: Tensor) -> None:

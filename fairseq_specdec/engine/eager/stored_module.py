@@ -93,7 +93,6 @@ class StoredEmbedding(StoredModule, nn.Embedding):  # type: ignore[misc,override
     """An nn.Embedding whose weight is stored."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[..., C], the rows ``ids`` (long [...])."""
         rows = F.embedding(ids, self._stored.numbers)
         return rows.to(self._parameters["weight"].dtype)  # type: ignore[union-attr]
 

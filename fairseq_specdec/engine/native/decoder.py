@@ -46,7 +46,6 @@ class NativeDecoder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the packed weights."""
         return self.stack.nbytes
 
     @property
@@ -57,7 +56,6 @@ class NativeDecoder:
     def open(
         self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int
     ) -> NativeDecoderSession:
-        """Begin a batch."""
         source = encoder_out.transpose(0, 1).float().contiguous()
         rows, length, size = source.shape
         try:
@@ -72,11 +70,9 @@ class NativeDecoder:
         return NativeDecoderSession(self, buffers, Committed(rows, capacity))
 
     def give_back(self, buffers: NativeBuffers) -> None:
-        """Keep the buffers of a session that is over for a later one."""
         self._spare.append(buffers)
 
     def finish(self, x: Tensor) -> Tensor:
-        """[B, W, C'], what ``logits`` reads, of the last layer's normed output [B, W, C]."""
         if self.project_out is not None:
             x = self.project_out(x)
         if self.first_head is not None:
@@ -159,16 +155,13 @@ class NativeDecoderSession:
         return weights.finish(features)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[.., V] of features [.., C']."""
         return self.weights.stack.logits(features)
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
-        """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""
         self.cache.lengths = lengths
         self.cache.lengths_cpu = lengths_cpu
 
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        """Keep only these rows (ascending row numbers; on the device and as Python ints)."""
         self.weights.stack.library.call(
             "specdec_session_select",
             self.buffers.pointer,
@@ -179,5 +172,4 @@ class NativeDecoderSession:
         self.cache.lengths_cpu = [self.cache.lengths_cpu[row] for row in rows_cpu]
 
     def close(self) -> None:
-        """The batch is over."""
         self.weights.give_back(self.buffers)

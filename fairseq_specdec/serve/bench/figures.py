@@ -65,7 +65,6 @@ class State(NamedTuple):
 
 
 def state_of(text: str) -> State:
-    """Read ``/metrics``."""
     values: Dict[str, float] = Counter()
     for line in text.splitlines():
         name, _, value = line.partition("#")[0].rpartition(" ")

@@ -15,7 +15,6 @@ _FIXED = ("host", "port", "token_file")
 
 
 def add_bench_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the group."""
     group = parser.add_argument_group(
         "measuring", "A server of this command line is started on 127.0.0.1, asked, and ended."
     )

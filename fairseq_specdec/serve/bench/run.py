@@ -65,7 +65,6 @@ class Measured:
         self.capacity = 0.0
 
     def state(self) -> State:
-        """What the server says of itself."""
         with urllib.request.urlopen(self._url, timeout=_END) as answer:
             return figures.state_of(answer.read().decode("utf-8"))
 

@@ -69,7 +69,6 @@ class _Reader:
             self._text.append(token)
 
     def element(self, name: str, closing: bool, empty: bool) -> None:
-        """Take a tag."""
         if name in SKIPPED_BLOCKS and not empty:
             self.flush()
             self._skip = max(0, self._skip - 1) if closing else self._skip + 1

@@ -37,7 +37,6 @@ class Counts(NamedTuple):
     gold: int = 0
 
     def plus(self, other: Counts) -> Counts:
-        """Both together."""
         return Counts(*(a + b for a, b in zip(self, other)))
 
     @property

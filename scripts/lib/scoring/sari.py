@@ -28,7 +28,6 @@ class Sari(NamedTuple):
 
     @property
     def score(self) -> float:
-        """SARI."""
         return (self.add + self.keep + self.delete) / 3
 
 
