@@ -22,9 +22,11 @@ from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafts,
-    HypothesesView,
     Verdict,
     VerifyCall,
+)
+from fairseq_specdec.engine.native.structures import (
+    Hypotheses as HypothesesView,
 )
 
 from .draft_budget import FORGETS

@@ -17,6 +17,8 @@ from fairseq_specdec.engine.transformer import TransformerSession, TransformerWe
 from fairseq_specdec.engine.work import Pass
 
 from .base import (
+    Budget,
+    Costs,
     Drafter,
     DraftOptions,
     DraftSession,
@@ -24,8 +26,9 @@ from .base import (
     ReadyDrafter,
     SilentSession,
     Source,
+    States,
     move_to_verifier,
-)
+)  # fmt: skip
 
 
 class AutoregressiveDrafter(Drafter):
@@ -102,12 +105,7 @@ class AutoregressiveSession(DraftSession):
         self.options = options
         self.last = last
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
         most = self.options.block_size if budget is None else min(self.options.block_size, budget)
@@ -117,12 +115,7 @@ class AutoregressiveSession(DraftSession):
         return self._draft(hypotheses, steps)
 
     def forecast(
-        self,
-        hypotheses: Hypotheses,
-        kept: List[int],
-        hidden_states: Optional[Tuple[Tensor, Tensor]],
-        most: int,
-        count: int,
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
     ) -> Optional[Forecast]:
         lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
         # The last token is read in any case.

@@ -27,6 +27,11 @@ from fairseq_specdec.engine.work import Pass
 
 from .plan import Plan
 
+Budget = Optional[int]
+Costs = Optional[Sequence[float]]
+States = Optional[Tuple[Tensor, Tensor]]
+"""Hidden states [B, W, n C], and how many of each row count, long [B]."""
+
 
 class Timer(Protocol):
     """``with timer("drafter_encoder")`` times a section."""
@@ -169,12 +174,7 @@ class DraftSession:
         """How the native library drafts as ``propose`` does; None where it cannot."""
         return None
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         """Draft the tokens that follow the accepted ones.
 
         Args:
@@ -198,12 +198,7 @@ class DraftSession:
         """
 
     def forecast(
-        self,
-        hypotheses: Hypotheses,
-        kept: List[int],
-        hidden_states: Optional[Tuple[Tensor, Tensor]],
-        most: int,
-        count: int,
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
     ) -> Optional[Forecast]:
         """The likeliest next tokens, for a beam search: instead of ``propose`` and ``commit``.
 
@@ -304,12 +299,7 @@ class SilentSession(DraftSession):
 
     never_drafts = True
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         return Draft.empty(hypotheses.lengths)
 
 

@@ -15,7 +15,7 @@ from fairseq_specdec.engine.eager.vocabulary import vocabulary_product
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.work import Pass
 
-from .base import Drafter, DraftSession, ReadyDrafter, Source
+from .base import Budget, Costs, Drafter, DraftSession, ReadyDrafter, Source
 
 
 class _Weights(NamedTuple):
@@ -91,12 +91,7 @@ class BlockwiseHeadsSession(DraftSession):
         self.max_len = max_len
         self.state: Optional[Tensor] = None
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         room = min(self.block_size - 1, self.max_len - hypotheses.shortest)
         if budget == 0 or self.state is None or self.weights is None or room < 1:
             return Draft.empty(hypotheses.lengths)

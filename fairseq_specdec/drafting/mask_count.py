@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Optional
 
 from fairseq_specdec.engine.hypotheses import Hypotheses
 
 
+@dataclasses.dataclass
 class MaskLimits:
     """What bounds the masks of one batch.
 
-    Args:
+    Attributes:
         block_size: k.
         max_len: most target tokens before </s>.
         first: position of the first token.
@@ -19,22 +21,13 @@ class MaskLimits:
         reads: the drafter reads hidden states.
     """
 
-    def __init__(
-        self,
-        block_size: int,
-        max_len: int,
-        first: int,
-        positions: Optional[int],
-        whole_blocks: bool,
-        reads: bool,
-    ) -> None:
-        self.block_size = block_size
-        self.max_len = max_len
-        self.first = first
-        self.positions = positions
-        self.whole_blocks = whole_blocks
-        self.reads = reads
-        self._missed = False  # hidden states went by unread
+    block_size: int
+    max_len: int
+    first: int
+    positions: Optional[int]
+    whole_blocks: bool
+    reads: bool
+    _missed: bool = dataclasses.field(default=False, init=False)  # hidden states went by unread
 
     def of_iteration(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> int:
         """K, the masks of this iteration (arguments as for ``masks``). Once there was no room, a

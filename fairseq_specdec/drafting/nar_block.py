@@ -23,6 +23,8 @@ from fairseq_specdec.engine.transfer import to_device
 from fairseq_specdec.engine.work import Pass
 
 from .base import (
+    Budget,
+    Costs,
     Drafter,
     DraftOptions,
     DraftSession,
@@ -30,8 +32,9 @@ from .base import (
     ReadyDrafter,
     SilentSession,
     Source,
+    States,
     move_to_verifier,
-)
+)  # fmt: skip
 from .chain_search import ChainSearch, all_words, chain_candidates
 from .hidden_state_queue import HiddenStateQueue
 from .listed_words import ListedWords
@@ -206,12 +209,7 @@ class NarBlockSession(DraftSession):
         if self.replayed is not None:
             self.source = self.replayed.source(len(source.net_input["src_tokens"]))
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return Draft.empty(hypotheses.lengths)
@@ -223,12 +221,7 @@ class NarBlockSession(DraftSession):
         return self._choose(hypotheses, self._features(hypotheses, masks), costs)
 
     def forecast(
-        self,
-        hypotheses: Hypotheses,
-        kept: List[int],
-        hidden_states: Optional[Tuple[Tensor, Tensor]],
-        most: int,
-        count: int,
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
     ) -> Optional[Forecast]:
         masks = self.limits.masks(hypotheses, most)
         if masks == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 from fairseq_specdec.engine.work import Work
 
-from .base import DraftOptions, DraftSession, Source
+from .base import Budget, Costs, DraftOptions, DraftSession, Source
 from .chain_search import chain_candidates
 from .hidden_state_queue import HiddenStateQueue
 from .mask_count import MaskLimits
@@ -182,24 +182,15 @@ class NativeBlockSession(DraftSession):
     """The drafter's cache for one batch, and hidden states that it has not read yet."""
 
     def __init__(
-        self,
-        drafter: NativeBlockDrafter,
-        options: DraftOptions,
-        source: Source,
-        encoder_out: Dict[str, Any],
+        self, drafter: NativeBlockDrafter, options: DraftOptions, source: Source, encoder_out: Any
     ) -> None:
-        self.drafter = drafter
-        self.options = options
+        self.drafter, self.options = drafter, options
         self.candidates = chain_candidates(options)
         self.max_len = source.max_len
         self.limits = MaskLimits(
-            options.block_size,
-            source.max_len,
-            drafter.first,
-            drafter.limit,
-            drafter.whole_blocks,
+            options.block_size, source.max_len, drafter.first, drafter.limit, drafter.whole_blocks,
             drafter.reads,
-        )
+        )  # fmt: skip
         self.states = HiddenStateQueue(torch.float32)
         masks = encoder_out["encoder_padding_mask"]
         size = options.block_size
@@ -228,12 +219,7 @@ class NativeBlockSession(DraftSession):
     def pointers(self) -> Tuple[Any, Any]:
         return self.drafter.pointer, self.layers.buffers.pointer
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return Draft.empty(hypotheses.lengths)

@@ -6,7 +6,7 @@ of torch would take longer to be launched.
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import List, Sequence
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.transfer import to_device
 
-from .base import DraftSession
+from .base import Budget, Costs, DraftSession
 
 MAX_SUFFIX = 3
 """Longest suffix that is matched unless asked otherwise, in tokens: that of the authors' code."""
@@ -35,12 +35,7 @@ class HostSession(DraftSession):
     def __init__(self, pad: int) -> None:
         self.pad = pad
 
-    def propose(
-        self,
-        hypotheses: Hypotheses,
-        budget: Optional[int] = None,
-        costs: Optional[Sequence[float]] = None,
-    ) -> Draft:
+    def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         if budget == 0:
             return Draft.empty(hypotheses.lengths)
         drafts = [self.draft(row, output) for row, output in enumerate(hypotheses.outputs())]

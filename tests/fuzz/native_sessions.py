@@ -82,7 +82,7 @@ class Session:
 
     def hypotheses(self, rows, columns):
         calls, most = self.calls, max(0, columns - 8)
-        return of.HypothesesView(
+        return of.Hypotheses(
             calls.integers(rows, columns, most=self.stack.words - 1),
             calls.size(columns, (0, -1, 2**62, -(2**63))), calls.floats(rows, columns),
             calls.size(columns, (0, -1, 2**62, -(2**63))), calls.size(columns, (0, -1, -(2**63))),

@@ -1,278 +1,128 @@
-"""The structures of the native library's C interface, field by field as in ``src``."""
+"""The structures of the native library's C interface: names and fields are those of ``src``.
+``library`` compares their sizes with those of an object before it uses that."""
 
 from __future__ import annotations
 
-import ctypes
-from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
-from typing import Any, ClassVar, Dict, List, Tuple, Type
+from ctypes import POINTER, Structure, c_double, c_float, c_int, c_int32, c_int64, c_void_p
+from typing import Any, Dict, List, Tuple, Type
 
-Fields = List[Tuple[str, Any]]
+
+def _fields(*runs: Tuple[str, Any]) -> List[Tuple[str, Any]]:
+    """Fields, those of one type next to each other by their names in a string."""
+    return [(name, kind) for names, kind in runs for name in names.split()]
 
 
 class Shape(Structure):
-    """``specdec::Shape`` (transformer.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("layers", ctypes.c_int),
-        ("width", ctypes.c_int),
-        ("inner", ctypes.c_int),
-        ("heads", ctypes.c_int),
-        ("decoder", ctypes.c_int),
-        ("cross", ctypes.c_int),
-        ("joined", ctypes.c_int),
-        ("pre_norm", ctypes.c_int),
-        ("activation", ctypes.c_int),
-        ("source", ctypes.c_int),
-        ("features", ctypes.c_int),
-    ]
+    _fields_ = _fields(
+        ("layers width inner heads decoder cross joined pre_norm activation source features", c_int)
+    )
 
 
 class MatrixParts(Structure):
-    """``specdec::MatrixParts`` (product.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("out", c_int32),
-        ("in", c_int32),
-        ("format", c_int32),
-        ("words_size", c_int64),
-        ("words", c_void_p),
-        ("outputs", c_int64),
-        ("bias", c_void_p),
-        ("scales", c_void_p),
-        ("offsets", c_void_p),
-    ]
+    _fields_ = _fields(
+        ("out in format", c_int32), ("words_size", c_int64), ("words", c_void_p),
+        ("outputs", c_int64), ("bias scales offsets", c_void_p),
+    )  # fmt: skip
 
 
 class RunCall(Structure):
-    """``specdec::RunCall`` (transformer_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("rows", c_int64),
-        ("width", c_int64),
-        ("upto", c_int64),
-        ("size", c_int64),
-        ("x", c_void_p),
-        ("slots", c_void_p),
-        ("allowed", c_void_p),
-        ("places", c_void_p),
-        ("bias", c_void_p),
-        ("wanted", c_int64),
-        ("read_count", c_int64),
-        ("read", POINTER(c_int32)),
-        ("features", c_void_p),
-        ("states", c_void_p),
-    ]
+    _fields_ = _fields(
+        ("rows width upto size", c_int64), ("x slots allowed places bias", c_void_p),
+        ("wanted read_count", c_int64), ("read", POINTER(c_int32)), ("features states", c_void_p),
+    )  # fmt: skip
 
 
 class Embedding(Structure):
-    """``specdec::Embedding`` (verify.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("tokens", c_void_p),
-        ("packed", c_void_p),
-        ("positions", c_void_p),
-        ("vocabulary", c_int64),
-        ("places", c_int64),
-        ("width", c_int64),
+    _fields_ = _fields(
+        ("tokens packed positions", c_void_p), ("vocabulary places width", c_int64),
         ("scale", c_float),
-    ]
+    )  # fmt: skip
 
 
 class Rules(Structure):
-    """``specdec::Rules`` (verify.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("pad", c_int32),
-        ("unk", c_int32),
-        ("eos", c_int32),
-        ("min_len", c_int32),
-        ("max_len", c_int32),
-        ("unk_penalty", c_float),
-        ("temperature", c_float),
-        ("top_beta", c_int32),
-        ("tau", c_float),
-        ("regret_budget", c_double),
-        ("prefix", c_void_p),
-        ("prefix_width", c_int64),
-    ]
+    _fields_ = _fields(
+        ("pad unk eos min_len max_len", c_int32), ("unk_penalty temperature", c_float),
+        ("top_beta", c_int32), ("tau", c_float), ("regret_budget", c_double),
+        ("prefix", c_void_p), ("prefix_width", c_int64),
+    )  # fmt: skip
 
 
 class Drafts(Structure):
-    """``specdec::Drafts`` (verify.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("rows", c_int64),
-        ("width", c_int64),
-        ("tokens", c_void_p),
-        ("token_stride", c_int64),
+    _fields_ = _fields(
+        ("rows width", c_int64), ("tokens", c_void_p), ("token_stride", c_int64),
         ("sizes", c_void_p),
-    ]
+    )  # fmt: skip
 
 
-class HypothesesView(Structure):
-    """``specdec::Hypotheses`` (verify.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("tokens", c_void_p),
-        ("token_stride", c_int64),
-        ("scores", c_void_p),
-        ("score_stride", c_int64),
-        ("columns", c_int64),
-        ("lengths", c_void_p),
-        ("spent", c_void_p),
-    ]
+class Hypotheses(Structure):
+    _fields_ = _fields(
+        ("tokens", c_void_p), ("token_stride", c_int64), ("scores", c_void_p),
+        ("score_stride columns", c_int64), ("lengths spent", c_void_p),
+    )  # fmt: skip
 
 
 class Verdict(Structure):
-    """``specdec::Verdict`` (verify.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("facts", c_void_p),
-        ("choices", c_void_p),
-        ("seconds", c_void_p),
-        ("states", c_void_p),
-        ("states_per_iteration", c_int64),
-    ]
+    _fields_ = _fields(
+        ("facts choices seconds states", c_void_p), ("states_per_iteration", c_int64)
+    )
 
 
 class DraftRequest(Structure):
-    """``specdec::DraftRequest`` (block_drafter.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("masks", c_int64),
-        ("first", c_int64),
-        ("cached", c_void_p),
-        ("states", c_void_p),
-        ("state_stride", c_int64),
-        ("sizes", c_void_p),
-        ("candidates", c_int32),
-        ("confidence", c_float),
-        ("costs", c_void_p),
-        ("token_stride", c_int64),
-        ("words", c_void_p),
-    ]
+    _fields_ = _fields(
+        ("masks first", c_int64), ("cached states", c_void_p), ("state_stride", c_int64),
+        ("sizes", c_void_p), ("candidates", c_int32), ("confidence", c_float),
+        ("costs", c_void_p), ("token_stride", c_int64), ("words", c_void_p),
+    )  # fmt: skip
 
 
 class DraftCall(Structure):
-    """``specdec::DraftCall`` (transformer_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("embedding", Embedding),
-        ("hypotheses", HypothesesView),
-        ("request", DraftRequest),
-        ("tokens", c_void_p),
-        ("sizes", c_void_p),
-    ]
+    _fields_ = _fields(
+        ("embedding", Embedding), ("hypotheses", Hypotheses), ("request", DraftRequest),
+        ("tokens sizes", c_void_p),
+    )  # fmt: skip
 
 
 class DraftLoop(Structure):
-    """``specdec::DraftLoop`` (block_drafter.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("embedding", Embedding),
-        ("request", DraftRequest),
-        ("block", c_int64),
-        ("max_len", c_int64),
-        ("positions", c_int64),
-        ("whole", c_int64),
-        ("accepted", c_double),
-        ("stopped", c_double),
-        ("forgets", c_double),
-        ("low", c_double),
-        ("high", c_double),
-        ("cached", c_void_p),
-        ("tokens", c_void_p),
-        ("sizes", c_void_p),
-        ("seconds", c_void_p),
-        ("copy", c_void_p),
-        ("drafts", c_int64),
-    ]
+    _fields_ = _fields(
+        ("embedding", Embedding), ("request", DraftRequest),
+        ("block max_len positions whole", c_int64),
+        ("accepted stopped forgets low high", c_double),
+        ("cached tokens sizes seconds copy", c_void_p), ("drafts", c_int64),
+    )  # fmt: skip
 
 
 class SourceCopy(Structure):
-    """``specdec::SourceCopy`` (source_copy.h)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("rows", c_int64),
-        ("tokens", c_void_p),
-        ("sizes", c_void_p),
-        ("max_suffix", c_int64),
-        ("realign", c_int64),
-        ("begin", c_void_p),
-        ("seen", c_void_p),
-    ]
+    _fields_ = _fields(
+        ("rows", c_int64), ("tokens sizes", c_void_p), ("max_suffix realign", c_int64),
+        ("begin seen", c_void_p),
+    )  # fmt: skip
 
 
 class VerifyCall(Structure):
-    """``specdec::VerifyCall`` (transformer_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("embedding", Embedding),
-        ("rules", Rules),
-        ("drafts", Drafts),
-        ("hypotheses", HypothesesView),
-        ("read_count", c_int64),
-        ("read", POINTER(c_int32)),
-        ("most", c_int64),
-        ("verdict", Verdict),
-        ("done", c_int64),
-        ("drafter", c_void_p),
-        ("draft_session", c_void_p),
+    _fields_ = _fields(
+        ("embedding", Embedding), ("rules", Rules), ("drafts", Drafts), ("hypotheses", Hypotheses),
+        ("read_count", c_int64), ("read", POINTER(c_int32)), ("most", c_int64),
+        ("verdict", Verdict), ("done", c_int64), ("drafter draft_session", c_void_p),
         ("loop", POINTER(DraftLoop)),
-    ]
+    )  # fmt: skip
 
 
 class BeamSetup(Structure):
-    """``specdec::BeamSetup`` (beam_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("embedding", Embedding),
-        ("rules", Rules),
-        ("beam", c_int64),
-        ("start", c_int64),
-    ]
+    _fields_ = _fields(("embedding", Embedding), ("rules", Rules), ("beam start", c_int64))
 
 
 class BeamFacts(Structure):
-    """``specdec::BeamFacts`` (beam_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [
-        ("done", c_int64),
-        ("failure", c_int64),
-        ("passes", c_int64),
-        ("steps", c_int64),
-        ("scored", c_int64),
-        ("drafted", c_int64),
-        ("used", c_int64),
-        ("live", c_int64),
-        ("depth", c_int64),
-        ("ended", c_int64),
-        ("draft", c_int64),
-    ]
+    _fields_ = _fields(
+        ("done failure passes steps scored drafted used live depth ended draft", c_int64)
+    )
 
 
 class PrefixFacts(Structure):
-    """``specdec::PrefixFacts`` (beam_abi.cpp)."""
-
-    _fields_: ClassVar[Fields] = [("length", c_int64), ("scored", c_int64), ("kept", c_int64)]
+    _fields_ = _fields(("length scored kept", c_int64))
 
 
 STRUCTURES: Dict[str, Type[Structure]] = {
-    "Shape": Shape,
-    "RunCall": RunCall,
-    "Embedding": Embedding,
-    "Rules": Rules,
-    "Drafts": Drafts,
-    "Hypotheses": HypothesesView,
-    "Verdict": Verdict,
-    "DraftLoop": DraftLoop,
-    "DraftRequest": DraftRequest,
-    "DraftCall": DraftCall,
-    "VerifyCall": VerifyCall,
-    "BeamSetup": BeamSetup,
-    "BeamFacts": BeamFacts,
-    "PrefixFacts": PrefixFacts,
-    "MatrixParts": MatrixParts,
-    "SourceCopy": SourceCopy,
-}
+    each.__name__: each for each in vars().copy().values()
+    if isinstance(each, type) and issubclass(each, Structure) and each is not Structure
+}  # fmt: skip
 """All of them, by their names in C++."""

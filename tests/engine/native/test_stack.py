@@ -34,13 +34,15 @@ from fairseq_specdec.engine.native.structures import (
     DraftRequest,
     Drafts,
     Embedding,
-    HypothesesView,
     Rules,
     RunCall,
     Shape,
     SourceCopy,
     Verdict,
     VerifyCall,
+)
+from fairseq_specdec.engine.native.structures import (
+    Hypotheses as HypothesesView,
 )
 from fairseq_specdec.engine.transformer import TransformerWeights
 
