@@ -24,13 +24,10 @@ class Job(NamedTuple):
     Attributes:
         data: folder that fairseq-preprocess wrote.
         path: the verifier's checkpoint.
-        out: folder of everything that is made.
         source, target: languages.
         beam: of the distillation.
-        cpu: without a GPU.
         bf16: train in bf16, on a CPU that computes in it.
         max_tokens: of a training batch.
-        threads: of the CPU.
         eval_sentences: validation sentences on which accepted tokens are measured.
         decode_beam: with which the model is to be used, besides 1.
         batch_sizes: in which it is to be used.

@@ -12,11 +12,8 @@ class Engine(NamedTuple):
     """An engine.
 
     Attributes:
-        title: how its rows are called.
         needs: modules that must be installed (``pip install fairseq_specdec[bench-peers]``).
         kinds: number formats and ways to decode; a process and rows for each.
-        half_kinds: the same with ``--fp16``.
-        widest: the widest beam.
         plain: flags without a counterpart, and their only value.
     """
 

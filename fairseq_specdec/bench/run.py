@@ -29,11 +29,7 @@ SAME = ("commit", "machine", "versions", "threads", "environment", "checkpoints"
 
 
 class Bench:
-    """Systems, what was measured of them so far, and where it is written.
-
-    Attributes:
-        results: what ``--json`` holds.
-    """
+    """Systems, what was measured of them so far, and where it is written."""
 
     def __init__(self, asked: Session) -> None:
         self.asked, self.args = asked, asked.args

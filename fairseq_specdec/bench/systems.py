@@ -56,11 +56,8 @@ class Plan(NamedTuple):
     """A system as the command line describes it.
 
     Attributes:
-        name: row of the table.
-        paths: checkpoints of its verifier.
         generation: fairseq's generation flags by field name.
         flags: the words that describe it.
-        settings: the strategy's flags by field name.
         sweep: flag and value, as given, of every swept flag.
         base: name of the system that was swept, or its own.
     """

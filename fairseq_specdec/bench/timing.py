@@ -163,10 +163,8 @@ def run_paired(
     """Decode every batch with every system in turn, so that a drift of the machine hits all.
 
     Args:
-        systems: filled with times and outputs, after forgetting what they held.
         warm_up: batches decoded beforehand by every system, not counted.
         repeats: passes over the batches; the time of a batch is the median of its passes.
-        title: of a progress bar, or of lines in the log.
         seed: of the tokens drawn, for systems that draw any; differs by batch and pass.
     """
     first = batches[:warm_up]

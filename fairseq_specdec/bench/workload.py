@@ -67,7 +67,6 @@ class Workload:
         task: a plain translation task: dictionaries, tokenizer, stock generators.
         data: the split.
         order: indices of the sentences, shortest source first, as fairseq-generate orders them.
-        cuda: whether models and batches are on a GPU.
         one_system: whether a single system will use the models, which may then let go of weights.
     """
 

@@ -49,7 +49,6 @@ class Text(NamedTuple):
     """Parallel text.
 
     Attributes:
-        corpus: its folder.
         source, target: dictionaries.
         pair: ``en-de``, of a multilingual drafter; None for any other.
     """

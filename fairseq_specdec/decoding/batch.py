@@ -17,15 +17,10 @@ class OpenBatch:
     """The sessions of one batch, opened. ``close`` ends them.
 
     Attributes:
-        device: of the source.
         finished: the hypotheses of each sentence, best first; None while it is live.
         ended: the sentences that are not live any more, in the order in which they ended.
         iterations: those done so far, if the options ask for a trace.
-        stats: what was done so far.
         max_len: most tokens before </s>.
-        session: of the verifier.
-        budget: how much to draft.
-        drafts: of the drafter.
 
     Args:
         widest: the cache is prepared for blocks of so many tokens.

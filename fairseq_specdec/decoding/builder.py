@@ -124,11 +124,8 @@ class Overrides(NamedTuple):
 
     Attributes:
         drafter: instead of the strategy's own.
-        rule: likewise.
-        strategy: name for the log.
         always_draft: never shorten a draft nor leave one out.
         planning: decides how much to draft, where drafts need not be whole.
-        keep_trace: record every iteration.
     """
 
     drafter: Optional[Drafter] = None

@@ -26,12 +26,6 @@ from .stats import Stopwatch
 class GeneralStep:
     """An iteration of every drafter, rule and verifier. The native library's equal it.
 
-    Attributes:
-        hypotheses: of the live rows.
-        drafts: of the drafter, until nothing more is drafted.
-        search: grows the hypotheses.
-        budget: how much to draft.
-
     Args:
         max_len: most tokens before </s>.
         prefix: long [B, P] forced first tokens, padded on the right; or None.

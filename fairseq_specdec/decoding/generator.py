@@ -36,9 +36,6 @@ class SpeculativeGenerator(SequenceGenerator):
     Threads may share one: what changes lives in a ``Batch``. Its settings stay as they were built;
     ``refresh`` makes it read the models' weights again.
 
-    Attributes:
-        stats: what was decoded so far.
-
     Args:
         models: the ensemble.
         tgt_dict: the target dictionary.

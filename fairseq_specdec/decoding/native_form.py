@@ -36,12 +36,7 @@ def native_tables(verifier: Verifier, policy: DecodingConstraints) -> Optional[E
 
 
 class NativeForm(NamedTuple):
-    """The library's description of a generator; threads share it.
-
-    Attributes:
-        tables: of the decoder's embeddings.
-        rules: the constraints and the acceptance rule.
-    """
+    """The library's description of a generator; threads share it."""
 
     tables: EmbeddingTables
     rules: Rules

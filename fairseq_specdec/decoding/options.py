@@ -11,7 +11,6 @@ class DecodingOptions:
     """Settings of a generator that do not belong to its drafter, rule or policy.
 
     Attributes:
-        strategy: its name.
         beam: hypotheses of a sentence.
         max_len_a, max_len_b: length limit a * S + b, where S is the padded source width (as stock
             computes it).
@@ -22,14 +21,11 @@ class DecodingOptions:
         keep_trace: record every iteration (``--retain-iter-history``, ``--trace-path``).
         max_expected_rejections: of a verification, all rows together; None for no limit.
         whole_drafts: never shorten a draft nor leave one out.
-        cost_table: ``--cost-table``.
         look_ahead: of a beam search, ``--draft-budget``: prefixes of all sentences together that a
             pass may score though nothing waits for them; 0 for any number, None for as many as pay.
         inference: compute in torch's inference mode: no training of the models follows.
         free_unpacked: free the models' weights that the engine has packed.
-        backend: ``--backend``.
         verifier_format: ``--verifier-dtype``, one of ``engine.number_formats.PACKED``.
-        cuda_graphs: ``--cuda-graphs``.
         planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.

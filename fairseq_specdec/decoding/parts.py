@@ -20,12 +20,8 @@ class DecodingParts(NamedTuple):
     history.
 
     Attributes:
-        verifier: scores blocks.
-        drafter: proposes them.
         read_hidden_states: the drafter is given the verifier's hidden states.
         search: decides what enters the hypotheses.
-        policy: decoding constraints.
-        options: all other settings.
         ends_early: as of ``Drafter``.
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.

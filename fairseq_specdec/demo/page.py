@@ -18,12 +18,7 @@ HERE = "fairseq_specdec.demo"
 
 
 class Page(NamedTuple):
-    """What is sent.
-
-    Attributes:
-        body: the document, UTF-8.
-        policy: its Content-Security-Policy.
-    """
+    """What is sent."""
 
     body: bytes
     policy: str

@@ -52,11 +52,9 @@ class Racers(NamedTuple):
 
     Attributes:
         translators: by strategy, beam 1.
-        languages: source and target.
         examples: sentences to try.
         wide: the strategies that can have a beam.
         make: their translators at a beam.
-        verifier: its path, as given.
     """
 
     translators: Translators

@@ -189,9 +189,6 @@ class _Candidates(NamedTuple):
 class _Run:
     """One block, from the left. With few numbers the call of an operation costs most: as few
     operations as possible.
-
-    Attributes:
-        choices: K times long [B, m], the candidates.
     """
 
     def __init__(self, search: ChainSearch, given: _Candidates, previous: Tensor) -> None:

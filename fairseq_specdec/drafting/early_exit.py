@@ -13,12 +13,7 @@ from .base import Drafter, DraftOptions, ReadyDrafter
 
 
 class FirstLayers:
-    """A decoder cut off after its first layers, with the same embeddings, norm and projection.
-
-    Args:
-        decoder: fairseq ``TransformerDecoder``; nothing of it is copied.
-        count: layers to keep.
-    """
+    """A decoder cut off after its first layers, with the same embeddings, norm and projection."""
 
     def __init__(self, decoder: Any, count: int) -> None:
         self._decoder = decoder
@@ -35,10 +30,6 @@ class EarlyExitDrafter(Drafter):
     their own, with a cache of n layers that is rolled back by length. The verification computes all
     layers of drafted tokens, which fills the keys and values of the upper layers with actual ones
     (section 7.2.2).
-
-    Args:
-        model: an ``EarlyExitTransformer``, the (first) verifier.
-        options: how to draft; its ``dtype`` is the verifier's.
     """
 
     def __init__(self, model: Any, options: DraftOptions) -> None:

@@ -117,8 +117,6 @@ class Loaded(NamedTuple):
     """A verifier in memory.
 
     Attributes:
-        task: holds the dictionaries.
-        models: the ensemble, in eval mode.
         saved: the first checkpoint's configuration, or None.
     """
 

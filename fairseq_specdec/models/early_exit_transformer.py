@@ -102,12 +102,6 @@ class EarlyExitTransformer(TransformerModel):
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """fairseq's forward pass, and the small model's logits.
 
-        Args:
-            src_tokens: long [B, S].
-            src_lengths: long [B].
-            prev_output_tokens: long [B, T].
-            features_only: no logits.
-
         Returns:
             As fairseq: logits [B, T, V] of the whole decoder, and what else there is; in it
             ``exit_logits`` [B, T, V], unless ``features_only``.

@@ -34,14 +34,7 @@ Make = Callable[[argparse.Namespace, Limits], Any]
 
 
 class Server(NamedTuple):
-    """Ready to serve.
-
-    Attributes:
-        uvicorn: the server.
-        socket: on which it listens.
-        url: its address.
-        pairs: what it serves.
-    """
+    """Ready to serve."""
 
     uvicorn: Any
     socket: socket.socket

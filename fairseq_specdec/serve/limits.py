@@ -7,19 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Of requests and of the queue.
-
-    Attributes:
-        body: bytes of a request's body.
-        batch: sentences that are decoded together.
-        texts: of a request.
-        characters: of a text.
-        requests: that are open at the same time.
-        connections: that are open at the same time.
-        wait: seconds that a request is expected to wait in the queue.
-        deadline: seconds in which an accepted request is answered.
-        arrival: seconds in which a request's headers, and then its body, arrive.
-    """
+    """Of requests and of the queue."""
 
     body: int = 128 * 1024
     batch: int = 16

@@ -178,7 +178,6 @@ class Overrides:
     """The overrides of a row of models.tsv, with checkpoints in place of ``{model}``.
 
     Attributes:
-        words: the overrides.
         models: checkpoints that they name.
         frozen: the one whose parameters stay as they are, if there is one.
     """

@@ -19,8 +19,6 @@ class Group:
     """A set of systems.tsv: one verifier, one split, systems in turns.
 
     Attributes:
-        name: of the set.
-        split: of the corpus.
         verifier: its checkpoint.
         systems: name, flags and checkpoints of each; the first is this engine's greedy decoding.
     """

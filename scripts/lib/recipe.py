@@ -202,14 +202,7 @@ class Settings(Mapping[str, str]):
 
 
 class Recipe:
-    """A folder of scripts that has a steps.tsv.
-
-    Attributes:
-        title: what the recipe is for, one line.
-        steps: its steps by name, in their order.
-        environment: variables that its settings and commands see.
-        dry_run: whether commands are only printed.
-    """
+    """A folder of scripts that has a steps.tsv."""
 
     def __init__(self, name: str, environment: Mapping[str, str], dry_run: bool = False) -> None:
         if name not in recipe_names():

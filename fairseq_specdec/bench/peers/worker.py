@@ -16,13 +16,7 @@ def _engine(name: str) -> Any:
 
 
 def convert(engine: str, **arguments: str) -> None:
-    """Write a checkpoint as the engine reads it.
-
-    Args:
-        engine: its name in ``ENGINES``.
-        arguments: ``checkpoint`` (from ``legible``), ``data`` (the folder with the dictionaries),
-            ``source`` and ``target`` languages, ``folder`` to write to, ``kind``.
-    """
+    """Write a checkpoint as the engine reads it."""
     _engine(engine).convert(**arguments)
 
 

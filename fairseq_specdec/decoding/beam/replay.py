@@ -33,12 +33,7 @@ class BeamRules(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A hypothesis that ended.
-
-    Attributes:
-        node: its last token before </s>.
-        score: log-probability, </s> included.
-    """
+    """A hypothesis that ended."""
 
     node: Node
     score: float

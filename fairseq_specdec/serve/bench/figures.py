@@ -54,7 +54,6 @@ class State(NamedTuple):
 
     Attributes:
         cpu: seconds of CPU time of its process.
-        resident: bytes in memory.
         sentences, batches: decoded.
     """
 

@@ -54,9 +54,6 @@ class Converted(NamedTuple):
 
     Attributes:
         model_type: of config.json.
-        arch: ``--arch``.
-        model: settings of the architecture.
-        weights: by fairseq's names.
         vocabularies: source and target; one object where they are one.
         orders: for each the ids by fairseq's index; -1 for a word that the model lacks.
         generation: how it is decoded.
