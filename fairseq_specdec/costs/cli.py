@@ -11,8 +11,7 @@ from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.engine.native.library import load, why_not
 
 from .figures import FORMATS, Figures, save
-from .measure import measure
-from .tables import kept_at
+from .tables import UNDISTURBED, kept_at, measured
 
 _SHOWN = (1, 2, 4, 8, 16, 32)
 
@@ -59,10 +58,11 @@ def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
         library = load()
         if library is None:
             raise ValueError(f"needs the native engine: {why_not()}")
-        figures = measure(library)
+        figures, share = measured(library)
         path = args.output or str(kept_at(library.variant))
         save(figures, path)
-        sys.stdout.write(f"{_shown(figures)}\nwritten to {path}\n")
+        busy = f"; other programs had {1 - share:.0%} of the time" if share < UNDISTURBED else ""
+        sys.stdout.write(f"{_shown(figures)}\nwritten to {path}{busy}\n")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def rows() -> List[Row]:
         ("processor", _answer(_processor)),
         ("variants it runs", _answer(_variants)),
         ("native engine", _answer(_native)),
+        ("cost table", _answer(_costs)),
         ("threads", _answer(_threads)),
         ("GPU", _answer(_gpu)),
         ("environment", _environment() or "nothing set"),
@@ -112,6 +113,13 @@ def _native() -> str:
     """The variant that decodes on a CPU, or why none does."""
     loaded = library.load()
     return f"no: {library.why_not()}" if loaded is None else f"yes: {loaded.variant}"
+
+
+def _costs() -> str:
+    """Where the figures are from by which drafts are planned."""
+    tables: Any = importlib.import_module("fairseq_specdec.costs.tables")
+    loaded = library.load()
+    return "none: it is of the native engine" if loaded is None else tables.origin("auto", loaded)
 
 
 def _threads() -> str:

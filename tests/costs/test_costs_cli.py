@@ -20,7 +20,7 @@ def test_it_writes_and_shows_figures(tmp_path, capsys, monkeypatch):
     for words, written in (([str(path)], path), ([], kept_at(library.load().variant))):
         cli_main(words)
         shown = capsys.readouterr().out
-        assert load(written).processor in shown and f"written to {written}\n" in shown
+        assert load(written).processor in shown and f"written to {written}" in shown
         assert "int8 " in shown and "16 MiB" in shown
 
 

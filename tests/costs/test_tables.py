@@ -29,9 +29,10 @@ def other(start):
 def test_a_machine_is_measured_once(loaded, monkeypatch):
     path = tables.kept_at(loaded.variant)
     assert not path.exists()
+    monkeypatch.setattr(tables, "measured", lambda library: (tables.measure(library), 1.0))
     found = tables.figures("auto", loaded)
     assert load(path) == found
-    monkeypatch.setattr(tables, "measure", None)  # not again
+    monkeypatch.setattr(tables, "measured", None)  # not again
     tables.of_machine.cache_clear()
     assert tables.figures("auto", loaded) == found
 
@@ -42,18 +43,54 @@ def test_kept_figures_are_used_and_damaged_ones_replaced(loaded, monkeypatch):
     assert tables.figures("auto", loaded) == other(0.5)
     tables.of_machine.cache_clear()
     path.write_text("{")
-    monkeypatch.setattr(tables, "measure", lambda library: other(0.25))
+    monkeypatch.setattr(tables, "measured", lambda library: (other(0.25), 1.0))
     assert tables.figures("auto", loaded) == other(0.25) == load(path)
 
 
 def test_without_a_folder_to_write_to_they_are_measured(loaded, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file")
-    monkeypatch.setattr(tables, "measure", lambda library: other(0.25))
+    monkeypatch.setattr(tables, "measured", lambda library: (other(0.25), 1.0))
     assert tables.figures("auto", loaded) == other(0.25)
 
 
+def test_figures_of_a_busy_machine_are_used_and_not_kept(loaded, monkeypatch, caplog):
+    path = tables.kept_at(loaded.variant)
+    for share, start in ((0.6, 0.25), (0.99, 0.5)):
+        answer = (other(start), share)
+        monkeypatch.setattr(tables, "measured", lambda _, answer=answer: answer)
+        with caplog.at_level("INFO"):
+            assert tables.figures("auto", loaded) == other(start)
+        tables.of_machine.cache_clear()
+        assert path.exists() == (share > 0.9)
+        assert ("40% of the time: used now, not kept" in caplog.text) == (share < 0.9)
+        caplog.clear()
+    assert load(path) == other(0.5)
+
+
+def test_a_measurement_tells_how_much_of_the_time_it_had(loaded, monkeypatch):
+    clock = iter([1.0, 3.0])
+    monkeypatch.setattr(tables.time, "perf_counter", lambda: next(clock))
+    thread = iter([0.0, 0.5])
+    monkeypatch.setattr(tables.time, "thread_time", lambda: next(thread))
+    monkeypatch.setattr(tables, "measure", lambda library: other(0.5))
+    assert tables.measured(loaded) == (other(0.5), 0.25)
+
+
+def test_the_origin_of_figures_is_told(loaded, tmp_path, monkeypatch):
+    assert tables.origin("auto", loaded) == "measured at the first use"
+    assert tables.origin("off", loaded) == f"shipped: {tables.shipped().processor}"
+    path = tables.kept_at(loaded.variant)
+    save(other(0.5), path)
+    assert tables.origin("auto", loaded) == f"this machine's, {path}"
+    monkeypatch.setenv(tables.ENVIRONMENT, str(path))
+    assert tables.origin("auto", loaded) == f"{tables.ENVIRONMENT}: {path}"
+    monkeypatch.setenv(tables.ENVIRONMENT, str(tmp_path / "none.json"))
+    with pytest.raises(ValueError, match="none.json"):
+        tables.origin("auto", loaded)
+
+
 def test_a_file_or_the_shipped_ones_where_these_are_asked_for(loaded, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "measure", None)
+    monkeypatch.setattr(tables, "measured", None)
     path = str(tmp_path / "x.json")
     save(other(0.5), path)
     assert tables.figures("off", loaded) == tables.shipped()
@@ -70,7 +107,7 @@ def test_each_variant_has_a_file_of_its_own():
 
 
 def test_other_variants_are_measured_on_their_own(loaded, monkeypatch):
-    monkeypatch.setattr(tables, "measure", lambda each: other(len(each.variant)))
+    monkeypatch.setattr(tables, "measured", lambda each: (other(len(each.variant)), 1.0))
 
     class Other(SimpleNamespace):
         __hash__ = object.__hash__

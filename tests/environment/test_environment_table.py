@@ -44,6 +44,7 @@ def test_the_table_names_what_decides_a_run(capsys, monkeypatch):
     assert found["native engine"] == (
         f"yes: {loaded.variant}" if loaded else f"no: {library.why_not()}"
     )
+    assert found["cost table"].startswith("FAIRSEQ_SPECDEC_COST_TABLE: " if loaded else "none")
     assert found["threads"].startswith("native engine 1, torch ")
     assert "OMP_NUM_THREADS=1" in found["environment"]
 
