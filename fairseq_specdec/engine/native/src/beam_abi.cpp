@@ -31,6 +31,12 @@ const Sentence& sentence_of(const void* beams, int row) {
   return self.sentences[row];
 }
 
+const Ended& ended_of(const Sentence& sentence, int number) {
+  require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
+          "a hypothesis that there is not");
+  return sentence.ended[number];
+}
+
 // tokens, scores: room for that many; scores are sums up to each token, or null.
 void write_path(const Sentence& sentence, int prefix, int room, int64_t* tokens, float* scores) {
   require(sentence.prefixes[prefix].depth <= room, "more tokens than there is room for");
@@ -42,38 +48,34 @@ void write_path(const Sentence& sentence, int prefix, int room, int64_t* tokens,
 }
 
 }  // namespace
-}  // namespace specdec
 
 extern "C" {
 
-using specdec::guarded;
-
-SPECDEC_API int specdec_beams_new(void* session, const specdec::BeamSetup* setup, void** beams) {
+SPECDEC_API int specdec_beams_new(void* session, const BeamSetup* setup, void** beams) {
   return guarded([&] {
-    specdec::require(setup->beam > 0 && setup->beam < (1 << 20), "an impossible beam");
-    *beams =
-        new specdec::Beams(*static_cast<specdec::Session*>(session), setup->embedding, setup->rules,
-                           static_cast<int>(setup->beam), static_cast<int32_t>(setup->start));
+    require(setup->beam > 0 && setup->beam < (1 << 20), "an impossible beam");
+    *beams = new Beams(*static_cast<Session*>(session), setup->embedding, setup->rules,
+                       static_cast<int>(setup->beam), static_cast<int32_t>(setup->start));
   });
 }
 
-SPECDEC_API void specdec_beams_free(void* beams) { delete static_cast<specdec::Beams*>(beams); }
+SPECDEC_API void specdec_beams_free(void* beams) { delete static_cast<Beams*>(beams); }
 
 SPECDEC_API int specdec_beams_look_ahead(void* beams, int row, int count, const int64_t* source,
                                          int steps, int reach) {
   return guarded([&] {
-    specdec::bounded(count, 0, "a source of impossible length");
-    static_cast<specdec::Beams*>(beams)->look_ahead(row, {source, source + count}, steps, reach);
+    bounded(count, 0, "a source of impossible length");
+    static_cast<Beams*>(beams)->look_ahead(row, {source, source + count}, steps, reach);
   });
 }
 
 SPECDEC_API int specdec_beams_run(void* beams, int64_t most, int64_t* passes) {
-  return guarded([&] { *passes = static_cast<specdec::Beams*>(beams)->run(most); });
+  return guarded([&] { *passes = static_cast<Beams*>(beams)->run(most); });
 }
 
-SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFacts* facts) {
+SPECDEC_API int specdec_beams_facts(const void* beams, int row, BeamFacts* facts) {
   return guarded([&] {
-    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    const Sentence& sentence = sentence_of(beams, row);
     *facts = {sentence.done,
               static_cast<int64_t>(sentence.failure),
               sentence.passes,
@@ -90,14 +92,13 @@ SPECDEC_API int specdec_beams_facts(const void* beams, int row, specdec::BeamFac
 
 // A live hypothesis, or a prefix of the last draft; tokens: [room].
 SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int number, int room,
-                                     int64_t* tokens, specdec::PrefixFacts* facts) {
+                                     int64_t* tokens, PrefixFacts* facts) {
   return guarded([&] {
-    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
+    const Sentence& sentence = sentence_of(beams, row);
     const std::vector<int>& listed = draft ? sentence.draft : sentence.live;
-    specdec::require(number >= 0 && number < static_cast<int>(listed.size()),
-                     "a prefix that there is not");
-    const specdec::Prefix& prefix = sentence.prefixes[listed[number]];
-    specdec::write_path(sentence, listed[number], room, tokens, nullptr);
+    require(number >= 0 && number < static_cast<int>(listed.size()), "a prefix that there is not");
+    const Prefix& prefix = sentence.prefixes[listed[number]];
+    write_path(sentence, listed[number], room, tokens, nullptr);
     *facts = {prefix.depth, prefix.scored, prefix.slot >= 0};
   });
 }
@@ -106,18 +107,18 @@ SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int 
 SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int room, int64_t* tokens,
                                      int64_t* length) {
   return guarded([&] {
-    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
-    const std::vector<specdec::Prefix>& prefixes = sentence.prefixes;
+    const Sentence& sentence = sentence_of(beams, row);
+    const std::vector<Prefix>& prefixes = sentence.prefixes;
     std::vector<int> every = sentence.live;
-    for (const specdec::Ended& one : sentence.ended) every.push_back(one.prefix);
-    specdec::require(!every.empty(), "a sentence without hypotheses");
+    for (const Ended& one : sentence.ended) every.push_back(one.prefix);
+    require(!every.empty(), "a sentence without hypotheses");
     int shared = every[0];
     for (int other : every)
       while (shared != other) {
         int& longer = prefixes[shared].depth >= prefixes[other].depth ? shared : other;
         longer = prefixes[longer].parent;
       }
-    specdec::write_path(sentence, shared, room, tokens, nullptr);
+    write_path(sentence, shared, room, tokens, nullptr);
     *length = prefixes[shared].depth;
   });
 }
@@ -125,10 +126,8 @@ SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int room, int64
 // Tokens before </s> of a hypothesis that ended.
 SPECDEC_API int specdec_beams_length(const void* beams, int row, int number, int64_t* length) {
   return guarded([&] {
-    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
-    specdec::require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
-                     "a hypothesis that there is not");
-    *length = sentence.prefixes[sentence.ended[number].prefix].depth;
+    const Sentence& sentence = sentence_of(beams, row);
+    *length = sentence.prefixes[ended_of(sentence, number).prefix].depth;
   });
 }
 
@@ -136,13 +135,12 @@ SPECDEC_API int specdec_beams_length(const void* beams, int row, int number, int
 SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int room,
                                     int64_t* tokens, float* scores) {
   return guarded([&] {
-    const specdec::Sentence& sentence = specdec::sentence_of(beams, row);
-    specdec::require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
-                     "a hypothesis that there is not");
-    const specdec::Ended& one = sentence.ended[number];
-    specdec::write_path(sentence, one.prefix, room, tokens, scores);
+    const Sentence& sentence = sentence_of(beams, row);
+    const Ended& one = ended_of(sentence, number);
+    write_path(sentence, one.prefix, room, tokens, scores);
     scores[sentence.prefixes[one.prefix].depth] = one.score;
   });
 }
 
 }  // extern "C"
+}  // namespace specdec

@@ -120,6 +120,36 @@ class Joined {
   std::vector<uint8_t> allowed_;
 };
 
+// The wanted tokens of a block.
+class Narrowed {
+ public:
+  // Move them together in x [tokens][width] and in the queries of fused [tokens][3 width].
+  void move(const uint8_t* wanted, size_t width, float* x, float* fused, Block& block) {
+    Visibility& visible = block.visible;
+    size_t count = 0;
+    for (int t = 0; t < block.tokens; t++) {
+      if (!wanted[t]) continue;
+      std::copy_n(x + t * width, width, x + count * width);
+      std::copy_n(fused + t * 3 * width, width, fused + count * 3 * width);
+      rows_.push_back(block.row[t]);
+      upto_.push_back(visible.upto[t]);
+      if (visible.allowed != nullptr) {
+        const uint8_t* seen = visible.allowed + t * visible.stride;
+        allowed_.insert(allowed_.end(), seen, seen + visible.stride);
+      }
+      count++;
+    }
+    block.tokens = static_cast<int>(count);
+    block.row = rows_.data();
+    visible.upto = upto_.data();
+    if (visible.allowed != nullptr) visible.allowed = allowed_.data();
+  }
+
+ private:
+  std::vector<int> rows_, upto_;
+  std::vector<uint8_t> allowed_;
+};
+
 // Runs of equal numbers: calls body(first, count).
 template <typename Body>
 void for_each_run(int count, const int* numbers, const Body& body) {
@@ -134,15 +164,15 @@ void for_each_run(int count, const int* numbers, const Body& body) {
 }  // namespace
 
 Stack::Stack(const Shape& shape) : shape(shape) {
-  for (int size : {shape.layers, shape.width, shape.inner, shape.heads, shape.source,
-                   shape.features})
+  for (int size :
+       {shape.layers, shape.width, shape.inner, shape.heads, shape.source, shape.features})
     bounded(size, 1, "a Transformer without layers, width or heads");
   require(shape.width % shape.heads == 0, "the width is no multiple of the number of heads");
   require(shape.activation >= 0 && shape.activation < static_cast<int>(Activation::kCount),
-         "an activation of unknown kind");
+          "an activation of unknown kind");
   require(shape.decoder || !shape.reads_source(), "an encoder that reads encoder states");
   require(!shape.joined || shape.source == shape.width,
-         "wrong size: encoder states before the self-attention's own");
+          "wrong size: encoder states before the self-attention's own");
   layers.resize(shape.layers);
 }
 
@@ -163,9 +193,10 @@ void Stack::set_norm(int layer, int part, Norm norm) {
 
 MatrixSize Stack::expected(int part) const {
   const int width = shape.width;
-  const MatrixSize sizes[] = {{3 * width, width},        {width, width}, {width, width},
-                              {2 * width, shape.source}, {width, width}, {shape.inner, width},
-                              {width, shape.inner},      {vocabulary_size(), shape.features}};
+  const MatrixSize sizes[] = {{3 * width, width},   {width, width},
+                              {width, width},       {2 * width, shape.source},
+                              {width, width},       {shape.inner, width},
+                              {width, shape.inner}, {vocabulary_size(), shape.features}};
   static_assert(sizeof(sizes) / sizeof(*sizes) == kVocabulary + 1, "a size for each part");
   static_assert(std::size(kPartNames) == kVocabulary + 1, "a name for each part");
   return sizes[part];
@@ -174,10 +205,10 @@ MatrixSize Stack::expected(int part) const {
 void Stack::check(const SharedMatrix& matrix, int layer, int part) const {
   const MatrixSize size = expected(part);
   require(matrix->out() == size.out && matrix->in() == size.in,
-         "wrong size: " + std::string(kPartNames[part]) + " of layer " +
-             std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
-             std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
-             std::to_string(size.in));
+          "wrong size: " + std::string(kPartNames[part]) + " of layer " +
+              std::to_string(layer + 1) + " is " + std::to_string(matrix->out()) + " x " +
+              std::to_string(matrix->in()) + ", not " + std::to_string(size.out) + " x " +
+              std::to_string(size.in));
 }
 
 void Stack::finish() {
@@ -187,12 +218,12 @@ void Stack::finish() {
     for (int part = 0; part < kLayerParts; part++) {
       const bool cross = part == kCrossQuery || part == kCrossKeyValue || part == kCrossOut;
       require((layer.parts[part] == nullptr) == (cross && !shape.cross),
-             std::string("missing or unexpected: ") + kPartNames[part]);
+              std::string("missing or unexpected: ") + kPartNames[part]);
       if (layer.parts[part] != nullptr) check(layer.parts[part], i, part);
     }
     for (int part = 0; part < kLayerNorms; part++)
       require((layer.norms[part].width == 0) == (part == kCrossNorm && !shape.cross),
-             "missing or unexpected: norm");
+              "missing or unexpected: norm");
   }
   finished = true;
 }
@@ -304,7 +335,7 @@ void Session::select(int count, const int64_t* rows) {
   std::vector<int> kept(count);
   for (int i = 0; i < count; i++) {
     require(rows[i] >= 0 && rows[i] < this->rows() && (i == 0 || rows[i] > rows[i - 1]),
-           "rows to keep are not ascending row numbers");
+            "rows to keep are not ascending row numbers");
     kept[i] = physical_[rows[i]];
   }
   physical_ = std::move(kept);
@@ -390,8 +421,7 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
     for (int t = 0; t < block.tokens; t++) sources.push_back(before(block.row[t]));
     block.visible = joined.after_source(whole.visible, sources, front_);
   }
-  std::vector<int> rows, upto;
-  std::vector<uint8_t> allowed;
+  Narrowed narrowed;
   // A read layer's outputs, the last one's after the final norm.
   const auto keep = [&](int layer, const float* from) {
     for (size_t n = 0; n < read.size(); n++)
@@ -412,27 +442,8 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
              After::kStore);
     write(i, block, fused);
     if (wanted != nullptr && i + 1 == final) {
-      // From here on only the wanted tokens matter: move them together.
-      int count = 0;
-      for (int t = 0; t < block.tokens; t++) {
-        if (!wanted[t]) continue;
-        std::copy_n(x + static_cast<size_t>(t) * width, width,
-                    x + static_cast<size_t>(count) * width);
-        std::copy_n(fused + static_cast<size_t>(t) * 3 * width, width,
-                    fused + static_cast<size_t>(count) * 3 * width);
-        rows.push_back(block.row[t]);
-        upto.push_back(block.visible.upto[t]);
-        if (block.visible.allowed != nullptr) {
-          const uint8_t* seen = block.visible.allowed + t * block.visible.stride;
-          allowed.insert(allowed.end(), seen, seen + block.visible.stride);
-        }
-        count++;
-      }
-      block.tokens = count;
-      block.row = rows.data();
-      block.visible.upto = upto.data();
-      if (block.visible.allowed != nullptr) block.visible.allowed = allowed.data();
-      if (count == 0) return;
+      narrowed.move(wanted, width, x, fused, block);  // from here on the others do not matter
+      if (block.tokens == 0) return;
     }
     attend(self_, i, block, block.visible, fused, 3 * static_cast<size_t>(width), attended);
     multiply(*layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);

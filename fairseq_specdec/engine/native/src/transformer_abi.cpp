@@ -20,8 +20,8 @@ struct RunCall {
   // [rows][width], places of the tokens in their sequences, where slots are taken in any order:
   // then a token attends to what it is allowed to in the order of places; or null
   const int64_t* places;
-  const float* bias;          // [rows][width][C], or null
-  int64_t wanted;             // last columns whose features are wanted
+  const float* bias;  // [rows][width][C], or null
+  int64_t wanted;     // last columns whose features are wanted
   int64_t read_count;
   const int32_t* read;
   float* features;  // [rows][wanted][C]
@@ -63,8 +63,8 @@ void run(Session& session, const RunCall& call) {
       session.note_place(row[i], slot[i], bounded(call.places[i], 0, "a place out of range"));
     path.resize(static_cast<size_t>(tokens) * call.upto);
     for (int i = 0; i < tokens; i++)
-      upto[i] = session.in_order(row[i], call.allowed + i * call.upto,
-                                 static_cast<int>(call.upto), path.data() + i * call.upto);
+      upto[i] = session.in_order(row[i], call.allowed + i * call.upto, static_cast<int>(call.upto),
+                                 path.data() + i * call.upto);
   }
   Block block{tokens, row.data(), slot.data(), Visibility{upto.data()}};
   if (call.places != nullptr)
@@ -72,8 +72,8 @@ void run(Session& session, const RunCall& call) {
   else
     block.visible.allowed = call.allowed;
   block.visible.stride = static_cast<size_t>(call.upto);
-  session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr,
-              read, call.features, call.states);
+  session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr, read,
+              call.features, call.states);
 }
 
 struct VerifyCall {
@@ -120,8 +120,9 @@ void iterate(Session& session, VerifyCall& call) {
     check_loop(session, call, read.size());
     propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.verdict);
   }
-  call.done = verify(session, call.embedding, call.rules, call.drafts, propose, call.hypotheses,
-                     read, static_cast<int>(call.most), call.verdict);
+  call.done = verify(session,
+                     {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.verdict},
+                     propose, static_cast<int>(call.most));
 }
 
 struct DraftCall {
@@ -151,46 +152,40 @@ Matrix matrix_of(int out, int in, const float* weight, const float* bias) {
 }
 
 }  // namespace
-}  // namespace specdec
 
 extern "C" {
 
-using specdec::guarded;
-
-SPECDEC_API int specdec_stack_new(const specdec::Shape* shape, void** stack) {
-  return guarded([&] { *stack = new specdec::Stack(*shape); });
+SPECDEC_API int specdec_stack_new(const Shape* shape, void** stack) {
+  return guarded([&] { *stack = new Stack(*shape); });
 }
 
-SPECDEC_API void specdec_stack_free(void* stack) { delete static_cast<specdec::Stack*>(stack); }
+SPECDEC_API void specdec_stack_free(void* stack) { delete static_cast<Stack*>(stack); }
 
 SPECDEC_API int specdec_stack_matrix(void* stack, int layer, int part, const void* matrix) {
-  return guarded([&] {
-    static_cast<specdec::Stack*>(stack)->set_matrix(layer, part, specdec::shared(matrix));
-  });
+  return guarded([&] { static_cast<Stack*>(stack)->set_matrix(layer, part, shared(matrix)); });
 }
 
 SPECDEC_API int specdec_stack_norm(void* stack, int layer, int part, int width, const float* weight,
                                    const float* bias, float epsilon) {
   return guarded([&] {
-    static_cast<specdec::Stack*>(stack)->set_norm(layer, part,
-                                                  specdec::norm_of(width, weight, bias, epsilon));
+    static_cast<Stack*>(stack)->set_norm(layer, part, norm_of(width, weight, bias, epsilon));
   });
 }
 
 SPECDEC_API int specdec_stack_finish(void* stack) {
-  return guarded([&] { static_cast<specdec::Stack*>(stack)->finish(); });
+  return guarded([&] { static_cast<Stack*>(stack)->finish(); });
 }
 
 // x: [rows][source][width].
 SPECDEC_API int specdec_encode(const void* stack, int rows, int source, int width, float* x,
                                const uint8_t* hidden) {
   return guarded([&] {
-    const auto& self = *static_cast<const specdec::Stack*>(stack);
-    specdec::bounded(rows, 1, "an empty batch");
-    specdec::bounded(source, 1, "an empty batch");
-    specdec::bounded(int64_t{rows} * source, 1, "a batch of impossible size");
-    specdec::require(width == self.shape.width, "embeddings of another width than the stack's");
-    specdec::require(self.finished, "the weights are not complete");
+    const auto& self = *static_cast<const Stack*>(stack);
+    bounded(rows, 1, "an empty batch");
+    bounded(source, 1, "an empty batch");
+    bounded(int64_t{rows} * source, 1, "a batch of impossible size");
+    require(width == self.shape.width, "embeddings of another width than the stack's");
+    require(self.finished, "the weights are not complete");
     self.encode(rows, source, x, hidden);
   });
 }
@@ -199,75 +194,69 @@ SPECDEC_API int specdec_encode(const void* stack, int rows, int source, int widt
 SPECDEC_API int specdec_logits(const void* stack, int count, int width, const float* features,
                                float* logits) {
   return guarded([&] {
-    const auto& self = *static_cast<const specdec::Stack*>(stack);
-    specdec::bounded(count, 1, "no features");
-    specdec::require(width == self.shape.features,
-                     "features of another width than the vocabulary's");
+    const auto& self = *static_cast<const Stack*>(stack);
+    bounded(count, 1, "no features");
+    require(width == self.shape.features, "features of another width than the vocabulary's");
     self.logits(count, features, logits);
   });
 }
 
 SPECDEC_API int specdec_session_new(const void* stack, void** session) {
-  return guarded(
-      [&] { *session = new specdec::Session(*static_cast<const specdec::Stack*>(stack)); });
+  return guarded([&] { *session = new Session(*static_cast<const Stack*>(stack)); });
 }
 
-SPECDEC_API void specdec_session_free(void* session) {
-  delete static_cast<specdec::Session*>(session);
-}
+SPECDEC_API void specdec_session_free(void* session) { delete static_cast<Session*>(session); }
 
 // states: [rows][source][width].
 SPECDEC_API int specdec_session_open(void* session, int rows, int source, int width,
                                      const float* states, const uint8_t* hidden, int capacity) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::Session*>(session);
-    for (int count : {rows, source, capacity}) specdec::bounded(count, 1, "an empty batch");
-    specdec::bounded(int64_t{rows} * source, 1, "a batch of impossible size");
-    specdec::require(!self.stack.shape.reads_source() || width == self.stack.shape.source,
-                     "encoder states of another width than the decoder reads");
+    auto& self = *static_cast<Session*>(session);
+    for (int count : {rows, source, capacity}) bounded(count, 1, "an empty batch");
+    bounded(int64_t{rows} * source, 1, "a batch of impossible size");
+    require(!self.stack.shape.reads_source() || width == self.stack.shape.source,
+            "encoder states of another width than the decoder reads");
     self.open(rows, source, states, hidden, capacity);
   });
 }
 
 SPECDEC_API int specdec_session_select(void* session, int count, const int64_t* rows) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::Session*>(session);
-    specdec::require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
+    auto& self = *static_cast<Session*>(session);
+    require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
     self.select(count, rows);
   });
 }
 
-SPECDEC_API int specdec_session_run(void* session, const specdec::RunCall* call) {
-  return guarded([&] { specdec::run(*static_cast<specdec::Session*>(session), *call); });
+SPECDEC_API int specdec_session_run(void* session, const RunCall* call) {
+  return guarded([&] { run(*static_cast<Session*>(session), *call); });
 }
 
-SPECDEC_API int specdec_verify(void* session, specdec::VerifyCall* call) {
-  return guarded([&] { specdec::iterate(*static_cast<specdec::Session*>(session), *call); });
+SPECDEC_API int specdec_verify(void* session, VerifyCall* call) {
+  return guarded([&] { iterate(*static_cast<Session*>(session), *call); });
 }
 
 // mask: [width].
 SPECDEC_API int specdec_drafter_new(const void* stack, int width, const float* mask, int pad,
                                     void** drafter) {
   return guarded([&] {
-    specdec::require(width == static_cast<const specdec::Stack*>(stack)->shape.width,
-                     "wrong size: the mask's embedding");
-    *drafter = new specdec::BlockDrafter(*static_cast<const specdec::Stack*>(stack), mask, pad);
+    require(width == static_cast<const Stack*>(stack)->shape.width,
+            "wrong size: the mask's embedding");
+    *drafter = new BlockDrafter(*static_cast<const Stack*>(stack), mask, pad);
   });
 }
 
-SPECDEC_API void specdec_drafter_free(void* drafter) {
-  delete static_cast<specdec::BlockDrafter*>(drafter);
-}
+SPECDEC_API void specdec_drafter_free(void* drafter) { delete static_cast<BlockDrafter*>(drafter); }
 
 // matrix: [2 C][read_layers C], of tokens and of masks.
 SPECDEC_API int specdec_drafter_states(void* drafter, int read_layers, const void* matrix) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
+    auto& self = *static_cast<BlockDrafter*>(drafter);
     const int width = self.stack.shape.width;
-    const specdec::SharedMatrix states = specdec::shared(matrix);
-    specdec::require(read_layers > 0 && read_layers < 1024, "no layers to read");
-    specdec::require(states->out() == 2 * width && states->in() == read_layers * width,
-                     "wrong size: products of hidden states");
+    const SharedMatrix states = shared(matrix);
+    require(read_layers > 0 && read_layers < 1024, "no layers to read");
+    require(states->out() == 2 * width && states->in() == read_layers * width,
+            "wrong size: products of hidden states");
     self.of_states = states;
     self.read_layers = read_layers;
   });
@@ -278,16 +267,16 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
                                       const float* of_mask_bias, const float* of_state,
                                       const float* of_token, const float* for_token) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
-    specdec::bounded(width, 1, "a chain without width");
-    specdec::Chain chain;
+    auto& self = *static_cast<BlockDrafter*>(drafter);
+    bounded(width, 1, "a chain without width");
+    Chain chain;
     const size_t count = static_cast<size_t>(self.stack.vocabulary_size()) * width;
-    chain.of_mask = specdec::matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias);
-    chain.of_state = specdec::matrix_of(width, width, of_state, nullptr);
-    chain.of_token = specdec::Buffer<float>(count);
-    chain.for_token = specdec::Buffer<uint16_t>(count);
+    chain.of_mask = matrix_of(width, self.stack.shape.width, of_mask, of_mask_bias);
+    chain.of_state = matrix_of(width, width, of_state, nullptr);
+    chain.of_token = Buffer<float>(count);
+    chain.for_token = Buffer<uint16_t>(count);
     std::copy_n(of_token, count, chain.of_token.data());
-    for (size_t i = 0; i < count; i++) chain.for_token.data()[i] = specdec::to_bf16(for_token[i]);
+    for (size_t i = 0; i < count; i++) chain.for_token.data()[i] = to_bf16(for_token[i]);
     chain.width = width;
     self.chain = std::move(chain);
   });
@@ -296,42 +285,42 @@ SPECDEC_API int specdec_drafter_chain(void* drafter, int width, const float* of_
 // Let the drafter draft from lists of words: a copy of its vocabulary is made for them.
 SPECDEC_API int specdec_drafter_lists(void* drafter) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::BlockDrafter*>(drafter);
-    specdec::require(self.stack.finished, "the weights are not complete");
-    self.vocabulary = std::make_shared<const specdec::MatrixRows>(self.stack.vocabulary);
+    auto& self = *static_cast<BlockDrafter*>(drafter);
+    require(self.stack.finished, "the weights are not complete");
+    self.vocabulary = std::make_shared<const MatrixRows>(self.stack.vocabulary);
   });
 }
 
 SPECDEC_API int specdec_words_new(void** words) {
-  return guarded([&] { *words = new specdec::WordList(); });
+  return guarded([&] { *words = new WordList(); });
 }
 
-SPECDEC_API void specdec_words_free(void* words) { delete static_cast<specdec::WordList*>(words); }
+SPECDEC_API void specdec_words_free(void* words) { delete static_cast<WordList*>(words); }
 
 // sizes: [rows]; ids: as many as all sizes together, as WordList::open takes them.
 SPECDEC_API int specdec_words_open(void* words, const void* drafter, int rows, const int64_t* sizes,
                                    const int64_t* ids) {
   return guarded([&] {
-    specdec::bounded(rows, 1, "an empty batch");
-    static_cast<specdec::WordList*>(words)->open(
-        static_cast<const specdec::BlockDrafter*>(drafter)->vocabulary, rows, sizes, ids);
+    bounded(rows, 1, "an empty batch");
+    static_cast<WordList*>(words)->open(static_cast<const BlockDrafter*>(drafter)->vocabulary, rows,
+                                        sizes, ids);
   });
 }
 
 SPECDEC_API int specdec_words_select(void* words, int count, const int64_t* rows) {
   return guarded([&] {
-    auto& self = *static_cast<specdec::WordList*>(words);
-    specdec::require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
+    auto& self = *static_cast<WordList*>(words);
+    require(count >= 0 && count <= self.rows(), "more rows to keep than there are");
     self.select(count, rows);
   });
 }
 
-SPECDEC_API int specdec_draft(const void* drafter, void* session, const specdec::DraftCall* call) {
+SPECDEC_API int specdec_draft(const void* drafter, void* session, const DraftCall* call) {
   return guarded([&] {
-    specdec::draft(*static_cast<const specdec::BlockDrafter*>(drafter),
-                   *static_cast<specdec::Session*>(session), call->embedding, call->hypotheses,
-                   call->request, call->tokens, call->sizes);
+    draft(*static_cast<const BlockDrafter*>(drafter), *static_cast<Session*>(session),
+          call->embedding, call->hypotheses, call->request, call->tokens, call->sizes);
   });
 }
 
 }  // extern "C"
+}  // namespace specdec

@@ -56,8 +56,10 @@ struct Entries {
   std::vector<size_t> first;  // of each row
 };
 
-Entries lay_out(const Session& session, const Embedding& embedding, const Drafts& drafts,
-                const Hypotheses& hypotheses, int capacity, float* x) {
+Entries lay_out(const Session& session, const Verification& call, float* x) {
+  const Embedding& embedding = call.embedding;
+  const Drafts& drafts = call.drafts;
+  const Hypotheses& hypotheses = call.hypotheses;
   Entries entries;
   const auto known = [&](int64_t token) {
     require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
@@ -66,8 +68,8 @@ Entries lay_out(const Session& session, const Embedding& embedding, const Drafts
   for (int row = 0; row < session.rows(); row++) {
     entries.first.push_back(entries.row.size());
     const int64_t length = hypotheses.lengths[row], size = drafts.sizes[row];
-    require(length >= 0 && size >= 0 && size <= drafts.width && length + size < capacity &&
-                length + size + 1 < hypotheses.columns,
+    require(length >= 0 && size >= 0 && size <= drafts.width &&
+                length + size < session.capacity() && length + size + 1 < hypotheses.columns,
             "a draft or a hypothesis is larger than its buffer");
     for (int64_t w = 0; w <= size; w++) {
       const int64_t token = w > 0 ? drafts.tokens[row * drafts.token_stride + w - 1]
@@ -131,27 +133,20 @@ class Entry {
 // One iteration: its buffers, and its parts in their order.
 class Iteration {
  public:
-  Iteration(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
-            const Hypotheses& hypotheses, const std::vector<int>& read, const Verdict& verdict)
+  Iteration(Session& session, const Verification& call)
       : session_(session),
-        stack_(session.stack),
-        embedding_(embedding),
-        rules_(rules),
-        drafts_(drafts),
-        hypotheses_(hypotheses),
-        read_(read),
-        verdict_(verdict),
+        call_(call),
         rows_(session.rows()),
-        words_(stack_.vocabulary_size()),
-        width_(stack_.shape.width) {}
+        words_(session.stack.vocabulary_size()),
+        width_(session.stack.shape.width) {}
 
   // False where an entry that decides has two best tokens or none.
   bool run() {
     check();
     score();
     // Stored at the end: an iteration that is left to the caller spends nothing.
-    spent_.resize(hypotheses_.spent == nullptr ? 0 : rows_);
-    std::copy_n(hypotheses_.spent, spent_.size(), spent_.begin());
+    spent_.resize(call_.hypotheses.spent == nullptr ? 0 : rows_);
+    std::copy_n(call_.hypotheses.spent, spent_.size(), spent_.begin());
     for (int row = 0; row < rows_; row++)
       if (!judge(row)) return false;
     store();
@@ -160,12 +155,12 @@ class Iteration {
 
  private:
   void check() {
-    require(drafts_.rows == rows_ && embedding_.fits(stack_),
+    require(call_.drafts.rows == rows_ && call_.embedding.fits(session_.stack),
             "a batch or a table of another size than the session's");
     int64_t longest = 0;
     for (int row = 0; row < rows_; row++) {
-      const int length = bounded(hypotheses_.lengths[row], 0, "impossible lengths");
-      const int size = bounded(drafts_.sizes[row], 0, "impossible lengths");
+      const int length = bounded(call_.hypotheses.lengths[row], 0, "impossible lengths");
+      const int size = bounded(call_.drafts.sizes[row], 0, "impossible lengths");
       longest = std::max<int64_t>(longest, length + size);
       total_ += size + 1;
     }
@@ -179,12 +174,12 @@ class Iteration {
     static thread_local Buffer<float> embedded, features, states, logits;
     const size_t size = static_cast<size_t>(total_) * width_;
     float* x = embedded.reserve(size);
-    entries_ = lay_out(session_, embedding_, drafts_, hypotheses_, session_.capacity(), x);
+    entries_ = lay_out(session_, call_, x);
     const Block block{static_cast<int>(total_), entries_.row.data(), entries_.slot.data(),
                       Visibility{entries_.upto.data()}};
     features_ = features.reserve(size);
-    states_ = verdict_.states == nullptr ? nullptr : states.reserve(size * read_.size());
-    session_.run(block, x, nullptr, nullptr, read_, features_, states_);
+    states_ = call_.verdict.states == nullptr ? nullptr : states.reserve(size * call_.read.size());
+    session_.run(block, x, nullptr, nullptr, call_.read, features_, states_);
     logits_ = logits.reserve(static_cast<size_t>(total_) * words_);
   }
 
@@ -194,7 +189,8 @@ class Iteration {
     constexpr int kSome = 12;
     if (at >= projected_) {
       const int64_t count = rows_ == 1 ? std::min<int64_t>(kSome, total_ - at) : total_ - at;
-      stack_.logits(static_cast<int>(count), features_ + at * width_, logits_ + at * words_);
+      session_.stack.logits(static_cast<int>(count), features_ + at * width_,
+                            logits_ + at * words_);
       projected_ = at + count;
     }
     return logits_ + at * words_;
@@ -205,30 +201,30 @@ class Iteration {
     if (!entry.near(draft)) return false;
     if (spent_.empty()) return true;
     const double regret = spent_[row] + entry.regret(draft);
-    if (!(regret <= rules_.regret_budget)) return false;
+    if (!(regret <= call_.rules.regret_budget)) return false;
     spent_[row] = regret;
     return true;
   }
 
   // Adds accepted tokens and the bonus token to a row.
   bool judge(int row) {
-    const int64_t first = entries_.first[row], length = hypotheses_.lengths[row];
-    const int64_t* drafted = drafts_.tokens + row * drafts_.token_stride;
-    int64_t* tokens = hypotheses_.tokens + row * hypotheses_.token_stride + length + 1;
-    float* scores = hypotheses_.scores + row * hypotheses_.score_stride + length;
-    int64_t* facts = verdict_.facts + 3 * row;
+    const int64_t first = entries_.first[row], length = call_.hypotheses.lengths[row];
+    const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.token_stride;
+    int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.token_stride + length + 1;
+    float* scores = call_.hypotheses.scores + row * call_.hypotheses.score_stride + length;
+    int64_t* facts = call_.verdict.facts + 3 * row;
     bool goes_on = true;
     for (int64_t w = 0; goes_on; w++) {
-      const Entry entry(logits(first + w), words_, rules_, row, length + w);
+      const Entry entry(logits(first + w), words_, call_.rules, row, length + w);
       if (!entry.decided()) return false;
-      const bool accepted = w < drafts_.sizes[row] && accepts(row, entry, drafted[w]);
+      const bool accepted = w < call_.drafts.sizes[row] && accepts(row, entry, drafted[w]);
       tokens[w] = accepted ? drafted[w] : entry.best();
       scores[w] = entry.score(tokens[w]);
       if (!(scores[w] > kMinusInfinity)) return false;
-      if (verdict_.choices != nullptr)
-        verdict_.choices[row * (drafts_.width + 1) + w] = entry.best();
+      if (call_.verdict.choices != nullptr)
+        call_.verdict.choices[row * (call_.drafts.width + 1) + w] = entry.best();
       facts[0] = w + 1;
-      facts[1] = tokens[w] == rules_.eos;
+      facts[1] = tokens[w] == call_.rules.eos;
       facts[2] = w + (accepted ? 1 : 0);
       goes_on = accepted && !facts[1];
     }
@@ -237,21 +233,15 @@ class Iteration {
 
   // Only now: those of the iteration before are still the caller's where this one is left to it.
   void store() {
-    std::copy(spent_.begin(), spent_.end(), hypotheses_.spent);
-    const size_t wide = read_.size() * width_;
-    for (int row = 0; row < rows_ && verdict_.states != nullptr; row++)
-      std::copy_n(states_ + entries_.first[row] * wide, (drafts_.sizes[row] + 1) * wide,
-                  verdict_.states + row * (drafts_.width + 1) * wide);
+    std::copy(spent_.begin(), spent_.end(), call_.hypotheses.spent);
+    const size_t wide = call_.read.size() * width_;
+    for (int row = 0; row < rows_ && call_.verdict.states != nullptr; row++)
+      std::copy_n(states_ + entries_.first[row] * wide, (call_.drafts.sizes[row] + 1) * wide,
+                  call_.verdict.states + row * (call_.drafts.width + 1) * wide);
   }
 
   Session& session_;
-  const Stack& stack_;
-  const Embedding& embedding_;
-  const Rules& rules_;
-  const Drafts& drafts_;
-  const Hypotheses& hypotheses_;
-  const std::vector<int>& read_;
-  const Verdict& verdict_;
+  const Verification& call_;
   const int rows_, words_, width_;
   int64_t total_ = 0, projected_ = 0;  // entries; those with logits
   Entries entries_;
@@ -261,29 +251,25 @@ class Iteration {
 
 }  // namespace
 
-int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
-           const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
-           int most, const Verdict& verdict) {
-  require(most == 1 || (most > 1 && (propose || drafts.width == 0)),
+int verify(Session& session, Verification call, const Propose& propose, int most) {
+  require(most == 1 || (most > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
-  bounded(drafts.width, 0, "drafts of an impossible width");
-  bounded(drafts.token_stride, 0, "rows that are impossibly far apart");
-  hypotheses.check();
+  bounded(call.drafts.width, 0, "drafts of an impossible width");
+  bounded(call.drafts.token_stride, 0, "rows that are impossibly far apart");
+  call.hypotheses.check();
   const int rows = session.rows();
-  rules.check(rows, session.stack.vocabulary_size());
-  const int64_t entries = rows * (drafts.width + 1);
-  std::vector<int64_t> lengths(hypotheses.lengths, hypotheses.lengths + rows);
+  call.rules.check(rows, session.stack.vocabulary_size());
+  const int64_t entries = rows * (call.drafts.width + 1);
+  std::vector<int64_t> lengths(call.hypotheses.lengths, call.hypotheses.lengths + rows);
   for (int64_t length : lengths) bounded(length, 0, "impossible lengths");
-  Hypotheses grown = hypotheses;
-  grown.lengths = lengths.data();
-  Drafts proposed = drafts;
-  Verdict now = verdict;
-  for (int done = 0; done < most; done++) {
-    if (propose && !propose(grown, &proposed)) return done;
+  call.hypotheses.lengths = lengths.data();
+  Verdict& now = call.verdict;
+  for (int done = 0; done < most; done++, now.seconds++) {
+    if (propose && !propose(call.hypotheses, &call.drafts)) return done;
     const auto started = std::chrono::steady_clock::now();
-    if (!Iteration(session, embedding, rules, proposed, grown, read, now).run()) return done;
+    if (!Iteration(session, call).run()) return done;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
-    verdict.seconds[done] = passed.count();
+    *now.seconds = passed.count();
     bool ended = false;
     for (int row = 0; row < rows; row++) {
       lengths[row] += now.facts[3 * row];
@@ -293,7 +279,7 @@ int verify(Session& session, const Embedding& embedding, const Rules& rules, con
     now.facts += 3 * rows;
     if (now.choices != nullptr) now.choices += entries;
     if (now.states != nullptr && now.states_per_iteration)
-      now.states += entries * read.size() * embedding.width;
+      now.states += entries * call.read.size() * call.embedding.width;
   }
   return most;
 }

@@ -98,12 +98,20 @@ struct Verdict {
 // Drafts for the next iteration; false where there is nothing more to draft.
 typedef std::function<bool(const Hypotheses&, Drafts*)> Propose;
 
+// What iterations work on, and where their results go.
+struct Verification {
+  Embedding embedding;
+  Rules rules;
+  Drafts drafts;
+  Hypotheses hypotheses;
+  std::vector<int> read;  // layers whose outputs are wanted
+  Verdict verdict;
+};
+
 // Iterations until a row ends, at most `most` of them, each after what the last one emitted. More
 // than one either drafts nothing or asks `propose` each time. Returns how many were done. It ends
 // before one in which an entry that decides has two best tokens or none: the caller decides that by
 // other means.
-int verify(Session& session, const Embedding& embedding, const Rules& rules, const Drafts& drafts,
-           const Propose& propose, const Hypotheses& hypotheses, const std::vector<int>& read,
-           int most, const Verdict& verdict);
+int verify(Session& session, Verification call, const Propose& propose, int most);
 
 }  // namespace specdec
