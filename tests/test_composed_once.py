@@ -1,10 +1,7 @@
 """Settings that were composed before are composed no more, and nothing else is left out."""
 
-import os
-
 import pytest
-from composed_once import SharedSettings, compose_once
-from fairseq.dataclass import utils
+from composed_once import compose_once
 from hydra.core.config_store import ConfigStore
 
 
@@ -47,30 +44,3 @@ def test_the_choice_of_a_group_by_the_environment_is_made_again(calls):
         for _ in range(2):
             compose("config", overrides=[line])
     assert len(made) == 3
-
-
-def test_fairseq_asks_here():
-    assert utils.compose.__module__ == "composed_once"
-
-
-def test_what_two_forks_compose_is_composed_for_the_third(monkeypatch, tmp_path):
-    def compose(name, overrides, **others):
-        with open(str(tmp_path / "composed"), "a") as stream:
-            stream.write(f"{os.getpid()}\n")
-
-    monkeypatch.setattr(utils, "compose", compose)
-    settings, forks = SharedSettings(), []
-    for _ in range(4):
-        settings.compose()
-        with open(str(tmp_path / "record"), "w+") as record:
-            forks.append(os.fork())
-            if forks[-1] == 0:
-                try:
-                    utils.compose("config", overrides=["model.a=1"], strict=False)
-                    settings.write(record)
-                finally:
-                    os._exit(0)
-            os.waitpid(forks[-1], 0)
-            settings.count(record)
-    composed = (tmp_path / "composed").read_text().split()
-    assert composed == [str(each) for each in (*forks[:2], os.getpid())]

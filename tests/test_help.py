@@ -7,7 +7,6 @@ import pytest
 
 from fairseq_specdec.commands import parsers
 from fairseq_specdec.config import OWN_FIELDS, TranslationSpecDecConfig
-from fairseq_specdec.noise import cli as noise_cli
 
 # The papers' names of what a flag sets, by strategy.
 SYMBOLS = {
@@ -78,15 +77,3 @@ def test_the_demo_says_the_same(name):
     (action,) = [a for a in own_actions("specdec-demo") if a.dest == name]
     metadata = {f.name: f.metadata for f in dataclasses.fields(TranslationSpecDecConfig)}[name]
     assert action.help.startswith(str(metadata["help"]))
-
-
-def test_a_flag_without_a_default_or_range_is_found():
-    parser = noise_cli.get_parser()
-    one = parser.add_argument("--most", type=int, default=3, help="so many")
-    assert problem(one) == "does not say its default"
-    one.help = "so many (default: 3)"
-    assert problem(one) == "does not say its range"
-    one.help = "so many, 1 or more (default: 4)"
-    assert problem(one) == "says another default than 3"
-    one.help = "so many, 1 or more (default: 3)"
-    assert problem(one) == ""

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 import toy_cache
-from toy_cache import cached, cached_folder, key, sources, trained
+from toy_cache import cached, key, sources, trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -34,16 +34,6 @@ def test_an_entry_is_made_once_and_again_where_it_is_damaged(empty):
         assert cached("x", lambda: make(made)) == b"weights"
         assert (empty / "x").read_bytes() == whole
     assert len(made) == 5
-
-
-def test_what_fails_leaves_no_entry(empty):
-    def fails():
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cached("x", fails)
-    assert not (empty / "x").exists()
-    assert cached("x", lambda: b"weights") == b"weights"
 
 
 def _take(started, made):
@@ -92,20 +82,6 @@ def test_a_model_from_disk_is_the_one_that_was_trained():
     assert all(map(torch.equal, first.state_dict().values(), again.state_dict().values()))
     assert not again.training
     assert line(4)[0].weight.item() == 4
-
-
-def test_folders_are_filled(tmp_path):
-    made = []
-
-    def fill(folder):
-        made.append(folder)
-        (folder / "bin").mkdir()
-        (folder / "bin" / "x").write_text("1")
-
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        assert (cached_folder(tmp_path / name, "data", fill) / "bin" / "x").read_text() == "1"
-    assert made == [tmp_path / "one"]
 
 
 def test_a_key_says_all_that_makes_a_toy(monkeypatch, tmp_path):

@@ -295,27 +295,6 @@ def check(mine, theirs, diverse=True, nudged=frozenset):
     return tied
 
 
-def test_only_hypotheses_of_one_score_that_repeat_may_differ():
-    def said(*scores):
-        return [
-            {"tokens": torch.tensor(tokens), "score": score, "positional_scores": torch.zeros(2)}
-            for tokens, score in zip(([5, 2], [6, 2], [7, 2]), scores)
-        ]
-
-    one, two, three = said(-1.0, -1.5, -1.5000005)
-    assert not check([one, two, three], [one, two, three])
-    assert check([one, three, two], [one, two, three], diverse=False)
-    for wrong, diverse in (([one, three, two], True), ([two, one, three], False)):
-        with pytest.raises(AssertionError):
-            check(wrong, [one, two, three], diverse)
-    nudged = {(5, 2), (6, 2)}
-    assert check([two, one, three], [one, two, three], diverse=False, nudged=lambda: nudged)
-    with pytest.raises(AssertionError):
-        check([two, one, three], [one, two, three], diverse=True, nudged=lambda: nudged)
-    assert not repeats([one, two])
-    assert repeats([one, dict(two, tokens=torch.tensor([4, 6, 6, 6, 2]))])
-
-
 def try_case(number, case):
     pair = toy_pair(number)
     sample = make_sample(sentences(case.rows, case.seed, pair.words[0], case.longest), case.left)

@@ -6,7 +6,6 @@ import pytest
 from doc_commands import (
     ELSEWHERE,
     FLAG,
-    FOREIGN,
     PARSERS,
     coverage,
     flags_of,
@@ -54,28 +53,6 @@ def test_no_command_hides_outside_of_a_block(page):
     assert not hidden, "an indented block is run by no test: fence it"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "specdec-newtool --flag\n",
-        "curl example.org | head\n",
-        "fairseq-generate data > out.txt\npython -m pytest\n",
-    ],
-)
-def test_an_unknown_command_would_be_noticed(text):
-    with pytest.raises(AssertionError):
-        coverage(text)
-
-
-def test_what_makes_a_command_small_is_still_needed():
-    from doc_sandbox import SMALLER
-
-    text = "".join(block.text for block in BLOCKS if block.language in ("bash", "python"))
-    for pattern, replacement in SMALLER:
-        text, count = re.subn(pattern, replacement, text)
-        assert count, pattern
-
-
 def test_what_runs_elsewhere_is_there():
     used = {
         start
@@ -98,12 +75,6 @@ def test_a_command_parses_as_it_stands(where, words, monkeypatch):
     assert not unknown
 
 
-def test_an_unknown_flag_would_be_noticed(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit):
-        flags_of(OURS[0][1] + ("--no-such-flag",))
-
-
 def test_every_program_and_strategy_is_shown():
     shown = {words[0] for _, words in COMMANDS}
     assert set(PARSERS) | {"fairseq-hydra-train"} <= shown
@@ -122,11 +93,6 @@ def test_every_flag_in_the_text_exists(monkeypatch):
         flag: page.name for page in PAGES for flag in set(FLAG.findall(text_of(page))) - known
     }
     assert not unknown
-
-
-def test_foreign_flags_are_still_needed():
-    text = "".join(text_of(page) for page in PAGES)
-    assert FOREIGN <= set(FLAG.findall(text))
 
 
 def missing(page, path):

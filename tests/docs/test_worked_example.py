@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import toy_cache
 from doc_pages import blocks_of, commands_in
-from worked_example import NEW_FILES, NEW_FLAGS, PAGE, PARTS, Part, apply, changed_copy, hunks_of
+from worked_example import NEW_FILES, NEW_FLAGS, PAGE, PARTS, changed_copy
 
 # The new strategy against stock fairseq, greedy, and on a toy; less than what the page tells to
 # run, which takes minutes.
@@ -63,11 +63,13 @@ def test_the_drafter_drafts_what_the_page_says(passed):
     assert passed("tests/drafting/test_repeat.py") >= FEWEST["drafter"]
 
 
+@pytest.mark.slow
 def test_the_strategy_says_what_greedy_says(passed):
     files = [f"tests/decoding/test_{name}.py" for name in ("strategies", "builder", "parity")]
     assert passed(*files, "-k", f"has_a_row or repeat and ({SHARED})") >= FEWEST["shared"]
 
 
+@pytest.mark.slow
 def test_the_pages_tell_the_strategy_and_its_flags(passed):
     files = ["tests/docs/test_readme.py", "tests/docs/test_docs_commands.py"]
     chosen = "flag or repeat or strategy or index"
@@ -86,17 +88,3 @@ def test_the_page_tells_to_run_the_tests_that_it_adds():
     assert all(command.words[:3] == ("python", "-m", "pytest") for command in commands)
     named = {word for command in commands for word in command.words}
     assert {path for path in NEW_FILES if path.startswith("tests/")} <= named
-
-
-def test_a_change_that_does_not_fit_is_noticed(tmp_path):
-    (tmp_path / "a.py").write_text("one\ntwo\n")
-    with pytest.raises(AssertionError, match="a.py has not once"):
-        apply(Part("a.py", True, " three\n+four\n"), tmp_path)
-    with pytest.raises(AssertionError, match="a.py is there already"):
-        apply(Part("a.py", False, "four\n"), tmp_path)
-    apply(Part("a.py", True, " one\n+half\n@@\n-two\n+2\n"), tmp_path)
-    assert (tmp_path / "a.py").read_text() == "one\nhalf\n2\n"
-
-
-def test_hunks_keep_empty_lines():
-    assert hunks_of(" a\n+\n+b\n") == [("a\n", "a\n\nb\n")]
