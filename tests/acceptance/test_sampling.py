@@ -9,6 +9,7 @@ from fairseq.search import Sampling
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judge
+from pairwise import half
 from sampled import (
     IN_GATE,
     MAX_LEN,
@@ -198,8 +199,7 @@ def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     assert strategy == "greedy" or 0.1 < generator.stats.acceptance_rate < 0.95
 
 
-@pytest.mark.parametrize("args", IN_GATE[:2], ids=str)
-@pytest.mark.parametrize("strategy", ["sps", "gad"])
+@pytest.mark.parametrize("strategy, args", half(["sps", "gad"], IN_GATE[:2]))
 def test_outputs_of_small_batches_under_a_budget_are_distributed_so_too(strategy, args, tmp_path):
     """Drafts of every length: the budget cuts them as rows come and go."""
     generator = generator_for(strategy, args, tmp_path, budget=24)

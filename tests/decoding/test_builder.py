@@ -28,15 +28,6 @@ from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 from fairseq_specdec.engine.threads import set_threads
 
 
-def test_what_is_sound_passes(tmp_path):
-    drafter = tmp_path / "d.pt"
-    drafter.write_bytes(b"")
-    builder.check_settings(decoding_settings())
-    builder.check_settings(decoding_settings(strategy="iad", block_size=1))
-    for strategy in ("gad", "gad++", "specdec"):
-        builder.check_settings(decoding_settings(strategy=strategy, drafter_path=str(drafter)))
-
-
 @pytest.mark.parametrize(
     "changes, said",
     [

@@ -85,8 +85,7 @@ def test_recorded_iterations_say_what_others_say(case, rows, bucket, record):
     assert recorded(generator) and not made[0].broken
 
 
-@pytest.mark.parametrize("case", ["gad", "gad-attached"])
-@pytest.mark.parametrize("block_size", [1, 2, 3])
+@pytest.mark.parametrize("case, block_size", [("gad", 1), ("gad-attached", 2), ("gad", 3)])
 def test_smaller_blocks(case, block_size, record):
     other = torch_generator(case, block_size=block_size)
     want = decode(other, BATCHES[8])
@@ -119,7 +118,7 @@ def test_batches_of_other_shapes_in_turn(case, record):
 
 @pytest.mark.parametrize("after", [0, 3])
 def test_masks_copy_from_the_source_of_their_own_batch(after, record, monkeypatch):
-    copying = functools.partial(toy_drafter, source_copy=True)
+    copying = functools.partial(toy_drafter, updates=60, source_copy=True)
     monkeypatch.setitem(TOYS, "copying", Toys("gad++", None, RELAXED, drafter=copying))
     samples = [make_sample(sentences(count, seed=count)) for count in (3, 8, 1, 5, 3, 8)]
     other = torch_generator("copying", lossless=False)
@@ -158,8 +157,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("case", ["greedy", "gad-attached"])
+@pytest.mark.parametrize("case, name", zip(["greedy", "gad-attached"] * 2, SETTINGS))
 def test_constraints(case, name, record):
     want = stock([TOYS[case].verifier()], BATCHES[8], flags(**SETTINGS[name]))
     record(8)
@@ -177,8 +175,7 @@ def test_a_prefix(record):
     assert recorded(generator)
 
 
-@pytest.mark.parametrize("shape", ["one_attention", "adaptive"])
-@pytest.mark.parametrize("temperature", [1.0, 0.4])
+@pytest.mark.parametrize("shape, temperature", [("one_attention", 1.0), ("adaptive", 0.4)])
 def test_other_shapes_of_verifier(shape, temperature, record):
     models, made, args = [toy_model(shape)], record(8), flags(temperature=temperature)
     generator = torch_generator("iad", args=args, models=models)
@@ -197,8 +194,11 @@ def test_an_ensemble(record):
     assert not made[0].broken
 
 
-@pytest.mark.parametrize("case", ["gad++", "gad-attached"])
-@pytest.mark.parametrize("budgets", [(0, None), (0, 0, None, 2), (3, 0, 1)], ids=str)
+@pytest.mark.parametrize(
+    "case, budgets",
+    [("gad++", (0, None)), ("gad-attached", (0, 0, None, 2)), ("gad-attached", (3, 0, 1))],
+    ids=str,
+)
 def test_drafts_that_pause_and_shorten(case, budgets, record, monkeypatch):
     """Several iterations pass between two drafts, and the drafter then reads all of them."""
 

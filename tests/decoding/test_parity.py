@@ -10,6 +10,7 @@ import math
 
 import pytest
 import torch
+from pairwise import half
 from plain_graphs import plain_graphs
 from scripted_drafter import KINDS, ScriptedDrafter
 from toy_strategies import (
@@ -96,8 +97,10 @@ COLUMNS = {
 }
 
 
-# Those that do other things than the first one whatever the flags.
+# Those that do other things than the first one whatever the flags. Nothing of a beam is recorded,
+# and its products are those of one hypothesis.
 EXTRA = ("torch, packed", "torch, recorded")
+BEAM_COLUMNS = [column for column in COLUMNS if column not in EXTRA]
 
 
 @pytest.fixture(params=COLUMNS)
@@ -162,10 +165,12 @@ NAMES = {"torch, packed": FEW, "torch, recorded": FEW[:1]}
 def cells():
     """(drafter, flags, column) of the table."""
     for row in DRAFTERS:
-        for name in FEW if row in LIKE_OTHERS else CHANGES:
-            for column in COLUMNS:
-                if name in NAMES.get(column, CHANGES) and not (row in KINDS and column in EXTRA):
+        for column in COLUMNS:
+            for name in FEW if row not in KINDS or column not in EXTRA else ():
+                if name in NAMES.get(column, FEW):
                     yield row, name, column
+    rows = [row for row in DRAFTERS if row not in LIKE_OTHERS]
+    yield from half(rows, [name for name in CHANGES if name not in FEW], BEAM_COLUMNS)
 
 
 def prefix_of(name):
@@ -246,8 +251,7 @@ def native_bits(verifier, number_format):
     return [bits(plain, make_sample([one]))[0] for one in SENTENCES]
 
 
-@pytest.mark.parametrize("number_format", PACKED)
-@pytest.mark.parametrize("row", DRAFTERS)
+@pytest.mark.parametrize("row, number_format", half(DRAFTERS, PACKED))
 def test_natively_no_draft_changes_a_bit(row, number_format):
     """In every number format, and whatever else is in the batch."""
     if library.load() is None:
@@ -419,7 +423,7 @@ def test_rules(name, backend):
     assert 0.1 < generator.stats.acceptance_rate < 0.95
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name, backend", half([*RULES], [*COLUMNS]), indirect=["backend"])
 def test_rules_keep_a_prefix(name, backend):
     """In one pass, which costs no regret, where the rule says that it keeps forced tokens."""
     rule, words = RULES[name][0](), make_task().tgt_dict
@@ -466,11 +470,6 @@ BEAM_CHANGES = {
 REACHES = [(0, 0), (3, 4), (30, 100), (3, 9, -1.0, 2)]
 
 
-# Nothing of a beam is recorded, and its products are those of one hypothesis.
-BEAM_COLUMNS = [column for column in COLUMNS if column not in EXTRA]
-on_each = pytest.mark.parametrize("backend", BEAM_COLUMNS, indirect=True)
-
-
 @functools.lru_cache(maxsize=None)
 def beams(verifier, beam, name):
     args = flags(beam, **BEAM_CHANGES[name])
@@ -486,9 +485,9 @@ def search(case, beam, name, backend):
     return generator.generate(generator.models, SAMPLE, prefix_tokens=prefix_of(name)), generator
 
 
-@on_each
-@pytest.mark.parametrize("reach", REACHES, ids=str)
-@pytest.mark.parametrize("beam", BEAMS)
+@pytest.mark.parametrize(
+    "beam, reach, backend", half(BEAMS, REACHES, BEAM_COLUMNS), indirect=["backend"], ids=str
+)
 def test_beams(beam, reach, backend, monkeypatch):
     """Every hypothesis of every width is fairseq's, whatever is drafted."""
     look_ahead(monkeypatch, Reach(*reach))
@@ -497,9 +496,10 @@ def test_beams(beam, reach, backend, monkeypatch):
     assert generator.stats.drafted > 0
 
 
-@on_each
-@pytest.mark.parametrize("name", BEAM_CHANGES)
-@pytest.mark.parametrize("case", ["greedy", "iad"])
+@pytest.mark.parametrize(
+    "case, name, backend", half(["greedy", "iad"], [*BEAM_CHANGES], BEAM_COLUMNS),
+    indirect=["backend"],
+)  # fmt: skip
 def test_beams_under_constraints(case, name, backend, monkeypatch):
     look_ahead(monkeypatch, Reach(3, 4))
     check_beams(search(case, 4, name, backend)[0], beams(toy_model, 4, name))
@@ -518,11 +518,12 @@ def test_a_relaxed_rule_has_no_beams(case):
 SEARCHED = [case for case in cases() if case not in REFUSED]
 
 
-@on_each
 @pytest.mark.parametrize(
-    "name", ["no flags", "unknown words", "no n-gram twice", "a token", "forced"]
-)
-@pytest.mark.parametrize("case", SEARCHED)
+    "case, name, backend",
+    half(SEARCHED, ["no flags", "unknown words", "no n-gram twice", "a token", "forced"],
+         BEAM_COLUMNS),
+    indirect=["backend"],
+)  # fmt: skip
 def test_beams_of_every_drafter(case, name, backend):
     found, generator = search(case, 4, name, backend)
     check_beams(found, beams(toys(case).verifier, 4, name))

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import torch
+from pairwise import half
 from toy_strategies import cases, decode, flags, make_generator, stock, tokens, toys
 from toy_translation import assert_diverse, make_sample, sentences
 
@@ -72,8 +73,7 @@ def all_at_once(work, count):
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
 
 
-@pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case, count", half(cases(), [2, 4]))
 def test_threads_say_what_one_says(case, count, impatient):
     batches = samples()
     alone = make_generator(case, lossless=False)

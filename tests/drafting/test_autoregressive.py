@@ -181,15 +181,6 @@ def test_a_small_model_without_room_leaves_the_rest_to_the_verifier(kind, tmp_pa
         assert (stats.drafted == 0) == (kind == "short sources" and sources is SOURCES)
 
 
-def test_forced_prefixes_sentences_alone_and_ensembles(tmp_path):
-    prefix = torch.randint(4, 4 + WORDS, (len(SOURCES), 3))
-    prefix[::2, 1:] = PAD
-    models = [toy_model(), toy_model("pre_norm")]
-    compare(models, small_model(), flags(), tmp_path, prefix=prefix, block_size=3)
-    for source in SOURCES[:3]:
-        compare(models[:1], small_model(), flags(), tmp_path, [source], block_size=1)
-
-
 @pytest.mark.parametrize("dtype", ["same", "bf16"])
 def test_the_small_model_follows_the_verifiers_number_format(dtype, tmp_path):
     double = copy.deepcopy(toy_model("pre_norm")).double()

@@ -108,13 +108,6 @@ def test_shares_are_those_of_the_algorithms_steps():
     assert figures["mean_iterations"] == sum(c.big for c in slow) / len(SENTENCES)
 
 
-def test_a_forced_prefix_is_kept():
-    prefix = torch.tensor([[5, 9]] * len(SENTENCES))
-    generator = make_generator(0.0, INFINITY)
-    found = generator.generate([big()], make_sample(SENTENCES), prefix_tokens=prefix)
-    assert all(h[0]["tokens"].tolist()[:2] == [5, 9] for h in found)
-
-
 def test_sampling_draws_both_models_tokens_and_seeds_reproduce():
     def sample(seed, **thresholds):
         torch.manual_seed(seed)

@@ -60,8 +60,9 @@ def compare(generate, strategy="none", **flags):
     return out
 
 
-@pytest.mark.parametrize("batch_size", [1, 8])
-@pytest.mark.parametrize("strategy", ["none", "greedy", "iad"])
+@pytest.mark.parametrize(
+    "strategy, batch_size", [("none", 8), ("greedy", 8), ("iad", 1), ("iad", 8)]
+)
 def test_prints_all_that_stock_prints(generate, strategy, batch_size):
     out = compare(generate, strategy, batch_size=batch_size)
     best = [line[3] for line in told(out) if line[0] == "H"]
