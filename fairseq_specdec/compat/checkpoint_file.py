@@ -6,6 +6,8 @@ import os
 from pickle import UnpicklingError
 from typing import Any, Dict
 
+from omegaconf import OmegaConf, open_dict
+
 from .settings import RefusedCheckpointError
 
 
@@ -41,6 +43,36 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
             f"{first}); is the file complete?"
         ) from error
     return state
+
+
+def settings_of(state: Dict[str, Any], part: str) -> Any:
+    """The settings of ``model`` or ``task`` in a checkpoint of any age."""
+    found = (state.get("cfg") or {}).get(part)
+    return state.get("args") if found is None else found
+
+
+def architecture(state: Dict[str, Any]) -> str:
+    """``--arch`` of a checkpoint's model."""
+    settings = settings_of(state, "model")
+    return str(get_setting(settings, "_name") or get_setting(settings, "arch"))
+
+
+def get_setting(settings: Any, name: str) -> Any:
+    """A setting or None: on omegaconf 2.0, ``getattr(config, name, default)`` has no default."""
+    if isinstance(settings, dict) or OmegaConf.is_config(settings):
+        return settings[name] if name in settings else None
+    return getattr(settings, name, None)
+
+
+def set_setting(settings: Any, **values: Any) -> None:
+    """Set values in flags, a dictionary or a YAML's settings, in place, whether they are there."""
+    if OmegaConf.is_config(settings):
+        with open_dict(settings):
+            settings.update(values)
+    elif isinstance(settings, dict):
+        settings.update(values)
+    else:
+        vars(settings).update(values)
 
 
 def reads_speech(weights: Any) -> bool:

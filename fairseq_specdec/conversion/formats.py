@@ -17,9 +17,10 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
+from ..compat.checkpoint_file import architecture, get_setting, settings_of
 from ..legacy.layout import ARCHITECTURES, CRITERION, OWN_ARCHITECTURE, TASK, to_authors, to_ours
 from ..models.dictionary_digests import kept_digests
-from ..models.drafter_config import drafter_config, get_setting
+from ..models.drafter_config import drafter_config
 from ..models.legacy_drafter import legacy_config
 
 # Stored under extra_state by a conversion.
@@ -54,18 +55,6 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _settings(state: Dict[str, Any], part: str) -> Any:
-    """The settings of ``model`` or ``task`` in a checkpoint of any age."""
-    found = (state.get("cfg") or {}).get(part)
-    return state.get("args") if found is None else found
-
-
-def architecture(state: Dict[str, Any]) -> str:
-    """``--arch`` of a checkpoint's model."""
-    settings = _settings(state, "model")
-    return str(get_setting(settings, "_name") or get_setting(settings, "arch"))
-
-
 def _history() -> Dict[str, Any]:
     """Fields that fairseq needs in a checkpoint, for one that no training resumes."""
     step = {"num_updates": 0, "optimizer_name": "", "criterion_name": "", "lr_scheduler_state": {}}
@@ -79,7 +68,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
         state: a checkpoint as fairseq's loader returns it.
         source: what was read: ``file``, ``bytes``, ``sha256``.
     """
-    name, settings = architecture(state), _settings(state, "model")
+    name, settings = architecture(state), settings_of(state, "model")
     weights = state["model"]
     whole = copy.deepcopy(settings)
     if name in ARCH_CONFIG_REGISTRY:  # what the checkpoint leaves out, its architecture says
@@ -102,7 +91,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     model = {key: item for key, item in described if not str(item).startswith("${")}
     model.update({key: None for key in TRAINING_ONLY}, _name=name, arch=name, base_layers=0)
     model.update(kept_digests(settings, "the drafter"))
-    task = _settings(state, "task")
+    task = settings_of(state, "task")
     kept = {key: plain(get_setting(task, key)) for key in TASK_SETTINGS}
     task = dict({key: item for key, item in kept.items() if item is not None}, _name="translation")
     return {
@@ -124,7 +113,7 @@ def to_released(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]
             "back"
         )
     extra = state.get("extra_state") or {}
-    settings = (extra.get(RECORD) or {}).get("settings") or plain(_settings(state, "model"))
+    settings = (extra.get(RECORD) or {}).get("settings") or plain(settings_of(state, "model"))
     settings = copy.deepcopy(settings)
     settings.setdefault("arch", ARCHITECTURES[0])
     settings.setdefault("task", TASK)

@@ -16,7 +16,7 @@ from fairseq.models.transformer import (
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_specdec.compat.architectures import known_architectures_only
-from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
+from fairseq_specdec.compat.checkpoint_file import architecture, read_state, reads_speech
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.io.printable import flat_message
@@ -109,9 +109,7 @@ def _given(path: Optional[str]) -> str:
 
 
 def _is_block_drafter(state: Any) -> bool:
-    settings = (state.get("cfg") or {}).get("model") or state.get("args")
-    get = settings.get if hasattr(settings, "get") else lambda name: getattr(settings, name, None)
-    return MASK in state["model"] or (get("_name") or get("arch")) in LEGACY
+    return MASK in state["model"] or architecture(state) in LEGACY
 
 
 def read_drafter(path: Optional[str]) -> Any:

@@ -14,19 +14,17 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.models.dictionary_digests import SIDES
-from fairseq_specdec.models.drafter_config import get_setting
 
 
 class TrainingSettings:
     """The settings of a checkpoint's task."""
 
     def __init__(self, state: Any) -> None:
-        self._settings = (state.get("cfg") or {}).get("task") or state.get("args")
+        self._settings = settings_of(state, "task")
 
     def get(self, name: str) -> Any:
-        if isinstance(self._settings, dict):
-            return self._settings.get(name)
         return get_setting(self._settings, name)
 
     def _listed(self, name: str) -> List[str]:

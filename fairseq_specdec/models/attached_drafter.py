@@ -15,6 +15,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import Tensor
 
+from ..compat.checkpoint_file import set_setting
 from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
@@ -23,7 +24,6 @@ from .drafter_config import (
     check_config,
     drafter_config,
     set_architecture,
-    set_setting,
 )
 from .spec_drafter import BASE, BIG, SpecDrafter
 from .verifier_states import VerifierReader, layers_at_thirds

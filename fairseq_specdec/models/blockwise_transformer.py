@@ -16,11 +16,12 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..compat.checkpoint_file import get_setting, set_setting
 from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
 from .dictionary_digests import settle_dictionaries
-from .drafter_config import get_setting, set_architecture, set_setting
+from .drafter_config import set_architecture
 from .spec_drafter import BALANCED, BASE, BIG
 
 logger = logging.getLogger(__name__)

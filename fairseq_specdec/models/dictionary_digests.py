@@ -11,9 +11,8 @@ import re
 from typing import Any, Dict
 
 from fairseq_specdec.compat.architectures import built_from
+from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
 from fairseq_specdec.compat.settings import RefusedCheckpointError
-
-from .drafter_config import get_setting, set_setting
 
 SIDES = ("source", "target")
 

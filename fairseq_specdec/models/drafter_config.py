@@ -8,6 +8,7 @@ from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_specdec.compat.architectures import built_from
+from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting
 from fairseq_specdec.io.flag_values import AT_LEAST_0, AT_LEAST_1, Range, check_flags, flag
 
 
@@ -138,23 +139,6 @@ def _check_combinations(cfg: SpecDrafterConfig) -> None:
         )
     if cfg.init_decoder_layers and not cfg.init_decoder_from:
         raise ValueError("--init-decoder-layers needs --init-decoder-from")
-
-
-def get_setting(settings: Any, name: str) -> Any:
-    """A setting or None: on omegaconf 2.0, ``getattr(config, name, default)`` has no default."""
-    if OmegaConf.is_config(settings):
-        return settings[name] if name in settings else None
-    return getattr(settings, name, None)
-
-
-def set_setting(settings: Any, **values: Any) -> None:
-    """Set values in flags or in a YAML's settings, in place, whether or not they are there."""
-    if OmegaConf.is_config(settings):
-        with open_dict(settings):
-            settings.update(values)
-    else:
-        for name, value in values.items():
-            setattr(settings, name, value)
 
 
 def set_architecture(args: Any, **shape: Any) -> None:

@@ -13,6 +13,7 @@ from fairseq.models.transformer.transformer_encoder import TransformerEncoderBas
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
 
+from ..compat.checkpoint_file import get_setting
 from ..legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE, to_ours
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
@@ -20,7 +21,6 @@ from .drafter_config import (
     SpecDrafterConfig,
     check_config,
     drafter_config,
-    get_setting,
     set_architecture,
 )
 from .source_copy import SourceCopy, SourceState

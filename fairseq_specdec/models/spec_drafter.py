@@ -17,6 +17,7 @@ from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
+from ..compat.checkpoint_file import set_setting
 from ..training.block_noising import block_positions
 from ..training.glancing import choose_revealed
 from ..training.initialisation import initialise, start_as_bert
@@ -27,7 +28,6 @@ from .drafter_config import (
     check_config,
     drafter_config,
     set_architecture,
-    set_setting,
 )
 from .shared_modules import shallow
 from .source_copy import SourceCopy

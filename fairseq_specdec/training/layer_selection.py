@@ -8,6 +8,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 
+from fairseq_specdec.compat.checkpoint_file import get_setting, set_setting, settings_of
+
 DECODER_LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 OUTPUT = "decoder.output_projection.weight"
@@ -48,45 +50,28 @@ class Report(NamedTuple):
         return " ".join(parts).replace(" ;", ";")
 
 
-def settings_of(state: Dict[str, Any]) -> Any:
-    """The model's settings in a checkpoint: a Namespace, a dict or a config."""
-    return state.get("args") or (state.get("cfg") or {}).get("model")
-
-
-def get(settings: Any, name: str) -> Any:
-    return settings.get(name) if isinstance(settings, dict) else getattr(settings, name, None)
-
-
-def _set(settings: Any, name: str, value: Any) -> None:
-    if isinstance(settings, dict):
-        settings[name] = value
-    else:
-        setattr(settings, name, value)
-
-
 def _is_bart(settings: Any) -> bool:
-    name = get(settings, "_name") or get(settings, "arch") or ""
+    name = get_setting(settings, "_name") or get_setting(settings, "arch") or ""
     return bool(re.match(r"m?bart(_|$)", str(name)))
 
 
 def _make_plain(settings: Any) -> None:
     """Name a BART's settings those of a ``transformer`` of the translation task."""
     for field in ("_name", "arch"):
-        if get(settings, field):
-            _set(settings, field, "transformer")
-    if get(settings, "task"):
-        _set(settings, "task", "translation")
+        if get_setting(settings, field):
+            set_setting(settings, **{field: "transformer"})
+    if get_setting(settings, "task"):
+        set_setting(settings, task="translation")
 
 
 def _adjust(settings: Any, layers: int) -> None:
     """Let a model's settings (a Namespace, or a dict in its flat or nested form) say so many."""
-    nested = get(settings, "decoder")
+    nested = get_setting(settings, "decoder")
     if isinstance(nested, dict):
         nested["layers"] = layers
         nested["layers_to_keep"] = None
-    if not isinstance(nested, dict) or get(settings, "decoder_layers") is not None:
-        _set(settings, "decoder_layers", layers)
-        _set(settings, "decoder_layers_to_keep", None)
+    if not isinstance(nested, dict) or get_setting(settings, "decoder_layers") is not None:
+        set_setting(settings, decoder_layers=layers, decoder_layers_to_keep=None)
 
 
 def select(
@@ -107,7 +92,7 @@ def select(
         The new checkpoint, and what was done.
     """
     model: Dict[str, torch.Tensor] = state["model"]
-    settings = copy.deepcopy(settings_of(state))
+    settings = copy.deepcopy(settings_of(state, "model"))
     if settings is None:
         raise SelectionError("holds no settings of its model (args or cfg)")
     total = count_layers(model)

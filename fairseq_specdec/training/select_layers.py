@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.compat.architectures import building_from
+from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.io.atomic import replacing
@@ -35,9 +36,7 @@ from .layer_selection import (
     Report,
     SelectionError,
     count_layers,
-    get,
     select,
-    settings_of,
 )
 from .layers import evenly_spaced
 
@@ -53,11 +52,11 @@ def parse_layers(text: str) -> List[int]:
 
 def load(state: Dict[str, Any]) -> TransformerModelBase:
     """The model that a checkpoint of :func:`select` holds, on the CPU, in eval mode."""
-    settings = settings_of(state)
+    settings = settings_of(state, "model")
     if isinstance(settings, dict):
         settings = OmegaConf.create(settings)
     source, target = (placeholder(state["model"][name].size(0)) for name in TABLES)
-    if get(settings_of(state), "share_all_embeddings"):
+    if get_setting(settings, "share_all_embeddings"):
         target = source  # fairseq needs one dictionary, not two equal ones
     model = build_model(settings, Dictionaries(source, target))
     if not isinstance(model, TransformerModelBase):
