@@ -65,11 +65,8 @@ class AcceptanceRule:
         return None
 
     def read_vocabulary(self, symbols: Sequence[str]) -> None:
-        """Read the dictionary, for rules that depend on it; called once, before decoding.
-
-        Raises:
-            ValueError: the rule cannot be used with such tokens.
-        """
+        """Read the dictionary, for rules that depend on it; called once, before decoding. Raises
+        ValueError: the rule cannot be used with such tokens."""
 
     def open(self, rows: int, device: torch.device) -> AcceptanceRule:
         """The rule for one batch: itself, unless it remembers something of each sentence."""

@@ -20,11 +20,8 @@ INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def token_values(symbols: Sequence[str]) -> List[float]:
-    """The numbers that the tokens of a dictionary spell; NaN for fairseq's special symbols.
-
-    Raises:
-        ValueError: a symbol that is no integer, or no integers at all.
-    """
+    """The numbers that the tokens of a dictionary spell; NaN for fairseq's special symbols. Raises
+    ValueError: a symbol that is no integer, or no integers at all."""
     values = []
     for symbol in symbols:
         if INTEGER.fullmatch(symbol):

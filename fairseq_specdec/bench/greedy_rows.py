@@ -54,11 +54,8 @@ def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
 
 def of(plan: Plan, plans: Sequence[Plan]) -> Optional[Plan]:
     """The greedy row that a row is compared with: of the same beam and engine, of its own verifier
-    if there is one.
-
-    Returns:
-        None where there is no such row, and for stock and other engines, which have no settings.
-    """
+    if there is one. Returns None where there is no such row, and for stock and other engines, which
+    have no settings."""
     if not plan.settings:
         return None
     ours = [each for each in plans if each.settings.get("strategy") in STRATEGIES]

@@ -29,11 +29,8 @@ logger = logging.getLogger(__name__)
 
 
 def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
-    """Load row ``index`` of a command line and decode.
-
-    Returns:
-        ``peaks``: bytes by batch size; ``before``: bytes before any model was loaded (CPU only).
-    """
+    """Load row ``index`` of a command line and decode. Returns ``peaks``: bytes by batch size;
+    ``before``: bytes before any model was loaded (CPU only)."""
     asked = session.read(words)
     before = peak_resident()
     plan, make = asked.makers()[index]
@@ -54,11 +51,8 @@ def measure_here(index: int, words: Sequence[str]) -> Dict[str, Any]:
 
 
 def measure(index: int, words: Sequence[str]) -> Optional[Dict[str, Any]]:
-    """Call :func:`measure_here` in a new process.
-
-    Returns:
-        its result; None, and a warning, where it fails.
-    """
+    """Call :func:`measure_here` in a new process. Returns its result; None, and a warning, where it
+    fails."""
     order = {"index": index, "words": list(words)}
     try:
         return dict(call_once(f"memory of row {index}", f"{__name__}:measure_here", **order))

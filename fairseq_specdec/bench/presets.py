@@ -27,12 +27,9 @@ SHARED = "--path {verifier} --gen-subset test --tokenizer moses --remove-bpe --c
 
 
 def flags_of(name: str, data: str) -> List[str]:
-    """The flags of a preset.
-
-    Args:
-        data: folder of ``verifier.pt`` and, where a system drafts with one, ``drafter.pt``. The
-            drafter computes in the number format that is the fastest here, for gad++ too.
-    """
+    """The flags of a preset. ``data``: folder of ``verifier.pt`` and, where a system drafts with
+    one, ``drafter.pt``. The drafter computes in the number format that is the fastest here, for
+    gad++ too."""
     quickest = quickest_format("auto", []) == torch.int8
     dtype = "int8" if quickest else "bf16" if computes_in_bf16() else "same"
     drafter = shlex.quote(os.path.join(data, "drafter.pt"))  # within the word of a --system

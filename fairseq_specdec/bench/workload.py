@@ -19,11 +19,8 @@ class BenchError(Exception):
 
 
 def refuse(faults: Mapping[str, Any]) -> None:
-    """Refuse a command line for the first of the faults that it has.
-
-    Args:
-        faults: whether it has a fault, by the message of that fault.
-    """
+    """Refuse a command line for the first of the faults that it has. ``faults``: whether it has a
+    fault, by the message of that fault."""
     for message, found in faults.items():
         if found:
             raise BenchError(message)

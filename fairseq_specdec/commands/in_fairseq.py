@@ -36,11 +36,8 @@ Hook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], A
 
 
 def fairseq_command() -> Optional[str]:
-    """The name of the fairseq command that this process is, as ``fairseq-generate``.
-
-    Returns:
-        None in any other program.
-    """
+    """The name of the fairseq command that this process is, as ``fairseq-generate``. Returns None
+    in any other program."""
     main = sys.modules.get("__main__")
     module = getattr(getattr(main, "__spec__", None), "name", "")
     path = str(getattr(main, "__file__", None) or "")

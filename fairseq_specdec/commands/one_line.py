@@ -28,11 +28,8 @@ def wants_traceback() -> bool:
 
 
 def raiser(error: BaseException) -> Optional[str]:
-    """The top package whose ``raise`` or ``assert`` statement raised an error.
-
-    Returns:
-        None where no such statement did: the error came out of an expression, as a fault does.
-    """
+    """The top package whose ``raise`` or ``assert`` statement raised an error. Returns None where
+    no such statement did: the error came out of an expression, as a fault does."""
     trace = error.__traceback__
     if trace is None:
         return None

@@ -52,10 +52,7 @@ def reporting(
 
 def _flush() -> None:
     """Write what standard output still holds, so that a full disk is an error of the command.
-
-    Raises:
-        OSError: it cannot be written. Nothing is left then for Python to write at its end.
-    """
+    Raises OSError: it cannot be written. Nothing is left then for Python to write at its end."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -96,11 +96,8 @@ def load_checkpoint(file: Any) -> Any:
 
 
 def load_model(file: Any) -> Any:
-    """``load_checkpoint`` of a file that must hold a model.
-
-    Raises:
-        RefusedCheckpointError: it holds something else, which is named.
-    """
+    """``load_checkpoint`` of a file that must hold a model. Raises RefusedCheckpointError: it holds
+    something else, which is named."""
     state = load_checkpoint(file)
     check_structure(state, str(getattr(file, "name", file)))
     return state

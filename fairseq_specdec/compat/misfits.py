@@ -84,12 +84,9 @@ def _ours(task: Any) -> bool:
 
 
 def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
-    """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries.
-
-    Raises:
-        RuntimeError: naming both sizes, if that is what the error is about, else the first
-            weight that does not fit.
-    """
+    """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries. Raises
+    RuntimeError: naming both sizes, if that is what the error is about, else the first weight that
+    does not fit."""
     found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
     if found:
         _refuse_sizes(found, names, task, error)

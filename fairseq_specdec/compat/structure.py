@@ -17,11 +17,8 @@ _COUNTS = ("decoder_layers", "encoder_attention_heads", "decoder_attention_heads
 
 
 def check_structure(state: Any, path: str) -> None:
-    """Refuse what is no checkpoint of fairseq.
-
-    Raises:
-        RefusedCheckpointError: names the file, what it holds and the remedy.
-    """
+    """Refuse what is no checkpoint of fairseq. Raises RefusedCheckpointError: names the file, what
+    it holds and the remedy."""
     if not isinstance(state, dict):
         what = "nothing (None)" if state is None else f"a {type(state).__name__}"
         raise RefusedCheckpointError(f"{path}: holds {what}, no checkpoint; {_REMEDY}")

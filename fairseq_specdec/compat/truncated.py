@@ -37,11 +37,8 @@ def _load(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def check_regular(path: Any) -> None:
-    """Refuse pipes, devices and sockets, whose opening or reading may never end.
-
-    Raises:
-        OSError: it is there, and neither a file nor a folder.
-    """
+    """Refuse pipes, devices and sockets, whose opening or reading may never end. Raises OSError: it
+    is there, and neither a file nor a folder."""
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise OSError(f"{path}: is no regular file; name a checkpoint")
 

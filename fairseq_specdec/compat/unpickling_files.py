@@ -46,11 +46,8 @@ def _objects() -> Objects:
 
 
 def load_checked(file: Any) -> Any:
-    """Content of a checkpoint, on the CPU, made of nothing but what ``Objects`` lists.
-
-    Raises:
-        UnpicklingError: it holds something else, or is damaged; nothing of it was run.
-    """
+    """Content of a checkpoint, on the CPU, made of nothing but what ``Objects`` lists. Raises
+    UnpicklingError: it holds something else, or is damaged; nothing of it was run."""
     if isinstance(file, (str, os.PathLike)):
         check_regular(file)
         with open(file, "rb") as stream:
@@ -151,11 +148,8 @@ class _Records:
         return flat
 
     def check(self, but: List[torch.Tensor]) -> None:
-        """Compare what was mapped with the checksums, reading it once.
-
-        Args:
-            but: tensors that may differ from them.
-        """
+        """Compare what was mapped with the checksums, reading it once. ``but``: tensors that may
+        differ from them."""
         for part in but:
             self._unchecked.pop(part.data_ptr(), None)
         for entry in self._unchecked.values():

@@ -208,11 +208,8 @@ def _of_fairseq() -> Dict[str, Any]:
 
 
 class Objects:
-    """The table of names, by what may be done with each.
-
-    Attributes:
-        mappings: types that items are set on.
-    """
+    """The table of names, by what may be done with each. ``mappings``: types that items are set
+    on."""
 
     mappings = (dict, collections.OrderedDict, collections.defaultdict)
 

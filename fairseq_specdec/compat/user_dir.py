@@ -33,11 +33,8 @@ def know_own_folder() -> None:
 
 
 def import_unless_own(original: Callable[[Any], None], args: Any) -> None:
-    """``import_user_module``, but for this package under whatever path.
-
-    Raises:
-        ImportError: it is another copy of this package; two cannot be registered with fairseq.
-    """
+    """``import_user_module``, but for this package under whatever path. Raises ImportError: it is
+    another copy of this package; two cannot be registered with fairseq."""
     folder = getattr(args, "user_dir", None)
     if folder and os.path.isdir(folder):
         if os.path.samefile(folder, PACKAGE):

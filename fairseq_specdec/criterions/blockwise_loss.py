@@ -33,11 +33,8 @@ class BlockwiseLossConfig(FairseqDataclass):
 
 
 def draw_head(heads: Sequence[int], seed: int, update: int, part: int) -> int:
-    """One head, each as likely: the same in every process of a data-parallel training.
-
-    Args:
-        part: number of the batch within the update (``--update-freq``).
-    """
+    """One head, each as likely: the same in every process of a data-parallel training. ``part``:
+    number of the batch within the update (``--update-freq``)."""
     return random.Random(f"{seed}/{update}/{part}").choice(list(heads))
 
 

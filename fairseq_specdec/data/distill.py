@@ -80,11 +80,8 @@ def prepare(args: argparse.Namespace) -> Job:
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
-    """Distil, or continue to; the last process to finish publishes the corpus.
-
-    Returns:
-        the report written to ``distill.json``, or None while other shards are at work.
-    """
+    """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
+    written to ``distill.json``, or None while other shards are at work."""
     pairs = pairs_of(args)
     if pairs:
         return _distill_pairs(args, pairs, arguments)

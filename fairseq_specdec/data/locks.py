@@ -83,11 +83,8 @@ def _name(shard: Shard) -> str:
 
 
 def _enter(destination: str, home: str, digest: str, shard: Shard) -> Optional[int]:
-    """Lock the shard, unless a process is at work that excludes this one.
-
-    Returns:
-        None where the file system has no locks.
-    """
+    """Lock the shard, unless a process is at work that excludes this one. Returns None where the
+    file system has no locks."""
     since = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     who = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
     mine = {"run": [digest, shard.world], "who": f"{who} (shard {shard.rank}/{shard.world})"}

@@ -44,11 +44,8 @@ class Parts(ResumableJob):
     """A distillation's chunks, and the plan that they follow."""
 
     def agree_on(self, plan: Plan) -> None:
-        """Save the plan, or check that it is the one saved.
-
-        Raises:
-            DistillError: another process cut the corpus otherwise (other library versions).
-        """
+        """Save the plan, or check that it is the one saved. Raises DistillError: another process
+        cut the corpus otherwise (other library versions)."""
         if not os.path.isfile(self.path("plan.npz")):
             with replacing(self.path("plan.npz"), "wb") as stream:
                 np.savez(stream, **plan.arrays())

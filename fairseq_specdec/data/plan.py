@@ -68,10 +68,7 @@ def resolve_shard(flag: Optional[str], environment: Mapping[str, str]) -> Shard:
 
 def select(total: int, limit: Optional[int], fraction: Optional[float], seed: int) -> np.ndarray:
     """A reproducible random subset; that of a smaller limit is part of that of a larger one.
-
-    Returns:
-        bool [total]: which sentences to distil.
-    """
+    Returns bool [total]: which sentences to distil."""
     wanted = total
     if limit is not None:
         wanted = min(limit, total)
@@ -139,10 +136,7 @@ def plan_from(arrays: Mapping[str, np.ndarray]) -> Plan:
 
 def group(batch_sizes: np.ndarray, chunk_size: int) -> np.ndarray:
     """Cut a run of batches into chunks of at least ``chunk_size`` sentences (the last may be less).
-
-    Returns:
-        int64 [chunks]: where each chunk ends among the batches.
-    """
+    Returns int64 [chunks]: where each chunk ends among the batches."""
     ends, held = [], 0
     for batch, size in enumerate(batch_sizes.tolist()):
         held += size

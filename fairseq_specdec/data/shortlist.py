@@ -109,11 +109,8 @@ def open_text(
 
 
 def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
-    """Sentence pairs, drawn at random where there are more; the same ones each time.
-
-    Returns:
-        (the pairs, how many they are). Empty and very long sentences are left out.
-    """
+    """Sentence pairs, drawn at random where there are more; the same ones each time. Returns (the
+    pairs, how many they are). Empty and very long sentences are left out."""
     corpus = text.corpus
     sides = [corpus.read(corpus.source, text.source), corpus.read(corpus.target, text.target)]
     total = len(sides[0])
@@ -185,11 +182,8 @@ def _drafter(path: str, checked: Any, texts: Sequence[Text]) -> Dict[str, Any]:
 
 
 def main(args: argparse.Namespace, words: Sequence[str] = ()) -> Dict[str, Any]:
-    """Make the lists and write the drafter with them.
-
-    Returns:
-        the record that the checkpoint holds.
-    """
+    """Make the lists and write the drafter with them. Returns the record that the checkpoint
+    holds."""
     check(args)
     checked = read_drafter(args.drafter_path)
     texts = open_texts(args, checked)

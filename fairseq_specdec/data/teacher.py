@@ -25,12 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 class Teacher:
-    """The trained model or ensemble and its generator, as fairseq-generate sets them up.
-
-    Args:
-        task: the fairseq task; its ``build_generator`` decides how to decode, so the plugin's own
-            strategies serve here as they do in fairseq-generate.
-    """
+    """The trained model or ensemble and its generator, as fairseq-generate sets them up. ``task``:
+    the fairseq task; its ``build_generator`` decides how to decode, so the plugin's own strategies
+    serve here as they do in fairseq-generate."""
 
     def __init__(self, config: Any, task: Any) -> None:
         self.config, self.task = config, task

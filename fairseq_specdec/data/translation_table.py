@@ -94,11 +94,8 @@ class Model1:
         self.chances = (counts / totals[sources]).astype(np.float32)
 
     def likeliest(self, count: int, fill: int) -> Any:
-        """The likeliest translations of each source word.
-
-        Returns:
-            int32 [source words, count], the likeliest first; ``fill`` where there are fewer.
-        """
+        """The likeliest translations of each source word. Returns int32 [source words, count], the
+        likeliest first; ``fill`` where there are fewer."""
         sources, targets = np.divmod(self._keys, self._targets)
         order = np.lexsort((targets, -self.chances, sources))
         sources = sources[order]

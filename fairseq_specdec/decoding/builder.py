@@ -52,11 +52,8 @@ def check_verifier(model: Any, name: str) -> None:
 
 
 def check_settings(settings: Any) -> None:
-    """Refuse contradictory or impossible strategy flags, before any model is loaded.
-
-    Raises:
-        ValueError: naming the flag and the remedy.
-    """
+    """Refuse contradictory or impossible strategy flags, before any model is loaded. Raises
+    ValueError: naming the flag and the remedy."""
     if settings.strategy not in STRATEGIES:
         raise ValueError(
             f"--strategy {settings.strategy}: unknown; choose one of {', '.join(STRATEGIES)} "

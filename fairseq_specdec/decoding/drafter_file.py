@@ -54,11 +54,8 @@ def _named(path: Optional[str]) -> Iterator[None]:
 def load_drafter(
     path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
 ) -> Any:
-    """Load the checkpoint of a block drafter.
-
-    Raises:
-        ValueError: no path, no such file, unreadable, not a drafter, or of other dictionaries.
-    """
+    """Load the checkpoint of a block drafter. Raises ValueError: no path, no such file, unreadable,
+    not a drafter, or of other dictionaries."""
     state = read_drafter(path) if state is None else state
     with _named(path):
         return _block_drafter(path, state, src_dict, tgt_dict)
@@ -154,11 +151,8 @@ def _check_source(path: Any, weights: Any, src_dict: Any) -> None:
 
 
 def check_reading(drafter: Any, verifier: Any, flag: str) -> None:
-    """Refuse a verifier that an attached drafter cannot read; any other drafter reads none.
-
-    Raises:
-        ValueError: the verifier has too few decoder layers or another width.
-    """
+    """Refuse a verifier that an attached drafter cannot read; any other drafter reads none. Raises
+    ValueError: the verifier has too few decoder layers or another width."""
     layers = getattr(drafter.encoder, "read_layers", None)
     if not layers:
         return

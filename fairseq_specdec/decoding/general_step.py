@@ -58,11 +58,8 @@ class GeneralStep:
             self._forced = parts.policy.forced_draft(prefix, max_len)
 
     def step(self, draft: Optional[Draft] = None) -> Iteration:
-        """One iteration for every live row; one host-device synchronisation.
-
-        Args:
-            draft: to verify; None for the forced one or the drafter's.
-        """
+        """One iteration for every live row; one host-device synchronisation. ``draft``: to verify;
+        None for the forced one or the drafter's."""
         before = self.timer.lap() if self.parts.options.keep_trace else None
         draft = draft or self.take_forced()
         if draft is None:

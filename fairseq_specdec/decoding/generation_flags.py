@@ -94,11 +94,8 @@ def beam_of(args: Any, strategy: str, rule: AcceptanceRule, words: int) -> int:
 
 
 def sampler_of(args: Any) -> Optional[Sampler]:
-    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``.
-
-    Returns:
-        None without ``--sampling``.
-    """
+    """How to draw tokens, from ``--sampling``, ``--sampling-topk`` and ``--sampling-topp``. Returns
+    None without ``--sampling``."""
     given: Dict[str, Any] = {}
     for name in ("sampling_topk", "sampling_topp"):
         value = getattr(args, name, REFUSED[name])

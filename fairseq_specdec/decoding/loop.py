@@ -58,10 +58,7 @@ class Batch(OpenBatch):
 
     def iterate(self, max_iterations: int = 1) -> None:
         """One iteration for every live row, or several; then what they added is booked.
-
-        Args:
-            max_iterations: the native library may do up to so many iterations, until a row ends.
-        """
+        ``max_iterations``: the native library may do up to so many iterations, until a row ends."""
         rounds: List[Iteration] = []
         draft = None
         if self.native is not None:

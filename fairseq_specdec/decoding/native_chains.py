@@ -49,11 +49,8 @@ class _Answer(NamedTuple):
 
 
 class NativeChains:
-    """Decodes the chains of one batch several iterations at a time, as far as it can.
-
-    Args:
-        general: the batch; its drafts are asked for where they have no native form.
-    """
+    """Decodes the chains of one batch several iterations at a time, as far as it can. ``general``:
+    the batch; its drafts are asked for where they have no native form."""
 
     def __init__(self, form: NativeForm, general: GeneralStep) -> None:
         session = general.session

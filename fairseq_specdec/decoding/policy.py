@@ -87,10 +87,8 @@ class DecodingConstraints(NamedTuple):
 
     def forced_draft(self, prefix: Tensor, max_len: int) -> Optional[Draft]:
         """The prefixes as the first draft, so that one pass scores them; None where no row has one.
-
-        Args:
-            prefix, max_len: as for ``edits``. Tokens after padding in a prefix are left out.
-        """
+        ``prefix`` and ``max_len``: as for ``edits``. Tokens after padding in a prefix are left
+        out."""
         sizes = prefix.ne(self.pad).long().cumprod(1).sum(1).clamp(max=max_len)
         width = int(sizes.max())
         return Draft(prefix[:, :width], sizes, forced=True) if width > 0 else None

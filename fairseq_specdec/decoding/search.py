@@ -33,10 +33,7 @@ class Step(NamedTuple):
 
 class Search:
     """Grows hypotheses; one serves all batches, and opens another for what a batch remembers.
-
-    Attributes:
-        rule: accepts draft tokens; None where the search itself decides.
-    """
+    ``rule``: accepts draft tokens; None where the search itself decides."""
 
     rule: Optional[AcceptanceRule] = None
 

@@ -120,11 +120,8 @@ def default_strategies(pair: Pair, beside: Optional[str], joined: bool) -> List[
 
 def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -> Racers:
     """Load the verifier once, each drafter once, and make a translator of every strategy.
-
-    Args:
-        flags: decoding flags by field name; each goes to the strategies that use it; None is left
-            out.
-    """
+    ``flags``: decoding flags by field name; each goes to the strategies that use it; None is left
+    out."""
     for name in names or ():
         if name not in STRATEGIES:
             raise ValueError(f"--strategies {name}: unknown; choose of {', '.join(STRATEGIES)}")

@@ -34,11 +34,8 @@ PATIENCE = 60.0
 
 
 class DemoServer(ThreadingHTTPServer):
-    """Listens at once; answers once ``enter`` has been called and ``serve_forever`` runs.
-
-    Args:
-        port: 0 picks a free one.
-    """
+    """Listens at once; answers once ``enter`` has been called and ``serve_forever`` runs. ``port``:
+    0 picks a free one."""
 
     daemon_threads = True
 

@@ -56,11 +56,8 @@ class AutoregressiveDrafter(Drafter):
 
 
 class ReadyAutoregressiveDrafter(NamedTuple):
-    """Drafts with a small model whose weights were read.
-
-    Attributes:
-        own_encoder: run the small model's encoder; else attend to the verifier's encoder output.
-    """
+    """Drafts with a small model whose weights were read. ``own_encoder``: run the small model's
+    encoder; else attend to the verifier's encoder output."""
 
     weights: TransformerWeights
     options: DraftOptions
@@ -92,11 +89,8 @@ class ReadyAutoregressiveDrafter(NamedTuple):
 
 
 class AutoregressiveSession(DraftSession):
-    """The small model's cache for one batch.
-
-    Args:
-        last: most tokens of an output that the small model can draft.
-    """
+    """The small model's cache for one batch. ``last``: most tokens of an output that the small
+    model can draft."""
 
     forecasts = True
 

@@ -130,11 +130,8 @@ class NativeLoop(Protocol):
 
 
 class NativeDrafts(Protocol):
-    """A session whose drafts the native library makes between its verifications.
-
-    Attributes:
-        pointers: the library's drafter and session.
-    """
+    """A session whose drafts the native library makes between its verifications. ``pointers``: the
+    library's drafter and session."""
 
     @property
     def pointers(self) -> Tuple[Any, Any]: ...
@@ -228,11 +225,7 @@ class DraftSession:
 
 class ReadyDrafter(Protocol):
     """A drafter with the weights that it read. Batches of many threads share it; nothing of it
-    changes.
-
-    Attributes:
-        in_library: a call of the native library makes its drafts between verifications.
-    """
+    changes. ``in_library``: a call of the native library makes its drafts between verifications."""
 
     @property
     def in_library(self) -> bool: ...

@@ -58,11 +58,7 @@ class BlockwiseHeadsDrafter(Drafter):
 
 
 class ReadyBlockwiseHeadsDrafter(NamedTuple):
-    """Drafts with heads whose weights were read.
-
-    Attributes:
-        weights: heads 2 .. k; None where k is 1.
-    """
+    """Drafts with heads whose weights were read. ``weights``: heads 2 .. k; None where k is 1."""
 
     weights: Optional[_Weights]
     block_size: int

@@ -12,10 +12,8 @@ from .on_host import MAX_SUFFIX, HostSession, sources_of
 
 class SearchedText:
     """The source of a sentence and its output so far, one text, with the columns after each token.
-
-    Args:
-        source: the start symbol, the sentence and its </s>; empty if the output copies none of it.
-    """
+    ``source``: the start symbol, the sentence and its </s>; empty if the output copies none of
+    it."""
 
     def __init__(self, source: Sequence[int]) -> None:
         self.tokens = list(source)

@@ -11,10 +11,7 @@ from fairseq_specdec.engine.eager.linear import Linear
 
 class StateProducts:
     """The two projections of a decoder that reads states, as one product for inference.
-
-    Args:
-        free_unpacked: free their unpacked weights, as ``Linear.of``.
-    """
+    ``free_unpacked``: free their unpacked weights, as ``Linear.of``."""
 
     def __init__(self, decoder: Any, free_unpacked: bool = False) -> None:
         self.normalise = decoder.prefix_states.normalise

@@ -54,11 +54,8 @@ class Backend:
         read_layers: Sequence[int] = (),
         encoder: Any = None,
     ) -> AnyDecoder:
-        """Read a decoder's weights; arguments as for ``DecoderWeights``.
-
-        Args:
-            encoder: may share the decoder's embeddings, which can then be freed too.
-        """
+        """Read a decoder's weights; arguments as for ``DecoderWeights``. ``encoder``: may share the
+        decoder's embeddings, which can then be freed too."""
         restore(decoder)
         if self.graphs is not None:
             return StaticDecoder(self.graphs, decoder, name, read_layers, self.frees)

@@ -77,11 +77,7 @@ class Recorder(Protocol):
 
     def record(self, function: Callable[[], Outputs]) -> Tuple[Callable[[], Any], Outputs]:
         """(does all of it again, its outputs at their addresses); outputs of one recording hold
-        until any of this recorder is run.
-
-        Raises:
-            RuntimeError: it cannot be recorded.
-        """
+        until any of this recorder is run. Raises RuntimeError: it cannot be recorded."""
 
 
 _RECORDING = threading.Lock()

@@ -60,10 +60,7 @@ class TransformerWeights:
 
     def position_table(self, count: int, like: Tensor) -> Optional[Tensor]:
         """[count or more, C], the embeddings of positions 0, 1, ...; None for a model without.
-
-        Raises:
-            ValueError: learned positions are fewer.
-        """
+        Raises ValueError: learned positions are fewer."""
         decoder = self.decoder
         if decoder.embed_positions is None:
             return None
@@ -89,11 +86,8 @@ class TransformerWeights:
 
 
 class TransformerSession:
-    """One batch of a Transformer's decoder.
-
-    Args:
-        positions: [count, C], or None for a model without positions.
-    """
+    """One batch of a Transformer's decoder. ``positions``: [count, C], or None for a model without
+    positions."""
 
     def __init__(
         self, weights: TransformerWeights, layers: AnyDecoderSession, positions: Optional[Tensor]

@@ -105,12 +105,8 @@ class SpecDecMixin:
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> Any:
-        """The task, its dictionaries loaded.
-
-        Raises:
-            ValueError: flags that contradict one another or the dictionaries, by name; before any
-                model is loaded.
-        """
+        """The task, its dictionaries loaded. Raises ValueError: flags that contradict one another
+        or the dictionaries, by name; before any model is loaded."""
         settings = cls.check_flags(cfg)
         check_languages(cfg)
         task = super().setup_task(cfg, **kwargs)  # type: ignore[misc]

@@ -22,11 +22,8 @@ class Decided(NamedTuple):
 
 
 def decided(stock: Any, args: Namespace, task: str) -> Decided:
-    """Read a stock generator.
-
-    Raises:
-        ValueError: it does what this project's generator does not, by name.
-    """
+    """Read a stock generator. Raises ValueError: it does what this project's generator does not, by
+    name."""
     unknown = _unknown(stock)
     if unknown is not None:
         raise ValueError(

@@ -59,11 +59,8 @@ def _subwords(
     bpe_codes: Optional[str],
     look: Callable[[Dict[str, Any]], Dict[str, Any]],
 ) -> Dict[str, Any]:
-    """fairseq's flags for the subword model.
-
-    Args:
-        look: adds a file that was not named, or has moved since training.
-    """
+    """fairseq's flags for the subword model. ``look``: adds a file that was not named, or has moved
+    since training."""
     if bpe_codes is not None:
         if not isinstance(bpe_codes, (str, os.PathLike)):
             raise TypeError(f"bpe_codes: expected a path, got {bpe_codes!r}")

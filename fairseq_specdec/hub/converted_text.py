@@ -191,11 +191,8 @@ def open_sentencepiece(path: str) -> Any:
 
 
 def choose(described: Described, bpe: Any, dictionaries: Tuple[Any, Any]) -> ConvertedCodec:
-    """The codec of a converted model.
-
-    Args:
-        bpe: ``auto`` for what transformers uses; or the name of a kind.
-    """
+    """The codec of a converted model. ``bpe``: ``auto`` for what transformers uses; or the name of
+    a kind."""
     spare: Optional[str] = _spare(described)
     kinds = dict.fromkeys([described.description["kind"], spare])
     kind = described.description["kind"] if bpe == "auto" else bpe

@@ -42,11 +42,8 @@ INSTEAD = {
 def split_flags(
     strategy: str, drafter: Any, flags: Dict[str, Any]
 ) -> Tuple[argparse.Namespace, argparse.Namespace]:
-    """Sort keyword arguments into this project's settings and fairseq's generation flags.
-
-    Returns:
-        ``settings`` and ``args`` as ``builder.build_generator`` wants them.
-    """
+    """Sort keyword arguments into this project's settings and fairseq's generation flags. Returns
+    ``settings`` and ``args`` as ``builder.build_generator`` wants them."""
     own: Dict[str, Any] = {}
     generation = dict(dataclasses.asdict(GenerationConfig()), beam=1)
     for name, value in flags.items():

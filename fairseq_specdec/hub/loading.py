@@ -114,11 +114,7 @@ def _demo_folder(name: str) -> str:
 
 
 class Loaded(NamedTuple):
-    """A verifier in memory.
-
-    Attributes:
-        saved: the first checkpoint's configuration, or None.
-    """
+    """A verifier in memory. ``saved``: the first checkpoint's configuration, or None."""
 
     task: Any
     models: List[Any]

@@ -12,11 +12,8 @@ from .text import TextCodec
 
 
 class Alternative(NamedTuple):
-    """A hypothesis of beam search that is not the best; ``str()`` of it is the text.
-
-    Attributes:
-        text, tokens, score, scores: as of ``Translation``.
-    """
+    """A hypothesis of beam search that is not the best; ``str()`` of it is the text. ``text``,
+    ``tokens``, ``score``, ``scores``: as of ``Translation``."""
 
     text: str
     tokens: List[str]

@@ -36,12 +36,8 @@ def marked(symbols: Sequence[str]) -> Optional[Tuple[str, str]]:
 
 
 def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> List[str]:
-    """Files of this kind in the folders, each content once.
-
-    Args:
-        languages: source and target; a file that names the target is left out where one names the
-            source.
-    """
+    """Files of this kind in the folders, each content once. ``languages``: source and target; a
+    file that names the target is left out where one names the source."""
     found: List[str] = []
     for folder in dict.fromkeys(map(os.path.realpath, folders)):
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -68,11 +64,8 @@ def _of_source(names: List[str], languages: Tuple[Any, Any]) -> List[str]:
 def completed(
     chosen: Dict[str, Any], folders: List[str], dictionaries: Sequence[Any], languages: Any
 ) -> Dict[str, Any]:
-    """fairseq's flags for the subword model, with the file that the folders hold.
-
-    Args:
-        chosen: flags so far, the kind under ``bpe``; {} for whatever is there.
-    """
+    """fairseq's flags for the subword model, with the file that the folders hold. ``chosen``: flags
+    so far, the kind under ``bpe``; {} for whatever is there."""
     found = next(filter(None, (marked(words.symbols) for words in dictionaries)), None)
     kinds = [chosen["bpe"]] if chosen else [found[0]] if found else ["subword_nmt", "sentencepiece"]
     if kinds[0] not in FLAGS:

@@ -54,12 +54,8 @@ class Threads:
 def in_background(
     produce: Callable[[Callable[[T], None], threading.Event], None], name: str
 ) -> Generator[T, None, None]:
-    """Yield what ``produce`` puts, while it runs in a thread.
-
-    Args:
-        produce: calls the first argument with each item; stops early when the second one is set,
-            which closing the generator does.
-    """
+    """Yield what ``produce`` puts, while it runs in a thread. ``produce``: calls the first argument
+    with each item; stops early when the second one is set, which closing the generator does."""
     feed: queue.Queue[Any] = queue.Queue()
     ended = threading.Event()
 

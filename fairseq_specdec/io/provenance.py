@@ -36,11 +36,8 @@ def digest_of(value: Any) -> str:
 
 def commit(checkout: str = CHECKOUT) -> str:
     """The git commit of a checkout, with ``-dirty`` where it has changes; else ``"unknown"``.
-
-    Args:
-        checkout: its root folder; by default of the one that this file is in. An installed copy
-            has none, even inside another project's checkout.
-    """
+    ``checkout``: its root folder; by default of the one that this file is in. An installed copy has
+    none, even inside another project's checkout."""
     if not os.path.exists(os.path.join(checkout, ".git")):
         return UNKNOWN
     command = ["git", "-C", checkout, "describe", "--always", "--dirty"]

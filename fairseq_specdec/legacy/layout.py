@@ -53,11 +53,8 @@ def to_ours(weights: Mapping[str, Tensor]) -> Dict[str, Tensor]:
 
 
 def to_authors(weights: Mapping[str, Tensor], version: Tensor) -> Dict[str, Tensor]:
-    """The inverse of ``to_ours``.
-
-    Args:
-        version: float [1], what to store as the decoder's layout version.
-    """
+    """The inverse of ``to_ours``. ``version``: float [1], what to store as the decoder's layout
+    version."""
     back = {ours: theirs for theirs, ours in _RENAMED.items()}
     theirs = {back.get(name, name): x for name, x in weights.items() if name not in _SHARED}
     theirs.setdefault("decoder.version", version)

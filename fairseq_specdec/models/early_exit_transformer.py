@@ -34,10 +34,7 @@ def check_exit_layer(layer: int, layers: int) -> None:
 @register_model("early_exit_transformer")
 class EarlyExitTransformer(TransformerModel):
     """A Transformer whose first ``exit_layer`` decoder layers share the head with all of them.
-
-    Attributes:
-        exit_layer: n, decoder layers of the small model, counted from 1.
-    """
+    ``exit_layer``: n, decoder layers of the small model, counted from 1."""
 
     exit_layer = 1
 
@@ -53,12 +50,8 @@ class EarlyExitTransformer(TransformerModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "EarlyExitTransformer":
-        """Build a model.
-
-        Raises:
-            ValueError: ``--exit-layer`` names no layer below the last, or a flag changes what the
-                layers are from step to step or what the head is.
-        """
+        """Build a model. Raises ValueError: ``--exit-layer`` names no layer below the last, or a
+        flag changes what the layers are from step to step or what the head is."""
         if getattr(args, "exit_layer", None) is None:
             args.exit_layer = 1
         for name, unused in (("decoder_layerdrop", 0), ("adaptive_softmax_cutoff", None)):

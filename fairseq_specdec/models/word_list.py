@@ -131,11 +131,8 @@ class WordList(nn.Module):
 
 
 def names_of(pair: Optional[str]) -> Tuple[str, str]:
-    """The names of a list's two tensors in a drafter's checkpoint.
-
-    Args:
-        pair: of languages, as ``en-de``; None for the list of a drafter of one pair.
-    """
+    """The names of a list's two tensors in a drafter's checkpoint. ``pair``: of languages, as
+    ``en-de``; None for the list of a drafter of one pair."""
     if pair is None:
         return TRANSLATIONS, FREQUENT
     found = [OF_PAIR.format(pair=pair, tensor=tensor) for tensor in ("translations", "frequent")]

@@ -76,11 +76,8 @@ class Chunks(ResumableJob):
         write_text(self.chunk(chunk), "".join(line + "\n" for line in lines))
 
     def join(self, folder: str, name: str, suffixes: Tuple[str, str]) -> Dict[str, int]:
-        """Write the pairs of all chunks.
-
-        Returns:
-            the numbers of lines, pairs, changed pairs and empty lines.
-        """
+        """Write the pairs of all chunks. Returns the numbers of lines, pairs, changed pairs and
+        empty lines."""
         faulty_path, clean_path = (os.path.join(folder, f"{name}.{s}") for s in suffixes)
         changed = dropped = 0
         with naming(folder), open(faulty_path, "wb") as faulty, open(clean_path, "wb") as clean:

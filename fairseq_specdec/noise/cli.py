@@ -152,11 +152,8 @@ def prepare(args: argparse.Namespace) -> Job:
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
-    """Noise, or continue to; the last process to finish publishes the corpus.
-
-    Returns:
-        the report written to ``noise.json``, or None while other shards are at work.
-    """
+    """Noise, or continue to; the last process to finish publishes the corpus. Returns the report
+    written to ``noise.json``, or None while other shards are at work."""
     shard = resolve_shard(args.shard, os.environ)
     job = prepare(args)
     chunks = job.chunks

@@ -84,11 +84,8 @@ class SpellChecker(Confusions):
 
 
 class ConfusionFile(Confusions):
-    """Confusion sets of one's own, for any language.
-
-    Args:
-        path: lines of words between tabs: a word, then what it may be mistaken for.
-    """
+    """Confusion sets of one's own, for any language. ``path``: lines of words between tabs: a word,
+    then what it may be mistaken for."""
 
     def __init__(self, path: str) -> None:
         self._known: Dict[str, Tuple[str, ...]] = {}

@@ -190,9 +190,6 @@ def noise_line(
     line: str, number: int, seed: int, settings: NoiseSettings, confusions: Confusions
 ) -> str:
     """:func:`add_errors` with draws that depend on nothing but the seed and the line's number.
-
-    Args:
-        number: the line's place in the whole corpus, from 0, whatever the shard.
-    """
+    ``number``: the line's place in the whole corpus, from 0, whatever the shard."""
     # A text seeds by SHA-512, so neighbouring lines and seeds share nothing.
     return add_errors(line, random.Random(f"{seed}:{number}"), settings, confusions)

@@ -48,11 +48,8 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
 
 
 def paying(seconds: Callable[[int], float], widest: int) -> float:
-    """The smallest batch that pays; infinite where none does.
-
-    Args:
-        seconds: of a token of each of so many live rows.
-    """
+    """The smallest batch that pays; infinite where none does. ``seconds``: of a token of each of so
+    many live rows."""
     alone = seconds(1)
     shortest, longest = _LENGTHS
     for rows in range(2, widest + 1):

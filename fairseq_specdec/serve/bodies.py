@@ -36,11 +36,8 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
 
 
 async def form_of(request: Request) -> Any:
-    """The fields of a form, which may hold no files; none where the body is no form.
-
-    Raises:
-        RefusedError: it is damaged, or in no charset that can be read.
-    """
+    """The fields of a form, which may hold no files; none where the body is no form. Raises
+    RefusedError: it is damaged, or in no charset that can be read."""
     try:
         return await request.form(max_files=0)
     except UnicodeError:  # of a charset such as Python's "undefined"; starlette answers the others

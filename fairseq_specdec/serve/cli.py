@@ -43,11 +43,8 @@ class Server(NamedTuple):
 
 
 def start(words: Sequence[str], make: Optional[Make] = None) -> Server:
-    """A server with its model loaded, listening.
-
-    Args:
-        make: makes the service (default: of the model that the flags name).
-    """
+    """A server with its model loaded, listening. ``make``: makes the service (default: of the model
+    that the flags name)."""
     args = brief(get_parser()).parse_args(list(words))
     try:
         uvicorn: Any = importlib.import_module("uvicorn")

@@ -78,11 +78,7 @@ class Guard:
         await self.app(scope, _replaying(body, receive), send)
 
     async def _body(self, headers: Headers, receive: Any) -> bytes:
-        """The whole body.
-
-        Raises:
-            RefusedError: it is too long, or does not arrive in time.
-        """
+        """The whole body. Raises RefusedError: it is too long, or does not arrive in time."""
         most = self.limits.body
         length = headers.get("content-length", "0")
         if len(length) > 12 or int(length) > most:

@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 
 class Listening(NamedTuple):
-    """A socket that is bound.
-
-    Attributes:
-        loopback: only this machine reaches it.
-    """
+    """A socket that is bound. ``loopback``: only this machine reaches it."""
 
     socket: socket.socket
     host: str
@@ -25,11 +21,7 @@ class Listening(NamedTuple):
 
 
 def listen(host: str, port: int) -> Listening:
-    """Bind a socket.
-
-    Args:
-        port: 0 for any free one.
-    """
+    """Bind a socket. ``port``: 0 for any free one."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:

@@ -55,11 +55,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)  # memory, CPU time, open files
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Count a request that was answered.
-
-        Args:
-            path: of a route, or another's group.
-        """
+        """Count a request that was answered. ``path``: of a route, or another's group."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 

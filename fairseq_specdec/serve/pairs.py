@@ -12,11 +12,8 @@ from .service import Service
 
 
 class Pairs:
-    """The services of a server, one for each pair.
-
-    Args:
-        services: at least one, of different pairs, with the same limits.
-    """
+    """The services of a server, one for each pair. ``services``: at least one, of different pairs,
+    with the same limits."""
 
     def __init__(self, services: Sequence[Service]) -> None:
         self.services = tuple(services)

@@ -22,11 +22,7 @@ _FORGETS = 0.05
 
 
 class FullError(Exception):
-    """The queue is as long as it may be.
-
-    Args:
-        seconds: expected wait.
-    """
+    """The queue is as long as it may be. ``seconds``: expected wait."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the queue is {seconds:.1f} s long")

@@ -117,11 +117,8 @@ class Service:
 
     @contextlib.contextmanager
     def refusing(self, client: Client) -> Iterator[None]:
-        """Say by a status why there is no answer.
-
-        Raises:
-            RefusedError: for whatever is raised meanwhile, but for ``GoneError``.
-        """
+        """Say by a status why there is no answer. Raises RefusedError: for whatever is raised
+        meanwhile, but for ``GoneError``."""
         try:
             yield
         except (GoneError, RefusedError):

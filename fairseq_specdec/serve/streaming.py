@@ -84,11 +84,8 @@ def _event(kind: str, **data: str) -> str:
 
 
 async def _pieces(service: Service, texts: List[str], client: Client) -> AsyncIterator[str]:
-    """The pieces of one text, which waits in the queue and is decoded alone.
-
-    Raises:
-        RefusedError, GoneError: as of ``Service.translate``.
-    """
+    """The pieces of one text, which waits in the queue and is decoded alone. Raises RefusedError or
+    GoneError: as of ``Service.translate``."""
     with service.refusing(client):
         (row,) = await service.encoded(texts, client)
         if not row:

@@ -78,11 +78,8 @@ class TraceFile:
 
 
 def _locked(path: str) -> IO[str]:
-    """An empty text file of this name that is ours alone.
-
-    Raises:
-        BlockingIOError: another process has it.
-    """
+    """An empty text file of this name that is ours alone. Raises BlockingIOError: another process
+    has it."""
     handle = lock_file(path)
     os.ftruncate(handle, 0)
     return open(handle, "w", encoding="utf-8", newline="\n")

@@ -108,11 +108,8 @@ class TraceBuilder:
 
 
 class Recorder:
-    """Writes what a task decodes; the file appears when all of it is decoded.
-
-    Args:
-        ended: whether every batch was asked for; None where that is not known.
-    """
+    """Writes what a task decodes; the file appears when all of it is decoded. ``ended``: whether
+    every batch was asked for; None where that is not known."""
 
     def __init__(
         self, file: TraceFile, trace_builder: TraceBuilder, ended: Callable[[], Optional[bool]]

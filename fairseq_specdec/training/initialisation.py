@@ -104,12 +104,9 @@ def _is_inside(parameter: str, module: str) -> bool:
 
 
 def load_verifier(flag: str, path: str, source: Any, target: Any) -> TransformerModelBase:
-    """The transformer that a checkpoint holds, on the CPU.
-
-    Args:
-        source, target: dictionaries that it must have been trained with (their sizes are checked);
-            no source of a verifier that reads speech.
-    """
+    """The transformer that a checkpoint holds, on the CPU. ``source`` and ``target``: dictionaries
+    that it must have been trained with (their sizes are checked); no source of a verifier that
+    reads speech."""
     if not os.path.isfile(path):
         raise FileNotFoundError(
             f"{flag}: no file {path}. (To resume a run whose verifier is gone, leave the flag out: "

@@ -6,12 +6,9 @@ from typing import List, Optional, Tuple
 
 
 def evenly_spaced(keep: int, total: int, single: int) -> List[int]:
-    """``keep`` of ``total`` layers, counted from 0, evenly from the first to the last.
-
-    Args:
-        single: the one that is taken where ``keep`` is 1. A copy of a whole model keeps the first,
-            whose input is that of the deep model; a drafter takes the last, whose output is.
-    """
+    """``keep`` of ``total`` layers, counted from 0, evenly from the first to the last. ``single``:
+    the one that is taken where ``keep`` is 1. A copy of a whole model keeps the first, whose input
+    is that of the deep model; a drafter takes the last, whose output is."""
     if keep == 1:
         return [single]
     return [round(index * (total - 1) / (keep - 1)) for index in range(keep)]

@@ -98,11 +98,8 @@ class Run:
         return self._weights @ numpy.asarray(column)
 
     def figure(self, name: str, system: str) -> Any:
-        """A figure of one system.
-
-        Returns:
-            float64 [1 + RESAMPLES]: as measured, then of each resample.
-        """
+        """A figure of one system. Returns float64 [1 + RESAMPLES]: as measured, then of each
+        resample."""
         columns = self._sentences["systems"][system]
         if name == "tok":
             return self._sums(columns["tokens"]) / self._sums(columns["iterations"])
@@ -174,11 +171,7 @@ def peaking(figures: Sequence[Any]) -> Result:
 
 
 def judge(line: Line, run: Optional[Run]) -> Result:
-    """What a line of claims.tsv comes to.
-
-    Args:
-        run: its set; None where it was not measured.
-    """
+    """What a line of claims.tsv comes to. ``run``: its set; None where it was not measured."""
     if run is None or not all(run.has(system) for system in line.systems):
         return Result(NOT_RUN, "-")
     figures = [run.figure(line.figure, system) for system in line.systems]

@@ -65,11 +65,8 @@ class Benchmark:
 
 
 class Family:
-    """A family of corpora: how one is prepared, and how outputs are scored.
-
-    Attributes:
-        folder: of what is made between the raw text and ``bench.bin``.
-    """
+    """A family of corpora: how one is prepared, and how outputs are scored. ``folder``: of what is
+    made between the raw text and ``bench.bin``."""
 
     def __init__(self, step: Step) -> None:
         self.step, self.bench = step, Benchmark(step)

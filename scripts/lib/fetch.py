@@ -131,11 +131,8 @@ def check(source: Source, path: pathlib.Path) -> None:
 
 
 def fetch(table: pathlib.Path, folder: pathlib.Path, *splits: str) -> None:
-    """Fetch what is missing of a sources.tsv, and check everything.
-
-    Args:
-        splits: which rows (default: all).
-    """
+    """Fetch what is missing of a sources.tsv, and check everything. ``splits``: which rows
+    (default: all)."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = [row for row in read_sources(table) if not splits or row.split in splits]
     for source in {source.url: source for source in sources}.values():

@@ -97,11 +97,7 @@ def train(
     average: str = "1",
     inputs: str = "",
 ) -> None:
-    """An action: train one model.
-
-    Args:
-        inputs: what else it starts from, separated by commas.
-    """
+    """An action: train one model. ``inputs``: what else it starts from, separated by commas."""
     step.need("fairseq-train")
     path = pathlib.Path(output)
     record = path.parent / "provenance.json"

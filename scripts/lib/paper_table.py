@@ -119,11 +119,8 @@ def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
 
 
 class Measured:
-    """What lies in a folder: ``SET.json`` of specdec-bench, and scores.json.
-
-    Attributes:
-        sources: of each set that was used, one line on how it was measured.
-    """
+    """What lies in a folder: ``SET.json`` of specdec-bench, and scores.json. ``sources``: of each
+    set that was used, one line on how it was measured."""
 
     def __init__(self, folder: pathlib.Path, scores: Optional[pathlib.Path]) -> None:
         self._folder = folder
@@ -218,10 +215,7 @@ def render(
     rows: Sequence[Row], measured: Measured, notes: Sequence[Note] = (), ratios: bool = False
 ) -> str:
     """One table: for each figure a column measured here and one published; the notes below it.
-
-    Args:
-        ratios: whether columns of ``RATIOS`` that the paper does not have follow.
-    """
+    ``ratios``: whether columns of ``RATIOS`` that the paper does not have follow."""
     keys = list(dict.fromkeys(key for row in rows for key in row.figures))
     more = [key for key in RATIOS if ratios and key not in keys]
     known = {base(key) for key in keys}

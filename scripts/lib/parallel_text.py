@@ -178,11 +178,7 @@ def write(
     pair: Sequence[str],
     diacritics: bool = True,
 ) -> None:
-    """Write the splits that are not there.
-
-    Args:
-        diacritics: whether Romanian keeps its own.
-    """
+    """Write the splits that are not there. ``diacritics``: whether Romanian keeps its own."""
     for split, chosen in splits(table):
         paths = [out / f"{split}.{side}" for side in pair]
         if not all(path.exists() for path in paths):

@@ -68,12 +68,8 @@ def scores(
 
 
 def reader(gpt2: Sequence[PathLike]) -> Callable[[str], str]:
-    """From fairseq's output to text.
-
-    Args:
-        gpt2: encoder.json and vocab.bpe, where the output is numbers; otherwise it is English
-            Moses tokens whose subwords are joined.
-    """
+    """From fairseq's output to text. ``gpt2``: encoder.json and vocab.bpe, where the output is
+    numbers; otherwise it is English Moses tokens whose subwords are joined."""
     if gpt2:
         import gpt2_subwords  # brings in fairseq, whose import takes seconds
 

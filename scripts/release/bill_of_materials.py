@@ -21,11 +21,8 @@ def normal(name):
 
 
 def closure(package=PACKAGE):
-    """What a package needs here, and what that needs.
-
-    Returns:
-        the names of each one's own dependencies, by its name.
-    """
+    """What a package needs here, and what that needs. Returns the names of each one's own
+    dependencies, by its name."""
     found, waiting = {}, [normal(package)]
     while waiting:
         name = waiting.pop()

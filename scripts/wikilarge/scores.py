@@ -17,11 +17,8 @@ from translation_scores import Output, lines_of, write_each
 def scores(
     output: Output, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, Any]:
-    """All scores of one system, in percent.
-
-    Args:
-        references: as many such lists of simplifications as there are.
-    """
+    """All scores of one system, in percent. ``references``: as many such lists of simplifications
+    as there are."""
     numbers = sorted(output.hypotheses)
     wanted = [lines_of(lines, numbers, "the reference") for lines in references]
     texts = [output.hypotheses[n].lower() for n in numbers]

@@ -24,11 +24,8 @@ def version() -> str:
 
 
 class Model:
-    """A translator; it takes and gives words, and adds </s> itself.
-
-    Args:
-        streams: calls of ``run`` that decode at the same time.
-    """
+    """A translator; it takes and gives words, and adds </s> itself. ``streams``: calls of ``run``
+    that decode at the same time."""
 
     def __init__(
         self,

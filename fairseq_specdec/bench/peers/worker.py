@@ -23,11 +23,8 @@ def convert(engine: str, **arguments: str) -> None:
 def load(
     engine: str, folder: str, kind: str, cuda: bool, threads: int, generation: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """Load a model.
-
-    Returns:
-        ``version`` of the engine, and ``before``, bytes used before any model was loaded.
-    """
+    """Load a model. Returns ``version`` of the engine, and ``before``, bytes used before any model
+    was loaded."""
     module = _engine(engine)
     ready = {"version": module.version(), "before": peak_resident()}
     _MODELS[:] = [module.Model(folder, kind, cuda, threads, generation), cuda]

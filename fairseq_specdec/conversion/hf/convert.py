@@ -23,11 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def load(path: str) -> Converted:
-    """Read a model folder of transformers.
-
-    Raises:
-        ValueError: the folder, or a part of its model, is of a kind that is not known; by name.
-    """
+    """Read a model folder of transformers. Raises ValueError: the folder, or a part of its model,
+    is of a kind that is not known; by name."""
     folder = ModelFolder(path)
     config = folder.json("config.json")
     kind = config.get("model_type")

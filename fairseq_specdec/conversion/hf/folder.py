@@ -26,11 +26,7 @@ class ModelFolder:
         return os.path.lexists(os.path.join(self.path, name))
 
     def file(self, name: str) -> str:
-        """The path of a file.
-
-        Raises:
-            ValueError: it is not in the folder, or is no regular file.
-        """
+        """The path of a file. Raises ValueError: it is not in the folder, or is no regular file."""
         if not name or os.path.basename(name) != name or name in (".", ".."):
             raise ValueError(f"{self.path}: names the file {name!r}, outside of the folder")
         path = os.path.join(self.path, name)

@@ -49,23 +49,16 @@ NOTHING = Reach(0, 0)
 
 
 def reach_with_torch(rows: int, runs_model: bool) -> Reach:
-    """For torch operators, where a pass costs more than what it computes.
-
-    Args:
-        runs_model: drafts take passes of a model, so that fewer of them pay.
-    """
+    """For torch operators, where a pass costs more than what it computes. ``runs_model``: drafts
+    take passes of a model, so that fewer of them pay."""
     if rows > 20:
         return NOTHING
     return Reach(4, max(1, 5 // rows)) if runs_model else Reach(8, 40 // rows, _SURE, 3)
 
 
 def reach_of_budget(budget: int, rows: int, beam: int) -> Reach:
-    """For ``--draft-budget``.
-
-    Args:
-        budget: prefixes of all sentences together that a pass may score though nothing waits for
-            them; 0 for any number.
-    """
+    """For ``--draft-budget``. ``budget``: prefixes of all sentences together that a pass may score
+    though nothing waits for them; 0 for any number."""
     return Reach(16, 1 + (budget // (rows * beam) if budget else 16))
 
 

@@ -125,11 +125,8 @@ class Sentence:
         return [node for node in nodes if node.best is None]
 
     def advance(self) -> None:
-        """Do all the steps that the known distributions decide, after a pass.
-
-        Raises:
-            NoTokenError: no live hypothesis can go on.
-        """
+        """Do all the steps that the known distributions decide, after a pass. Raises NoTokenError:
+        no live hypothesis can go on."""
         self.passes += 1
         while not self.done and self._step():
             self.steps += 1
@@ -180,10 +177,8 @@ class Sentence:
 
     def _decided(self, growth: Sequence[Tuple[Node, int, float]]) -> bool:
         """Whether the live nodes that are not scored cannot come among the first N candidates.
-
-        Args:
-            growth: (node, token, score) of the candidates that go on, of the nodes that are scored.
-        """
+        ``growth``: (node, token, score) of the candidates that go on, of the nodes that are
+        scored."""
         unknown = max(node.score for node in self.live if node.best is None)
         return len(growth) == self.rules.beam and growth[-1][2] > unknown + self.rules.max_log_prob
 

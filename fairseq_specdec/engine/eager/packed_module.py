@@ -24,11 +24,8 @@ class Product(Protocol):
 
 
 class _PackedWeight(NamedTuple):
-    """A weight that only a product holds, in these of its rows.
-
-    Attributes:
-        finite: the weight held neither NaN nor infinity.
-    """
+    """A weight that only a product holds, in these of its rows. ``finite``: the weight held neither
+    NaN nor infinity."""
 
     product: Product
     rows: slice

@@ -307,11 +307,8 @@ def check_decoder(decoder: nn.Module, name: str) -> None:
 
 
 def check_model(model: Any, name: str) -> None:
-    """Refuse a fairseq Transformer that would decode differently here and in fairseq.
-
-    Raises:
-        ValueError: names the part or the setting.
-    """
+    """Refuse a fairseq Transformer that would decode differently here and in fairseq. Raises
+    ValueError: names the part or the setting."""
     for method in ("get_normalized_probs", "get_normalized_probs_scriptable"):
         stock = [getattr(kind, method) for kind in _STOCK_MODELS]
         if method in vars(model) or getattr(type(model), method) not in stock:

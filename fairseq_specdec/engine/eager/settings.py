@@ -101,11 +101,8 @@ def fields() -> Dict[str, Any]:
 
 
 def check_settings(cfg: Any, name: str) -> None:
-    """Refuse a setting that the engine does not know, where it is not at its default.
-
-    Raises:
-        ValueError: names the flag.
-    """
+    """Refuse a setting that the engine does not know, where it is not at its default. Raises
+    ValueError: names the flag."""
     for setting, default in fields().items():
         if setting in FATES:
             continue

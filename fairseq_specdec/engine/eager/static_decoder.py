@@ -67,10 +67,7 @@ class RowBuffer:
 
 class StaticCache(KVCache):
     """A ``KVCache`` that grows by buckets, with all else that a batch keeps for its rows.
-
-    Attributes:
-        calls: what was recorded over it; forgotten when a buffer moves.
-    """
+    ``calls``: what was recorded over it; forgotten when a buffer moves."""
 
     def __init__(self, layers: int, heads: int, dim: int, graphs: Graphs) -> None:
         super().__init__(layers, heads, dim)

@@ -24,11 +24,8 @@ class AdaptiveProduct:
 
 def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Callable[[Tensor], Tensor]:
     """The product of a decoder's output projection, or what its adaptive softmax says.
-
-    Args:
-        free_unpacked: free the weight, as ``Linear.of``. It stays where embeddings are tied to
-            it, or a chain looks up rows of it.
-    """
+    ``free_unpacked``: free the weight, as ``Linear.of``. It stays where embeddings are tied to it,
+    or a chain looks up rows of it."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         return AdaptiveProduct(decoder.adaptive_softmax)
     projection, embeddings = decoder.output_projection, decoder.embed_tokens

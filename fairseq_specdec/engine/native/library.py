@@ -85,11 +85,7 @@ class UnusableError(Exception):
 
 
 class Library:
-    """One loaded variant.
-
-    Raises:
-        UnusableError: it is no object of this package in this version.
-    """
+    """One loaded variant. Raises UnusableError: it is no object of this package in this version."""
 
     def __init__(self, path: pathlib.Path) -> None:
         try:
@@ -126,11 +122,8 @@ class Library:
         return function
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call an entry point, without the GIL.
-
-        Raises:
-            ValueError, MemoryError, RuntimeError: as the engine says.
-        """
+        """Call an entry point, without the GIL. Raises ValueError or MemoryError or RuntimeError:
+        as the engine says."""
         code = self._functions[name](*arguments)
         if code:
             message = self._handle.specdec_error().decode(errors="replace")

@@ -81,11 +81,8 @@ def _is_size(value: Any) -> bool:
 
 
 def check(found: Any) -> None:
-    """Look at all of a file's packed weights but the numbers in them.
-
-    Raises:
-        UnfitError: they are not what ``packed`` gives, or not for this version.
-    """
+    """Look at all of a file's packed weights but the numbers in them. Raises UnfitError: they are
+    not what ``packed`` gives, or not for this version."""
     _require(type(found) is dict, "no description")
     if found.get("version") != VERSION:
         raise UnfitError(f"its weights were packed by another version of fairseq_specdec; {REMEDY}")
@@ -138,11 +135,8 @@ def hollow(found: Dict[str, Any]) -> Dict[str, Tensor]:
 
 
 def attach(model: nn.Module, found: Dict[str, Any]) -> None:
-    """Give a model its packed weights, in the memory that they are in.
-
-    Raises:
-        UnfitError: they are for another processor or model.
-    """
+    """Give a model its packed weights, in the memory that they are in. Raises UnfitError: they are
+    for another processor or model."""
     library = load()
     if library is None:
         raise UnfitError(f"its weights are packed for the native engine: {why_not()}")

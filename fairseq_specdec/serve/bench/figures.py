@@ -80,11 +80,7 @@ def state_of(text: str) -> State:
 def figures(
     name: str, answers: Sequence[Answer], seconds: float, before: State, after: State
 ) -> Dict[str, Any]:
-    """What a load came to.
-
-    Returns:
-        numbers that JSON can hold; None for unknown ones.
-    """
+    """What a load came to. Returns numbers that JSON can hold; None for unknown ones."""
     served = [each.seconds for each in answers if each.status == 200]
     statuses = Counter(each.status for each in answers)
     batches = after.batches - before.batches

@@ -119,11 +119,7 @@ def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
 
 
 def run(args: argparse.Namespace, words: Sequence[str], loads: Sequence[Load], own: Any) -> None:
-    """Measure, and print a table.
-
-    Args:
-        own: a translator of the command line.
-    """
+    """Measure, and print a table. ``own``: a translator of the command line."""
     texts = texts_of(args.bench, own)
     bound = Bound(args.bench_requests, args.bench_seconds)
     title = f"this project, {args.verifier_dtype or args.dtype}"

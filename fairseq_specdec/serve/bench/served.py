@@ -16,11 +16,7 @@ OURS = "engine"
 
 
 def main(words: List[str]) -> None:
-    """Serve.
-
-    Args:
-        words: ``OURS`` or a number format of CTranslate2, and the command line.
-    """
+    """Serve. ``words``: ``OURS`` or a number format of CTranslate2, and the command line."""
     engine, *flags = words
     if engine == OURS:
         serve(flags)

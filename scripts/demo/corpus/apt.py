@@ -114,11 +114,8 @@ class PrivateApt:
         return done.stdout.decode("utf-8", "replace")
 
     def fetch(self, names: Sequence[str]) -> List[pathlib.Path]:
-        """Download and unpack packages, one after the other; what is there already stays.
-
-        Returns:
-            One folder a package, in the order of `names`.
-        """
+        """Download and unpack packages, one after the other; what is there already stays. Returns
+        one folder a package, in the order of `names`."""
         known = self._known(names)
         for name in names:
             if name not in known:

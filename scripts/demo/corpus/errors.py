@@ -72,11 +72,8 @@ def inflections(word: str, vocabulary: Dict[str, int]) -> List[str]:
 
 
 class ErrorInjector:
-    """Turns clean sentences into faulty ones.
-
-    Args:
-        seed: fixes every draw; the result depends on the order of the calls.
-    """
+    """Turns clean sentences into faulty ones. ``seed``: fixes every draw; the result depends on the
+    order of the calls."""
 
     def __init__(
         self, misspellings: Dict[str, List[str]], vocabulary: Dict[str, int], seed: int

@@ -57,11 +57,8 @@ class Counts(NamedTuple):
 
 
 def unit_steps(source: Sequence[str], output: Sequence[str]) -> Dict[Node, List[Tuple[Node, bool]]]:
-    """All steps of all cheapest alignments, with a substitution costing 1 and costing 2.
-
-    Returns:
-        For every node on such an alignment, where one step leads and whether it is an edit.
-    """
+    """All steps of all cheapest alignments, with a substitution costing 1 and costing 2. Returns
+    for every node on such an alignment, where one step leads and whether it is an edit."""
     steps: Dict[Node, Dict[Node, bool]] = {(len(source), len(output)): {}}
     for substitution in (1, 2):
         costs = _edit_costs(source, output, substitution)
@@ -105,11 +102,8 @@ def _edit_costs(source: Sequence[str], output: Sequence[str], substitution: int)
 def arcs(
     source: Sequence[str], output: Sequence[str], max_unchanged: int = MAX_UNCHANGED
 ) -> Dict[Node, List[Arc]]:
-    """The lattice: unit steps, and edits that join several of them.
-
-    Args:
-        max_unchanged: unchanged words that a joined edit may hold.
-    """
+    """The lattice: unit steps, and edits that join several of them. ``max_unchanged``: unchanged
+    words that a joined edit may hold."""
     steps = unit_steps(source, output)
     lattice: Dict[Node, List[Arc]] = {}
     for start in steps:

@@ -108,12 +108,8 @@ class Loader:
         self.out: Dict[str, Tensor] = {}
 
     def load(self) -> Converted:
-        """The model.
-
-        Raises:
-            ValueError: a file is missing, damaged or hostile, or a setting or weight is of a kind
-                that the loader does not know; by name.
-        """
+        """The model. Raises ValueError: a file is missing, damaged or hostile, or a setting or
+        weight is of a kind that the loader does not know; by name."""
         config = self.config
         config.leave(["model_type", *SETTINGS])
         for name, value in self.expected.items():
