@@ -286,12 +286,45 @@ def longest_chain(listing, instruction, apart=6):
     return longest
 
 
-@pytest.mark.skipif(
+def innermost_loops(listing):
+    """Instructions of each loop without a jump back inside, of a disassembly."""
+    lines = [line.split("\t") for line in listing.splitlines() if line.count("\t") == 1]
+    code = [(int(address.strip(" :"), 16), text) for address, text in lines]
+    place = {address: i for i, (address, _) in enumerate(code)}
+    last = -1  # jump back
+    for i, (_, text) in enumerate(code):
+        target = re.match(r"j\w+ +([0-9a-f]+)", text)
+        first = place.get(int(target[1], 16), i + 1) if target else i + 1
+        if first > i:
+            continue
+        if first > last:
+            yield [text for _, text in code[first : i + 1]]
+        last = i
+
+
+needs_objdump = pytest.mark.skipif(
     shutil.which("objdump") is None or platform.machine() != "x86_64",
     reason="needs objdump and x86-64",
 )
-def test_no_vector_is_compared_number_by_number(built):
-    """GCC compares a vector wider than the registers so: 15 scalar comparisons in a row once."""
+
+
+@pytest.fixture(scope="module")
+def avx2(built):
+    """The disassembly of the variant for AVX2."""
     command = ["objdump", "-d", "--no-show-raw-insn", str(library.FOLDER / "_x86_64_v3.so")]
-    listing = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode()
-    assert 0 < longest_chain(listing, "comiss") < 8
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode()
+
+
+@needs_objdump
+def test_no_vector_is_compared_number_by_number(avx2):
+    """GCC compares a vector wider than the registers so: 15 scalar comparisons in a row once."""
+    assert 0 < longest_chain(avx2, "comiss") < 8
+
+
+@needs_objdump
+def test_sums_of_halves_stay_in_registers(avx2):
+    """A tile that keeps one of its sums in memory waits for it: 18 cycles, not 12."""
+    loops = [body for body in innermost_loops(avx2) if any("vcvtph2ps" in text for text in body)]
+    loops = [body for body in loops if any("vfmadd" in text for text in body)]
+    assert len(loops) > 6
+    assert not [text for body in loops for text in body if re.match(r"vmov\w+ +%ymm\d+,.*\(", text)]
