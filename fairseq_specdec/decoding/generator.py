@@ -225,19 +225,19 @@ class SpeculativeGenerator(SequenceGenerator):
             drafter = beam_drafter(drafter, options, backend, models)
         verifier = Verifier(models, options.temperature, drafter.read_layers, backend)
         ready = drafter.prepare(verifier.models[0], backend)
-        planning = None
+        native = None
+        if options.beam == 1:
+            native = native_form(verifier, self.rule, self.policy)
+        planning, chained = None, native is not None
         plans = self.rule.draft_independent or options.planned_chance is not None
         if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
-            planning = self.planning or planning_for(verifier, drafter, ready, options)
+            planning = self.planning or planning_for(verifier, drafter, ready, options, chained)
         times = None
         if options.beam == 1 and options.strategy not in ("greedy", "none"):
             times = verifying(planning, verifier, drafter, ready)
         history = History(drafter.first_chance)
         search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
-        native = None
-        if options.beam == 1:
-            native = native_form(verifier, self.rule, self.policy)
         return DecodingParts(
             verifier, ready, reads, search, self.policy, options, drafter.ends_early, native,
             planning, history, times,

@@ -20,13 +20,18 @@ from .options import DecodingOptions
 _UNKNOWN_DRAFT = 0.5
 
 
-# Seconds of an iteration with a draft that the library does not make, beside passes: operators of
-# torch and a call of the library for it alone, as on an Emerald Rapids.
-_OUTSIDE = 2e-4
+# Seconds of an iteration that is no part of a call of the library for several, beside passes:
+# operators of torch and a call for it alone. It took 200 us on an Emerald Rapids, and 150 to 190 on
+# a Zen 4.
+_OUTSIDE = 1.8e-4
 
 
 def planning_for(
-    verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, options: DecodingOptions
+    verifier: Verifier,
+    drafter: Drafter,
+    ready: ReadyDrafter,
+    options: DecodingOptions,
+    chained: bool = True,
 ) -> Planning:
     """For a generator whose drafts need not be whole.
 
@@ -34,6 +39,7 @@ def planning_for(
         verifier: with its weights.
         drafter, ready: before and with its weights.
         options: all other settings.
+        chained: a call of the library can do several iterations (``NativeChains``).
 
     Raises:
         ValueError: ``--cost-table`` that cannot be used.
@@ -42,7 +48,7 @@ def planning_for(
         return FewRejections(options.max_expected_rejections)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     settled = options.planned_chance is not None
-    found = times(verifier, drafter, ready, OFF if settled else options.cost_table)
+    found = times(verifier, drafter, ready, OFF if settled else options.cost_table, chained)
     return Planner(found, longest, drafter.ends_early, not drafter.runs_model)
 
 
@@ -61,11 +67,17 @@ def verifying(
     return times(verifier, drafter, ready, OFF).verifying
 
 
-def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str) -> PassTimes:
+def times(
+    verifier: Verifier,
+    drafter: Drafter,
+    ready: ReadyDrafter,
+    asked: str,
+    chained: bool = True,
+) -> PassTimes:
     """How long passes and drafts take, as far as it is known.
 
     Args:
-        verifier, drafter, ready: as for ``planning_for``.
+        verifier, drafter, ready, chained: as for ``planning_for``.
         asked: ``--cost-table``.
     """
     work, library = verifier.work(), load()
@@ -78,10 +90,12 @@ def times(verifier: Verifier, drafter: Drafter, ready: ReadyDrafter, asked: str)
     weights = sum(each.work.nbytes for each in passes)
     weights += sum({id(each.work): each.work.nbytes for each in of_draft or ()}.values())
 
-    def of_verifier(tokens: float) -> float:
-        return seconds(found, [Pass(each, tokens) for each in work], 1, weights)
+    # Where each iteration is a call of its own, those without drafts are too.
+    around = 0.0 if chained else _OUTSIDE
+    outside = 0.0 if ready.in_library else _OUTSIDE - around
 
-    outside = 0.0 if ready.in_library else _OUTSIDE
+    def of_verifier(tokens: float) -> float:
+        return around + seconds(found, [Pass(each, tokens) for each in work], 1, weights)
 
     def drafting(rows: int, size: int) -> float:
         passes = ready.passes(rows, size)

@@ -13,7 +13,8 @@ from fairseq_specdec.costs.tables import shipped
 from fairseq_specdec.decoding import planning
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.draft_budget import FewRejections
-from fairseq_specdec.decoding.draft_plan import Planner
+from fairseq_specdec.decoding.draft_plan import LONGEST, Planner
+from fairseq_specdec.drafting import InputCopyDrafter
 from fairseq_specdec.engine.native import library
 
 SENTENCES = sentences(12, seed=7)
@@ -74,6 +75,25 @@ def test_work_is_that_of_the_weights(native):
     assert layers.nbytes == 2 * halves + 4 * whole
     int8 = ready("gad", backend="native", verifier_dtype="int8")._parts.verifier.work()[0]
     assert set(int8.multiply_adds) == {"int8"} and int8.nbytes == sum(matrices)
+
+
+def test_a_call_an_iteration_is_charged_with_drafts_and_without(native):
+    apart, chained = (
+        ready("iad", backend="native", args=flags(no_repeat_ngram_size=n))._parts.planning.times
+        for n in (3, 0)
+    )
+    more = apart.verifying(1) - chained.verifying(1)
+    assert more > 1e-5 and apart.verifying(9) - chained.verifying(9) == pytest.approx(more)
+    assert apart.drafting(1, 4) == chained.drafting(1, 4) == 0
+
+
+def test_copies_that_cost_nothing_are_whole(native, tmp_path):
+    """A pass takes its start, however many tokens it is over."""
+    path = str(tmp_path / "costs.json")
+    save(shipped()._replace(start=1e3), path)
+    planning = ready("iad", backend="native", cost_table=path)._parts.planning
+    first = InputCopyDrafter.first_chance
+    assert [planning.plan(rows, first).size for rows in (1, 32)] == [LONGEST, LONGEST]
 
 
 def test_a_cost_table_decides_and_the_output_stays(native, tmp_path):
