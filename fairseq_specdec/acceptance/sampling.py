@@ -45,14 +45,9 @@ class Sampler:
         self.generator = generator
 
     def warp(self, log_probs: Tensor) -> Tensor:
-        """Cut a distribution down to the tokens that may be drawn.
-
-        Args:
-            log_probs: float [..., V], log-probabilities; they need not sum to one.
-
-        Returns:
-            float [..., V], probabilities that sum to one (zeros where nothing is possible).
-        """
+        """Cut a distribution down to the tokens that may be drawn. ``log_probs``: float [..., V],
+        log-probabilities; they need not sum to one. Returns float [..., V], probabilities that sum
+        to one (zeros where nothing is possible)."""
         probabilities, order = self._ranked(log_probs)
         if order is not None:
             nothing = torch.zeros_like(log_probs)

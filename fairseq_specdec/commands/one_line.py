@@ -42,14 +42,9 @@ def raiser(error: BaseException) -> Optional[str]:
 
 
 def one_line(error: BaseException, words: Sequence[str] = ()) -> Optional[str]:
-    """The line that says what the user can change.
-
-    Args:
-        words: the command line; a message that begins with the value of a flag is given the flag.
-
-    Returns:
-        None for an error that nobody foresaw: a fault, which needs its traceback.
-    """
+    """The line that says what the user can change. ``words``: the command line; a message that
+    begins with the value of a flag is given the flag. Returns None for an error that nobody
+    foresaw: a fault, which needs its traceback."""
     package = raiser(error)
     text = printable(flat_message(error))
     words = [part for word in words for part in _flag_and_value(word)]

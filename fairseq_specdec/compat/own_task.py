@@ -24,15 +24,9 @@ SUFFIX = "_specdec"
 
 
 class OwnTask:
-    """The task of a checkpoint's training.
-
-    Args:
-        state: the checkpoint's content; whatever it lacks is not known.
-
-    Attributes:
-        name: fairseq's task, as ``--task`` takes it: of one that decodes with this project, the
-            task that it was made of; ``translation`` where the checkpoint names none.
-    """
+    """The task of a checkpoint's training. ``state``: the checkpoint's content; whatever it lacks
+    is not known. ``name``: fairseq's task, as ``--task`` takes it: of one that decodes with this
+    project, the task that it was made of; ``translation`` where the checkpoint names none."""
 
     def __init__(self, state: Any) -> None:
         name, self._settings = _named(state if isinstance(state, dict) else {})

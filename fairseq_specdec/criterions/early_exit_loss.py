@@ -46,14 +46,8 @@ class EarlyExitLoss(FairseqCriterion):
     def forward(
         self, model: Any, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Loss of a batch.
-
-        Args:
-            reduce: sum the loss; else return it for each target token, [N].
-
-        Returns:
-            The summed loss (nats, fp32), what to divide it by, and sums for the log.
-        """
+        """Loss of a batch. ``reduce``: sum the loss; else return it for each target token, [N].
+        Returns the summed loss (nats, fp32), what to divide it by, and sums for the log."""
         logits, extra = model(**sample["net_input"])
         if "exit_logits" not in extra:
             raise ValueError(

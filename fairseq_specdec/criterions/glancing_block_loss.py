@@ -147,14 +147,8 @@ class GlancingBlockLoss(FairseqCriterion):
     def forward(
         self, model: Any, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
-        """Loss of a batch.
-
-        Args:
-            reduce: sum the loss; else return it for each learnt position, [N].
-
-        Returns:
-            The summed loss (nats, fp32), the sum of its weights, and sums for the log.
-        """
+        """Loss of a batch. ``reduce``: sum the loss; else return it for each learnt position, [N].
+        Returns the summed loss (nats, fp32), the sum of its weights, and sums for the log."""
         target, net_input = sample["target"], sample["net_input"]
         size, num_cuts = self._drafter_shape(model)
         lengths = target.ne(self.padding_idx).sum(1)

@@ -148,14 +148,9 @@ def choose_backend(
     graphs: Optional[Graphs] = None,
     frees: bool = False,
 ) -> Backend:
-    """The backend for models that are on their device and in their number format.
-
-    Args:
-        asked: one of ``BACKENDS``; "auto" takes the native one on a CPU where it is built.
-
-    Raises:
-        ValueError: "native" cannot be had, or a number format without it.
-    """
+    """The backend for models that are on their device and in their number format. ``asked``: one of
+    ``BACKENDS``; "auto" takes the native one on a CPU where it is built. Raises ValueError:
+    "native" cannot be had, or a number format without it."""
     reason = None if asked == "torch" else _why_not_native(models)
     otherwise = "--backend torch was given" if asked == "torch" else reason
     _check_packed(models, number_format, otherwise)

@@ -208,14 +208,9 @@ class Decodings:
     def of_call(
         self, strategy: str, base: Tuple[str, Dict[str, Any]], flags: Dict[str, Any]
     ) -> Decoding:
-        """The one of a call.
-
-        Args:
-            base: strategy and flags of the translator, which hold where the call does not choose.
-
-        Raises:
-            TypeError, ValueError: a flag or file that cannot be honoured, in the call's words.
-        """
+        """The one of a call. ``base``: strategy and flags of the translator, which hold where the
+        call does not choose. Raises TypeError or ValueError: a flag or file that cannot be
+        honoured, in the call's words."""
         settled = sorted(SETTLED & set(flags))
         if settled:
             raise ValueError(

@@ -65,15 +65,9 @@ class EarlyExitTransformer(TransformerModel):
         return model
 
     def exit_logits(self, states: Tensor) -> Tensor:
-        """The shared head over the small model's states.
-
-        Args:
-            states: [T, B, C], the output of decoder layer ``exit_layer``, as fairseq's decoder
-                leaves it in ``inner_states``.
-
-        Returns:
-            [B, T, V] logits.
-        """
+        """The shared head over the small model's states. ``states``: [T, B, C], the output of
+        decoder layer ``exit_layer``, as fairseq's decoder leaves it in ``inner_states``. Returns
+        [B, T, V] logits."""
         decoder = self.decoder
         if decoder.layer_norm is not None:
             states = decoder.layer_norm(states)

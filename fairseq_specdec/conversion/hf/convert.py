@@ -39,15 +39,8 @@ def load(path: str) -> Converted:
 
 
 def convert(path: str, out: str, source: Optional[str], target: Optional[str], force: bool) -> str:
-    """Convert a folder.
-
-    Args:
-        source, target: languages that the printed commands name; a model of one pair's
-            dictionaries have these names.
-
-    Returns:
-        the commands to decode with.
-    """
+    """Convert a folder. ``source``, ``target``: languages that the printed commands name; a model
+    of one pair's dictionaries have these names. Returns the commands to decode with."""
     _check_out(path, out, force)
     found = load(path)
     languages = found.vocabularies[0].languages

@@ -81,14 +81,8 @@ class BeamBatch(OpenBatch):
 
     def iterate(self, max_iterations: int = 1) -> None:
         """One pass of the verifier for every live sentence, and the steps of the search that follow
-        from it; one host-device synchronisation.
-
-        Args:
-            max_iterations: where nothing is drafted or traced, do up to so many passes.
-
-        Raises:
-            ValueError: no token can follow a sentence.
-        """
+        from it; one host-device synchronisation. ``max_iterations``: where nothing is drafted or
+        traced, do up to so many passes. Raises ValueError: no token can follow a sentence."""
         began, rows = time.perf_counter(), self._live
         with self.stats.stopwatch("verifier"):
             try:

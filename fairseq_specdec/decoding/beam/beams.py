@@ -57,14 +57,8 @@ class Beams(Protocol):
     """Searches of the sentences of one batch, which are named by their rows in it."""
 
     def run(self, rows: Sequence[int], max_passes: int) -> List[Progress]:
-        """Do passes of the verifier, at most so many, until every sentence is done.
-
-        Returns:
-            How far each of them is.
-
-        Raises:
-            NoTokenError: a sentence cannot go on.
-        """
+        """Do passes of the verifier, at most so many, until every sentence is done. Returns how far
+        each of them is. Raises NoTokenError: a sentence cannot go on."""
 
     def agreed(self, row: int) -> List[int]:
         """The tokens that all its hypotheses, live and ended, begin with."""

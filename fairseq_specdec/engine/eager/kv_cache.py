@@ -85,13 +85,8 @@ class KVCache:
 
     def write(self, layer: int, entries: Tensor) -> Tuple[Tensor, Tensor]:
         """Store keys and values in the slots that ``place`` set, and return those to attend to.
-
-        Args:
-            entries: [B, W, 2 H D], keys of all heads, then values.
-
-        Returns:
-            Keys and values, each [B, H, T, D], views of the buffer's first ``upto`` slots.
-        """
+        ``entries``: [B, W, 2 H D], keys of all heads, then values. Returns keys and values, each
+        [B, H, T, D], views of the buffer's first ``upto`` slots."""
         buffer = self.slots[layer]
         rows, width = entries.size(0), entries.size(1)
         entries = entries.unflatten(2, (2, self.heads, self.dim)).permute(2, 0, 3, 1, 4)

@@ -23,15 +23,9 @@ class RowBuffer:
         self.tensor: Optional[Tensor] = None
 
     def put(self, value: Tensor, fill: Any = None) -> bool:
-        """Store what a batch begins with.
-
-        Args:
-            fill: where given, what the rows have at further positions, up to the bucket; other rows
-                get zeros. Otherwise old, finite numbers stay there.
-
-        Returns:
-            Whether the buffer is at another address now.
-        """
+        """Store what a batch begins with. ``fill``: where given, what the rows have at further
+        positions, up to the bucket; other rows get zeros. Otherwise old, finite numbers stay there.
+        Returns whether the buffer is at another address now."""
         row_dim, column_dim = self.dims
         sizes = list(value.shape)
         sizes[row_dim] = row_bucket(sizes[row_dim])
