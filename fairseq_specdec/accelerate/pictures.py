@@ -24,12 +24,8 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 
 def bars(title: str, values: Sequence[Tuple[str, float]], form: str) -> str:
-    """A bar for each named value, from 0, with the value behind it.
-
-    Args:
-        title: what is shown, with its unit.
-        form: of a value, as ``"{:.1f} ms"``.
-    """
+    """A bar for each named value, from 0, with the value behind it. ``title``: what is shown, with
+    its unit. ``form``: of a value, as ``"{:.1f} ms"``."""
     longest = max(value for _, value in values) or 1.0
     parts: List[str] = []
     for i, (name, value) in enumerate(values):

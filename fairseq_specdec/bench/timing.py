@@ -91,12 +91,8 @@ class System:
         return hypotheses, ended - started, then - used
 
     def decode(self, sample: Dict[str, Any], batch: Optional[int] = None, seed: int = 1) -> None:
-        """Decode one batch.
-
-        Args:
-            batch: its number; None for a warm-up, of which nothing is kept.
-            seed: of the tokens drawn, if the system draws any.
-        """
+        """Decode one batch. ``batch``: its number; None for a warm-up, of which nothing is kept.
+        ``seed``: of the tokens drawn, if the system draws any."""
         if self.sampled:
             torch.manual_seed(seed)
         hypotheses, spent, used = self.timed(sample)
@@ -119,12 +115,9 @@ class System:
 
 
 class StockSteps:
-    """Counts and times what a stock generator asks of its models.
-
-    Attributes:
-        calls: decoder steps, summed over batches and passes.
-        stopwatch: seconds in the encoder and in the decoder, the latter under ``verifier``.
-    """
+    """Counts and times what a stock generator asks of its models. ``calls``: decoder steps, summed
+    over batches and passes. ``stopwatch``: seconds in the encoder and in the decoder, the latter
+    under ``verifier``."""
 
     def __init__(self, generator: Any) -> None:
         self.reset()

@@ -62,12 +62,8 @@ def _history() -> Dict[str, Any]:
 
 
 def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
-    """A drafter's checkpoint in this project's format.
-
-    Args:
-        state: a checkpoint as fairseq's loader returns it.
-        source: what was read: ``file``, ``bytes``, ``sha256``.
-    """
+    """A drafter's checkpoint in this project's format. ``state``: a checkpoint as fairseq's loader
+    returns it. ``source``: what was read: ``file``, ``bytes``, ``sha256``."""
     name, settings = architecture(state), settings_of(state, "model")
     weights = state["model"]
     whole = copy.deepcopy(settings)

@@ -46,12 +46,8 @@ SEED = 1
 
 
 class Text(NamedTuple):
-    """Parallel text.
-
-    Attributes:
-        source, target: dictionaries.
-        pair: ``en-de``, of a multilingual drafter; None for any other.
-    """
+    """Parallel text. ``source``, ``target``: dictionaries. ``pair``: ``en-de``, of a multilingual
+    drafter; None for any other."""
 
     corpus: Corpus
     source: Any

@@ -12,12 +12,8 @@ _PLACE_BITS = 23  # of a position among a chunk's cells, with room for its last 
 
 
 class Pairs(NamedTuple):
-    """Sentence pairs, one after the other.
-
-    Attributes:
-        source, target: int32, tokens of all sentences.
-        source_ends, target_ends: int64 [pairs], where each sentence ends.
-    """
+    """Sentence pairs, one after the other. ``source``, ``target``: int32, tokens of all sentences.
+    ``source_ends``, ``target_ends``: int64 [pairs], where each sentence ends."""
 
     source: Any
     source_ends: Any

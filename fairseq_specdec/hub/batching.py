@@ -41,12 +41,8 @@ def listed(texts: Iterable[str]) -> List[str]:
 
 
 def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> List[List[int]]:
-    """Token ids of each text; [] for one without a visible character.
-
-    Args:
-        limit: most tokens of a text, </s> included.
-        too_long: ``refuse`` or ``truncate`` longer ones.
-    """
+    """Token ids of each text; [] for one without a visible character. ``limit``: most tokens of a
+    text, </s> included. ``too_long``: ``refuse`` or ``truncate`` longer ones."""
     rows = [codec.encode(text) for text in texts]
     for i, row in enumerate(rows):
         if len(row) > limit:

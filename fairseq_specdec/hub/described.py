@@ -80,11 +80,8 @@ def describe(
     verifiers: List[str], source_lang: Optional[str], target_lang: Optional[str]
 ) -> Optional[Described]:
     """What the folder of a checkpoint says about it; None where no conversion wrote it.
-
-    Args:
-        verifiers: checkpoints; an ensemble has no description.
-        source_lang, target_lang: as asked for.
-    """
+    ``verifiers``: checkpoints; an ensemble has no description. ``source_lang``, ``target_lang``: as
+    asked for."""
     folder = os.path.dirname(os.path.abspath(verifiers[0]))
     path = os.path.join(folder, DESCRIPTION)
     if len(verifiers) != 1 or os.path.basename(verifiers[0]) != VERIFIER:

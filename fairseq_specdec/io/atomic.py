@@ -105,11 +105,7 @@ def write_text(path: PathLike, text: str, make_folder: bool = False) -> None:
 
 
 def write_json(path: PathLike, value: Any, make_folder: bool = False) -> None:
-    """Write ``value`` as indented JSON, its keys in the order that they have.
-
-    Raises:
-        OSError: as :func:`replacing`.
-        ValueError: a number in it is not finite, which JSON cannot hold.
-    """
+    """Write ``value`` as indented JSON, its keys in the order that they have. Raises OSError: as
+    :func:`replacing`. Raises ValueError: a number in it is not finite, which JSON cannot hold."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", make_folder)

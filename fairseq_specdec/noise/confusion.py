@@ -33,12 +33,9 @@ def _tools() -> Tuple[Any, Any]:
 
 
 class SpellChecker(Confusions):
-    """English confusion sets, computed when a word is first looked up, and then kept.
-
-    Args:
-        size: words in a set, at least 1.
-        dictionary: ``word count`` lines in place of symspellpy's own; words are lower-cased.
-    """
+    """English confusion sets, computed when a word is first looked up, and then kept. ``size``:
+    words in a set, at least 1. ``dictionary``: ``word count`` lines in place of symspellpy's own;
+    words are lower-cased."""
 
     def __init__(self, size: int = SIZE, dictionary: str = "") -> None:
         symspellpy, self._jellyfish = _tools()

@@ -39,12 +39,8 @@ class NoiseSettings(NamedTuple):
 
 
 class Confusions:
-    """What a word may be mistaken for, and which words and letters there are.
-
-    Attributes:
-        vocabulary: words to insert.
-        letters: characters to insert or substitute.
-    """
+    """What a word may be mistaken for, and which words and letters there are. ``vocabulary``: words
+    to insert. ``letters``: characters to insert or substitute."""
 
     vocabulary: Sequence[str] = ()
     letters: Sequence[str] = ()
@@ -165,12 +161,8 @@ def _changed(
     rng: random.Random,
     confusions: Confusions,
 ) -> List[str]:
-    """The tokens of one place after an operation on its word.
-
-    Args:
-        slot: its tokens.
-        part: punctuation before its word, the word, and punctuation after it.
-    """
+    """The tokens of one place after an operation on its word. ``slot``: its tokens. ``part``:
+    punctuation before its word, the word, and punctuation after it."""
     before, word, after = part
     if operation == "substitute":
         found = confusions.candidates(word.lower())

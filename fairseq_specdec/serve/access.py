@@ -40,12 +40,8 @@ def token_of(file: Optional[str], environment: Mapping[str, str] = os.environ) -
 
 
 class Access:
-    """Decides who is answered.
-
-    Args:
-        token: that requests must bring; None for none.
-        port: of a loopback server without a token, which answers no other site; None for others.
-    """
+    """Decides who is answered. ``token``: that requests must bring; None for none. ``port``: of a
+    loopback server without a token, which answers no other site; None for others."""
 
     def __init__(self, token: Optional[str], port: Optional[int]) -> None:
         self._token = token

@@ -25,12 +25,9 @@ from .streaming import streaming
 
 
 def make_app(pairs: Pairs, token: Optional[str], port: Optional[int]) -> Any:
-    """The ASGI application of some pairs, which it closes at its end.
-
-    Args:
-        token: that requests must bring; None for none.
-        port: of a loopback server, which answers no other site without a token; None for others.
-    """
+    """The ASGI application of some pairs, which it closes at its end. ``token``: that requests must
+    bring; None for none. ``port``: of a loopback server, which answers no other site without a
+    token; None for others."""
 
     @contextlib.asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

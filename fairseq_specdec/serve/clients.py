@@ -36,12 +36,8 @@ class Client:
     until: float
 
     async def first(self, awaitable: Any) -> Any:
-        """The result of what is awaited, which is cancelled if that comes too late.
-
-        Raises:
-            LateError: the deadline passed.
-            GoneError: the client left.
-        """
+        """The result of what is awaited, which is cancelled if that comes too late. Raises
+        LateError: the deadline passed. Raises GoneError: the client left."""
         awaited = asyncio.ensure_future(awaitable)
         left = asyncio.ensure_future(self.gone())
         try:
@@ -59,12 +55,8 @@ class Client:
 
 
 def client_of(request: Request, longest: float) -> Client:
-    """The client of a request whose body was read.
-
-    Args:
-        request: may say in how many seconds it is of use (``X-Deadline``).
-        longest: most of them.
-    """
+    """The client of a request whose body was read. ``request``: may say in how many seconds it is
+    of use (``X-Deadline``). ``longest``: most of them."""
     given = request.headers.get(HEADER)
     try:
         seconds = longest if given is None else min(float(given), longest)

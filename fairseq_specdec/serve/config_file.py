@@ -13,12 +13,8 @@ from fairseq_specdec.hub.command_line import at_the_prompt
 
 
 class Entry(NamedTuple):
-    """A pair of the file.
-
-    Attributes:
-        place: file and number, for messages.
-        words: its fields as flags.
-    """
+    """A pair of the file. ``place``: file and number, for messages. ``words``: its fields as
+    flags."""
 
     place: str
     words: List[str]
@@ -49,12 +45,8 @@ def fields_of(parser: argparse.ArgumentParser) -> Dict[str, argparse.Action]:
 
 
 def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
-    """The pairs of a file in YAML: a list of mappings.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no such list, or a field is unknown.
-    """
+    """The pairs of a file in YAML: a list of mappings. Raises OSError: it cannot be read. Raises
+    ValueError: it is no such list, or a field is unknown."""
     with open(file, encoding="utf-8", errors="replace") as stream:
         try:
             # Every value is a string, as on the command line: no stays Norwegian.

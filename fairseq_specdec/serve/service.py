@@ -97,12 +97,8 @@ class Service:
         return [next(found) if row else None for row in rows]
 
     async def encoded(self, texts: List[str], client: Client) -> List[List[int]]:
-        """Token ids of each text, made beside the event loop.
-
-        Raises:
-            FullError, StoppedError: before that is done.
-            RefusedError: a text is too long.
-        """
+        """Token ids of each text, made beside the event loop. Raises FullError or StoppedError:
+        before that is done. Raises RefusedError: a text is too long."""
         self.scheduler.check(client.until)
         loop = asyncio.get_running_loop()
         try:

@@ -130,12 +130,9 @@ class Recorder:
             self._log_discarded()
 
     def add(self, sample: Dict[str, Any], hypotheses: List[List[Dict[str, Any]]]) -> None:
-        """It was: append its sentences.
-
-        Args:
-            sample: fairseq's batch; without ``id`` sentences are numbered as they come.
-            hypotheses: what the generator made of it; the best one of each sentence is traced.
-        """
+        """It was: append its sentences. ``sample``: fairseq's batch; without ``id`` sentences are
+        numbered as they come. ``hypotheses``: what the generator made of it; the best one of each
+        sentence is traced."""
         if not self.file.open:
             return
         sources = sample["net_input"]["src_tokens"].tolist()

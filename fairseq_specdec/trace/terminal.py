@@ -20,12 +20,7 @@ from .record import Trace
 
 
 class Style(NamedTuple):
-    """How a token is set apart.
-
-    Attributes:
-        mark: stands before it.
-        codes: ANSI codes.
-    """
+    """How a token is set apart. ``mark``: stands before it. ``codes``: ANSI codes."""
 
     mark: str
     codes: str

@@ -69,12 +69,8 @@ def make_line(*fields: str) -> Line:
 
 
 class Run:
-    """One set, as measured at batch size 1, and resamples of its sentences.
-
-    Attributes:
-        sentences: how many were decoded.
-        busy: why its times mean little; empty where they do.
-    """
+    """One set, as measured at batch size 1, and resamples of its sentences. ``sentences``: how many
+    were decoded. ``busy``: why its times mean little; empty where they do."""
 
     def __init__(self, found: Dict[str, Any]) -> None:
         (part,) = (part for part in found["runs"] if part["batch_size"] == 1)

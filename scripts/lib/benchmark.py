@@ -172,12 +172,9 @@ def train_config(
 
 
 class Overrides:
-    """The overrides of a row of models.tsv, with checkpoints in place of ``{model}``.
-
-    Attributes:
-        models: checkpoints that they name.
-        frozen: the one whose parameters stay as they are, if there is one.
-    """
+    """The overrides of a row of models.tsv, with checkpoints in place of ``{model}``. ``models``:
+    checkpoints that they name. ``frozen``: the one whose parameters stay as they are, if there is
+    one."""
 
     def __init__(self, bench: Benchmark, row: Model) -> None:
         self.words: List[str] = []

@@ -16,12 +16,9 @@ GREEDY = "greedy"  # this engine without drafts, which every set is compared wit
 
 
 class Group:
-    """A set of systems.tsv: one verifier, one split, systems in turns.
-
-    Attributes:
-        verifier: its checkpoint.
-        systems: name, flags and checkpoints of each; the first is this engine's greedy decoding.
-    """
+    """A set of systems.tsv: one verifier, one split, systems in turns. ``verifier``: its
+    checkpoint. ``systems``: name, flags and checkpoints of each; the first is this engine's greedy
+    decoding."""
 
     def __init__(self, name: str, split: str, verifier: pathlib.Path) -> None:
         self.name, self.split, self.verifier = name, split, verifier

@@ -67,12 +67,9 @@ def train_model(
     *own: Any,
     average: str = "1",
 ) -> None:
-    """fairseq-train, then the average of the last checkpoints; it resumes.
-
-    Args:
-        output: checkpoint to write; those of the training lie beside it.
-        own: flags of the model, and those that differ from ``training_flags``.
-    """
+    """fairseq-train, then the average of the last checkpoints; it resumes. ``output``: checkpoint
+    to write; those of the training lie beside it. ``own``: flags of the model, and those that
+    differ from ``training_flags``."""
     folder = step.make(output.parent)
     if not step.dry:
         mend(folder)

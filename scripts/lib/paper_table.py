@@ -105,12 +105,8 @@ def read(path: pathlib.Path) -> Tuple[List[Row], List[Note]]:
 
 
 def part_of(line: Dict[str, Any], kind: str, section: str) -> Optional[float]:
-    """What a section takes of a sentence's time.
-
-    Args:
-        line: a row of specdec-bench's JSON.
-        kind: ``ms``; ``ms_iter``, of each iteration; ``share``, in percent.
-    """
+    """What a section takes of a sentence's time. ``line``: a row of specdec-bench's JSON. ``kind``:
+    ``ms``; ``ms_iter``, of each iteration; ``share``, in percent."""
     sections: Dict[str, float] = line["ms_by_section"] or {}
     if section not in sections:
         return None
@@ -244,12 +240,8 @@ def write(
     note: str,
     output: pathlib.Path,
 ) -> None:
-    """Write the tables of one direction.
-
-    Args:
-        scores: scores.json, where the outputs were scored.
-        direction: as en-de: rows of this one and of ``*``.
-    """
+    """Write the tables of one direction. ``scores``: scores.json, where the outputs were scored.
+    ``direction``: as en-de: rows of this one and of ``*``."""
     rows, remarks = read(paper)
     measured = Measured(folder, scores)
     chosen = [row for row in rows if row.direction in (direction, "*")]

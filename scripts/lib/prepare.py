@@ -55,12 +55,8 @@ def binarise(
     workers: Optional[str] = None,
     links: Iterable[pathlib.Path] = (),
 ) -> None:
-    """fairseq-preprocess: ``bin_``, which is there only when it is complete.
-
-    Args:
-        prefixes: of the files of each split: train, valid, test.
-        links: more files that belong in the folder.
-    """
+    """fairseq-preprocess: ``bin_``, which is there only when it is complete. ``prefixes``: of the
+    files of each split: train, valid, test. ``links``: more files that belong in the folder."""
     step.log("binarising")
     partial = bin_.with_name(bin_.name + ".partial")
     step.call("shutil.rmtree", partial, ignore_errors=True)

@@ -41,12 +41,8 @@ def rows(own: Dictionary, wanted: Dictionary) -> List[int]:
 
 
 def fit(state: Dict[str, Any], own: Dictionary, wanted: Dictionary) -> Dict[str, Any]:
-    """A checkpoint whose embeddings are those of ``wanted``.
-
-    Args:
-        state: a fairseq checkpoint; changed in place.
-        own: its dictionary, with or without <mask>.
-    """
+    """A checkpoint whose embeddings are those of ``wanted``. ``state``: a fairseq checkpoint;
+    changed in place. ``own``: its dictionary, with or without <mask>."""
     chosen = torch.tensor(rows(own, wanted))
     fitted: Dict[int, torch.Tensor] = {}  # tables that are one stay one
     for name in TABLES:

@@ -48,12 +48,8 @@ def by_sentence(text: str) -> str:
 def scores(
     output: Output, wanted: Sequence[str], to_text: Callable[[str], str], scorer: Any
 ) -> Dict[str, Any]:
-    """The means over all sentences of one system.
-
-    Args:
-        wanted: summaries of the test set, in its order.
-        to_text: from subwords to text.
-    """
+    """The means over all sentences of one system. ``wanted``: summaries of the test set, in its
+    order. ``to_text``: from subwords to text."""
     numbers = sorted(output.hypotheses)
     chosen = dict(zip(numbers, lines_of(wanted, numbers, "the reference")))
     sums = dict.fromkeys(KINDS, 0.0)

@@ -149,12 +149,8 @@ def check_wheel(path, target):
 
 
 def check_policy(shown, tag):
-    """Compare what auditwheel found with the tag that the wheel has.
-
-    Args:
-        shown: ``auditwheel show --json``.
-        tag: as manylinux_2_28_x86_64.
-    """
+    """Compare what auditwheel found with the tag that the wheel has. ``shown``: ``auditwheel show
+    --json``. ``tag``: as manylinux_2_28_x86_64."""
 
     def release(name):
         return [int(part) for part in name.split("_")[1:3]]

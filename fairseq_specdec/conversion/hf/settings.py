@@ -30,12 +30,8 @@ class Settings:
         self._left = set(values) - _IDLE
 
     def take(self, name: str, default: Any = UNSET, kind: Any = None) -> Any:
-        """A setting.
-
-        Args:
-            default: where it is missing or null; without one it must be there.
-            kind: type or types that it must be of.
-        """
+        """A setting. ``default``: where it is missing or null; without one it must be there.
+        ``kind``: type or types that it must be of."""
         self._left.discard(name)
         value = self.values.get(name)
         if value is None:

@@ -50,12 +50,8 @@ def percentile(seconds: Sequence[float], percent: int) -> Optional[float]:
 
 
 class State(NamedTuple):
-    """What a server says of itself in ``/metrics``; NaN where this system does not tell.
-
-    Attributes:
-        cpu: seconds of CPU time of its process.
-        sentences, batches: decoded.
-    """
+    """What a server says of itself in ``/metrics``; NaN where this system does not tell. ``cpu``:
+    seconds of CPU time of its process. ``sentences``, ``batches``: decoded."""
 
     cpu: float
     resident: float

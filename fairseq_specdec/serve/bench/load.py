@@ -40,12 +40,8 @@ class Answer(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Where a load ends, whichever comes first.
-
-    Attributes:
-        requests: most of them.
-        seconds: in which they are sent. What was sent is waited for.
-    """
+    """Where a load ends, whichever comes first. ``requests``: most of them. ``seconds``: in which
+    they are sent. What was sent is waited for."""
 
     requests: int
     seconds: float

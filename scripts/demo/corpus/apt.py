@@ -52,12 +52,8 @@ def system_mirror(etc: pathlib.Path = pathlib.Path("/etc/apt")) -> str:
 
 
 class PrivateApt:
-    """apt with its lists, cache and sources below one folder.
-
-    Args:
-        suites: Debian suites, blank-separated.
-        languages: of the package descriptions, e.g. ("en", "de").
-    """
+    """apt with its lists, cache and sources below one folder. ``suites``: Debian suites,
+    blank-separated. ``languages``: of the package descriptions, e.g. ("en", "de")."""
 
     def __init__(self, folder: pathlib.Path, suites: str, languages: Sequence[str]) -> None:
         require_tools("apt-get", "apt-cache", "dpkg-deb", "tar")

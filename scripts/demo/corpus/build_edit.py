@@ -86,12 +86,9 @@ def clean_sentences(work: pathlib.Path) -> List[str]:
 def write(
     out: pathlib.Path, work: pathlib.Path, seed: int, own: str = "", misspellings: str = ""
 ) -> None:
-    """Write {train,valid,test}.{src,tgt}, clean.en and misspellings.txt.
-
-    Args:
-        own: clean English, a sentence a line, in place of packages.
-        misspellings: file of wrong->right lines, in place of codespell's.
-    """
+    """Write {train,valid,test}.{src,tgt}, clean.en and misspellings.txt. ``own``: clean English, a
+    sentence a line, in place of packages. ``misspellings``: file of wrong->right lines, in place of
+    codespell's."""
     work.mkdir(parents=True, exist_ok=True)
     if misspellings:
         dictionary = pathlib.Path(misspellings).read_text(encoding="utf-8")

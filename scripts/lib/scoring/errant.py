@@ -52,12 +52,8 @@ def annotate(sentences: Sequence[Sentence], outputs: Sequence[str], tool: Any) -
 def score(
     outputs: Sequence[str], sentences: Sequence[Sentence], gold: str, beta: float = 0.5
 ) -> Counts:
-    """Span-based correction counts, as ``errant_compare`` prints them.
-
-    Args:
-        gold: path of the M2 file with ERRANT's own edits.
-        beta: of the F that chooses among annotators.
-    """
+    """Span-based correction counts, as ``errant_compare`` prints them. ``gold``: path of the M2
+    file with ERRANT's own edits. ``beta``: of the F that chooses among annotators."""
     if len(outputs) != len(sentences):
         raise ValueError(f"{len(outputs)} outputs for {len(sentences)} sentences")
     text = annotate(sentences, outputs, annotator())

@@ -181,12 +181,8 @@ def score(
     beta: float = 0.5,
     max_unchanged: int = MAX_UNCHANGED,
 ) -> Counts:
-    """The counts of a system over a corpus.
-
-    Args:
-        outputs: of the system, tokenised as the sources are, in their order.
-        sentences: the annotated sources.
-    """
+    """The counts of a system over a corpus. ``outputs``: of the system, tokenised as the sources
+    are, in their order. ``sentences``: the annotated sources."""
     if len(outputs) != len(sentences):
         raise ValueError(f"{len(outputs)} outputs for {len(sentences)} sentences")
     total = Counts()
