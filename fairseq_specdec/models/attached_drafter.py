@@ -11,7 +11,7 @@ store or to run, and the verifier is not changed. Blockwise heads read the verif
 from typing import Any, List, Optional, Tuple
 
 import torch
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import Tensor
 
@@ -20,12 +20,14 @@ from ..training.initialisation import initialise, load_verifier
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
+    BASE,
+    BIG,
     SpecDrafterConfig,
     check_config,
     drafter_config,
-    set_architecture,
+    register_architectures,
 )
-from .spec_drafter import BASE, BIG, SpecDrafter
+from .spec_drafter import SMALLEST, SpecDrafter
 from .verifier_states import VerifierReader, layers_at_thirds
 from .verifier_tables import attach_tables, verifier_tables, why_not, with_tables
 
@@ -165,21 +167,10 @@ def _check_widths(cfg: SpecDrafterConfig, verifier: Any) -> None:
         )
 
 
-@register_model_architecture("attached_drafter", "attached_drafter")
-@register_model_architecture("attached_drafter", "attached_drafter_base")
-def attached_drafter_base(args: Any) -> None:
-    """2 decoder layers, 512 wide."""
-    set_architecture(args, encoder_layers=6, decoder_layers=2, **BASE)
-
-
-@register_model_architecture("attached_drafter", "attached_drafter_big")
-def attached_drafter_big(args: Any) -> None:
-    """2 decoder layers, 1024 wide."""
-    set_architecture(args, encoder_layers=6, decoder_layers=2, **BIG)
-
-
-@register_model_architecture("attached_drafter", "attached_drafter_tiny")
-def attached_drafter_tiny(args: Any) -> None:
-    """1 decoder layer, 64 wide: for tests and demonstrations."""
-    shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
-    set_architecture(args, encoder_layers=2, decoder_layers=1, share_all_embeddings=True, **shape)
+SHALLOW = {"encoder_layers": 6, "decoder_layers": 2}
+register_architectures("attached_drafter", {
+    "attached_drafter": {**BASE, **SHALLOW},
+    "attached_drafter_base": {**BASE, **SHALLOW},
+    "attached_drafter_big": {**BIG, **SHALLOW},
+    "attached_drafter_tiny": SMALLEST,  # for tests and demonstrations
+})  # fmt: skip

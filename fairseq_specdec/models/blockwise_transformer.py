@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Sequence
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
@@ -21,8 +21,7 @@ from ..io.flag_values import check_flags
 from ..training.initialisation import load_verifier
 from .blockwise_decoder import IDENTITY, LEARNED, BlockwiseConfig, BlockwiseDecoder, plain
 from .dictionary_digests import settle_dictionaries
-from .drafter_config import set_architecture
-from .spec_drafter import BALANCED, BASE, BIG
+from .drafter_config import BALANCED, BASE, BIG, register_architectures, set_architecture
 
 logger = logging.getLogger(__name__)
 
@@ -212,21 +211,12 @@ def _architecture(args: Any, **shape: Any) -> None:
     set_architecture(args, **shape)
 
 
-@register_model_architecture("blockwise_transformer", "blockwise_transformer")
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_base")
-def blockwise_transformer_base(args: Any) -> None:
-    """6+6 layers, 512 wide (Stern et al. 2018, section 7.1)."""
-    _architecture(args, **BASE, **BALANCED)
-
-
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_big")
-def blockwise_transformer_big(args: Any) -> None:
-    """6+6 layers, 1024 wide."""
-    _architecture(args, **BIG, **BALANCED)
-
-
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_tiny")
-def blockwise_transformer_tiny(args: Any) -> None:
-    """2+2 layers, 32 wide: for tests and demonstrations."""
-    shape = {"embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4}
-    _architecture(args, encoder_layers=2, decoder_layers=2, **shape)
+register_architectures("blockwise_transformer", {
+    "blockwise_transformer": {**BASE, **BALANCED},  # Stern et al. 2018, section 7.1
+    "blockwise_transformer_base": {**BASE, **BALANCED},
+    "blockwise_transformer_big": {**BIG, **BALANCED},
+    "blockwise_transformer_tiny": {  # for tests and demonstrations
+        "embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4,
+        "encoder_layers": 2, "decoder_layers": 2,
+    },
+}, _architecture)  # fmt: skip

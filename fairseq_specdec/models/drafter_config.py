@@ -1,9 +1,11 @@
 """A drafter's settings: fairseq's transformer settings, and what makes a drafter of them."""
 
+import functools
 from argparse import Namespace
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Dict, Optional
 
+from fairseq.models import register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
 
@@ -186,3 +188,17 @@ def set_architecture(args: Any, **shape: Any) -> None:
     default("chain_dropout", SpecDrafterConfig.chain_dropout)
     for name, value in shape.items():
         default(name, value)
+
+
+BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
+BIG = {"embed_dim": 1024, "ffn_embed_dim": 4096, "attention_heads": 16}
+TINY = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
+BALANCED = {"encoder_layers": 6, "decoder_layers": 6}
+
+
+def register_architectures(
+    model: str, shapes: Dict[str, Dict[str, Any]], settle: Callable[..., None] = set_architecture
+) -> None:
+    """Register the architectures of a model, by their names."""
+    for name, shape in shapes.items():
+        register_model_architecture(model, name)(functools.partial(settle, **shape))

@@ -8,11 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import (
-    FairseqEncoderDecoderModel,
-    register_model,
-    register_model_architecture,
-)
+from fairseq.models import FairseqEncoderDecoderModel, register_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
@@ -24,10 +20,14 @@ from ..training.initialisation import initialise, start_as_bert
 from .block_decoder import BlockDecoder
 from .dictionary_digests import settle_dictionaries
 from .drafter_config import (
+    BALANCED,
+    BASE,
+    BIG,
+    TINY,
     SpecDrafterConfig,
     check_config,
     drafter_config,
-    set_architecture,
+    register_architectures,
 )
 from .shared_modules import shallow
 from .source_copy import SourceCopy
@@ -244,39 +244,13 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         return found
 
 
-BASE = {"embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
-BIG = {"embed_dim": 1024, "ffn_embed_dim": 4096, "attention_heads": 16}
 DEEP_SHALLOW = {"encoder_layers": 12, "decoder_layers": 2}
-BALANCED = {"encoder_layers": 6, "decoder_layers": 6}
-
-
-@register_model_architecture("spec_drafter", "spec_drafter")
-@register_model_architecture("spec_drafter", "spec_drafter_base")
-def spec_drafter_base(args: Any) -> None:
-    """12+2 layers, 512 wide (Xia et al. 2023, section 4.1)."""
-    set_architecture(args, **BASE, **DEEP_SHALLOW)
-
-
-@register_model_architecture("spec_drafter", "spec_drafter_big")
-def spec_drafter_big(args: Any) -> None:
-    """12+2 layers, 1024 wide."""
-    set_architecture(args, **BIG, **DEEP_SHALLOW)
-
-
-@register_model_architecture("spec_drafter", "nar_drafter_base")
-def nar_drafter_base(args: Any) -> None:
-    """6+6 layers, 512 wide (Ge et al. 2022, section 4.1)."""
-    set_architecture(args, **BASE, **BALANCED)
-
-
-@register_model_architecture("spec_drafter", "nar_drafter_big")
-def nar_drafter_big(args: Any) -> None:
-    """6+6 layers, 1024 wide."""
-    set_architecture(args, **BIG, **BALANCED)
-
-
-@register_model_architecture("spec_drafter", "spec_drafter_tiny")
-def spec_drafter_tiny(args: Any) -> None:
-    """2+1 layers, 64 wide, one table for all embeddings: for tests and demonstrations."""
-    shape = {"embed_dim": 64, "ffn_embed_dim": 128, "attention_heads": 2}
-    set_architecture(args, encoder_layers=2, decoder_layers=1, share_all_embeddings=True, **shape)
+SMALLEST = {"encoder_layers": 2, "decoder_layers": 1, "share_all_embeddings": True, **TINY}
+register_architectures("spec_drafter", {
+    "spec_drafter": {**BASE, **DEEP_SHALLOW},  # Xia et al. 2023, section 4.1
+    "spec_drafter_base": {**BASE, **DEEP_SHALLOW},
+    "spec_drafter_big": {**BIG, **DEEP_SHALLOW},
+    "nar_drafter_base": {**BASE, **BALANCED},  # Ge et al. 2022, section 4.1
+    "nar_drafter_big": {**BIG, **BALANCED},
+    "spec_drafter_tiny": SMALLEST,  # for tests and demonstrations
+})  # fmt: skip
