@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
+
+from .base import DraftSession
 
 # A verification, (hidden states [B, W, n C], sizes long [B]), or the rows kept after it.
 _Event = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -50,3 +52,21 @@ class HiddenStateQueue:
             states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
             sizes = sizes + size
         return states.to(self.dtype), sizes
+
+
+class BlockSession(DraftSession):
+    """A block drafter's cache for one batch, and hidden states that it has not read yet."""
+
+    layers: Any
+    states: HiddenStateQueue
+
+    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
+        if hidden_states is not None:
+            self.states.add(hidden_states, sizes)
+
+    def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
+        self.layers.select(rows, rows_cpu)
+        self.states.select(rows)
+
+    def close(self) -> None:
+        self.layers.close()

@@ -36,7 +36,7 @@ from .base import (
     move_to_verifier,
 )  # fmt: skip
 from .chain_search import ChainSearch, all_words, chain_candidates
-from .hidden_state_queue import HiddenStateQueue
+from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .listed_words import ListedWords
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
@@ -173,8 +173,8 @@ class _Columns(NamedTuple):
     known: Tensor
 
 
-class NarBlockSession(DraftSession):
-    """The drafter's cache for one batch, and hidden states that it has not read yet."""
+class NarBlockSession(BlockSession):
+    """A session whose drafts torch computes."""
 
     forecasts = True
 
@@ -326,19 +326,11 @@ class NarBlockSession(DraftSession):
             drafted, counts = without_repeats(drafted, counts)
         return Draft(drafted, counts)
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
-        if hidden_states is not None:
-            self.states.add(hidden_states, sizes)
-
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        self.layers.select(rows, rows_cpu)
-        self.states.select(rows)
+        super().select(rows, rows_cpu)
         if self.listed is not None:
             self.listed.select(rows)
         if self.replayed is not None:
             self.source = self.replayed.source(len(rows_cpu))
         elif self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)
-
-    def close(self) -> None:
-        self.layers.close()

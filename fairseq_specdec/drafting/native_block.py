@@ -24,9 +24,9 @@ from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import DraftCall, DraftLoop, DraftRequest
 from fairseq_specdec.engine.work import Work
 
-from .base import Budget, Costs, DraftOptions, DraftSession, Source
+from .base import Budget, Costs, DraftOptions, Source
 from .chain_search import chain_candidates
-from .hidden_state_queue import HiddenStateQueue
+from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .mask_count import MaskLimits
 from .native_loop import LoopDrafts
 from .plan import Plan
@@ -178,8 +178,8 @@ class NativeWords:
         )
 
 
-class NativeBlockSession(DraftSession):
-    """The drafter's cache for one batch, and hidden states that it has not read yet."""
+class NativeBlockSession(BlockSession):
+    """A session whose drafts take one call of the library."""
 
     def __init__(
         self, drafter: NativeBlockDrafter, options: DraftOptions, source: Source, encoder_out: Any
@@ -287,18 +287,13 @@ class NativeBlockSession(DraftSession):
         cached = list(drafts.cached)
         self.layers.commit(torch.tensor(cached), cached)
 
-    def commit(self, sizes: Tensor, hidden_states: Optional[Tensor]) -> None:
-        if hidden_states is not None:
-            self.states.add(hidden_states, sizes)
-
     def select(self, rows: Tensor, rows_cpu: List[int]) -> None:
-        self.layers.select(rows, rows_cpu)
-        self.states.select(rows)
+        super().select(rows, rows_cpu)
         if self.words is not None:
             self.words.select(rows)
 
     def close(self) -> None:
-        self.layers.close()
+        super().close()
         if self.words is not None:
             self.drafter.give_back(self.words)
             self.words = None
