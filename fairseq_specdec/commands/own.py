@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import shlex
 import sys
@@ -60,6 +61,13 @@ def _flush() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         raise
+
+
+def log_to_stderr(form: str = "%(levelname)s | %(message)s") -> None:
+    """Log from the level that the environment variable LOGLEVEL names."""
+    level = os.environ.get("LOGLEVEL", "INFO").upper()
+    stamp = "%Y-%m-%d %H:%M:%S"
+    logging.basicConfig(format=form, datefmt=stamp, level=level, stream=sys.stderr)
 
 
 def again(program: str, words: Sequence[str]) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from typing import Optional, Sequence
 
 import fairseq_specdec
-from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.commands.own import brief, log_to_stderr, reporting
 
 from . import drafter, pack
 from .hf import convert
@@ -74,11 +72,7 @@ def _in_full(words: Sequence[str]) -> Sequence[str]:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    logging.basicConfig(
-        format="%(levelname)s | %(message)s",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
+    log_to_stderr()
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("specdec-convert", words):
         main(brief(get_parser()).parse_args(_in_full(words)))

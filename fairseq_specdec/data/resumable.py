@@ -11,10 +11,9 @@ import contextlib
 import logging
 import os
 import shutil
-import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from ..commands.own import again, reporting
+from ..commands.own import again, log_to_stderr, reporting
 from ..io.atomic import own_suffix, sync, write_json
 from ..io.flag_values import AT_LEAST_1, InRange
 from ..io.provenance import digest_of, sha256
@@ -58,12 +57,7 @@ def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
 @contextlib.contextmanager
 def resumable_command(program: str, words: Sequence[str]) -> Iterator[None]:
     """Log to stderr; end with one line after a mistake, and after Ctrl-C with how to go on."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
+    log_to_stderr("%(asctime)s | %(levelname)s | %(name)s | %(message)s")
     kept = f"finished chunks are kept in DEST.parts; go on with: {again(program, words)}"
     with reporting(program, words, lambda: kept):
         yield

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 
-from ..commands.own import again, brief, reporting
+from ..commands.own import again, brief, log_to_stderr, reporting
 from ..compat.checkpoints import load_model
 from ..decoding.drafter_file import load_drafter, read_drafter
 from ..decoding.training_dictionaries import TrainingSettings
@@ -218,12 +218,7 @@ def _tell(
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
+    log_to_stderr("%(asctime)s | %(levelname)s | %(message)s")
     words = list(sys.argv[1:] if arguments is None else arguments)
     nothing = f"nothing is written yet; start again with: {again(PROGRAM, words)}"
     with reporting(PROGRAM, words, lambda: nothing), logs_above():

@@ -22,7 +22,7 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
-from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.commands.own import brief, log_to_stderr, reporting
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
@@ -153,11 +153,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:
-    logging.basicConfig(
-        format="%(levelname)s | %(message)s",
-        level=os.environ.get("LOGLEVEL", "INFO").upper(),
-        stream=sys.stderr,
-    )
+    log_to_stderr()
     words = list(sys.argv[1:] if arguments is None else arguments)
     with reporting("select_layers", words):
         main(brief(get_parser(), "select_layers").parse_args(words))
