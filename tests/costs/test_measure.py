@@ -36,6 +36,18 @@ def test_they_are_of_a_processor(name, figures):
     assert math.isfinite(figures.multiply(name, 7, 1.0))
 
 
+def test_a_product_that_was_disturbed_takes_no_longer_than_one_with_more_rows(figures):
+    assert measure_module._rising({1: 1.0, 2: 9.0, 4: 3.0, 8: 4.0}) == {
+        1: 1.0,
+        2: 3.0,
+        4: 3.0,
+        8: 4.0,
+    }
+    for each in figures.products.values():
+        times = [rows * one for rows, one in zip(figures.rows, each)]
+        assert times == pytest.approx(sorted(times))
+
+
 def test_memory_is_timed_while_the_thread_runs(monkeypatch):
     """An interruption takes more time than the search."""
 

@@ -74,7 +74,6 @@ MUTANTS = [
     ("block_drafter.cpp", "return chance >= loop_.low && chance <", "return true || chance <"),
     ("block_drafter.cpp", "if (gain > best_) {", "if (gain > best_ + 1) {"),
     ("block_drafter.cpp", "loop_.max_len - hypotheses.lengths[row]);", "int64_t{1} << 20);"),
-    ("block_drafter.cpp", "if (wanted == 0) continue;", ""),
     ("source_copy.cpp", "alone = false;", "alone = true;"),
     ("source_copy.cpp", "length - 1 - copy.seen[row]", "length - copy.seen[row]"),
     ("source_copy.cpp", "return at + 1;", "return at;"),
