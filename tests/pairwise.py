@@ -7,6 +7,7 @@ import pytest
 
 def half(*axes):
     """Every combination; in the gate one of two, so that any two values of two axes still meet."""
-    for place in itertools.product(*(range(len(axis)) for axis in axes)):
-        cell = [axis[at] for axis, at in zip(axes, place)]
-        yield pytest.param(*cell, marks=[pytest.mark.slow] * (sum(place) % 2))
+    places = itertools.product(*(range(len(axis)) for axis in axes))
+    night = [[pytest.mark.slow] * (sum(place) % 2) for place in places]
+    cells = itertools.product(*axes)
+    return [pytest.param(*cell, marks=marks) for cell, marks in zip(cells, night)]

@@ -105,6 +105,7 @@ def test_a_checkpoint_that_the_engine_cannot_represent_is_named(bench, monkeypat
         bench("--peers")
 
 
+@pytest.mark.slow
 def test_peers_run_on_the_threads_and_processors_of_this_process(pair, monkeypatch):
     orders, threads = [], torch.get_num_threads()
     ready = {"version": "1", "before": 1}
@@ -145,7 +146,11 @@ def be_killed():
     "function, message",
     [
         ("fail", "a peer: RuntimeError: too long"),
-        ("die", r"a peer: its process ended with status 3: (.|\n)*out of memory"),
+        pytest.param(
+            "die",
+            r"a peer: its process ended with status 3: (.|\n)*out of memory",
+            marks=pytest.mark.slow,
+        ),
         (
             "be_killed",
             r"a peer: its process was killed by SIGKILL, as for want of memory: it wrote no",

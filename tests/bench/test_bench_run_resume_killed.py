@@ -32,7 +32,9 @@ def whole(folder):
     return read["runs"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_killed_at_any_rename_and_resumed(how, bench, tmp_path):
     undisturbed, _ = bench(*WORDS, "1,2", "--json", tmp_path / "undisturbed.json")
     kills = 0

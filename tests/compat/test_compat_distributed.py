@@ -92,6 +92,7 @@ def test_two_processes_resume_one_training(fairseq_command, trained, tmp_path, b
     assert (tmp_path / "checkpoint_last.pt").is_file()
 
 
+@pytest.mark.slow
 @no_gpu
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 def test_two_processes_train_a_blockwise_model(fairseq_command, trained, tmp_path, backend):

@@ -90,7 +90,7 @@ def test_it_says_what_decodes(flags, said, reversal_data, teacher, distill, tmp_
 # ---- pieces ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["flag", "torchrun", "slurm"])
+@pytest.mark.parametrize("how", ["flag", pytest.param("torchrun", marks=pytest.mark.slow), "slurm"])
 def test_two_shards_make_the_same_corpus(
     how, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
 ):
@@ -143,7 +143,11 @@ def test_torchrun_in_earnest(reversal_data, teacher, undisturbed, tmp_path, warm
     assert len(json.loads((tmp_path / "out" / merge.REPORT).read_text())["runs"]) == 2
 
 
-@pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--beam", 3, "--lenpen", 2.0]], ids=str)
+@pytest.mark.parametrize(
+    "flags",
+    [[], pytest.param(["--beam", 1], marks=pytest.mark.slow), ["--beam", 3, "--lenpen", 2.0]],
+    ids=str,
+)
 def test_either_engine_makes_the_same_corpus(
     flags, reversal_data, teacher, distill, tmp_path, undisturbed, read_corpus
 ):
@@ -160,9 +164,9 @@ def test_either_engine_makes_the_same_corpus(
 @pytest.mark.parametrize(
     "module, name, matches, times",
     [
-        (os, "replace", "manifest.json", 1),
+        pytest.param(os, "replace", "manifest.json", 1, marks=pytest.mark.slow),
         (os, "replace", "plan.npz", 1),
-        (os, "replace", "chunk-", 1),
+        pytest.param(os, "replace", "chunk-", 1, marks=pytest.mark.slow),
         (os, "replace", "chunk-", 4),
         (os, "rename", "merged-", 1),
         (shutil, "rmtree", ".parts", 1),
@@ -282,7 +286,9 @@ def multiplies_fp16():
     return True
 
 
-@pytest.mark.parametrize("flag", ["--bf16", "--fp16", "ensemble"])
+@pytest.mark.parametrize(
+    "flag", ["--bf16", pytest.param("--fp16", marks=pytest.mark.slow), "ensemble"]
+)
 def test_half_precision_and_ensembles(
     flag, reversal_data, teacher, distill, tmp_path, read_corpus, undisturbed
 ):

@@ -157,7 +157,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("case, name", zip(["greedy", "gad-attached"] * 2, SETTINGS))
+@pytest.mark.parametrize("case, name", [*zip(["greedy", "gad-attached"] * 2, SETTINGS)])
 def test_constraints(case, name, record):
     want = stock([TOYS[case].verifier()], BATCHES[8], flags(**SETTINGS[name]))
     record(8)

@@ -230,6 +230,7 @@ def test_a_closed_translator_frees_its_models_and_says_so(pair):
     assert model() is None and "gad" in repr(closed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs the extra dev")
 def test_a_strict_client_has_types(tmp_path):
     """Right types pass; each wrong one is found, so that none of them is Any."""

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from pairwise import half
 from toy_pair import text_of
 from toy_translation import sentences
 
@@ -43,9 +44,9 @@ def together(count, work):
         raise errors[0]
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "gad", "gad++", "iad"])
-@pytest.mark.parametrize("seed", [None, 4])
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(
+    "count, seed, strategy", half([2, 4], [None, 4], ["greedy", "gad", "gad++", "iad"])
+)
 def test_threads_share_a_translator(pair, count, seed, strategy):
     # Whole drafts: a budget depends on the sentences that share a batch, and so do the iterations.
     whole = {"draft_budget": 0} if strategy in ("gad", "iad") else {}

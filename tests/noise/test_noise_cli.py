@@ -89,7 +89,9 @@ def test_any_number_of_shards_and_chunks_gives_the_same(noise):
     assert none[0] == none[1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_ended_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text, how):
     lines = text.read_bytes().split(b"\n")
     text.write_bytes(b"\n".join([*lines, *lines[:3], b"", b" \t", b"\xe6\x88\x91 ok"]))

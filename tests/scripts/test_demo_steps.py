@@ -64,6 +64,7 @@ def test_results_of_other_inputs_are_not_passed_off(run_step, own_text, tmp_path
     assert "own.en" in done.stderr and "delete the folder" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_same_text_gives_the_same_bytes(run_step, own_text, tmp_path):
     run_step("01_corpus", **own_text)
     run_step("01_corpus", WORK=tmp_path / "other", **own_text)

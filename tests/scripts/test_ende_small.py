@@ -5,11 +5,8 @@ import os
 
 import launch
 import pytest
-from recipe_parts import REPO
 
-RECIPE = REPO / "scripts" / "ende_small"
 HOME = "ende_small/en-de"
-STOCK = {"fairseq beam 5", "fairseq beam 1"}
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from recipe_parts import REPO
 from scoring.m2 import score
 from scoring.m2_file import parse
 
-RECIPES = ("gec_conll14", "gec_conll14_bart", "gec_nlpcc18")
 GOLD = (
     "S He go home .\nA 1 2|||V|||went||goes|||R|||-|||0\nA 3 3|||ADV|||yesterday|||R|||-|||0\n"
     "A 1 2|||V|||goes|||R|||-|||1\n\nS Fine .\nA -1 -1|||noop|||-NONE-|||R|||-|||0\n\n"
@@ -99,6 +98,7 @@ def test_stages_are_those_of_the_paper(stage, update_freq, epochs, lr, warmup):
     assert config["criterion"]["label_smoothing"] == 0.1
 
 
+@pytest.mark.slow
 def test_from_corpora_to_the_table(run_recipe, tmp_path):
     settings = {"PROFILE": "smoke", "SMOKE_UPDATES": 1, "AVERAGE": 1, "SENTENCES": 1}
     settings.update(MODELS="scratch", LENGTH_FLAGS="--max-len-b 8")

@@ -261,6 +261,7 @@ def test_a_corpus_that_cannot_be_had_is_named_with_what_else_to_do(
     assert f"{absent} cannot be fetched" in done.stderr and remedy in done.stderr
 
 
+@pytest.mark.slow
 def test_the_samples_become_corpora(run_recipe, with_rouge, tmp_path):
     (tmp_path / "own.source").write_text("".join(f"long text number {n}\n" for n in range(40)))
     (tmp_path / "own.target").write_text("".join(f"text {n}\n" for n in range(40)))

@@ -1,12 +1,10 @@
 """Beam search through fairseq's own commands: all that they print is what stock prints."""
 
 import functools
-import os
 import re
-import subprocess
 
 import pytest
-from in_process import PLUGIN, SHAPE, run_here
+from in_process import SHAPE, run_here
 
 KINDS = "STHDP"
 
@@ -93,13 +91,6 @@ def test_a_drafter_changes_nothing(toy, generate):
     assert_same(out, reference)
 
 
-def test_a_results_file_holds_the_same(generate, tmp_path):
-    reference, _ = generate(task="translation")
-    flags = {"strategy": "none", "results_path": str(tmp_path)}
-    generate(task="translation_specdec", **flags)
-    assert_same((tmp_path / "generate-test.txt").read_text(encoding="utf-8"), reference)
-
-
 def test_a_history_is_that_of_the_best_hypothesis(generate, tmp_path):
     reference, _ = generate(task="translation")
     trace = tmp_path / "trace.jsonl"
@@ -127,26 +118,6 @@ def test_a_history_is_that_of_the_best_hypothesis(generate, tmp_path):
         assert len(emitted[number]) == count
         assert sum(emitted[number], []) == words
     assert len(trace.read_text(encoding="utf-8").splitlines()) == 100
-
-
-def interactive(python, toy, text, *flags):
-    words = ["--path", toy.v, "--beam", "5", "--nbest", "5", "--cpu", "--buffer-size", "40"]
-    done = subprocess.run(
-        [python, "-m", "fairseq_cli.interactive", str(toy.data), "--user-dir", PLUGIN,
-         "--batch-size", "8", *words, *flags],
-        input=text, env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def test_interactive_with_piped_input(toy, generate, loaded_python):
-    lines = told(generate(task="translation")[0])
-    text = "".join(" ".join(words) + "\n" for kind, _, _, words in lines if kind == "S")
-    python = str(loaded_python.python)
-    reference = interactive(python, toy, text, "--task", "translation")
-    out = interactive(python, toy, text, "--task", "translation_specdec", "--strategy", "none")
-    assert_same(out, reference)
 
 
 def validated(train_here, toy, task, beam):

@@ -44,8 +44,10 @@ def released(toy, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("file", ["drafter.pt", "converted.pt"])
-@pytest.mark.parametrize("task", ["translation_specdec", "translation_lev_modified"])
+@pytest.mark.parametrize(
+    "task, file",
+    [("translation_specdec", "drafter.pt"), ("translation_lev_modified", "converted.pt")],
+)
 def test_prints_what_stock_prints(toy, released, task, file):
     flags = {"path": toy.v, "batch_size": 16, "beam": 1, "max_len_b": 20}
     reference, _ = run_here("generate", toy.data, task="translation", **flags)

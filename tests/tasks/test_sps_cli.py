@@ -68,16 +68,7 @@ def test_sampling_from_the_best_token_alone_is_greedy(toy, small, greedy):
         ({"drafter_path": "d"}, ["--drafter-path", "block drafter", "--strategy gad"]),
         ({"path": "d"}, ["--path", "holds a drafter"]),
         ({"strategy": "gad"}, ["--drafter-path", "no block drafter"]),
-        ({"block_size": 0}, ["--block-size 0", "1 or more"]),
         ({"drafter_dtype": "int4"}, ["--drafter-dtype int4"]),
-        ({"sampling_topk": 4}, ["--sampling-topk: needs --sampling"]),
-        ({"sampling_topp": 0.5}, ["--sampling-topp: needs --sampling"]),
-        ({"sampling": True, "sampling_topk": 0}, ["--sampling-topk 0", "1 or more"]),
-        ({"sampling": True, "sampling_topp": 1.5}, ["--sampling-topp 1.5", "at most 1"]),
-        (
-            {"sampling": True, "sampling_topp": 0.5, "sampling_topk": 4},
-            ["--sampling-topk, --sampling-topp", "one of them"],
-        ),
         ({"sampling": True, "temperature": 0}, ["--temperature"]),
         ({"sampling": True, "strategy": "gad++", "drafter_path": "d"}, ["--sampling:"]),
         (

@@ -168,6 +168,7 @@ def test_hydra_names_fields_and_says_where_a_relative_folder_lies(
     assert (tmp_path / "checkpoints/spec_drafter_toy/checkpoint_last.pt").is_file()
 
 
+@pytest.mark.slow
 def test_hydra_trains_an_attached_drafter(reversal_data, verifier, tmp_path, fairseq_command):
     fairseq_command(
         "hydra-train", "--config-dir", CONFIGS, "--config-name", "attached_drafter_base",
@@ -200,7 +201,7 @@ KINDS = {
 WEIGHTS = {"separate": {}, "attached": {"soft_targets": 0.5, "block_loss_decay": 0.5}}
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", [pytest.param("separate", marks=pytest.mark.slow), "attached"])
 def test_two_processes_train_as_one_of_twice_the_batches(
     kind, reversal_data, verifier, tmp_path, fairseq_command
 ):

@@ -22,7 +22,7 @@ CACHE = 2 << 20  # bytes: keys, values and logits of what the script decodes, an
     "number_format, halves, weight, table",
     [
         pytest.param("fp32", 0, 4, 0, marks=pytest.mark.slow),
-        ("fp32", 1, 2, 0),
+        pytest.param("fp32", 1, 2, 0, marks=pytest.mark.slow),
         pytest.param("bf16", 1, 2, 2, marks=pytest.mark.slow),
         ("int8", 0, 1, 4),
     ],
