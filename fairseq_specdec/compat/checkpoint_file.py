@@ -25,8 +25,7 @@ def check_file(flag: str, path: str) -> None:
 
 def read_state(flag: str, path: str) -> Dict[str, Any]:
     """Content of a checkpoint of fairseq, on the CPU: its ``model`` and, in ``cfg`` or ``args``,
-    its settings.
-    """
+    its settings."""
     from fairseq import checkpoint_utils  # imported late, as in all of compat
 
     check_file(flag, path)

@@ -57,8 +57,7 @@ class Text(NamedTuple):
 
 def open_texts(args: argparse.Namespace, state: Any) -> List[Text]:
     """The texts to count in: of a multilingual drafter one for each pair of its training, or that
-    which the flags name.
-    """
+    which the flags name."""
     settings = TrainingSettings(state)
     pairs = settings.pairs()
     if not pairs:

@@ -18,8 +18,7 @@ MINUS_INFINITY = float("-inf")
 class DecodingConstraints(NamedTuple):
     """Decoding constraints, in stock's order: pad, unknown-word penalty, length limit, prefix
     tokens or minimum length, n-gram blocking. (The verifier applies the temperature.) NaN stays
-    NaN: stock treats such tokens as impossible, here the generator stops.
-    """
+    NaN: stock treats such tokens as impossible, here the generator stops."""
 
     pad: int
     unk: int

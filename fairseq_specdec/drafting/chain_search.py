@@ -141,8 +141,7 @@ class ChainSearch:
         costs: Optional[Sequence[float]] = None,
     ) -> Tuple[Tensor, Tensor]:
         """As a call, always with K tokens, in fewer kernels: what any candidate gives to the next
-        state is looked up at once, and a chosen one is known by its rank until the end.
-        """
+        state is looked up at once, and a chosen one is known by its rank until the end."""
         scores, candidates, rows, of_mask = self._candidates(features, logits)
         known = of_mask[:, 0] + nn.functional.embedding(previous, self.of_token)
         following = nn.functional.embedding(candidates[:, :-1], self.of_token)
@@ -188,8 +187,7 @@ class _Candidates(NamedTuple):
 
 class _Run:
     """One block, from the left. With few numbers the call of an operation costs most: as few
-    operations as possible.
-    """
+    operations as possible."""
 
     def __init__(self, search: ChainSearch, given: _Candidates, previous: Tensor) -> None:
         self.search = search

@@ -21,8 +21,7 @@ MOST_DELETED = 3
 
 def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> List[int]:
     """How many tokens up to each source column equal the last ones of ``suffix``: the prefix
-    lengths of the reversed text (Z algorithm), in linear time.
-    """
+    lengths of the reversed text (Z algorithm), in linear time."""
     text = [*reversed(suffix), -1, *reversed(source)]  # -1 equals no token
     found = [0] * len(text)
     left = right = 0  # text[left:right] equals its beginning, and ends furthest

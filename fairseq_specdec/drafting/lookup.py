@@ -38,8 +38,7 @@ class SearchedText:
 
     def place(self, max_suffix: Optional[int]) -> Optional[int]:
         """The column after the longest suffix of the output that occurred before; where it did so
-        more than once, the one nearest to the expected column.
-        """
+        more than once, the one nearest to the expected column."""
         columns = self._after.get(self.tokens[-1], ())
         limit = len(self.tokens) if max_suffix is None else max_suffix
         keys = [(self._matched(at, limit), -abs(at - self.expected), -at) for at in columns]

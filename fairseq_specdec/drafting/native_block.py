@@ -154,8 +154,7 @@ class NativeBlockDrafter:
 
 class NativeWords:
     """The library's ``WordList``: the words that each row of a batch drafts from, with their part
-    of the vocabulary's product packed.
-    """
+    of the vocabulary's product packed."""
 
     def __init__(self, library: Library) -> None:
         self.library = library

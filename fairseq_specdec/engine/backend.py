@@ -203,8 +203,7 @@ def tell_once(message: str, level: int = logging.WARNING) -> None:
 
 def quickest_format(asked: str, models: Sequence[Any]) -> Optional[torch.dtype]:
     """The number format in which a model takes least time beside these, where its output need not
-    be theirs; None for their own.
-    """
+    be theirs; None for their own."""
     if asked == "torch" or _why_not_native(models) is not None:
         return None
     library = load()

@@ -13,8 +13,7 @@ THREADS = Range(1, 1024, whole=True)  # that the native library takes
 
 def set_threads(count: int) -> None:
     """Let so many threads share each large product, in torch and in the native library, for the
-    whole process.
-    """
+    whole process."""
     check_value("--threads", count, THREADS)
     torch.set_num_threads(count)
     library = load()

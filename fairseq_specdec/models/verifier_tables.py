@@ -19,8 +19,7 @@ TABLES = ("embed_tokens", "output_projection")
 
 class VerifierTable(nn.Module):
     """A module of the verifier in the place of a drafter's own: without parameters, so that it is
-    neither trained nor stored with the drafter.
-    """
+    neither trained nor stored with the drafter."""
 
     def __init__(self, padding_idx: int) -> None:
         super().__init__()

@@ -25,8 +25,7 @@ _CACHE = 32 << 20
 
 def reach_natively(session: VerifierSession) -> Reach:
     """How far to look ahead. A prefix costs what it computes, unless the weights come from memory:
-    then about twice the beam is scored in the time of one.
-    """
+    then about twice the beam is scored in the time of one."""
     return Reach(1, 2) if session.native_layers().weights.stack.nbytes > _CACHE else NOTHING
 
 

@@ -56,8 +56,7 @@ class Node:
 
 class PrefixTree:
     """Prefixes and the cache slots that they take. All slots of a sentence lie in one row of the
-    caches; those of dropped nodes are used again, so that nothing is moved.
-    """
+    caches; those of dropped nodes are used again, so that nothing is moved."""
 
     def __init__(self, start: int) -> None:
         self.root = Node(start, None)

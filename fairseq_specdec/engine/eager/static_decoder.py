@@ -15,8 +15,7 @@ from .kv_cache import KVCache
 
 class RowBuffer:
     """A tensor of which each row of a batch and each source position has a part, at one address
-    from batch to batch, with room for more of both.
-    """
+    from batch to batch, with room for more of both."""
 
     def __init__(self, row_dim: int, column_dim: int) -> None:
         self.dims = row_dim, column_dim
