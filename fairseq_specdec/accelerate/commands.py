@@ -19,33 +19,22 @@ WAYS: Dict[str, bool] = {"greedy": False, "gad": True}
 
 
 class Job(NamedTuple):
-    """What is accelerated, and how.
+    """What is accelerated, and how."""
 
-    Attributes:
-        data: folder that fairseq-preprocess wrote.
-        path: the verifier's checkpoint.
-        source, target: languages.
-        beam: of the distillation.
-        bf16: train in bf16, on a CPU that computes in it.
-        max_tokens: of a training batch.
-        eval_sentences: validation sentences on which accepted tokens are measured.
-        decode_beam: with which the model is to be used, besides 1.
-        batch_sizes: in which it is to be used.
-    """
-
-    data: str
-    path: str
+    data: str  # folder that fairseq-preprocess wrote
+    path: str  # the verifier's checkpoint
     out: str
+    # source, target: languages
     source: str
     target: str
-    beam: int
+    beam: int  # of the distillation
     cpu: bool
-    bf16: bool
-    max_tokens: int
+    bf16: bool  # train in bf16, on a CPU that computes in it
+    max_tokens: int  # of a training batch
     threads: int
-    eval_sentences: int
-    decode_beam: int = 1
-    batch_sizes: Tuple[int, ...] = (1,)
+    eval_sentences: int  # validation sentences on which accepted tokens are measured
+    decode_beam: int = 1  # with which the model is to be used, besides 1
+    batch_sizes: Tuple[int, ...] = (1,)  # in which it is to be used
 
     @property
     def beams(self) -> List[int]:

@@ -21,18 +21,13 @@ FEWEST = 10  # sentences to measure
 
 
 class Best(NamedTuple):
-    """The fastest way to decode for one use.
+    """The fastest way to decode for one use."""
 
-    Attributes:
-        size, beam: sentences at a time, and hypotheses.
-        way: of ``WAYS``.
-        row: its figures; ``stock``: those of stock fairseq at the same beam.
-    """
-
+    # size, beam: sentences at a time, and hypotheses
     size: int
     beam: int
-    way: str
-    row: Dict[str, Any]
+    way: str  # of ``WAYS``
+    row: Dict[str, Any]  # its figures; ``stock``: those of stock fairseq at the same beam
     stock: Dict[str, Any]
 
     @property

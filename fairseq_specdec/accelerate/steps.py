@@ -44,19 +44,12 @@ REMEDIES = {
 
 
 class Limits(NamedTuple):
-    """How long to go on.
+    """How long to go on."""
 
-    Attributes:
-        hours: of distilling and training together; None: as ``updates`` says.
-        updates: of training; None: as ``hours`` says.
-        accepted: accepted tokens at which training ends.
-        sentences: to distil; None: what ``hours`` allows.
-    """
-
-    hours: Optional[float]
-    updates: Optional[int]
-    accepted: Optional[float]
-    sentences: Optional[int]
+    hours: Optional[float]  # of distilling and training together; None: as ``updates`` says
+    updates: Optional[int]  # of training; None: as ``hours`` says
+    accepted: Optional[float]  # accepted tokens at which training ends
+    sentences: Optional[int]  # to distil; None: what ``hours`` allows
 
 
 def run(job: Job, words: List[str], log: str) -> float:

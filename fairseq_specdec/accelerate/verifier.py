@@ -16,17 +16,11 @@ LEAST_LAYERS = 3
 
 
 class Fitting(NamedTuple):
-    """A drafter that fits a verifier.
+    """A drafter that fits a verifier."""
 
-    Attributes:
-        arch: of the drafter.
-        flags: its shape, as flags of fairseq-train.
-        description: in words, for the report.
-    """
-
-    arch: str
-    flags: List[str]
-    description: str
+    arch: str  # of the drafter
+    flags: List[str]  # its shape, as flags of fairseq-train
+    description: str  # in words, for the report
 
 
 def check_checkpoint(path: str) -> None:

@@ -13,29 +13,18 @@ from fairseq_specdec.engine.scores import Scores
 
 
 class Acceptance(NamedTuple):
-    """Verdict on a block.
+    """Verdict on a block."""
 
-    Attributes:
-        counts: long [B], accepted draft tokens of each row (0 .. length of its draft).
-        next_token: long [B], the bonus token: the verifier's own after the accepted ones.
-    """
-
-    counts: Tensor
-    next_token: Tensor
+    counts: Tensor  # long [B], accepted draft tokens of each row (0 .. length of its draft)
+    next_token: Tensor  # long [B], the bonus token: the verifier's own after the accepted ones
 
 
 class NativeRule(NamedTuple):
-    """A rule as the native library knows it (Ge et al. 2022, equations 5 and 7 to 9).
+    """A rule as the native library knows it (Ge et al. 2022, equations 5 and 7 to 9)."""
 
-    Attributes:
-        top_beta: a draft token must be among so many best tokens; 1 for the best one.
-        tau: and at most so far below the best one, in nats.
-        regret_budget: nats that a sentence may give up.
-    """
-
-    top_beta: int = 1
-    tau: float = 0.0
-    regret_budget: float = math.inf
+    top_beta: int = 1  # a draft token must be among so many best tokens; 1 for the best one
+    tau: float = 0.0  # and at most so far below the best one, in nats
+    regret_budget: float = math.inf  # nats that a sentence may give up
 
 
 class AcceptanceRule:

@@ -9,20 +9,15 @@ PLAIN = {"prefix_size": 0, "unkpen": 0, "temperature": 1.0, "unnormalized": Fals
 
 
 class Engine(NamedTuple):
-    """An engine.
-
-    Attributes:
-        needs: modules that must be installed (``pip install fairseq_specdec[bench-peers]``).
-        kinds: number formats and ways to decode; a process and rows for each.
-        plain: flags without a counterpart, and their only value.
-    """
+    """An engine."""
 
     title: str
+    # modules that must be installed (``pip install fairseq_specdec[bench-peers]``)
     needs: Tuple[str, ...]
-    kinds: Tuple[str, ...]
+    kinds: Tuple[str, ...]  # number formats and ways to decode; a process and rows for each
     half_kinds: Tuple[str, ...] = ()
     widest: int = 1_000_000
-    plain: Dict[str, Any] = PLAIN
+    plain: Dict[str, Any] = PLAIN  # flags without a counterpart, and their only value
 
 
 # By the name that --peers takes, which is also that of the module with its ``Model``.

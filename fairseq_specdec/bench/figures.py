@@ -22,20 +22,15 @@ ITERATION_FIGURES = (
 
 
 class Context(NamedTuple):
-    """What a row is compared with.
+    """What a row is compared with."""
 
-    Attributes:
-        beam, greedy: stock beam 5 and beam 1.
-        plain: this engine without drafts, as of ``greedy_rows.of``; None where it is no row.
-        reference: stock of the row's own verifier and constraints, at its beam.
-        quality: BLEU of the systems, or None.
-    """
-
+    # beam, greedy: stock beam 5 and beam 1
     beam: System
     greedy: System
+    # this engine without drafts, as of ``greedy_rows.of``; None where it is no row
     plain: Optional[System]
-    reference: System
-    quality: Optional[Quality]
+    reference: System  # stock of the row's own verifier and constraints, at its beam
+    quality: Optional[Quality]  # BLEU of the systems, or None
 
 
 def section_times(system: System) -> Optional[Dict[str, float]]:

@@ -30,16 +30,11 @@ def output_of(hypothesis: Dict[str, Any]) -> Output:
 
 
 class Comparison(NamedTuple):
-    """Of a sentence.
+    """Of a sentence."""
 
-    Attributes:
-        same: the hypotheses have the same tokens, in one order.
-        near_tie: they do not, and two that part came within ``NEAR`` of one another.
-        away: largest difference of their totals, relative to totals above 1; 0 if there are none.
-    """
-
-    same: bool
-    near_tie: bool
+    same: bool  # the hypotheses have the same tokens, in one order
+    near_tie: bool  # they do not, and two that part came within ``NEAR`` of one another
+    # largest difference of their totals, relative to totals above 1; 0 if there are none
     away: float
 
 

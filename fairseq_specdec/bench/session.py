@@ -104,24 +104,16 @@ def _check(args: argparse.Namespace) -> None:
 
 
 class Session(NamedTuple):
-    """What the command line asks for; nothing is loaded yet.
-
-    Attributes:
-        config: fairseq's configuration.
-        beams: widths of stock beam search, and of other engines.
-        main: stock decoding of ``--path``.
-        plans: the systems asked for, after the greedy rows that they are compared with.
-        build: makes the system of a plan.
-    """
+    """What the command line asks for; nothing is loaded yet."""
 
     words: List[str]
     args: argparse.Namespace
-    config: Any
+    config: Any  # fairseq's configuration
     sizes: List[int]
-    beams: List[int]
-    main: Plan
-    plans: List[Plan]
-    build: Callable[[Plan, Workload], System] = build
+    beams: List[int]  # widths of stock beam search, and of other engines
+    main: Plan  # stock decoding of ``--path``
+    plans: List[Plan]  # the systems asked for, after the greedy rows that they are compared with
+    build: Callable[[Plan, Workload], System] = build  # makes the system of a plan
 
     def workload(self, paths: Optional[Tuple[str, ...]] = None) -> Workload:
         """Load data and models (of ``--path`` unless others are named) and set the threads."""

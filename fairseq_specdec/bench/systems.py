@@ -53,22 +53,15 @@ NO_TRACE = "--trace-path: a trace takes time, which would be measured; use fairs
 
 
 class Plan(NamedTuple):
-    """A system as the command line describes it.
-
-    Attributes:
-        generation: fairseq's generation flags by field name.
-        flags: the words that describe it.
-        sweep: flag and value, as given, of every swept flag.
-        base: name of the system that was swept, or its own.
-    """
+    """A system as the command line describes it."""
 
     name: str
     paths: Tuple[str, ...]
-    generation: Dict[str, Any]
-    flags: Tuple[str, ...] = ()
+    generation: Dict[str, Any]  # fairseq's generation flags by field name
+    flags: Tuple[str, ...] = ()  # the words that describe it
     settings: Dict[str, Any] = {}
-    sweep: Dict[str, str] = {}
-    base: str = ""
+    sweep: Dict[str, str] = {}  # flag and value, as given, of every swept flag
+    base: str = ""  # name of the system that was swept, or its own
 
 
 def system_parser(name: str, shared: Any) -> argparse.ArgumentParser:

@@ -22,18 +22,13 @@ class Pairs(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Some sentence pairs, as expectation maximisation goes over them.
+    """Some sentence pairs, as expectation maximisation goes over them."""
 
-    Attributes:
-        entries: int32, entries of the table that occur in them.
-        cells: int32, for each pair of a source and a target token the position of its entry in
-            ``entries``; those of one target token lie together.
-        begins: int64, where the cells of each target token begin.
-    """
-
-    entries: Any
+    entries: Any  # int32, entries of the table that occur in them
+    # int32, for each pair of a source and a target token the position of its entry in ``entries``;
+    # those of one target token lie together
     cells: Any
-    begins: Any
+    begins: Any  # int64, where the cells of each target token begin
 
 
 class Model1:

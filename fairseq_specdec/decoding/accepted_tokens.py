@@ -115,17 +115,11 @@ class AcceptedTokens:
 
 
 class _Begun(NamedTuple):
-    """Rows of a batch whose output begins alike.
+    """Rows of a batch whose output begins alike."""
 
-    Attributes:
-        rows: long [n].
-        start: the decoder's first input; None for </s>.
-        prefix: long [n, 1], what the task forces first; or None.
-    """
-
-    rows: Tensor
-    start: Optional[int]
-    prefix: Optional[Tensor]
+    rows: Tensor  # long [n]
+    start: Optional[int]  # the decoder's first input; None for </s>
+    prefix: Optional[Tensor]  # long [n, 1], what the task forces first; or None
 
 
 def _by_beginning(task: Any, sample: Dict[str, Any], wanted: Tensor) -> List[_Begun]:

@@ -16,15 +16,10 @@ PAUSING = OWN_FLAGS["draft_budget"]
 
 
 class Advice(NamedTuple):
-    """One piece of advice.
+    """One piece of advice."""
 
-    Attributes:
-        name: ``relaxed``, ``format``, ``undrafted`` or ``slower_than_greedy``; for programs.
-        text: a sentence with the remedy.
-    """
-
-    name: str
-    text: str
+    name: str  # ``relaxed``, ``format``, ``undrafted`` or ``slower_than_greedy``; for programs
+    text: str  # a sentence with the remedy
 
 
 def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) -> List[Advice]:

@@ -10,15 +10,10 @@ IGNORED_ALONE = ("lm_weight",)
 
 
 class Ending(NamedTuple):
-    """How an output starts, ends and is shown.
+    """How an output starts, ends and is shown."""
 
-    Attributes:
-        eos: token id that ends an output, and the decoder's first input.
-        hidden: token ids that fairseq's commands do not print; ``eos`` is among them.
-    """
-
-    eos: int
-    hidden: Set[int]
+    eos: int  # token id that ends an output, and the decoder's first input
+    hidden: Set[int]  # token ids that fairseq's commands do not print; ``eos`` is among them
 
 
 def stop_symbols(extra: Optional[Dict[str, Any]], tgt_dict: Any) -> Ending:

@@ -23,43 +23,28 @@ ACCEPTED = (OWN, RELAXED, DRAWN)
 
 
 class Iteration(NamedTuple):
-    """An iteration of all live rows of a batch, in columns: entry r of a list is of row r.
+    """An iteration of all live rows of a batch, in columns: entry r of a list is of row r."""
 
-    Attributes:
-        sizes: tokens added, 1 or more (in beam search, 0 or more).
-        done: whether the sentence ended.
-        accepted: draft tokens among those added.
-        broken: whether a token was added that has no log-probability.
-        proposed: draft tokens verified.
-        passes: of a small model that drafts token by token; 0 for other drafters.
-        seconds: wall time, for all rows together: all of it, drafting, verification; zeros where
-            nothing was timed.
-        drafts: the draft tokens. These columns are filled for traces only.
-        choices: the verifier's likeliest token at the position of each emitted one; not in beam
-            search.
-        emitted: the tokens added; in beam search, those that all hypotheses now have.
-        rows: numbers of the sentences in the batch.
-        live: beam search: hypotheses that go on.
-        beam: beam search: what the pass did, a ``BeamPass`` each.
-        forced: the draft was what the outputs must begin with, which no drafter made.
-        times: so many such iterations one after the other; more than one only where nothing was
-            drafted, no sentence ended, and nothing is kept for traces.
-    """
-
-    sizes: Sequence[int]
-    done: Sequence[int]
-    accepted: Sequence[int]
-    broken: Sequence[int]
-    proposed: Sequence[int]
-    passes: int = 0
+    sizes: Sequence[int]  # tokens added, 1 or more (in beam search, 0 or more)
+    done: Sequence[int]  # whether the sentence ended
+    accepted: Sequence[int]  # draft tokens among those added
+    broken: Sequence[int]  # whether a token was added that has no log-probability
+    proposed: Sequence[int]  # draft tokens verified
+    passes: int = 0  # of a small model that drafts token by token; 0 for other drafters
+    # wall time, for all rows together: all of it, drafting, verification; zeros where nothing was
+    # timed
     seconds: Tuple[float, float, float] = (0.0, 0.0, 0.0)
-    drafts: Sequence[List[int]] = ()
+    drafts: Sequence[List[int]] = ()  # the draft tokens. These columns are filled for traces only
+    # the verifier's likeliest token at the position of each emitted one; not in beam search
     choices: Sequence[List[int]] = ()
+    # the tokens added; in beam search, those that all hypotheses now have
     emitted: Sequence[List[int]] = ()
-    rows: Sequence[int] = ()
-    live: Optional[Sequence[int]] = None
-    beam: Optional[Sequence[Any]] = None
-    forced: bool = False
+    rows: Sequence[int] = ()  # numbers of the sentences in the batch
+    live: Optional[Sequence[int]] = None  # beam search: hypotheses that go on
+    beam: Optional[Sequence[Any]] = None  # beam search: what the pass did, a ``BeamPass`` each
+    forced: bool = False  # the draft was what the outputs must begin with, which no drafter made
+    # so many such iterations one after the other; more than one only where nothing was drafted, no
+    # sentence ended, and nothing is kept for traces
     times: int = 1
 
     @property

@@ -19,27 +19,21 @@ EXAMPLE_LENGTHS = (50, 120)
 
 
 class Pair(NamedTuple):
-    """What decodes, as the flags say.
+    """What decodes, as the flags say."""
 
-    Attributes:
-        path: a checkpoint, several joined by a colon, a folder or a demo pair's name.
-        drafter: block drafter's checkpoint (default: ``drafter.pt`` in the folder, if it is there).
-        small: small model's checkpoint.
-        data: folder of the dictionaries (default: looked for).
-        source_lang, target_lang: languages (default: the checkpoint's).
-        tokenizer, bpe, bpe_codes: as in ``SpeculativeTranslator.from_pretrained``.
-        device, dtype: where and in which number format.
-    """
-
-    path: str
+    path: str  # a checkpoint, several joined by a colon, a folder or a demo pair's name
+    # block drafter's checkpoint (default: ``drafter.pt`` in the folder, if it is there)
     drafter: Optional[str] = None
-    small: Optional[str] = None
-    data: Optional[str] = None
+    small: Optional[str] = None  # small model's checkpoint
+    data: Optional[str] = None  # folder of the dictionaries (default: looked for)
+    # source_lang, target_lang: languages (default: the checkpoint's)
     source_lang: Optional[str] = None
     target_lang: Optional[str] = None
+    # tokenizer, bpe, bpe_codes: as in ``SpeculativeTranslator.from_pretrained``
     tokenizer: Choice = "auto"
     bpe: Choice = "auto"
     bpe_codes: Optional[str] = None
+    # device, dtype: where and in which number format
     device: Any = None
     dtype: str = "fp32"
 
@@ -48,20 +42,13 @@ Translators = Dict[str, SpeculativeTranslator]
 
 
 class Racers(NamedTuple):
-    """Strategies on one verifier.
+    """Strategies on one verifier."""
 
-    Attributes:
-        translators: by strategy, beam 1.
-        examples: sentences to try.
-        wide: the strategies that can have a beam.
-        make: their translators at a beam.
-    """
-
-    translators: Translators
+    translators: Translators  # by strategy, beam 1
     languages: Tuple[str, str]
-    examples: List[str]
-    wide: List[str]
-    make: Callable[[int], Translators]
+    examples: List[str]  # sentences to try
+    wide: List[str]  # the strategies that can have a beam
+    make: Callable[[int], Translators]  # their translators at a beam
     verifier: str
 
     def at(self, beam: int) -> Translators:

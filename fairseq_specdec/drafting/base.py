@@ -100,15 +100,10 @@ class DraftOptions:
 
 
 class Forecast(NamedTuple):
-    """What may follow a prefix: the likeliest M tokens of each of the next K positions.
+    """What may follow a prefix: the likeliest M tokens of each of the next K positions."""
 
-    Attributes:
-        log_probs: float [B, K, M], falling.
-        tokens: long [B, K, M].
-    """
-
-    log_probs: Tensor
-    tokens: Tensor
+    log_probs: Tensor  # float [B, K, M], falling
+    tokens: Tensor  # long [B, K, M]
 
 
 class NativeLoop(Protocol):

@@ -170,19 +170,12 @@ class ChainSearch:
 
 
 class _Candidates(NamedTuple):
-    """What a block may become.
+    """What a block may become."""
 
-    Attributes:
-        scores: float [B, K, m], logits of the masks alone.
-        tokens: long [B, K, m].
-        rows: float [B, K, m, H], what turns a state into their logit bonuses.
-        of_mask: float [B, K, H], what a mask gives to the state.
-    """
-
-    scores: Tensor
-    tokens: Tensor
-    rows: Tensor
-    of_mask: Tensor
+    scores: Tensor  # float [B, K, m], logits of the masks alone
+    tokens: Tensor  # long [B, K, m]
+    rows: Tensor  # float [B, K, m, H], what turns a state into their logit bonuses
+    of_mask: Tensor  # float [B, K, H], what a mask gives to the state
 
 
 class _Run:

@@ -10,23 +10,14 @@ from fairseq_specdec.engine.hypotheses import Hypotheses
 
 @dataclasses.dataclass
 class MaskLimits:
-    """What bounds the masks of one batch.
+    """What bounds the masks of one batch."""
 
-    Attributes:
-        block_size: k.
-        max_len: most target tokens before </s>.
-        first: position of the first token.
-        positions: how many a learned table holds; None where there is no limit.
-        whole_blocks: the drafter knows blocks of k masks only.
-        reads: the drafter reads hidden states.
-    """
-
-    block_size: int
-    max_len: int
-    first: int
-    positions: Optional[int]
-    whole_blocks: bool
-    reads: bool
+    block_size: int  # k
+    max_len: int  # most target tokens before </s>
+    first: int  # position of the first token
+    positions: Optional[int]  # how many a learned table holds; None where there is no limit
+    whole_blocks: bool  # the drafter knows blocks of k masks only
+    reads: bool  # the drafter reads hidden states
     _missed: bool = dataclasses.field(default=False, init=False)  # hidden states went by unread
 
     def of_iteration(self, hypotheses: Hypotheses, budget: Optional[int] = None) -> int:

@@ -97,27 +97,20 @@ class NarBlockDrafter(Drafter):
 
 
 class ReadyNarBlockDrafter(NamedTuple):
-    """Drafts with a ``SpecDrafter`` whose weights were read.
+    """Drafts with a ``SpecDrafter`` whose weights were read."""
 
-    Attributes:
-        model: the drafter's model, for its settings and embeddings.
-        layers: of its decoder.
-        encode: its encoder; None for an ``AttachedDrafter``.
-        states: its products of the verifier's hidden states; None for any but an
-            ``AttachedDrafter``.
-        chain: chooses among candidates of neighbouring masks; None without a chain head.
-        native: all of it in the native library; then ``states`` and ``chain`` are None.
-        word_list: the words to draft, a ``WordList``; None for all words, as sampled drafts, whose
-            distributions are over the vocabulary, need.
-    """
-
-    model: Any
+    model: Any  # the drafter's model, for its settings and embeddings
     options: DraftOptions
-    layers: AnyDecoder
-    encode: Optional[AnyEncoder]
+    layers: AnyDecoder  # of its decoder
+    encode: Optional[AnyEncoder]  # its encoder; None for an ``AttachedDrafter``
+    # its products of the verifier's hidden states; None for any but an ``AttachedDrafter``
     states: Optional[StateProducts]
+    # chooses among candidates of neighbouring masks; None without a chain head
     chain: Optional[ChainSearch]
+    # all of it in the native library; then ``states`` and ``chain`` are None
     native: Optional[NativeBlockDrafter]
+    # the words to draft, a ``WordList``; None for all words, as sampled drafts, whose distributions
+    # are over the vocabulary, need
     word_list: Any
 
     @property
@@ -156,21 +149,13 @@ class ReadyNarBlockDrafter(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Places of the tokens accepted since the last draft (ragged, padded to W), then of K masks.
+    """Places of the tokens accepted since the last draft (ragged, padded to W), then of K masks."""
 
-    Attributes:
-        tokens_at: long [B, W], positions of the new tokens.
-        masks_at: long [B, K], positions of the masks.
-        layout: slots of both.
-        mask: bool [B, 1, W + K, T], or None where all is seen.
-        known: long [B], positions that hold tokens.
-    """
-
-    tokens_at: Tensor
-    masks_at: Tensor
-    layout: Layout
-    mask: Optional[Tensor]
-    known: Tensor
+    tokens_at: Tensor  # long [B, W], positions of the new tokens
+    masks_at: Tensor  # long [B, K], positions of the masks
+    layout: Layout  # slots of both
+    mask: Optional[Tensor]  # bool [B, 1, W + K, T], or None where all is seen
+    known: Tensor  # long [B], positions that hold tokens
 
 
 class NarBlockSession(BlockSession):

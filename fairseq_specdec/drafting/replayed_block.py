@@ -20,25 +20,15 @@ Source = Optional[Tuple[Tensor, ...]]
 
 
 class WholeDraft(NamedTuple):
-    """What is recorded: the layers over new tokens and masks, and the choice of their tokens.
+    """What is recorded: the layers over new tokens and masks, and the choice of their tokens."""
 
-    Attributes:
-        weights: a ``ReadyNarBlockDrafter`` with a leftward prefix and without a sampler.
-        layers: over the first R rows of the cache.
-        source: what masks copy from the source, of R rows; or None.
-        first: position of the first token.
-        fresh: F, columns for the tokens accepted since the last draft.
-        masks: K.
-        upto: T, slots to look at. The last one takes what is written and never read.
-    """
-
-    weights: Any
-    layers: BucketSession
-    source: Source
-    first: int
-    fresh: int
-    masks: int
-    upto: int
+    weights: Any  # a ``ReadyNarBlockDrafter`` with a leftward prefix and without a sampler
+    layers: BucketSession  # over the first R rows of the cache
+    source: Source  # what masks copy from the source, of R rows; or None
+    first: int  # position of the first token
+    fresh: int  # F, columns for the tokens accepted since the last draft
+    masks: int  # K
+    upto: int  # T, slots to look at. The last one takes what is written and never read
 
     def __call__(
         self, tokens: Tensor, cached: Tensor, lengths: Tensor, *observed: Tensor

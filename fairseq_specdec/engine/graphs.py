@@ -60,16 +60,12 @@ def row_bucket(rows: int) -> int:
 
 
 class Fixed(NamedTuple):
-    """A computation of fixed shapes.
+    """A computation of fixed shapes."""
 
-    Attributes:
-        function: of the inputs; running it twice leaves what running it once does. Valid for any
-            numbers that it was ever called with, and for zeros.
-        shapes: (sizes, dtype) of each input.
-    """
-
+    # of the inputs; running it twice leaves what running it once does. Valid for any numbers that
+    # it was ever called with, and for zeros
     function: Function
-    shapes: Sequence[Shape]
+    shapes: Sequence[Shape]  # (sizes, dtype) of each input
 
 
 class Recorder(Protocol):

@@ -10,14 +10,10 @@ from fairseq.sequence_generator import SequenceGenerator
 
 
 class Decided(NamedTuple):
-    """A task's decisions.
+    """A task's decisions."""
 
-    Attributes:
-        args: the generation flags with them in place of what the command line said.
-        extra: end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``.
-    """
-
-    args: Namespace
+    args: Namespace  # the generation flags with them in place of what the command line said
+    # end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``
     extra: Dict[str, Any]
 
 

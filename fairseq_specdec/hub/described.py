@@ -18,17 +18,11 @@ _KINDS: Dict[str, type] = {
 
 
 class Described(NamedTuple):
-    """A converted model in one direction.
+    """A converted model in one direction."""
 
-    Attributes:
-        folder: of it.
-        description: the content of its file DESCRIPTION.
-        languages: source and target, as the user names them.
-    """
-
-    folder: str
-    description: Dict[str, Any]
-    languages: Tuple[str, str]
+    folder: str  # of it
+    description: Dict[str, Any]  # the content of its file DESCRIPTION
+    languages: Tuple[str, str]  # source and target, as the user names them
 
     @property
     def dictionaries(self) -> Tuple[str, str]:

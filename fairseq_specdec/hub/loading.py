@@ -30,19 +30,12 @@ DTYPES = {name: NUMBER_FORMATS[name].dtype for name in COMPUTED}
 
 
 class Place(NamedTuple):
-    """The files that a name means.
+    """The files that a name means."""
 
-    Attributes:
-        verifiers: checkpoints, an ensemble if several.
-        drafter: the drafter's checkpoint, or None.
-        data: folder of the dictionaries, or None where the checkpoint must say.
-        spoken: languages for the tokenizer, where they are known.
-    """
-
-    verifiers: List[str]
-    drafter: Optional[str]
-    data: Optional[str]
-    spoken: Dict[str, str]
+    verifiers: List[str]  # checkpoints, an ensemble if several
+    drafter: Optional[str]  # the drafter's checkpoint, or None
+    data: Optional[str]  # folder of the dictionaries, or None where the checkpoint must say
+    spoken: Dict[str, str]  # languages for the tokenizer, where they are known
 
 
 def find(verifier: Paths, drafter: Any, data: Any, strategy: Optional[str]) -> Place:

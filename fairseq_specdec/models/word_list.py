@@ -24,15 +24,10 @@ _REMEDY = "make the list again with specdec-shortlist"
 
 
 class Lists(NamedTuple):
-    """The words of each sentence of a batch.
+    """The words of each sentence of a batch."""
 
-    Attributes:
-        sizes: long [B], 1 or more.
-        ids: long [sum of sizes], the rows' lists one after the other, ascending in each row.
-    """
-
-    sizes: Tensor
-    ids: Tensor
+    sizes: Tensor  # long [B], 1 or more
+    ids: Tensor  # long [sum of sizes], the rows' lists one after the other, ascending in each row
 
 
 class WordList(nn.Module):

@@ -23,17 +23,11 @@ class GoneError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """Of one request.
+    """Of one request."""
 
-    Attributes:
-        gone: returns when the client has closed its connection.
-        seconds: in which it is answered.
-        until: ``time.monotonic`` when they have passed.
-    """
-
-    gone: Callable[[], Awaitable[Any]]
-    seconds: float
-    until: float
+    gone: Callable[[], Awaitable[Any]]  # returns when the client has closed its connection
+    seconds: float  # in which it is answered
+    until: float  # ``time.monotonic`` when they have passed
 
     async def first(self, awaitable: Any) -> Any:
         """The result of what is awaited, which is cancelled if that comes too late. Raises

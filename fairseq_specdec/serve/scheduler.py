@@ -38,19 +38,12 @@ class LateError(Exception):
 
 
 class Job(NamedTuple):
-    """One sentence.
+    """One sentence."""
 
-    Attributes:
-        row: its token ids.
-        until: ``time.monotonic`` at its deadline.
-        decode: decodes it, with others of the same function.
-        future: its result.
-    """
-
-    row: Row
-    until: float
-    decode: Decode
-    future: concurrent.futures.Future
+    row: Row  # its token ids
+    until: float  # ``time.monotonic`` at its deadline
+    decode: Decode  # decodes it, with others of the same function
+    future: concurrent.futures.Future  # its result
 
 
 class Scheduler:

@@ -9,17 +9,11 @@ from .record import Trace, TraceError
 
 
 class TracedSystem(NamedTuple):
-    """Traces made by one strategy with one choice of settings, from one file.
+    """Traces made by one strategy with one choice of settings, from one file."""
 
-    Attributes:
-        name: differs from every other system's.
-        settings: its flags.
-        traces: by sentence id.
-    """
-
-    name: str
-    settings: Dict[str, Any]
-    traces: Dict[int, Trace]
+    name: str  # differs from every other system's
+    settings: Dict[str, Any]  # its flags
+    traces: Dict[int, Trace]  # by sentence id
 
 
 def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSystem]:

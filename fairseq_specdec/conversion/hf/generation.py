@@ -51,26 +51,20 @@ USUAL_LENGTH = 20
 
 
 class Generation(NamedTuple):
-    """How transformers decodes a model with one beam.
+    """How transformers decodes a model with one beam."""
 
-    Attributes:
-        start, eos: token ids of the decoder's first input and of the end.
-        forced_first: token id of the first output, or None.
-        max_len_b, min_len, no_repeat_ngram_size, lenpen, beam: fairseq's flags.
-        suppressed: token ids that are never generated.
-        length_stated: whether the folder itself says how long an output may be.
-    """
-
+    # start, eos: token ids of the decoder's first input and of the end
     start: int
     eos: int
-    forced_first: Optional[int]
+    forced_first: Optional[int]  # token id of the first output, or None
+    # max_len_b, min_len, no_repeat_ngram_size, lenpen, beam: fairseq's flags
     max_len_b: int
     min_len: int
     no_repeat_ngram_size: int
     lenpen: float
     beam: int
-    suppressed: List[int]
-    length_stated: bool
+    suppressed: List[int]  # token ids that are never generated
+    length_stated: bool  # whether the folder itself says how long an output may be
 
 
 def read_generation(folder: ModelFolder, config: Settings) -> Generation:

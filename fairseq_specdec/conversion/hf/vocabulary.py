@@ -14,18 +14,13 @@ _CODE = re.compile(r"__([a-z]{2,3})__|([a-z]{3}_[A-Z][a-z]{3})|([a-z]{2}_[A-Z]{2
 
 
 class Vocabulary(NamedTuple):
-    """Of one side of a model.
+    """Of one side of a model."""
 
-    Attributes:
-        tokens: by id.
-        special: tokens that text is split at and that are not printed; to whether they take the
-            space before them.
-        languages: code to token.
-    """
-
-    tokens: Dict[int, str]
+    tokens: Dict[int, str]  # by id
+    # tokens that text is split at and that are not printed; to whether they take the space before
+    # them
     special: Dict[str, bool]
-    languages: Dict[str, str]
+    languages: Dict[str, str]  # code to token
 
     def ids(self) -> Dict[str, int]:
         """Tokens to ids."""

@@ -6,51 +6,30 @@ from typing import List, NamedTuple, Protocol, Sequence
 
 
 class Progress(NamedTuple):
-    """How far a sentence is.
+    """How far a sentence is."""
 
-    Attributes:
-        done: nothing will follow.
-        passes: of the verifier so far.
-        steps: of the search so far.
-        scored: prefixes so far.
-        drafted: prefixes that were scored so far though nothing waited for them.
-        used: those of them that hypotheses came to.
-        live: hypotheses that have not ended.
-    """
-
-    done: bool = False
-    passes: int = 0
-    steps: int = 0
-    scored: int = 0
-    drafted: int = 0
-    used: int = 0
-    live: int = 1
+    done: bool = False  # nothing will follow
+    passes: int = 0  # of the verifier so far
+    steps: int = 0  # of the search so far
+    scored: int = 0  # prefixes so far
+    drafted: int = 0  # prefixes that were scored so far though nothing waited for them
+    used: int = 0  # those of them that hypotheses came to
+    live: int = 1  # hypotheses that have not ended
 
 
 class EndedHypothesis(NamedTuple):
-    """A hypothesis that ended.
+    """A hypothesis that ended."""
 
-    Attributes:
-        tokens: before </s>.
-        totals: log-probabilities of the first 1, 2, ... tokens; </s> is the last.
-    """
-
-    tokens: List[int]
-    totals: List[float]
+    tokens: List[int]  # before </s>
+    totals: List[float]  # log-probabilities of the first 1, 2, ... tokens; </s> is the last
 
 
 class Prefix(NamedTuple):
-    """A prefix of outputs.
+    """A prefix of outputs."""
 
-    Attributes:
-        tokens: after the start symbol.
-        scored: what may follow it is known.
-        kept: it leads to a live hypothesis, or follows one.
-    """
-
-    tokens: List[int]
-    scored: bool
-    kept: bool
+    tokens: List[int]  # after the start symbol
+    scored: bool  # what may follow it is known
+    kept: bool  # it leads to a live hypothesis, or follows one
 
 
 class Beams(Protocol):

@@ -10,51 +10,32 @@ from .beams import Beams, Progress
 
 @dataclass(frozen=True)
 class LiveHypothesis:
-    """A hypothesis that goes on after the pass.
+    """A hypothesis that goes on after the pass."""
 
-    Attributes:
-        tokens: from the first one; in words, after ``TracedIteration.position``.
-        waits: it is not scored: the search stopped since what follows it is not known.
-    """
-
-    tokens: List[Any]
-    waits: bool
+    tokens: List[Any]  # from the first one; in words, after ``TracedIteration.position``
+    waits: bool  # it is not scored: the search stopped since what follows it is not known
 
 
 @dataclass(frozen=True)
 class DraftedPrefix:
-    """A drafted prefix that no longer one begins with.
+    """A drafted prefix that no longer one begins with."""
 
-    Attributes:
-        tokens: as of ``LiveHypothesis``.
-        known: the first ones that were not drafted in this pass.
-        kept: the drafted ones after them that lead to a hypothesis, or follow a live one.
-    """
-
-    tokens: List[Any]
-    known: int
-    kept: int
+    tokens: List[Any]  # as of ``LiveHypothesis``
+    known: int  # the first ones that were not drafted in this pass
+    kept: int  # the drafted ones after them that lead to a hypothesis, or follow a live one
 
 
 @dataclass(frozen=True)
 class BeamPass:
-    """A pass of the verifier, and the steps of the search that it decided. Tokens are ids or words.
+    """A pass of the verifier, and the steps of the search that it decided; in ids or words."""
 
-    Attributes:
-        steps: of the search.
-        scored: prefixes.
-        drafted: those of them that the search did not wait for.
-        used: drafted prefixes, of this pass or one before, that hypotheses came to in these steps.
-        hypotheses: live after the pass, best first.
-        draft: the longest drafted prefixes.
-    """
-
-    steps: int
-    scored: int
-    drafted: int
+    steps: int  # of the search
+    scored: int  # prefixes
+    drafted: int  # those of them that the search did not wait for
+    # drafted prefixes, of this pass or one before, that hypotheses came to in these steps
     used: int
-    hypotheses: List[LiveHypothesis]
-    draft: List[DraftedPrefix]
+    hypotheses: List[LiveHypothesis]  # live after the pass, best first
+    draft: List[DraftedPrefix]  # the longest drafted prefixes
 
     def in_words(self, position: int, words: Sequence[str]) -> BeamPass:
         """The same in words (by token id), from ``position`` tokens on."""

@@ -11,19 +11,12 @@ from .prefix_tree import Node, PrefixTree
 
 
 class BeamRules(NamedTuple):
-    """What a replay needs to know besides distributions.
+    """What a replay needs to know besides distributions."""
 
-    Attributes:
-        beam: N, hypotheses.
-        eos: </s>.
-        max_len: the step at which only </s> may follow.
-        max_log_prob: the largest log-probability that constraints leave: above 0 where ``--unkpen``
-            is negative.
-    """
-
-    beam: int
-    eos: int
-    max_len: int
+    beam: int  # N, hypotheses
+    eos: int  # </s>
+    max_len: int  # the step at which only </s> may follow
+    # the largest log-probability that constraints leave: above 0 where ``--unkpen`` is negative
     max_log_prob: float = 0.0
 
     @property

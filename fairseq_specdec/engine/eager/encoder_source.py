@@ -13,18 +13,12 @@ Subsample = Callable[[Tensor, Tensor], Tensor]
 
 
 class EncoderSource(NamedTuple):
-    """An encoder's layers, and what comes before them.
+    """An encoder's layers, and what comes before them."""
 
-    Attributes:
-        layers: fairseq's encoder layers, in a list of modules.
-        layer_norm: after the last one, or None.
-        embed: ``embed(net_input, padded)`` gives the first layer's input [B, S, C], and bool
-            [B, S], True at padding, or None where there is none. ``padded`` is whether there is
-            some, where that is known.
-    """
-
-    layers: Any
-    layer_norm: Any
+    layers: Any  # fairseq's encoder layers, in a list of modules
+    layer_norm: Any  # after the last one, or None
+    # ``embed(net_input, padded)`` gives the first layer's input [B, S, C], and bool [B, S], True at
+    # padding, or None where there is none. ``padded`` is whether there is some, where that is known
     embed: Embed
 
     @classmethod

@@ -18,16 +18,11 @@ from .settings import check_settings
 
 
 class Kind(NamedTuple):
-    """What modules of one kind may be and hold.
+    """What modules of one kind may be and hold."""
 
-    Attributes:
-        classes: full names of the classes; a subclass is another class.
-        tensors: names of parameters and buffers.
-        children: the kinds of the child modules by name; under ``EVERY`` that of all children.
-    """
-
-    classes: FrozenSet[str]
-    tensors: FrozenSet[str] = frozenset()
+    classes: FrozenSet[str]  # full names of the classes; a subclass is another class
+    tensors: FrozenSet[str] = frozenset()  # names of parameters and buffers
+    # the kinds of the child modules by name; under ``EVERY`` that of all children
     children: Dict[str, Any] = {}
 
 

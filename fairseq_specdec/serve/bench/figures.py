@@ -15,17 +15,11 @@ PERCENTS = (50, 95, 99, 100)
 
 
 class Load(NamedTuple):
-    """One load.
+    """One load."""
 
-    Attributes:
-        name: as it was asked for.
-        clients: of a closed loop; 0 for an open one.
-        share: of the capacity, of an open loop; 0 for a closed one.
-    """
-
-    name: str
-    clients: int
-    share: float
+    name: str  # as it was asked for
+    clients: int  # of a closed loop; 0 for an open one
+    share: float  # of the capacity, of an open loop; 0 for a closed one
 
 
 def loads_of(text: str) -> List[Load]:

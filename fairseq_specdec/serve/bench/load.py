@@ -24,19 +24,12 @@ Connection = Tuple[Any, Any]
 
 
 class Answer(NamedTuple):
-    """What one request came to.
+    """What one request came to."""
 
-    Attributes:
-        status: of HTTP, ``LOST`` or ``UNREAD``.
-        seconds: from sending it to the end of its answer.
-        right: the text is the expected one.
-        again: seconds after which a refused client may ask again.
-    """
-
-    status: int
-    seconds: float
-    right: bool
-    again: float = 0.0
+    status: int  # of HTTP, ``LOST`` or ``UNREAD``
+    seconds: float  # from sending it to the end of its answer
+    right: bool  # the text is the expected one
+    again: float = 0.0  # seconds after which a refused client may ask again
 
 
 class Bound(NamedTuple):

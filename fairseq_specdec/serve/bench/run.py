@@ -31,17 +31,11 @@ _END = 60
 
 
 class Texts(NamedTuple):
-    """What is asked.
+    """What is asked."""
 
-    Attributes:
-        sources: texts.
-        expected: the hub's translations of them, one at a time.
-        languages: source and target.
-    """
-
-    sources: List[str]
-    expected: List[str]
-    languages: Tuple[str, str]
+    sources: List[str]  # texts
+    expected: List[str]  # the hub's translations of them, one at a time
+    languages: Tuple[str, str]  # source and target
 
 
 def texts_of(file: str, translator: SpeculativeTranslator) -> Texts:

@@ -28,46 +28,29 @@ BOS, PAD, EOS, UNK = range(4)  # of every fairseq dictionary
 
 
 class Text(NamedTuple):
-    """How text becomes the model's input.
+    """How text becomes the model's input."""
 
-    Attributes:
-        kind: ``sentencepiece``, ``gpt2`` or ``tokenizers``.
-        files: of the folder, that OUT gets: name there to name in the folder.
-        source: tokens of a source by turns: ``{lang}`` its language, ``{text}`` the text.
-        start: first decoder input, ``</s>`` or ``{lang}``.
-        language_token: of ``--source-lang``, as the family's task of fairseq names it.
-        task: of fairseq.
-        task_flags: of it, beside the languages.
-    """
-
-    kind: str
-    files: Dict[str, str]
-    source: List[str]
-    start: str
-    task: str
-    language_token: str = "__{}__"
-    task_flags: Tuple[str, ...] = ()
+    kind: str  # ``sentencepiece``, ``gpt2`` or ``tokenizers``
+    files: Dict[str, str]  # of the folder, that OUT gets: name there to name in the folder
+    source: List[str]  # tokens of a source by turns: ``{lang}`` its language, ``{text}`` the text
+    start: str  # first decoder input, ``</s>`` or ``{lang}``
+    task: str  # of fairseq
+    language_token: str = "__{}__"  # of ``--source-lang``, as the family's task of fairseq names it
+    task_flags: Tuple[str, ...] = ()  # of it, beside the languages
 
 
 class Converted(NamedTuple):
-    """A model as fairseq knows it.
+    """A model as fairseq knows it."""
 
-    Attributes:
-        model_type: of config.json.
-        vocabularies: source and target; one object where they are one.
-        orders: for each the ids by fairseq's index; -1 for a word that the model lacks.
-        generation: how it is decoded.
-        text: how text is read.
-    """
-
-    model_type: str
+    model_type: str  # of config.json
     arch: str
     model: Dict[str, Any]
     weights: Dict[str, Tensor]
-    vocabularies: Tuple[Vocabulary, Vocabulary]
+    vocabularies: Tuple[Vocabulary, Vocabulary]  # source and target; one object where they are one
+    # for each the ids by fairseq's index; -1 for a word that the model lacks
     orders: Tuple[List[int], List[int]]
-    generation: Generation
-    text: Text
+    generation: Generation  # how it is decoded
+    text: Text  # how text is read
 
 
 LOADERS: Dict[str, Type[Loader]] = {}
