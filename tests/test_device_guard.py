@@ -7,6 +7,7 @@ import torch
 from device_decoding import BATCHES, device_generator, guarded
 from device_guard import DeviceGuard, MixedDevicesError, PretendedEvent
 from device_systems import SYSTEMS, count
+from pairwise import half
 from toy_strategies import TOYS, decode, flags, make_generator, stock, tokens
 from toy_translation import make_task
 
@@ -87,8 +88,7 @@ def test_launches_are_counted_and_views_are_not():
 # ---- decoding ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", BATCHES)
-@pytest.mark.parametrize("case", TOYS)
+@pytest.mark.parametrize("case, rows", half([*TOYS], [*BATCHES]))
 def test_lossless_strategies_say_what_stock_says(case, rows):
     want = tokens(stock([TOYS[case].verifier()], BATCHES[rows], flags()))
     with DeviceGuard() as guard:
@@ -105,26 +105,23 @@ def test_relaxed_strategies_say_what_they_say_on_a_cpu(case):
         assert tokens(h[0] for h in found) == want
 
 
-@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 8])
-@pytest.mark.parametrize("case", TOYS)
+@pytest.mark.parametrize("case, rows", half([*TOYS], [8, 1]))
 def test_strategies_in_half_precision(case, rows):
     with DeviceGuard() as guard:
         found = guarded(device_generator(case, half=True), guard, BATCHES[rows])
         assert all(h["tokens"].tolist()[-1] == 2 for h, *_ in found)
 
 
-@pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
-@pytest.mark.parametrize("rows", BATCHES)
-@pytest.mark.parametrize("case", ["greedy", "iad"])
-def test_beams_say_what_stock_says(case, rows, half):
+@pytest.mark.parametrize("case, rows, is_half", half(["greedy", "iad"], [*BATCHES], [False, True]))
+def test_beams_say_what_stock_says(case, rows, is_half):
     args = flags()
     args.beam = 5
     task = make_task()
     model = TOYS[case].verifier()
     want = task.inference_step(task.build_generator([model], args), [model], BATCHES[rows])
     with DeviceGuard() as guard:
-        found = guarded(device_generator(case, half, beam=5), guard, BATCHES[rows])
-        if not half:
+        found = guarded(device_generator(case, is_half, beam=5), guard, BATCHES[rows])
+        if not is_half:
             assert [tokens(each) for each in found] == [tokens(each) for each in want]
 
 

@@ -45,17 +45,6 @@ def test_code_modules_and_files_run_as_in_a_new_python(both, tmp_path, code):
         assert warm == (new[0] if new[0] >= 0 else 128 - new[0], *new[1:])
 
 
-def test_an_error_is_a_traceback(both):
-    new, warm = both("-c", "def f(): raise KeyError('k')\nf()")
-    assert new[0] == warm[0] == 1
-    assert warm[2].endswith("\nKeyError: 'k'\n") and new[2].splitlines()[-1] in warm[2]
-
-
-def test_other_options_are_left_to_the_interpreter(both):
-    new, warm = both("-V")
-    assert new == warm and new[1].startswith("Python 3")
-
-
 def test_the_path_is_the_callers(both, tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "own_module.py").write_text("NAME = 'own'")
@@ -65,9 +54,3 @@ def test_the_path_is_the_callers(both, tmp_path):
     assert new == warm and new[:2] == (0, "own\n")
     new, warm = both("-c", "import own_module", PYTHONPATH="")
     assert new[0] == warm[0] == 1
-
-
-def test_programs_are_entry_points(warm_python):
-    program = str(warm_python.programs / "fairseq-preprocess")
-    done = subprocess.run([program, "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and "usage: fairseq-preprocess" in done.stdout

@@ -135,7 +135,7 @@ def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     assert 0.1 < generator.stats.acceptance_rate < 0.95
 
 
-@pytest.mark.parametrize("strategy", ["sps", "gad"])
+@pytest.mark.parametrize("strategy", [pytest.param("sps", marks=pytest.mark.slow), "gad"])
 def test_outputs_under_a_budget_are_distributed_so_too(strategy, tmp_path):
     """Drafts of every length: the budget cuts them as rows come and go."""
     generator = generator_for(strategy, {}, tmp_path, budget=24, sampling_verification="block")

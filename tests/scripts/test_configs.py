@@ -20,6 +20,11 @@ except ImportError:  # 1.0, of fairseq 0.12.1 and 0.12.2
 CONFIGS = REPO / "configs"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 UNSET = "???"
+# One for each set of rooms that recipe_config.py tells apart.
+EACH = (
+    "bild_early_exit", "gec_scratch_big", "mt_blockwise_base", "mt_spec_drafter_small",
+    "mt_verifier_12_2", "sum_bart_base", "sum_nar_drafter",
+)  # fmt: skip
 # What hydra 1.3 says of the way in which fairseq calls it.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 import_user_module(argparse.Namespace(user_dir=str(REPO / "fairseq_specdec")))
@@ -56,7 +61,10 @@ def plain(value):
     return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in EACH)) for name in NAMES],
+)
 def test_every_setting_arrives(name):
     said = read(name)
     config = composed(name, fill(said))
@@ -73,14 +81,7 @@ def test_every_setting_arrives(name):
     assert said["criterion"]["_name"] in CRITERION_DATACLASS_REGISTRY
 
 
-# One for each set of rooms that recipe_config.py tells apart.
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bild_early_exit", "gec_scratch_big", "mt_blockwise_base", "mt_spec_drafter_small",
-        "mt_verifier_12_2", "sum_bart_base", "sum_nar_drafter",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", EACH)
 def test_what_the_recipes_override_is_there_to_override(name):
     """Hydra takes no override of a setting that neither the YAML nor fairseq has."""
     overrides = recipe_config.overrides(CONFIGS / f"{name}.yaml", 2, None, 5, print)

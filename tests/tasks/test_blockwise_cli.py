@@ -73,26 +73,6 @@ def test_other_strategies_and_stock_take_it_as_a_verifier(toy, blockwise):
         }
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ({"accept_epsilon": 2}, "--accept-epsilon: the dictionary holds 'w"),
-        ({"block_size": 9}, "--block-size 9: the model of --path has 3 heads"),
-        ({"min_block_size": 4}, "--min-block-size 4: at most the model's block size"),
-        ({"strategy": "greedy", "accept_top_k": 2}, "--accept-top-k: --strategy greedy"),
-        ({"path": "plain"}, "--path holds a TransformerModel, .* heads of a blockwise"),
-    ],
-    ids=str,
-)
-def test_mistakes_are_refused_by_name(toy, blockwise, flags, message):
-    given = {"task": "translation_specdec", "strategy": "blockwise", "path": blockwise[0]}
-    given.update(flags)
-    if given["path"] == "plain":
-        given["path"] = toy.v
-    with pytest.raises(ValueError, match=message):
-        generate(toy, **given)
-
-
 def test_approximate_decoding_accepts_more(toy, blockwise):
     def accepted(**flags):
         log = generate(

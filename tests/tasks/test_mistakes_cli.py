@@ -1,16 +1,15 @@
-"""Mistakes end a command before anything is decoded, with the flag or file and the remedy."""
+"""Mistakes end a command before anything is decoded, with the flag or file and the remedy.
 
-import io
-import os
+The commonest are in commands/test_mistakes.py.
+"""
+
 import random
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 from attempts import attempt, cut_in_half
-from in_process import PLUGIN, command_line, run_here
+from in_process import run_here
 
 __all__ = ["attempt"]  # the fixture
 
@@ -20,13 +19,9 @@ GAD = {"strategy": "gad", "block_size": 4}
 @pytest.mark.parametrize(
     "flags, said",
     [
-        ({"strategy": "gadd"}, ["--strategy gadd", "gad++", "iad"]),
         ({"strategy": "iad", "drafter_path": "d"}, ["--drafter-path", "iad", "leave it out"]),
         (dict(GAD, drafter_path="d", block_size=5), ["--block-size 5", "blocks of 4", "or less"]),
-        (dict(GAD, drafter_path="v"), ["--drafter-path", "[MASK]", "swapped"]),
         (dict(GAD, path="d", drafter_path="v"), ["--path", "drafter", "swapped"]),
-        ({"path": "d"}, ["--path", "holds a drafter"]),
-        ({"path": "/no/v.pt"}, ["/no/v.pt"]),
     ],
     ids=str,
 )
@@ -73,29 +68,11 @@ def test_a_truncated_drafter(attempt, toy, tmp_path):
     assert "--drafter-path" in message and half in message and "complete?" in message
 
 
-def test_a_truncated_verifier(attempt, toy, tmp_path):
-    """fairseq itself reads --path, before the task sees it: its log names the file."""
-    half, log = cut_in_half(toy.v, tmp_path), io.StringIO()
-    attempt(path=half, log=log)
-    assert log.getvalue().rstrip().splitlines()[-1].endswith(half)
-
-
 def altered(path, folder, change):
     state = torch.load(path)
     change(state)
     torch.save(state, str(folder / "altered.pt"))
     return str(folder / "altered.pt")
-
-
-def test_a_drafter_with_a_larger_dictionary(attempt, toy, tmp_path):
-    def grow(state):
-        for side in ("encoder", "decoder"):
-            name = f"{side}.embed_tokens.weight"
-            rows = state["model"][name]
-            state["model"][name] = torch.cat([rows, rows[:8]])
-
-    message = attempt(drafter_path=altered(toy.d, tmp_path, grow), **GAD)
-    assert "--drafter-path" in message and "40 symbols" in message and "dict.txt" in message
 
 
 def test_a_drafter_with_other_symbols(attempt, toy, tmp_path):
@@ -117,50 +94,6 @@ def test_a_checkpoint_that_is_no_model(attempt, tmp_path):
     torch.save({"optimizer": 1}, str(tmp_path / "x.pt"))
     message = attempt(drafter_path=str(tmp_path / "x.pt"), **GAD)
     assert "--drafter-path" in message and "x.pt" in message
-
-
-def test_iad_needs_a_shared_dictionary(attempt, toy, tmp_path):
-    shutil.copy(str(toy.data / "dict.src.txt"), str(tmp_path))
-    lines = (toy.data / "dict.src.txt").read_text(encoding="utf-8").splitlines(True)
-    (tmp_path / "dict.tgt.txt").write_text("".join(lines[1:] + lines[:1]), encoding="utf-8")
-    message = attempt(data=tmp_path, source_lang="src", target_lang="tgt", strategy="iad")
-    assert message.startswith("--strategy iad:") and "--joined-dictionary" in message
-
-
-def test_a_verifier_that_is_no_transformer(attempt, train_here):
-    folder, _ = train_here(
-        task="translation", arch="lstm", criterion="cross_entropy", max_update=1,
-        encoder_embed_dim=8, encoder_hidden_size=8, decoder_embed_dim=8, decoder_hidden_size=8,
-        decoder_out_embed_dim=8, disable_validation=True,
-    )  # fmt: skip
-    message = attempt(path=folder / "checkpoint_last.pt")
-    assert message.startswith(f"{folder / 'checkpoint_last.pt'}: holds a LSTMModel ")
-    assert message.endswith("Transformers only; decode it with --task translation")
-
-
-def test_a_mistake_is_the_exit_code(toy):
-    flags = {"user_dir": PLUGIN, "cpu": True, "path": toy.v, "strategy": "gad"}
-    words = command_line(task="translation_specdec", **flags)
-    done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.generate", str(toy.data), *words],
-        env=dict(os.environ, OMP_NUM_THREADS="1"),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert "fairseq-generate: error: --strategy gad: needs --drafter-path" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "H-0" not in done.stdout
-
-
-@pytest.mark.parametrize("flags", [{}, {"beam": 5}], ids=str)
-def test_a_beam_that_cannot_be_is_said_once(toy, flags):
-    out, log = run_here(
-        "generate", toy.data, task="translation_specdec", path=toy.v, batch_size=16,
-        strategy="bild", drafter_path=toy.v, **flags,
-    )  # fmt: skip
-    assert sum("--beam 5" in line and "beam 1" in line for line in log.splitlines()) == 1
-    assert out.count("\nH-") == 100
 
 
 def test_beam_1_needs_no_word(toy):
