@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from torch import Tensor
+
 from fairseq_specdec.drafting import Source
 
 from .iteration import Iteration
@@ -23,10 +25,19 @@ class OpenBatch:
         max_len: most tokens before </s>.
 
     Args:
-        widest: the cache is prepared for blocks of so many tokens.
+        prefix: long [B, P] forced first tokens, padded on the right; or None.
+        bos_token: first decoder input instead of </s>.
     """
 
-    def __init__(self, parts: DecodingParts, net_input: Dict[str, Any], widest: int) -> None:
+    widest: int  # the cache is prepared for blocks of so many tokens
+
+    def __init__(
+        self,
+        parts: DecodingParts,
+        net_input: Dict[str, Any],
+        prefix: Optional[Tensor],
+        bos_token: Optional[int],
+    ) -> None:
         self.parts = parts
         self.started = time.perf_counter()
         self.stats = DecodingStats()
@@ -39,13 +50,18 @@ class OpenBatch:
         with timer("encoder"):
             encoder_outs = parts.verifier.encode(net_input)
         with timer("verifier"):
-            self.session = parts.verifier.open(encoder_outs, self.max_len, widest)
+            self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
         self.budget = parts.budget(rows)
         source = Source(net_input, encoder_outs[0], self.max_len, timer)
         self.drafts = parts.open_drafts(source, self.budget)
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
         self.ended: List[int] = []
+        self.begin(src_tokens, parts.policy.eos if bos_token is None else bos_token, prefix)
+
+    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+        """Begin the search with this symbol."""
+        raise NotImplementedError
 
     @property
     def live(self) -> bool:

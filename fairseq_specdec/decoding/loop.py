@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -16,11 +16,7 @@ from .failures import refuse_sentence
 from .general_step import GeneralStep
 from .iteration import Iteration
 from .native_chains import NativeChains
-from .parts import DecodingParts
 from .results import hypothesis
-
-# Widest block that the verifier's cache is prepared for; it grows where a draft is longer.
-_WIDEST = 32
 
 
 class Batch(OpenBatch):
@@ -28,24 +24,13 @@ class Batch(OpenBatch):
 
     Attributes:
         hypotheses: of the live rows.
-
-    Args:
-        prefix: long [B, P] forced first tokens, padded on the right; or None.
-        bos_token: first decoder input instead of </s>.
     """
 
-    def __init__(
-        self,
-        parts: DecodingParts,
-        net_input: Dict[str, Any],
-        prefix: Optional[Tensor],
-        bos_token: Optional[int],
-    ) -> None:
-        super().__init__(parts, net_input, _WIDEST)
-        policy, src_tokens = parts.policy, net_input["src_tokens"]
-        rows = len(src_tokens)
-        start = policy.eos if bos_token is None else bos_token
-        self.hypotheses = Hypotheses(rows, self.max_len + 3, start, policy.pad, src_tokens)
+    widest = 32  # the cache grows where a draft is longer
+
+    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
+        parts, rows = self.parts, len(src_tokens)
+        self.hypotheses = Hypotheses(rows, self.max_len + 3, start, parts.policy.pad, src_tokens)
         self.general = GeneralStep(
             parts, self.session, self.drafts, self.budget, self.hypotheses, self.max_len, prefix,
             self.stats.stopwatch,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from ..batch import OpenBatch
 from ..failures import refuse_sentence
 from ..iteration import Iteration
 from ..native_form import native_tables
-from ..parts import DecodingParts
 from ..results import SentenceTrace, hypothesis
 from .beams import Beams, EndedHypothesis, Progress
 from .forecasts import Forecasts
@@ -24,29 +23,14 @@ from .observed import observed
 from .replay import BeamRules, NoTokenError
 from .replayed import ReplayedBeams
 
-# Cache slots that are prepared beside those of one hypothesis.
-_WIDEST = 64
-
 
 class BeamBatch(OpenBatch):
-    """The sentences of one batch. Those that are done leave it. ``close`` ends it.
+    """The sentences of one batch. Those that are done leave it. ``close`` ends it."""
 
-    Args:
-        prefix: long [B, P] forced first tokens, padded on the right; or None.
-        bos_token: first decoder input instead of </s>.
-    """
+    widest = 64  # slots beside those of one hypothesis
 
-    def __init__(
-        self,
-        parts: DecodingParts,
-        net_input: Dict[str, Any],
-        prefix: Optional[Tensor],
-        bos_token: Optional[int],
-    ) -> None:
-        super().__init__(parts, net_input, _WIDEST)
-        src_tokens = net_input["src_tokens"]
+    def begin(self, src_tokens: Tensor, start: int, prefix: Optional[Tensor]) -> None:
         with self.stats.stopwatch("drafter"):
-            start = parts.policy.eos if bos_token is None else bos_token
             self.beams = self._search(start, prefix, src_tokens)
         self._live = list(range(len(src_tokens)))
         self._known = [Progress()] * len(src_tokens)  # of those
