@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import List, Optional, Tuple
 
 import torch
@@ -23,39 +24,25 @@ from .search import Step
 from .stats import Stopwatch
 
 
+@dataclasses.dataclass(eq=False)
 class GeneralStep:
-    """An iteration of every drafter, rule and verifier. The native library's equal it.
+    """An iteration of every drafter, rule and verifier. The native library's equal it."""
 
-    Args:
-        max_len: most tokens before </s>.
-        prefix: long [B, P] forced first tokens, padded on the right; or None.
-    """
+    parts: DecodingParts
+    session: VerifierSession
+    drafts: DraftSession
+    budget: DraftBudget
+    hypotheses: Hypotheses
+    max_len: int  # most tokens before </s>
+    prefix: Optional[Tensor]  # long [B, P] forced first tokens, padded on the right
+    timer: Stopwatch
 
-    _forced: Optional[Draft] = None
-
-    def __init__(
-        self,
-        parts: DecodingParts,
-        session: VerifierSession,
-        drafts: DraftSession,
-        budget: DraftBudget,
-        hypotheses: Hypotheses,
-        max_len: int,
-        prefix: Optional[Tensor],
-        timer: Stopwatch,
-    ) -> None:
-        self.parts = parts
-        self.session = session
-        self.drafts = drafts
-        self.hypotheses = hypotheses
-        self.max_len = max_len
-        self.prefix = prefix
-        self.timer = timer
-        self.budget = budget
-        self.search = parts.search.open(hypotheses.tokens.size(0), hypotheses.tokens.device)
-        rule = parts.search.rule
-        if prefix is not None and rule is not None and rule.keeps_forced:
-            self._forced = parts.policy.forced_draft(prefix, max_len)
+    def __post_init__(self) -> None:
+        tokens, rule = self.hypotheses.tokens, self.parts.search.rule
+        self.search = self.parts.search.open(tokens.size(0), tokens.device)
+        self._forced: Optional[Draft] = None
+        if self.prefix is not None and rule is not None and rule.keeps_forced:
+            self._forced = self.parts.policy.forced_draft(self.prefix, self.max_len)
 
     def step(self, draft: Optional[Draft] = None) -> Iteration:
         """One iteration for every live row; one host-device synchronisation. ``draft``: to verify;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from typing import Any, Container, Dict, List
 
@@ -26,18 +27,16 @@ def refusal(error: RefusedError) -> JSONResponse:
     return JSONResponse(body, error.status, headers)
 
 
+@dataclasses.dataclass(eq=False)
 class Guard:
     """ASGI middleware around all routes."""
 
-    def __init__(
-        self, app: Any, paths: Container[str], limits: Limits, access: Access, metrics: Metrics
-    ) -> None:
-        self.app = app
-        self.paths = paths
-        self.limits = limits
-        self.access = access
-        self.metrics = metrics
-        self.open = 0
+    app: Any
+    paths: Container[str]
+    limits: Limits
+    access: Access
+    metrics: Metrics
+    open: int = 0  # requests
 
     async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one request."""

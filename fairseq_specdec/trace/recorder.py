@@ -46,20 +46,14 @@ def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
     return found
 
 
+@dataclasses.dataclass(eq=False)
 class TraceBuilder:
     """Makes traces of hypotheses."""
 
-    def __init__(
-        self,
-        strategy: str,
-        settings: Dict[str, Any],
-        src_dict: Any,
-        tgt_dict: Any,
-    ) -> None:
-        self.strategy = strategy
-        self.settings = settings
-        self.src_dict = src_dict
-        self.tgt_dict = tgt_dict
+    strategy: str
+    settings: Dict[str, Any]
+    src_dict: Any  # None of speech
+    tgt_dict: Any
 
     def _words(self, source: List[Any]) -> List[str]:
         """The words of a source, without padding; none of speech."""
