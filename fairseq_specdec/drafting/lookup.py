@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Dict, List, Optional, Sequence
 
 from torch import Tensor
@@ -61,33 +62,22 @@ class SearchedText:
         return (copied * (most // len(copied) + 1))[:most]
 
 
+@dataclasses.dataclass(eq=False)
 class LookupDrafter(Drafter):
     """Drafts what followed the longest suffix of the output that occurs in the source or in the
     output before: prompt lookup decoding (Saxena 2023), which takes the first place. The search of
     the output too is that of SuffixDecoding (Oliaro et al. 2024), for one output.
-
-    Args:
-        block_size: longest draft.
-        reads_source: source and target have one dictionary; else only the output is searched.
-        max_suffix: longest suffix matched, in tokens; None for no limit.
     """
 
     for_beams = True
     runs_model = False
 
-    def __init__(
-        self,
-        pad: int,
-        start_symbol: int,
-        block_size: int,
-        reads_source: bool = True,
-        max_suffix: Optional[int] = MAX_SUFFIX,
-    ) -> None:
-        self.pad = pad
-        self.start_symbol = start_symbol
-        self.block_size: int = block_size
-        self.reads_source = reads_source
-        self.max_suffix = max_suffix
+    pad: int
+    start_symbol: int
+    block_size: int  # longest draft
+    # source and target have one dictionary; else only the output is searched
+    reads_source: bool = True
+    max_suffix: Optional[int] = MAX_SUFFIX  # longest suffix matched, in tokens; None for no limit
 
     def open(self, source: Source) -> DraftSession:
         if self.reads_source:
