@@ -68,7 +68,7 @@ def test_prints_all_that_stock_prints(generate, strategy, batch_size):
 
 
 @pytest.mark.parametrize(
-    "flags", [{"prefix_size": 2}, {"lenpen": 0.2, "min_len": 9}, {"nbest": 2}], ids=str
+    "flags", [{"prefix_size": 2}, {"lenpen": 0.2, "min_len": 9, "nbest": 2}], ids=str
 )
 def test_flags_mean_what_they_mean_in_stock(generate, flags):
     out = compare(generate, **flags)
