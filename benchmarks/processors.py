@@ -172,8 +172,11 @@ def page():
             lines.append(f"| {system} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += ["## Provenance", ""]
-    lines += [f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}."
-              for p, each in found.items()]  # fmt: skip
+    for p, each in found.items():
+        later = "".join(f", {n} {each[n]}" for n in (DRAFTING,) if n in each)
+        lines.append(
+            f"- {p}: {each['device']}; {each['versions']}; commit {each['commit']}{later}."
+        )
     PAGE.write_text("\n".join(lines) + "\n", "utf-8")
 
 
@@ -183,10 +186,14 @@ def main():
     parser.add_argument("--isa", choices=["avx2"], help="hold every system to it")
     parser.add_argument("--limit", type=int, default=60, help="sentences of each pair")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="measure what begins so, keep the rest")
     args = parser.parse_args()
     held = ["--isa", args.isa] if args.isa else []
-    ms, facts = {}, {}
+    path = FOLDER / f"{'-'.join([args.name, *held[1:]])}.json"
+    ms, facts = json.loads(path.read_text("utf-8"))["ms"] if args.only else {}, {}
     for name, words in commands(args.limit).items():
+        if not name.startswith(args.only):
+            continue
         results = measured([*words, *held], args.repeats)
         ms[name], facts = kept(results), results["provenance"]
         sys.stderr.write(f"{name}: done\n")
@@ -197,7 +204,8 @@ def main():
         "commit": facts["commit"],
     }
     FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{'-'.join([args.name, *held[1:]])}.json"
+    if args.only:
+        described = {**json.loads(path.read_text("utf-8")), args.only: described["commit"]}
     path.write_text(json.dumps({**described, "ms": ms}, indent=1) + "\n", "utf-8")
     page()
 

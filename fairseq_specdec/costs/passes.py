@@ -15,10 +15,12 @@ class PassTimes(NamedTuple):
     Attributes:
         verifying: seconds of a pass of the verifier over so many tokens, of all rows together.
         drafting: ``drafting(rows, size)``, seconds of drafting so many tokens for each of the rows.
+        beside: seconds of an iteration that drafts which are neither.
     """
 
     verifying: Callable[[float], float]
     drafting: Callable[[int, int], float]
+    beside: float = 0.0
 
 
 def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) -> float:

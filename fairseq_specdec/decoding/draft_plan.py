@@ -74,7 +74,9 @@ class Planner:
     def _plans(self, live: int) -> _Plans:
         sizes = range(self.longest + 1)
         verifying = [self.times.verifying(live * (1 + size)) for size in sizes]
-        drafting = [self.times.drafting(live, size) if size else 0.0 for size in sizes]
+        drafting = [
+            self.times.drafting(live, size) + self.times.beside if size else 0.0 for size in sizes
+        ]
         rest = _SHORTEST_REST if self.resumes else _SHORTEST_REST_OF_MODELS
         return _Plans(live, np.array(verifying), np.array(drafting), self.ends_early, rest)
 

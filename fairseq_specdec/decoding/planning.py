@@ -95,7 +95,7 @@ def times(
 
     # Where each iteration is a call of its own, those without drafts are too.
     around = 0.0 if chained else _OUTSIDE
-    outside = (_BOOKED if ready.in_library else _OUTSIDE) if chained else 0.0
+    beside = (_BOOKED if ready.in_library else _OUTSIDE) if chained else 0.0
 
     def of_verifier(tokens: float) -> float:
         return around + seconds(found, [Pass(each, tokens) for each in work], 1, weights)
@@ -103,7 +103,7 @@ def times(
     def drafting(rows: int, size: int) -> float:
         passes = ready.passes(rows, size)
         if passes is None:
-            return outside + _UNKNOWN_DRAFT * of_verifier(rows * size)
-        return outside + (seconds(found, passes, rows, weights) if passes else 0.0)
+            return _UNKNOWN_DRAFT * of_verifier(rows * size)
+        return seconds(found, passes, rows, weights) if passes else 0.0
 
-    return PassTimes(of_verifier, drafting)
+    return PassTimes(of_verifier, drafting, beside)

@@ -17,13 +17,14 @@ TIMES = {
     ),
     "memory": PassTimes(lambda tokens: max(1, tokens / 16), lambda rows, size: 0.3),
     "dear": linear(1.0, 1.0),
+    "booked": linear(0.1, 0.0)._replace(beside=0.5),
 }
 
 
 def rate(times, live, chance, size):
     """Tokens of a row a second, by definition."""
     emitted = sum(chance**j for j in range(size + 1))
-    drafting = times.drafting(live, size) if size else 0.0
+    drafting = times.drafting(live, size) + times.beside if size else 0.0
     return emitted / (times.verifying(live * (1 + size)) + drafting)
 
 
