@@ -8,8 +8,8 @@ LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-e
 # Folders of tests whose slow tests take longest.
 SLOW = decoding docs engine
 
-.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs mutants matrix \
-	wheels release lock audit clean slow-others $(SLOW:%=slow-%)
+.PHONY: check test test-core native sanitize fuzz nightly figures gpu docs screenshots mutants \
+	matrix wheels release lock audit clean slow-others $(SLOW:%=slow-%)
 
 check:
 	PYTHON=$(PYTHON) bash scripts/lib/check.sh
@@ -64,8 +64,15 @@ figures:
 gpu:
 	PYTHON=$(PYTHON) bash benchmarks/gpu.sh $(FIGURES)
 
+# The pages as a site; needs .[docs] and Python 3.11 or newer.
 docs:
+	@$(PYTHON) -c 'import furo, myst_parser, sphinx' 2>/dev/null || { echo "make docs: Sphinx is \
+	missing; on Python 3.11 or newer, $(PYTHON) -m pip install '.[docs]'" >&2; exit 1; }
 	$(PYTHON) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+
+# Renew the pictures of pages in docs; needs Chromium.
+screenshots:
+	$(PYTHON) tests/demo/screenshots.py
 
 # Changes of the code that no test notices, for a nightly run (docs/mutants.md); needs .[mutants].
 # make mutants MODULES='acceptance engine/layout' SAMPLE=200 takes less long. Again after it was

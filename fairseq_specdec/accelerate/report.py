@@ -14,7 +14,7 @@ from .state import State
 from .verifier import Fitting
 
 STYLE = """
-:root { color-scheme: light dark }
+:root { color-scheme: light dark; background: Canvas; color: CanvasText }
 body { font: 16px/1.5 sans-serif; margin: 2em auto; max-width: 50em; padding: 0 1em }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #8884 }

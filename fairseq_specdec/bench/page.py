@@ -11,14 +11,17 @@ from . import tables
 from .plots import Picture
 
 STYLE = """
-body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
+:root { color-scheme: light dark; background: Canvas; color: CanvasText }
+body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em }
+h1, p, li, figcaption { overflow-wrap: anywhere }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0 }
 th, td { padding: .25em .6em; text-align: right; white-space: nowrap }
-tr { border-bottom: 1px solid #ddd }
+tr { border-bottom: 1px solid #8884 }
 th:first-child, td:first-child { text-align: left }
-div { overflow-x: auto } img { max-width: 100% } figcaption { color: #555 }
-.warning { background: #fdd; border: 1px solid #c00; padding: .5em .8em }
-pre { background: #f5f5f5; padding: .8em; white-space: pre-wrap }
+div { overflow-x: auto } figure { margin: 1em 0 } img { max-width: 100% }
+.warning { background: #d002; border: 1px solid #c00; padding: .5em .8em }
+pre { background: #8882; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere }
+summary { font-size: 1.3em; font-weight: bold; cursor: pointer }
 """
 
 
@@ -29,8 +32,10 @@ def _in(tag: str, text: str) -> str:
 
 def _table(columns: Sequence[tables.Column], rows: Sequence[Dict[str, Any]]) -> str:
     head, *body = tables.cells(columns, rows)
-    lines = [[_in("th", cell) for cell in head], *([_in("td", c) for c in line] for line in body)]
-    return f"<div><table>{''.join('<tr>' + ''.join(line) for line in lines)}</table></div>"
+    lines = [[_in('th scope="col"', cell) for cell in head]]
+    lines += [[_in('th scope="row"', line[0]), *(_in("td", c) for c in line[1:])] for line in body]
+    table = f"<table>{''.join('<tr>' + ''.join(line) for line in lines)}</table>"
+    return f'<div tabindex="0">{table}</div>'  # scrolled by keys too
 
 
 def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
@@ -48,8 +53,9 @@ def page(run: Dict[str, Any], pictures: Sequence[Picture]) -> str:
         parts.append(f"<figcaption>{caption}</figcaption></figure>")
     kept = ("replay", "settings", "provenance", "systems")
     facts = json.dumps({key: run[key] for key in kept if key in run}, indent=1, ensure_ascii=False)
-    parts += ["<h2>How it was measured</h2>", _in("pre", run["provenance"]["command"])]
-    parts.append(_in("pre", facts))
-    head = f'<meta charset="utf-8">{_in("title", title)}<style>{STYLE}</style>'
-    body = "\n".join(parts)
+    parts += ["<details><summary>How it was measured</summary>"]
+    parts += [_in("pre", run["provenance"]["command"]), _in("pre", facts), "</details>"]
+    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">{view}{_in("title", title)}<style>{STYLE}</style>'
+    body = "<main>\n" + "\n".join(parts) + "\n</main>"
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'

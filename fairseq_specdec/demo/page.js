@@ -6,6 +6,7 @@
   let lanes = new Map();
   let running = null; // AbortController of the race
   let timers = [];
+  let medians = {}; // of the last race
 
   function block(part) {
     const time = part.ms.toFixed(1) + " ms (drafter " + part.drafter_ms.toFixed(1) +
@@ -76,28 +77,43 @@
     place(lane, lane.timed === undefined ? done.ms : lane.timed);
   }
 
-  function table(medians) {
+  // A line of the table; cells are named where there is no room for its head.
+  function row(name, cells) {
+    const titles = [...document.querySelectorAll("thead th")].map((cell) => cell.textContent);
+    return make("tr", {}, make("th", { scope: "row" }, name),
+      ...cells.map((cell, i) => make("td", { "data-label": titles[i + 1] }, cell)));
+  }
+
+  function against(first, text) {
+    return !first ? "\u2013" : text === first.done.text ? "as greedy" : "differs from greedy";
+  }
+
+  // `stock`: fairseq's own run, once it has ended.
+  function table(stock) {
     const base = medians.greedy;
     const first = lanes.get("greedy");
     const rows = [];
-    const titles = [...document.querySelectorAll("thead th")].map((cell) => cell.textContent);
     for (const lane of lanes.values()) {
       const done = lane.done;
       const ms = medians[lane.name];
       const speed = base === undefined || ms === undefined ? "\u2013" :
         (base / ms).toFixed(2) + "\u00d7";
-      const same = !first ? "\u2013" : lane === first ? "\u2013" :
-        done.text === first.done.text ? "as greedy" : "differs from greedy";
+      const same = lane === first ? "\u2013" : against(first, done.text);
       const share = done.drafted ? Math.round(100 * done.accepted / done.drafted) + " %" : "\u2013";
-      const cells = [ms === undefined ? "\u2013" : ms.toFixed(1) + " ms", speed,
+      const over = !stock || ms === undefined ? "\u2013" : (stock.ms / ms).toFixed(1) + "\u00d7";
+      const cells = [ms === undefined ? "\u2013" : ms.toFixed(1) + " ms", speed, over,
         String(done.iterations), String(done.tokens), done.mean_accepted_tokens.toFixed(2), share, same];
-      rows.push(make("tr", {}, make("th", { scope: "row" }, lane.name), ...cells.map((cell, i) =>
-        // Named where there is no room for the head of the table.
-        make("td", { "data-label": titles[i + 1] }, cell))));
+      rows.push(row(lane.name, cells));
+    }
+    if (stock) {
+      const speed = base === undefined ? "\u2013" : (base / stock.ms).toFixed(2) + "\u00d7";
+      rows.push(row("fairseq itself", [stock.ms.toFixed(1) + " ms", speed, "1.0\u00d7", "\u2013",
+        String(stock.tokens), "\u2013", "\u2013", against(first, stock.text)]));
     }
     $("rows").replaceChildren(...rows);
     $("caption").textContent = "Time: median of " + plural(data.repeats, "run") +
-      " from text to text, in turns, with nothing shown meanwhile. Speed: greedy's time by this one.";
+      " from text to text, in turns, with nothing shown meanwhile. Speed: greedy's time by this one." +
+      (stock ? " fairseq itself ran once." : "");
     $("results").hidden = false;
   }
 
@@ -135,11 +151,17 @@
     end: (event) => {
       for (const [name, ms] of Object.entries(event.ms)) lanes.get(name).timed = ms;
       lanes.forEach(drawEnd);
-      table(event.ms);
+      medians = event.ms;
+      table(null);
       const ranks = Object.entries(event.ms).sort((a, b) => a[1] - b[1]);
-      say(ranks.length ? "Done. Fastest: " + ranks[0][0] + ", " + ranks[0][1].toFixed(1) + " ms." :
-        "Done.");
+      say((ranks.length ? "Done. Fastest: " + ranks[0][0] + ", " + ranks[0][1].toFixed(1) +
+        " ms." : "Done.") + ($("stock").checked ? " fairseq itself decodes." : ""));
       return true;
+    },
+    stock: (event) => {
+      table(event);
+      say($("status").textContent.replace(" fairseq itself decodes.",
+        " fairseq itself: " + event.ms.toFixed(1) + " ms."));
     },
     error: (event) => {
       complain(event.message);
@@ -193,7 +215,7 @@
     try {
       const response = await fetch("/race", {
         method: "POST", headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ text: $("text").value, strategies, beam }), signal: running.signal,
+        body: JSON.stringify({ text: $("text").value, strategies, beam, stock: $("stock").checked }), signal: running.signal,
       });
       if (response.ok) {
         await listen(response);

@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import statistics
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from fairseq_specdec.hub import SpeculativeTranslator
 
 from .racers import Racers
+from .stock import StockTranslator
 
 CHARACTERS = 2000
 WIDEST = 8  # beam that can be chosen
@@ -47,6 +48,13 @@ def check_beam(beam: Any) -> int:
     if not isinstance(beam, int) or isinstance(beam, bool) or not 1 <= beam <= WIDEST:
         raise UnfitError(f"The beam must be a whole number from 1 to {WIDEST}.")
     return beam
+
+
+def check_stock(stock: Any) -> bool:
+    """Whether fairseq itself takes part; None is no."""
+    if stock is not None and not isinstance(stock, bool):
+        raise UnfitError("stock must be true or false.")
+    return bool(stock)
 
 
 def check_names(names: Any, racers: Racers, beam: int = 1) -> List[str]:
@@ -126,12 +134,14 @@ def race(
     text: str,
     names: Sequence[str],
     repeats: int,
+    stock: Optional[StockTranslator] = None,
 ) -> Iterator[Dict[str, Any]]:
     """Events of a race, ready for JSON.
 
     Every strategy decodes once while it is watched (``go``, ``block`` ..., ``finish``). Then they
     take turns, ``repeats`` times, with nothing streamed and no other of them running: ``timed``
-    tells each of these times, ``end`` their medians.
+    tells each of these times, ``end`` their medians. fairseq itself, which takes longest, comes
+    last, once, when the others have their times: ``stock``.
     """
     yield {"event": "start", "names": list(names), "repeats": repeats}
     for name in names:
@@ -145,3 +155,7 @@ def race(
             yield {"event": "timed", "name": name, "turn": turn, "ms": times[name][-1]}
     medians = {name: round(statistics.median(ms), 3) for name, ms in times.items() if ms}
     yield {"event": "end", "ms": medians}
+    if stock is not None:
+        began = time.perf_counter()
+        found = stock(text)
+        yield {"event": "stock", "ms": _since(began), "text": found.text, "tokens": found.tokens}

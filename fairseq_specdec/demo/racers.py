@@ -13,6 +13,8 @@ from fairseq_specdec.hub import SpeculativeTranslator, loading
 from fairseq_specdec.hub.choices import Choice, choose_codec
 from fairseq_specdec.hub.decoding import Decodings, checked
 
+from .stock import StockTranslator, stock_translator
+
 EXAMPLES = 3
 # Characters of an example: long enough to see blocks, short enough for one line.
 EXAMPLE_LENGTHS = (50, 120)
@@ -49,6 +51,7 @@ class Racers(NamedTuple):
     examples: List[str]  # sentences to try
     wide: List[str]  # the strategies that can have a beam
     make: Callable[[int], Translators]  # their translators at a beam
+    stock: Callable[[int], StockTranslator]  # fairseq's own translation at a beam
     verifier: str
 
     def at(self, beam: int) -> Translators:
@@ -147,9 +150,14 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
     def at(beam: int) -> Translators:
         return warmed(make(wide, beam), examples)
 
+    translators, wide = make(names, 1), list(dict.fromkeys(wide))
+
+    def stock(beam: int) -> StockTranslator:
+        decoding = decodings.of_call("greedy", ("greedy", {}), {})
+        return stock_translator(decodings, decoding, beam)
+
     languages = (cfg.source_lang, cfg.target_lang)
-    wide = list(dict.fromkeys(wide))
-    return Racers(make(names, 1), languages, examples, wide, at, pair.path)
+    return Racers(translators, languages, examples, wide, at, stock, pair.path)
 
 
 def _flags(

@@ -20,7 +20,7 @@ from fairseq_specdec.io.local_http import (
 )
 
 from .page import Page, page_of
-from .race import UnfitError, check_beam, check_names, check_text, race
+from .race import UnfitError, check_beam, check_names, check_stock, check_text, race
 from .racers import Racers
 
 logger = logging.getLogger(__name__)
@@ -117,6 +117,7 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 beam = check_beam(asked.get("beam"))
                 names = check_names(asked.get("strategies"), racers, beam)
+                stock = check_stock(asked.get("stock"))
                 text = check_text(asked.get("text"), racers.translators)
             except UnfitError as error:
                 raise RefusedError(400, str(error)) from error
@@ -124,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(refused)
             return
         self._head(200, "application/x-ndjson; charset=utf-8")
-        events = self._race(racers, text, names, beam)
+        events = self._race(racers, text, names, beam, stock)
         with contextlib.closing(self._in_turn(events)) as lines:  # type: ignore[type-var]
             for event in lines:
                 try:
@@ -133,10 +134,11 @@ class Handler(BaseHTTPRequestHandler):
                     return
 
     def _race(
-        self, racers: Racers, text: str, names: List[str], beam: int
+        self, racers: Racers, text: str, names: List[str], beam: int, stock: bool
     ) -> Iterator[Dict[str, Any]]:
         """The events; translators are made in the race's turn, where the beam is a new one."""
-        yield from race(racers.at(beam), text, names, self.server.repeats)
+        own = racers.stock(beam) if stock else None
+        yield from race(racers.at(beam), text, names, self.server.repeats, own)
 
     def _in_turn(self, events: Iterator[Dict[str, Any]]) -> Iterator[Dict[str, Any]]:
         """The events, once no other race runs; what fails becomes an ``error`` event."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chromium_pipe import browser, chromium
+from chromium_pipe import BEYOND, axe, browser, chromium
 from toy_pair import text_of
 from toy_translation import sentences
 
@@ -67,7 +67,8 @@ def test_type_race_and_see_the_blocks(page, server, racers, tmp_path):
         assert page.run(f"{lane} .facts').textContent").startswith(f"{len(parts)} iteration")
     assert shown(page, "gad", "own") and shown(page, "gad++", "relaxed")
     rows = page.run("[...document.querySelectorAll('#rows tr')].map((row) => row.innerText)")
-    assert [row.split("\t")[0] for row in rows] == names and "as greedy" in rows[1]
+    assert [row.split("\t")[0] for row in rows] == [*names, "fairseq itself"]
+    assert "as greedy" in rows[1] and "as greedy" in rows[-1]
     # Told apart without colour: by sign, by border, and by words for those who listen.
     looks = page.run(
         "['own', 'relaxed', 'verifier'].map((kind) => {"
@@ -188,25 +189,12 @@ def test_stop_ends_a_waiting_race(page, server):
 
 
 # Elements that reach beyond the page's right edge.
-BEYOND = (
-    "[...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right >"
-    " document.documentElement.clientWidth + 1).map((one) => one.tagName)"
-)
 INK = "getComputedStyle(document.body).color"
-
-
-def on_a_phone(page, scheme):
-    page.call(
-        "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1,
-        mobile=True,
-    )  # fmt: skip
-    preferred = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.call("Emulation.setEmulatedMedia", features=preferred)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_race_is_whole_on_a_phone(page, server, scheme):
-    on_a_phone(page, scheme)
+    page.as_phone(scheme)
     page.open(server.url)
     page.type(text_of(sentences(30, seed=9)[17]))
     page.press("Enter", 13, CTRL)
@@ -218,7 +206,7 @@ def test_a_race_is_whole_on_a_phone(page, server, scheme):
         "[...document.querySelectorAll('#rows tr:first-child td')]"
         ".map((cell) => getComputedStyle(cell, '::before').content)"
     )
-    assert labels[:2] == ['"Time"', '"Speed"'] and len(labels) == 7 and "as greedy" in said
+    assert labels[:2] == ['"Time"', '"Speed"'] and len(labels) == 8 and "as greedy" in said
     assert page.run(INK) == {"light": "rgb(27, 31, 36)", "dark": "rgb(230, 237, 243)"}[scheme]
 
 
@@ -238,7 +226,7 @@ def test_a_trace_is_whole_on_a_phone(page, tmp_path, scheme):
     }  # fmt: skip
     (tmp_path / "t.jsonl").write_text(json.dumps(trace) + "\n", encoding="utf-8")
     cli.cli_main(["html", str(tmp_path / "t.jsonl"), "--output", str(tmp_path / "t.html")])
-    on_a_phone(page, scheme)
+    page.as_phone(scheme)
     page.open((tmp_path / "t.html").as_uri())
     page.press("End", 35)
     assert page.run("document.documentElement.scrollWidth") == 390 and page.run(BEYOND) == []
@@ -246,3 +234,16 @@ def test_a_trace_is_whole_on_a_phone(page, tmp_path, scheme):
     assert "a longer sentence than" in source and "</s>" not in source and "@@" not in source
     ends = page.run("['.legend', '.system'].map((n) => document.querySelector(n).offsetTop)")
     assert ends[0] < ends[1], "the legend stands before what it explains"
+
+
+@pytest.mark.skipif(axe() is None, reason="no axe-playwright-python")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_nothing_against_a_race(page, server, scheme):
+    page.as_phone(scheme)
+    page.open(server.url)
+    assert page.violations() == []
+    page.type(text_of(sentences(30, seed=9)[17]))
+    page.press("Enter", 13, CTRL)
+    page.wait_for("document.body.dataset.races === '1'")
+    page.run("delete window.axeFound")
+    assert page.violations() == []

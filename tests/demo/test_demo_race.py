@@ -12,6 +12,7 @@ from fairseq_specdec.demo.race import (
     UnfitError,
     check_beam,
     check_names,
+    check_stock,
     check_text,
     race,
 )
@@ -132,3 +133,25 @@ def test_unfit_names(racers, names):
 def test_names_in_the_order_of_loading(racers):
     assert check_names(["gad++", "greedy", "gad++"], racers) == ["greedy", "gad++"]
     assert check_names(None, racers) == ["greedy", "gad", "gad++"]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_fairseq_itself_comes_last(racers, beam):
+    """Its hypothesis is that of greedy, and of a lossless beam search."""
+    translators, stock = racers.at(beam), racers.stock(beam)
+    lengths = set()
+    for text in TEXTS:
+        events = list(race(translators, text, ["greedy"], 1, stock))
+        assert [event["event"] for event in events[-2:]] == ["end", "stock"]
+        last, own = events[-1], translators["greedy"].translate(text)
+        assert (last["text"], last["tokens"]) == (own.text, len(own.tokens) + 1)
+        assert last["ms"] > 0
+        lengths.add(last["tokens"])
+    assert len(lengths) > 2
+    assert "stock" not in [event["event"] for event in race(translators, text, ["greedy"], 1)]
+
+
+@pytest.mark.parametrize("stock", [0, 1, "yes", []])
+def test_fairseq_itself_is_asked_for_by_true_or_false(stock):
+    with pytest.raises(UnfitError, match="true or false"):
+        check_stock(stock)

@@ -2,8 +2,10 @@
 
 import base64
 import contextlib
+import importlib.util
 import json
 import os
+import pathlib
 import select
 import shutil
 import subprocess
@@ -13,9 +15,26 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 120
 
 
+# What is wider than the screen, which does not scroll sideways.
+BEYOND = (
+    "[...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right >"
+    " document.documentElement.clientWidth + 1 && getComputedStyle(one.parentElement).overflowX ==="
+    " 'visible').map((one) => one.tagName)"
+)
+
+
 def chromium():
     """The first browser there is, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def axe():
+    """axe-core's script, of the package axe-playwright-python, or None."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None:
+        return None
+    (folder,) = found.submodule_search_locations
+    return pathlib.Path(folder, "axe.min.js")
 
 
 class Browser:
@@ -90,6 +109,26 @@ class Browser:
             held["text"] = " "
         self.call("Input.dispatchKeyEvent", type="keyDown", **held)
         self.call("Input.dispatchKeyEvent", type="keyUp", **held)
+
+    def as_phone(self, scheme):
+        """A small screen, of a user who prefers a colour scheme: "light" or "dark"."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1,
+            mobile=True,
+        )  # fmt: skip
+        preferred = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=preferred)
+
+    def violations(self):
+        """What axe-core finds against the page: (rule, element) each."""
+        self.call("Runtime.evaluate", expression=axe().read_text(encoding="utf-8"))
+        self.call(
+            "Runtime.evaluate",
+            expression="axe.run().then((found) => { window.axeFound = found.violations.flatMap("
+            "(rule) => rule.nodes.map((node) => [rule.id, node.html.slice(0, 120)])); })",
+        )
+        self.wait_for("window.axeFound !== undefined")
+        return self.run("window.axeFound")
 
     def screenshot(self):
         """The whole page as PNG."""

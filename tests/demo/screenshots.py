@@ -1,0 +1,31 @@
+"""Renew the pictures of pages in docs/ (``make screenshots``): the demo pair, raced in Chromium."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from chromium_pipe import browser
+
+ROOT = pathlib.Path(__file__).parents[2]
+DEMO = ["specdec-demo", "--path", "data-bin/demo_ende", "--port", "0"]
+
+
+def main() -> None:
+    """Write docs/specdec-demo.png."""
+    server = subprocess.Popen(DEMO, cwd=str(ROOT), stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().split(" race at ")[1].split()[0]
+        with tempfile.TemporaryDirectory() as profile, browser(profile) as page:
+            page.open(url)
+            page.run("document.getElementById('run').click()")
+            page.wait_for("document.body.dataset.races === '1'")
+            (ROOT / "docs" / "specdec-demo.png").write_bytes(page.screenshot())
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()
