@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from pairwise import half
 
 from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides, build_generator
@@ -180,4 +181,11 @@ OTHERS = [
     {"sampling_topp": 0.5},
     {"sampling_topp": 0.8},
 ]
-SETTINGS = [*IN_GATE, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+
+
+def drawn_with(strategies):
+    """(strategy, flags of sampling) of a test: in the gate half of those of ``IN_GATE``."""
+    night = itertools.product(strategies, OTHERS)
+    return half(strategies, IN_GATE) + [
+        pytest.param(*each, marks=pytest.mark.slow) for each in night
+    ]

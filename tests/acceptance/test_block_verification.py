@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge
-from sampled import SETTINGS, generator_for, worst_excess
+from sampled import drawn_with, generator_for, worst_excess
 
 from fairseq_specdec.acceptance import BlockVerificationRule, Sampler, SamplingRule
 
@@ -126,8 +126,7 @@ def test_where_nothing_is_left_the_next_token_is_the_verifiers():
     assert torch.allclose(sampler.drawn_from, p[:, 0])
 
 
-@pytest.mark.parametrize("args", SETTINGS, ids=str)
-@pytest.mark.parametrize("strategy", ["sps", "gad"])
+@pytest.mark.parametrize("strategy, args", drawn_with(["sps", "gad"]))
 def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     generator = generator_for(strategy, args, tmp_path, sampling_verification="block")
     assert type(generator.rule) is BlockVerificationRule

@@ -14,10 +14,10 @@ from sampled import (
     IN_GATE,
     MAX_LEN,
     PAD,
-    SETTINGS,
     SOURCES,
     VERIFIER,
     draw,
+    drawn_with,
     excess,
     generator_for,
     task,
@@ -191,8 +191,7 @@ def test_impossible_values_name_the_flag(values, flag):
 # --- whole outputs
 
 
-@pytest.mark.parametrize("args", SETTINGS, ids=str)
-@pytest.mark.parametrize("strategy", ["greedy", "sps", "gad"])
+@pytest.mark.parametrize("strategy, args", drawn_with(["greedy", "sps", "gad"]))
 def test_outputs_are_distributed_as_the_verifiers(strategy, args, tmp_path):
     generator = generator_for(strategy, args, tmp_path)
     assert worst_excess(generator, args) < 4

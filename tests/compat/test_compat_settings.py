@@ -223,12 +223,12 @@ PAIRS = [(reader, *refused) for refused in REFUSALS for reader in sorted(refused
 
 @pytest.mark.parametrize("reader, things, readers, layouts", PAIRS)
 def test_no_reader_runs_or_resolves_a_setting(reader, things, readers, layouts, check):
-    """In each layout another one, in turn; all of them by the fastest reader."""
-    names, turn = list(things), sorted(readers).index(reader) * len(layouts)
-    for number, layout in enumerate(layouts):
-        in_turn = [names[(turn + number) % len(names)]]
-        for what in names if reader == FASTEST else in_turn:
-            check(what, reader, layout)
+    """One in one layout, in turn; all of them in every layout by the fastest reader."""
+    names, turn = list(things), sorted(readers).index(reader)
+    if reader != FASTEST:
+        names, layouts = [names[turn % len(names)]], [layouts[turn % len(layouts)]]
+    for layout, what in itertools.product(layouts, names):
+        check(what, reader, layout)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from fairseq_specdec.decoding.beam import batch as batch_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 
-IN_GATE = 8
+IN_GATE = 6
 # Scores this near to each other may change places; how often stock is tried on what follows then.
 ROUNDING = 2e-6
 NUDGES = 16

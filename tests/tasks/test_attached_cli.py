@@ -29,7 +29,7 @@ def generate(toy, task="translation_specdec", **flags):
     return run_here("generate", toy.data, task=task, **dict(given, **flags))
 
 
-@pytest.mark.parametrize("flags", [{}, {"batch_size": 1}, {"block_size": 2}], ids=str)
+@pytest.mark.parametrize("flags", [{}, {"batch_size": 1, "block_size": 2}], ids=str)
 def test_prints_what_stock_prints_in_fewer_iterations(toy, attached, flags):
     path, log = attached
     greedy = hypotheses(generate(toy, task="translation")[0])

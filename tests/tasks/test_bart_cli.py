@@ -5,6 +5,8 @@ import pytest
 from in_process import SHAPE, hypotheses, run_here
 from toy_translation import assert_diverse
 
+# As exact as toy_model("layernorm_embedding"), which has the same parts.
+pytestmark = pytest.mark.slow
 TRAITS = {
     "layernorm_embedding": True, "no_scale_embedding": True, "activation_fn": "gelu",
     "encoder_learned_pos": True, "decoder_learned_pos": True, "decoder_embed_dim": 32,

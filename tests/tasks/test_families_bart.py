@@ -39,6 +39,7 @@ def bart(tmp_path_factory, fairseq_command):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_barts_hub_generates_as_stock_does(bart, beam):
     """As for summaries: a forced first token, a least length, no 3-gram twice."""

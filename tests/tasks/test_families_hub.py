@@ -13,7 +13,9 @@ def hub(data, model, **flags):
     return TransformerModel.from_pretrained(folder, name, str(data), **pair, **flags)
 
 
-@pytest.mark.parametrize("name, beam", [("m2m", 1), ("mbart25", 5), ("separate", 1)])
+@pytest.mark.parametrize(
+    "name, beam", [("m2m", 1), pytest.param("mbart25", 5, marks=pytest.mark.slow), ("separate", 5)]
+)
 def test_the_hub_translates_as_stock_does(languages, family, name, beam):
     model = family(name)
     task = model.task + "_specdec"

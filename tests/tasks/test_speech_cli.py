@@ -7,6 +7,7 @@ import torch
 from attempts import assert_same_ranked, ranked_hypotheses
 from fairseq.models.speech_to_text import S2TTransformerModel
 from in_process import hypotheses, run_here
+from pairwise import half
 from speech_toys import TRAINING, train_speech, write_speech
 from toy_translation import assert_diverse
 
@@ -63,7 +64,7 @@ def stock(speech, verifier):
 
 @pytest.mark.parametrize(
     "beam, backend",
-    [(1, "native"), (5, "native"), (5, "torch"), pytest.param(1, "torch", marks=pytest.mark.slow)],
+    half([1, 5], ["native", "torch"]),
 )
 def test_equals_stock(speech, verifier, stock, beam, backend):
     flags = {"beam": beam, "nbest": min(beam, 3), "backend": backend}
