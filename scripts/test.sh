@@ -45,11 +45,20 @@ source "$venv/bin/activate"
 cd "$repo"
 python -c 'import sys, torch; print("Python", sys.version.split()[0], "torch", torch.__version__)'
 
-echo "== check"
-bash scripts/lib/check.sh
+# Beside the tests: mypy keeps one core busy for most of a minute. What it says comes after them.
+checked=$(mktemp)
+trap 'rm -f "$checked"' EXIT
+bash scripts/lib/check.sh > "$checked" 2>&1 &
+check=$!
 
 echo "== tests"
 # One thread a process. (Counted first: nproc heeds OMP_NUM_THREADS.)
 workers=$(env -u OMP_NUM_THREADS nproc)
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
-python -m pytest --durations 10 -n "$workers" --dist worksteal "$@"
+status=0
+python -m pytest --durations 10 -n "$workers" --dist worksteal "$@" || status=$?
+
+echo "== check"
+wait "$check" || status=$?
+cat "$checked"
+[[ $status == 0 ]]
