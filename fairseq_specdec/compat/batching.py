@@ -13,7 +13,7 @@ def keep_last_batch() -> None:
     """Keep the last batch whatever its size: 100 sentences in, 100 out.
 
     Fault: ``data_utils.batch_by_size`` drops the last batch when its size is no multiple of
-    ``--required-batch-size-multiple`` (8 unless told), so fairseq-generate translates 96 of 100
+    ``--required-batch-size-multiple`` (8 by default), so fairseq-generate translates 96 of 100
     sentences, exits 0 and scores 96; on no sentences at all it raises IndexError. Versions:
     upstream main since 2022, ve-fairseq 0.12.3, fairseq-fixed 0.12.3.1; releases up to 0.12.2 are
     sound. Upstream issues 5036, 5094, 5351.

@@ -21,7 +21,7 @@ def torchrun_without_gpu() -> None:
 
     Fault: fairseq takes its world size from the number of GPUs, so that on a machine without any
     ``torchrun --nproc_per_node 2 fairseq-train --cpu`` silently runs two independent trainings over
-    one another's checkpoints; told the world size, it divides by the number of GPUs. Versions: all.
+    one another's checkpoints; given one, it divides by the number of GPUs. Versions: all.
 
     Fix: the world size is torchrun's, and the backend gloo where the default (nccl) cannot run.
     ``--distributed-world-size`` without torchrun ("have 0 available devices") names torchrun.

@@ -73,7 +73,7 @@ def to_project(state: Dict[str, Any], source: Dict[str, Any]) -> Dict[str, Any]:
     if name in (OWN_ARCHITECTURE, *ARCHITECTURES):
         cfg, weights = legacy_config(whole), to_ours(weights)
         before = (state.get("extra_state") or {}).get(RECORD) or {}
-        # All that their training was told, for the way back.
+        # All flags of their training, for the way back.
         record["settings"] = before.get("settings") or plain(settings)
         name = OWN_ARCHITECTURE
     elif MASK in weights:

@@ -15,7 +15,7 @@ from .resumable import ResumableJob
 
 
 class Hypotheses(NamedTuple):
-    """What the teacher said for some sentences.
+    """The teacher's outputs for some sentences.
 
     ``tokens`` holds all sentences end to end, each with its </s>; a sentence of length 0 had no
     hypothesis.

@@ -18,7 +18,7 @@ REASONS = (
     "exceeds_max_tokens",  # source or original target alone is longer than --max-tokens
     "empty_source",  # nothing but </s>
     "no_hypothesis",  # the generator returned none
-    "empty_target",  # the teacher said nothing but </s>
+    "empty_target",  # the output is </s> alone
     "length_limit",  # the teacher was cut off at --max-len-a * source + --max-len-b
     "length_ratio",  # longer side over shorter side is above --max-length-ratio
 )

@@ -110,7 +110,7 @@ class NativeLoop(Protocol):
     """The drafts of a call of the native library that drafts in each of its iterations.
 
     Attributes:
-        loop: what the library is told, a ``DraftLoop``.
+        loop: for the library, a ``DraftLoop``.
         seconds: of the draft of each iteration.
     """
 

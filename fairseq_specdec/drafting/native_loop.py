@@ -15,7 +15,7 @@ class LoopDrafts:
     """The drafts of a call that drafts in each of its iterations.
 
     Attributes:
-        loop: what the library is told; it counts the drafts made.
+        loop: for the library, which counts the drafts made.
 
     Args:
         loop: without room for the answer.

@@ -12,7 +12,7 @@ from fairseq.sequence_generator import SequenceGenerator
 class Decided(NamedTuple):
     """A task's decisions."""
 
-    args: Namespace  # the generation flags with them in place of what the command line said
+    args: Namespace  # the generation flags with them in place of those of the command line
     # end symbol, and what is not printed; as fairseq's ``extra_gen_cls_kwargs``
     extra: Dict[str, Any]
 

@@ -144,7 +144,7 @@ def _check_combinations(cfg: SpecDrafterConfig) -> None:
 
 
 def set_architecture(args: Any, **shape: Any) -> None:
-    """Fill in what neither a flag nor the YAML said, from the architecture.
+    """Fill in from the architecture what neither a flag nor the YAML sets.
 
     Flat settings (``encoder_embed_dim``) and a YAML's nested ones (``encoder: {embed_dim: ..}``)
     mean the same: nested ones are flattened first, in place.

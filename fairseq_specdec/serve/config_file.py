@@ -52,8 +52,8 @@ def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
             # Every value is a string, as on the command line: no stays Norwegian.
             found: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
-            said = " ".join(str(error).split())
-            raise ValueError(f"{file}: is no YAML: {said[:200]}") from error
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{file}: is no YAML: {reason[:200]}") from error
     if not isinstance(found, list) or not found:
         raise ValueError(f"{file}: expected a list of pairs, each '- path: FILE' and more fields")
     return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(found, 1)]

@@ -186,7 +186,7 @@ class Scheduler:
                     _tell(left.pop(i), result=found)
                     if all(job.future.cancelled() for job in left.values()):
                         return
-        except Exception as error:  # the thread goes on; whoever waits is told
+        except Exception as error:  # the thread goes on; the futures get the error
             logger.error("decoding %d sentence(s) failed: %s", len(jobs), type(error).__name__)
             if len(jobs) == 1:
                 _tell(jobs[0], error=error)
@@ -204,7 +204,7 @@ def _tokens(jobs: List[Job]) -> int:
 
 
 def _wanted(job: Job) -> bool:
-    """Whether a job is still to be decoded; one that is too late is told so."""
+    """Whether a job is still to be decoded; one that is too late gets an error."""
     if time.monotonic() > job.until:
         _tell(job, error=LateError())
     return not job.future.done()

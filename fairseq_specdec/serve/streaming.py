@@ -78,7 +78,7 @@ async def _events(first: List[str], pieces: AsyncIterator[str]) -> AsyncIterator
 
 
 def _event(kind: str, **data: str) -> str:
-    """One event; ``message`` is what clients take it for where nothing is said."""
+    """One event; without a kind, clients take it for a ``message``."""
     name = "" if kind == "message" else f"event: {kind}\n"
     return f"{name}data: {json.dumps(data, ensure_ascii=False)}\n\n"
 

@@ -100,11 +100,11 @@ def process(engine: str, words: Sequence[str]) -> Iterator[Tuple[Any, int]]:
         )
         try:
             assert server.stdout is not None
-            said = server.stdout.readline()
-            if not said:
+            line = server.stdout.readline()
+            if not line:
                 log.seek(0)
                 raise ValueError(f"the server did not start: {log.read()[-500:].strip()}")
-            yield server, int(said.rpartition(":")[2].partition("/")[0])
+            yield server, int(line.rpartition(":")[2].partition("/")[0])
             server.terminate()
             server.communicate(timeout=_END)
         finally:
