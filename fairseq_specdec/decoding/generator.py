@@ -169,11 +169,7 @@ class SpeculativeGenerator(SequenceGenerator):
         self, data_itr: Any, beam_size: Any = None, cuda: bool = False, timer: Any = None
     ) -> Iterator[Any]:
         """As stock's: (id, source, reference or None, hypotheses) of every sentence of an iterator.
-
-        Args:
-            beam_size: not used, as in stock.
-            timer: fairseq's ``StopwatchMeter``, or None.
-        """
+        ``beam_size``: not used, as in stock. ``timer``: fairseq's ``StopwatchMeter``, or None."""
         for sample in data_itr:
             if "net_input" not in sample:
                 continue

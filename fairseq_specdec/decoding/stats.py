@@ -111,12 +111,8 @@ class DecodingStats:
         self.stopwatch = Stopwatch()
 
     def expect(self, verifying: Callable[[float], float], passes: int) -> None:
-        """Add what the cost model says of the passes so far, of one batch.
-
-        Args:
-            verifying: seconds of a pass over so many tokens.
-            passes: how many there were.
-        """
+        """Add what the cost model says of the passes so far, of one batch. ``verifying``: seconds
+        of a pass over so many tokens. ``passes``: how many there were."""
         self.block_seconds += passes * verifying(self.scored / passes)
         self.step_seconds += passes * verifying(self.iterations / passes)
 

@@ -107,12 +107,8 @@ class Forecast(NamedTuple):
 
 
 class NativeLoop(Protocol):
-    """The drafts of a call of the native library that drafts in each of its iterations.
-
-    Attributes:
-        loop: for the library, a ``DraftLoop``.
-        seconds: of the draft of each iteration.
-    """
+    """The drafts of a call of the native library that drafts in each of its iterations. ``loop``:
+    for the library, a ``DraftLoop``. ``seconds``: of the draft of each iteration."""
 
     loop: Any
     seconds: Any

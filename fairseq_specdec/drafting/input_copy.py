@@ -122,12 +122,8 @@ class InputCopyDrafter(Drafter):
 
 
 class InputCopySession(HostSession):
-    """The sources of one batch, and where each row's last draft began.
-
-    Args:
-        src_tokens: long [B, S], padded on either side.
-        max_len: most target tokens before </s>.
-    """
+    """The sources of one batch, and where each row's last draft began. ``src_tokens``: long [B, S],
+    padded on either side. ``max_len``: most target tokens before </s>."""
 
     def __init__(self, settings: InputCopyDrafter, src_tokens: Tensor, max_len: int) -> None:
         super().__init__(settings.pad)

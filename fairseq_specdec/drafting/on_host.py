@@ -45,10 +45,6 @@ class HostSession(DraftSession):
         return Draft(there[:, 1:], there[:, 0])
 
     def draft(self, row: int, output: Sequence[int]) -> List[int]:
-        """The tokens to draft for a row.
-
-        Args:
-            row: of the batch.
-            output: the start symbol and the accepted tokens.
-        """
+        """The tokens to draft for a row. ``row``: of the batch. ``output``: the start symbol and
+        the accepted tokens."""
         raise NotImplementedError

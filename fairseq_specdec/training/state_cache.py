@@ -60,12 +60,8 @@ def sentence_key(*parts: Any) -> bytes:
 
 
 class StateCache:
-    """States of sentences by :func:`sentence_key`.
-
-    Args:
-        digest: of the verifier, from :func:`model_digest`.
-        widths: C of the encoder's output and D of the decoder's states.
-    """
+    """States of sentences by :func:`sentence_key`. ``digest``: of the verifier, from
+    :func:`model_digest`. ``widths``: C of the encoder's output and D of the decoder's states."""
 
     def __init__(self, folder: str, digest: str, widths: Tuple[int, int]):
         self.folder = os.path.join(folder, digest)

@@ -30,12 +30,8 @@ def reach_natively(session: VerifierSession) -> Reach:
 
 
 class NativeBeams:
-    """See ``Beams``: ``src/beam.h`` in the engine's sources.
-
-    Args:
-        tables: of the decoder's embeddings.
-        prefix: long [B, P] forced first tokens, padded on the right; or None.
-    """
+    """See ``Beams``: ``src/beam.h`` in the engine's sources. ``tables``: of the decoder's
+    embeddings. ``prefix``: long [B, P] forced first tokens, padded on the right; or None."""
 
     def __init__(
         self,

@@ -80,12 +80,8 @@ class PrefixTree:
             node.seen = before | 1 << node.slot
 
     def follow(self, old: Sequence[Node], new: Sequence[Node]) -> None:
-        """Drop what does not lead from ``old`` live nodes to ``new`` ones or follow those.
-
-        Args:
-            old: the live nodes until now.
-            new: some of their children.
-        """
+        """Drop what does not lead from ``old`` live nodes to ``new`` ones or follow those. ``old``:
+        the live nodes until now. ``new``: some of their children."""
         kept = set(map(id, new))
         for node in old:
             for child in list(node.children.values()):

@@ -14,12 +14,8 @@ from torch import Tensor, nn
 
 
 class _StoredWeight:
-    """A weight of one module or of several that share it.
-
-    Attributes:
-        numbers: [out, in], in the file's number format.
-        modules: that hold it.
-    """
+    """A weight of one module or of several that share it. ``numbers``: [out, in], in the file's
+    number format. ``modules``: that hold it."""
 
     def __init__(self, numbers: Tensor, modules: List[Any]) -> None:
         self.numbers = numbers

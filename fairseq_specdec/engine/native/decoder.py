@@ -110,12 +110,8 @@ class Committed:
 
 
 class NativeDecoderSession:
-    """One batch of a decoder, as ``engine.eager.DecoderSession``.
-
-    Attributes:
-        hidden_states: [B, W, n C], of the layers to read at the block last run; None without.
-        cache: the committed lengths.
-    """
+    """One batch of a decoder, as ``engine.eager.DecoderSession``. ``hidden_states``: [B, W, n C],
+    of the layers to read at the block last run; None without. ``cache``: the committed lengths."""
 
     def __init__(self, weights: NativeDecoder, buffers: NativeBuffers, cache: Committed) -> None:
         self.weights = weights

@@ -14,11 +14,7 @@ from .structures import Embedding
 
 class EmbeddingTables:
     """The table of token embeddings; that of the positions grows with the longest sentence.
-
-    Args:
-        tokens: float32 [V, C], or packed.
-        scale: of the tokens' embeddings.
-    """
+    ``tokens``: float32 [V, C], or packed. ``scale``: of the tokens' embeddings."""
 
     def __init__(self, tokens: Union[Tensor, NativeLinear], scale: float) -> None:
         self.tokens = tokens
