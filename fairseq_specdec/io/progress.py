@@ -5,13 +5,12 @@ stdout is never written to, so that a command's output can be piped while its ba
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import math
 import sys
 import time
-from typing import Any, Iterable, Iterator, Optional
+from typing import Any, Iterable, Optional
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -57,11 +56,8 @@ erased_bar = functools.partial(bar, erase=True)
 """``bar`` that leaves nothing on the screen: for steps of a longer run that are logged."""
 
 
-@contextlib.contextmanager
-def logs_above() -> Iterator[None]:
-    """Log records are written above a bar that is shown meanwhile, not into it."""
-    with logging_redirect_tqdm():
-        yield
+logs_above = logging_redirect_tqdm
+"""Log records are written above a bar that is shown meanwhile, not into it."""
 
 
 class Counter:
