@@ -38,7 +38,7 @@ from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.native.library import load
 
-FORMATS = ("fp32", "int8")
+FORMATS = ("fp32", "int8", "int7")
 WIDTHS = (1, 2, 4, 8, 13)
 CHANCES = (0.8, 0.7)
 

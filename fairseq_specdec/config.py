@@ -9,7 +9,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks.translation import TranslationConfig
 
 from .engine.backend import BACKENDS
-from .engine.number_formats import NUMBER_FORMATS, PACKED
+from .engine.number_formats import OF_DRAFTERS, PACKED
 from .engine.threads import THREADS
 from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 
@@ -53,7 +53,7 @@ class SpecDecConfig(FairseqDataclass):
         "number format of the drafter: same (as the verifier), fp32, fp16, bf16, (on the native "
         "backend) int8, or auto (int8 on the native backend, for gad++ and where drafts do not "
         "change the output, if the processor multiplies bytes; else same)",
-        ("auto", "same", *NUMBER_FORMATS),
+        ("auto", "same", *OF_DRAFTERS),
         used_by=(*_BLOCK, "sps", "bild"),
     )
     backend: str = flag(
@@ -64,9 +64,9 @@ class SpecDecConfig(FairseqDataclass):
     )
     verifier_dtype: str = flag(
         "fp32",
-        "number format of the verifier's weights on the native backend: fp32, or bf16 or int8, "
-        "with which the output may differ from fairseq's; strategies that are exact equal "
-        "--strategy greedy in the same format",
+        "number format of the verifier's weights on the native backend: fp32, or bf16, int8 or "
+        "int7 (in batches faster than int8 with AVX2), with which the output may differ from "
+        "fairseq's; strategies that are exact equal --strategy greedy in the same format",
         PACKED,
     )
     cuda_graphs: str = flag(

@@ -9,7 +9,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 from fairseq_specdec.io.atomic import PathLike, replacing
 
 FORMATS = ("fp32", "halves", "bf16", "int8")
-"""Formats of packed weights: those of ``--verifier-dtype``, and float32 stored in halves."""
+"""Formats of packed weights that are timed; halves are float32 stored so."""
 
 # A pass reads its weights while it computes: it takes a little longer than the longer of the two,
 # with this exponent from caches, as benchmarks/costs.md shows, and with those below from memory, as
@@ -17,6 +17,8 @@ FORMATS = ("fp32", "halves", "bf16", "int8")
 _OVERLAP = 6.0
 _OVERLAP_OF_MEMORY = {"int8": 1.0}
 _OF_OTHERS = 2.0
+# Timed as another format, which takes as long or longer.
+_TIMED_AS = {"int7": "int8"}
 
 
 class Figures(NamedTuple):
@@ -44,8 +46,13 @@ class Figures(NamedTuple):
 
     def multiply(self, number_format: str, rows: float, multiply_adds: float) -> float:
         """Seconds of products of so many multiply-adds a row, without reading their weights."""
-        times = [n * each for n, each in zip(self.rows, self.products[number_format])]
+        seconds = self.products[_TIMED_AS.get(number_format, number_format)]
+        times = [n * each for n, each in zip(self.rows, seconds)]
         return multiply_adds * _between_points(self.rows, times, rows)
+
+    def between_of(self, number_format: str) -> float:
+        """Seconds of what lies between the products of a layer, as ``between``."""
+        return self.between[_TIMED_AS.get(number_format, number_format)]
 
     def read(self, size: float, resident: float) -> float:
         """Seconds to read ``size`` bytes, where a cache has to hold ``resident`` in all."""
@@ -64,7 +71,8 @@ class Figures(NamedTuple):
         longer = max(computing, reading)
         if longer == 0:
             return 0.0
-        exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(number_format, _OF_OTHERS))
+        timed = _TIMED_AS.get(number_format, number_format)
+        exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(timed, _OF_OTHERS))
         least, most = (self.sizes[-2:] * 2)[:2]
         overlap = _between_points((least, most), exponents, min(max(resident, least), most), False)
         shares = (computing / longer) ** overlap + (reading / longer) ** overlap

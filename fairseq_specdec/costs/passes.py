@@ -41,7 +41,7 @@ def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) 
             number_format: figures.multiply(number_format, count, multiply_adds)
             for number_format, multiply_adds in work.multiply_adds.items()
         }
-        slowest = max(map(figures.between.__getitem__, work.multiply_adds), default=0.0)
+        slowest = max(map(figures.between_of, work.multiply_adds), default=0.0)
         if products:
             reading = figures.read(work.nbytes, resident)
             most = max(products, key=products.__getitem__)

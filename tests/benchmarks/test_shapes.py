@@ -21,9 +21,9 @@ def test_every_system_and_every_pass_has_its_figure(tiny, capsys):
     shapes.main([tiny, "--repeats", "1", "--sentences", "2", "--length", "12"])
     out = capsys.readouterr().out
     systems = re.findall(r"^\| ([^|]+) \| \d+ \|$", out, flags=re.M)
-    assert systems[0] == "stock" and len(systems) == 1 + 2 * 4
-    pairs = re.findall(r"^\| (?:fp32|int8) \|(.+)\|$", out, flags=re.M)
-    assert [len(re.findall(r"\d+\.\d / \d+\.\d", each)) for each in pairs] == [5, 5]
+    assert systems[0] == "stock" and len(systems) == 1 + 3 * 4
+    pairs = re.findall(r"^\| (?:fp32|int8|int7) \|(.+)\|$", out, flags=re.M)
+    assert [len(re.findall(r"\d+\.\d / \d+\.\d", each)) for each in pairs] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("drafter, passes", [({"right": 2, "size": 5}, 9), ({"size": 3}, 7)])

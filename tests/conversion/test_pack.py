@@ -17,7 +17,7 @@ from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
 TEXTS = [text_of(sentence) for sentence in sentences(12, seed=5)]
-FORMATS = ("fp32", "bf16", "int8")
+FORMATS = ("fp32", "bf16", "int8", "int7")
 
 
 @pytest.fixture(scope="module")

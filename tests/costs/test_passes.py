@@ -37,6 +37,11 @@ def test_formats_are_counted_each_and_passes_added():
     assert seconds(FIGURES, [Pass(both, 0)], 1, 10) == 7
 
 
+def test_int7_takes_at_most_the_time_of_int8():
+    both = [Pass(work(**{name: (50, 100), "breadth": 3}), 2) for name in ("int8", "int7")]
+    assert len({seconds(FIGURES, [each], 1, 100) for each in both}) == 1
+
+
 def test_weights_of_one_stack_are_counted_together():
     found = work(fp32=(1, 2))
     found.add("fp32", 10, 20)

@@ -109,7 +109,7 @@ def wide_model(number_format):
 
 
 @pytest.mark.skipif(load() is None, reason="the native library is not built")
-@pytest.mark.parametrize("number_format", ["fp32", "halves", "bf16", "int8"])
+@pytest.mark.parametrize("number_format", ["fp32", "halves", "bf16", "int8", "int7"])
 @torch.no_grad()
 def test_a_row_drafts_the_same_in_any_batch(number_format):
     """Alone by the product with its words, together by that with the whole vocabulary."""

@@ -126,7 +126,7 @@ def test_what_others_hold_too_is_left_alone():
     assert type(model.norms) is nn.Embedding
 
 
-@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7"])
 @pytest.mark.parametrize("shape", ["pre_norm", "separate_embeddings"])
 def test_they_are_packed_to_the_same_bits(shape, number_format):
     """Freed or not; torch's engine has them in float32."""

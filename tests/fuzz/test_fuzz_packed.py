@@ -14,11 +14,11 @@ from fairseq_specdec.engine.native import library, packed_file
 from fairseq_specdec.hub import SpeculativeTranslator
 
 TEXT = text_of(sentences(1, seed=3)[0])
-FORMATS = ("fp32", "bf16", "int8")
+FORMATS = ("fp32", "bf16", "int8", "int7")
 ODD = (
-    None, True, False, 0, 1, -1, 2**31, 2**40, 0.5, "", "fp32", "halves", "int8", "bf16", "words",
-    "decoder.layers.0.fc1", "encoder.embed_tokens", "decoder.output_projection", "decoder", [], {},
-    torch.zeros(0), torch.zeros(3), torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2),
+    None, True, False, 0, 1, -1, 2**31, 2**40, 0.5, "", "fp32", "halves", "int8", "int7", "bf16",
+    "words", "decoder.layers.0.fc1", "encoder.embed_tokens", "decoder.output_projection", "decoder",
+    [], {}, torch.zeros(0), torch.zeros(3), torch.zeros(3, dtype=torch.int32), torch.zeros(2, 2),
     torch.full((70,), float("nan")), torch.full((4096,), -1, dtype=torch.int32),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from .pointers import pointer
 from .structures import MatrixParts
 
 # By their number in the library: formats that are asked for, and float32 stored in halves.
-STORED_AS = (*PACKED, "halves")
+STORED_AS = ("fp32", "bf16", "int8", "halves", "int7")
 _STORED_BYTES = {**{name: NUMBER_FORMATS[name].nbytes for name in PACKED}, "halves": 2}
 # Of specdec::MatrixParts.
 PARTS = {
@@ -119,8 +119,8 @@ class NativeLinear:
 
     @property
     def parts(self) -> Dict[str, Tensor]:
-        """The packed weight: ``words``, ``bias``, and of int8 ``scales`` and ``offsets``; in memory
-        that is the product's."""
+        """The packed weight: ``words``, ``bias``, and of int8 and int7 ``scales`` and ``offsets``;
+        in memory that is the product's."""
         found = MatrixParts()
         self.library.call("specdec_matrix_parts", self.pointer, ctypes.byref(found))
         counts = (found.words_size, found.outputs, found.outputs, found.outputs)

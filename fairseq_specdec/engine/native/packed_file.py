@@ -106,7 +106,7 @@ def check(found: Any) -> None:
         _require(all(type(one) is bool for one in facts), "an odd matrix")
         stored = ("fp32", "halves") if each["number_format"] == "fp32" else each["number_format"]
         _require(each["stored"] in stored, "a matrix in two number formats")
-        exact = {"fp32": (True,), "int8": (False,)}.get(each["number_format"], (True, False))
+        exact = {"fp32": (True,), "bf16": (True, False)}.get(each["number_format"], (False,))
         _require(each["exact"] in exact, "a matrix in two number formats")
         parts = each.get("parts")
         _require(type(parts) is dict and set(parts) <= set(PARTS), "odd parts")

@@ -5,7 +5,7 @@ import ctypes
 import numpy
 
 # In the library's numbers; "halves" are float32 weights that half precision holds exactly.
-FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "halves": 0}
+FORMATS = {"float32": 0, "bfloat16": 1, "int8": 2, "halves": 0, "int7": 4}
 AFTER = ("store", "relu", "add")
 WIDTHS = (1, 2, 3, 7, 16, 31, 32, 33, 63, 64, 65, 100, 127, 128, 200, 257, 300)
 ROWS = (*range(1, 30), 47, 88, 131, 300)

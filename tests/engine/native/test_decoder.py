@@ -167,7 +167,7 @@ def in_halves(model):
 
 
 @pytest.mark.parametrize("pick", [max, min], ids=["longest", "shortest"])
-@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "halves"])
+@pytest.mark.parametrize("number_format", ["fp32", "bf16", "int8", "int7", "halves"])
 def test_a_row_has_the_same_bits_at_any_width_and_in_any_batch(loaded, number_format, pick):
     """The contract that lossless strategies rest on in every number format. The shortest source has
     padding on its left or right in a batch."""

@@ -51,6 +51,7 @@ MUTANTS = [
     ("attention.h", "slot % LANES;", "(slot + 1) % LANES;"),
     ("attention.h", "copy_n(other.values(row, head), count", "copy_n(other.values(row, head), 0"),
     ("product_formats.h", "to[count] = 0x80000000;", "to[count] = 0;"),
+    ("product_formats.h", "kMostInt7 = 63.0f;", "kMostInt7 = 62.0f;"),
     ("product.cpp", "exact_in_halves(out, in, rows))", "true)"),
     ("product.cpp", "column % Half::kGroup * kWidth", "(1 - column % Half::kGroup) * kWidth"),
     ("product.cpp", "k / 2 * 2 * kPanel + k % 2 * second", "k / 2 * 2 * kPanel + k % 2"),

@@ -9,7 +9,7 @@ from products import Product, same_bits
 
 from fairseq_specdec.engine.native.library import threads_wanted
 
-FORMATS = ("float32", "bfloat16", "int8")
+FORMATS = ("float32", "bfloat16", "int8", "int7")
 
 
 @pytest.fixture

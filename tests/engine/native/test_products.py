@@ -57,7 +57,7 @@ def test_float32_is_near_float64(loaded, form, seed):
     assert (numpy.abs(product(x) - (x.astype(float) @ w.T + bias)) <= bound).all()
 
 
-@pytest.mark.parametrize("form, step", [("bfloat16", 2.0**-8), ("int8", 1 / 127)])
+@pytest.mark.parametrize("form, step", [("bfloat16", 2.0**-8), ("int8", 1 / 127), ("int7", 1 / 63)])
 def test_coarse_formats_are_as_near_as_their_steps(loaded, form, step):
     """Each factor is off by half a step at most: of itself, or of the row's largest."""
     random = numpy.random.default_rng(1)
@@ -66,7 +66,7 @@ def test_coarse_formats_are_as_near_as_their_steps(loaded, form, step):
     w = product.weight.astype(float)
     exact = x.astype(float) @ w.T + (0.0 if product.bias is None else product.bias)
     size_x, size_w = numpy.abs(x), numpy.abs(w)
-    if form == "int8":
+    if form != "bfloat16":
         size_x = numpy.broadcast_to(size_x.max(1, keepdims=True), x.shape)
         size_w = numpy.broadcast_to(size_w.max(1, keepdims=True), w.shape)
     error_x, error_w = size_x * step / 2, size_w * step / 2
@@ -96,9 +96,10 @@ def test_what_is_not_finite_reaches_the_output(loaded, form, bad, rows):
 
 
 @pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
-def test_int8_has_no_scale_for_what_is_not_finite(loaded, bad):
+@pytest.mark.parametrize("form", ["int8", "int7"])
+def test_bytes_have_no_scale_for_what_is_not_finite(loaded, bad, form):
     weight = numpy.ones((3, 5), numpy.float32)
-    assert numpy.isnan(Product(loaded, weight, None, "int8")(weight * numpy.float32(bad))).all()
+    assert numpy.isnan(Product(loaded, weight, None, form)(weight * numpy.float32(bad))).all()
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -162,18 +163,24 @@ def test_exact_halves_round_to_even(loaded):
     assert numpy.array_equal(Product(loaded, weight, None, "int8")(x), expected)
 
 
-def test_int8_sums_do_not_saturate(loaded):
+@pytest.mark.parametrize("form, most", [("int8", 127), ("int7", 63)])
+@pytest.mark.parametrize("rows", [1, 2, 3, 9])
+def test_sums_of_bytes_do_not_saturate(loaded, form, most, rows):
     """The largest numbers everywhere, of either sign, at the largest width that is allowed."""
     columns = 65536
     for sign in (1, -1):
-        weight = numpy.full((3, columns), 127, numpy.float32)
-        x = numpy.full((2, columns), 127 * sign, numpy.float32)
-        result = Product(loaded, weight, None, "int8")(x)
-        assert (result == numpy.float32(127 * 127 * columns * sign)).all()
+        weight = numpy.full((3, columns), most, numpy.float32)
+        x = numpy.full((rows, columns), 127 * sign, numpy.float32)
+        result = Product(loaded, weight, None, form)(x)
+        assert (result == numpy.float32(127 * most * columns * sign)).all()
 
 
 @pytest.mark.parametrize(
-    "out, columns, form", [(0, 4, 0), (4, 0, 0), (-1, 4, 1), (4, 65537, 2), (4, 4, 3), (4, 4, -1)]
+    "out, columns, form",
+    [
+        *((0, 4, 0), (4, 0, 0), (-1, 4, 1), (4, 65537, 2), (4, 65537, 4)),
+        *((4, 4, 3), (4, 4, 5), (4, 4, -1)),
+    ],
 )
 def test_impossible_matrices_are_refused(loaded, out, columns, form):
     weight = numpy.zeros(4 * 65537, numpy.float32)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "errors.h"
 #include "pool.h"
@@ -24,6 +25,8 @@ void with_kernel(Format format, Body&& body) {
       return body(Int8());
     case Format::kHalf:
       return body(Half());
+    case Format::kInt7:
+      return body(Int7());
   }
   require(false, "unknown number format");
 }
@@ -36,11 +39,11 @@ uint32_t word_of(Bfloat16, const float* weight, int count, float) {
   return to_bf16(weight[0]) | odd << 16;
 }
 
-uint32_t word_of(Int8, const float* weight, int count, float scale) {
+uint32_t word_of(Int8Numbers, const float* weight, int count, float scale) {
   uint32_t word = 0;
-  for (int i = 0; i < std::min(count, Int8::kGroup); i++) {
-    word |= static_cast<uint32_t>(
-                static_cast<uint8_t>(Int8::quantized(weight[i], Int8::inverse_of(scale))))
+  const float inverse = Int8Numbers::inverse_of(scale);
+  for (int i = 0; i < std::min(count, Int8Numbers::kGroup); i++) {
+    word |= static_cast<uint32_t>(static_cast<uint8_t>(Int8Numbers::quantized(weight[i], inverse)))
             << 8 * i;
   }
   return word;
@@ -89,7 +92,7 @@ int32_t sum_of_bytes(uint32_t word) {
 
 template <typename Kernel>
 void Matrix::pack_row(int output, const float* weight) {
-  const float scale = Kernel::measure(weight, in_);
+  const float scale = Kernel::measure_weight(weight, in_);
   uint32_t* to = words_.data() + static_cast<size_t>(output / kPanel) * steps_ * kPanel;
   int32_t total = 0;
   for (int k = 0; k < steps_; k++) {
@@ -98,9 +101,10 @@ void Matrix::pack_row(int output, const float* weight) {
     to[static_cast<size_t>(k) * kPanel + output % kPanel] = word;
     total += sum_of_bytes(word);
   }
-  if (format_ != Format::kInt8) return;
-  scales_.data()[output] = scale;
-  offsets_.data()[output] = -Int8::kShift * total;
+  if constexpr (std::is_base_of<Int8Numbers, Kernel>::value) {
+    scales_.data()[output] = scale;
+    offsets_.data()[output] = -Kernel::kShift * total;
+  }
 }
 
 // Where a weight that is a half lies, in halves.
@@ -134,7 +138,7 @@ Matrix::Matrix(int out, int in, const void* weight, const float* bias, Format fo
     words_ = Buffer<uint32_t>(outputs * steps_);
     bias_ = Buffer<float>(outputs);
     if (bias) std::copy(bias, bias + out, bias_.data());
-    if (format == Format::kInt8) {
+    if (in_bytes(format)) {
       scales_ = Buffer<float>(outputs);
       offsets_ = Buffer<int32_t>(outputs);
     }
@@ -146,8 +150,8 @@ void Matrix::check_size() const {
   constexpr int kMost = std::numeric_limits<int>::max() - 63;  // rounded up, still an int
   require(out_ > 0 && in_ > 0 && out_ <= kMost && in_ <= kMost,
           "a matrix needs at least one row and one column, and fewer than 2^31 - 63");
-  require(format_ != Format::kInt8 || in_ <= Int8::kMaxColumns,
-          "an int8 matrix has 65,536 columns at most");
+  require(!in_bytes(format_) || in_ <= Int8Numbers::kMaxColumns,
+          "an int8 or int7 matrix has 65,536 columns at most");
 }
 
 Matrix::Matrix(const MatrixParts& parts)
@@ -158,15 +162,15 @@ Matrix::Matrix(const MatrixParts& parts)
     steps_ = rounded_up(in_, Kernel::kGroup) / Kernel::kGroup;
   });
   const int64_t outputs = int64_t{panels()} * kPanel;
-  const bool in_bytes = format_ == Format::kInt8;
+  const bool bytes = in_bytes(format_);
   require(parts.outputs == outputs && parts.words_size == outputs * steps_,
           "a packed matrix of another size");
   require(parts.words != nullptr && parts.bias != nullptr &&
-              in_bytes == (parts.scales != nullptr) && in_bytes == (parts.offsets != nullptr),
+              bytes == (parts.scales != nullptr) && bytes == (parts.offsets != nullptr),
           "a packed matrix without its parts, or with others");
   words_ = Buffer<uint32_t>::borrowed(parts.words, parts.words_size);
   bias_ = Buffer<float>::borrowed(parts.bias, outputs);
-  if (!in_bytes) return;
+  if (!bytes) return;
   scales_ = Buffer<float>::borrowed(parts.scales, outputs);
   offsets_ = Buffer<int32_t>::borrowed(parts.offsets, outputs);
 }
@@ -185,7 +189,7 @@ MatrixParts Matrix::parts() const {
 
 void Matrix::read_row(int output, float* weight) const {
   require(output >= 0 && output < out_, "row index out of range");
-  require(format_ != Format::kInt8, "int8 weights cannot be unpacked");
+  require(!in_bytes(format_), "int8 and int7 weights cannot be unpacked");
   const uint32_t* column = words(output / kPanel) + output % kPanel;
   if (format_ == Format::kFloat32) {
     for (int k = 0; k < in_; k++, column += kPanel) std::memcpy(weight + k, column, 4);
@@ -313,7 +317,8 @@ void multiply_block(const Matrix& matrix, int rows, const float* x, int x_stride
 void multiply(const Matrix& matrix, int rows, const float* x, int x_stride, float* y, int y_stride,
               After after) {
   with_kernel(matrix.format(), [&](auto kernel) {
-    typedef decltype(kernel) Kernel;
+    typedef decltype(kernel) Given;
+    typedef std::conditional_t<std::is_base_of<Int8, Given>::value, Int8, Given> Kernel;
     const int row_words = rounded_up(matrix.steps(), kRun) * Kernel::kParts;
     const int block = std::max(1, kBlockWords / row_words / Kernel::kTileRows) * Kernel::kTileRows;
     for (int row = 0; row < rows; row += block) {

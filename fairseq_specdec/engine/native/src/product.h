@@ -10,6 +10,7 @@
 //             (the order of the processors' own instruction, which takes subnormal numbers for 0)
 //   int8      sum of w x, exact in int32, then fused(sum, scale of x times scale of w, bias), with
 //             w scaled to [-127, 127] for each output and x for each row
+//   int7      the same with w scaled to [-63, 63]: AVX2 multiplies such bytes faster
 //
 // float32 weights that half precision (IEEE binary16) holds exactly, as those of checkpoints saved
 // in it, are stored so: a widened half is the same float32, and half as much is read from memory.
@@ -24,7 +25,10 @@
 namespace specdec {
 
 // kHalf is never asked for: it is how float32 weights are stored that allow it.
-enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kHalf = 3 };
+enum class Format { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kHalf = 3, kInt7 = 4 };
+
+// Whether weights are whole numbers in bytes, with a scale for each output.
+inline bool in_bytes(Format format) { return format == Format::kInt8 || format == Format::kInt7; }
 
 // How the numbers of a weight are given.
 enum class Numbers { kFloat32 = 0, kHalf = 1, kBfloat16 = 2 };
@@ -40,7 +44,7 @@ struct MatrixParts {
   const uint32_t* words;
   int64_t outputs;  // of each of the following
   const float* bias;
-  const float* scales;     // int8 alone; else null
+  const float* scales;     // int8 and int7 alone; else null
   const int32_t* offsets;  // likewise
 };
 
@@ -53,7 +57,7 @@ class Matrix {
 
   Matrix() = default;
   // weight: [out][in] of such numbers; bias: [out] or null. Throws std::invalid_argument for sizes
-  // below 1, or an int8 matrix whose sums may leave int32; std::bad_alloc.
+  // below 1, or a matrix in bytes whose sums may leave int32; std::bad_alloc.
   Matrix(int out, int in, const void* weight, const float* bias, Format format,
          Numbers numbers = Numbers::kFloat32);
   // A matrix in memory that the caller keeps as long. Throws std::invalid_argument where the parts
@@ -67,7 +71,7 @@ class Matrix {
   int panels() const { return rounded_up(out_, kPanel) / kPanel; }
   int steps() const { return steps_; }  // words of an output
 
-  // weight[output][in], with the numbers that the products use; std::invalid_argument for int8.
+  // weight[output][in], with the numbers that the products use; std::invalid_argument for bytes.
   void read_row(int output, float* weight) const;
 
   // The words of a panel; what each output needs from `output` on. Outputs past the last are zeros.
@@ -89,8 +93,8 @@ class Matrix {
   Format format_ = Format::kFloat32;
   Buffer<uint32_t> words_;
   Buffer<float> bias_;
-  Buffer<float> scales_;     // int8 alone
-  Buffer<int32_t> offsets_;  // int8 alone: where sums start
+  Buffer<float> scales_;     // of bytes alone
+  Buffer<int32_t> offsets_;  // of bytes alone: where sums start
 };
 
 // Matrices never change; stacks and the modules that they came from share them.

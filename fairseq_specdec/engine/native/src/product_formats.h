@@ -8,7 +8,7 @@
 //                         all parts
 //   kInterleaved          whether a word's parts of x are neighbours, or lie in runs of their own
 //   kTileRows             rows of a tile at most
-//   measure(x, in)        the row's scale, where it has one
+//   measure(x, in)        the row's scale, where it has one; measure_weight for an output's weights
 //   pack(x, count, scale, to)
 //                         `count` numbers as words; where parts are not interleaved, part 0 of each,
 //                         which read<part>() turns into the others
@@ -43,6 +43,7 @@ struct Float32 {
   static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
+  static float measure_weight(const float*, int) { return 1.0f; }
   static void pack(const float* x, int count, float, uint32_t* to) {
     std::memcpy(to, x, 4 * count);
   }
@@ -81,6 +82,7 @@ struct Bfloat16 {
   static constexpr bool kInterleaved = false;
 
   static float measure(const float*, int) { return 1.0f; }
+  static float measure_weight(const float*, int) { return 1.0f; }
   static void pack(const float* x, int count, float, uint32_t* to) {
     uint16_t* halves = reinterpret_cast<uint16_t*>(to);
     for (int k = 0; k < count; k++) halves[k] = to_bf16(x[k]);
@@ -118,11 +120,12 @@ struct Bfloat16 {
 struct Int8Numbers {
   typedef IntRegister Sums;
   static constexpr int kGroup = 4;
+  static constexpr float kMostInt7 = 63.0f;  // the largest weight in 7 bits
   static constexpr int kMaxColumns = 65536;  // 255 x 127 x kMaxColumns stays below 2^31
 
-  // The scale that takes the largest number to 127. Rows smaller than any number of use (2^-100)
-  // are zeros, and a row that holds infinity or NaN has the scale NaN, which all its results take.
-  static float measure(const float* x, int in) {
+  // The largest number, by its size. Rows smaller than any number of use (2^-100) are zeros, and a
+  // row that holds infinity or NaN gives NaN, for a scale that all its results take.
+  static float largest_of_row(const float* x, int in) {
     uint32_t most = 0;
     for (int k = 0; k < in; k++) {
       const uint32_t size = bits_of(x[k]) & 0x7fffffff;
@@ -131,8 +134,11 @@ struct Int8Numbers {
     if (most >= 0x7f800000) return std::numeric_limits<float>::quiet_NaN();
     float largest;
     std::memcpy(&largest, &most, 4);
-    return largest < 7.8886091e-31f ? 0.0f : largest / 127.0f;
+    return largest < 7.8886091e-31f ? 0.0f : largest;
   }
+  // The scale that takes the largest number to 127.
+  static float measure(const float* x, int in) { return largest_of_row(x, in) / 127.0f; }
+  static float measure_weight(const float* w, int in) { return measure(w, in); }
 
   // Number by scale, rounded to the nearest whole one (even, if between two): adding 1.5 x 2^23
   // leaves it in the lowest bits.
@@ -151,6 +157,24 @@ struct Int8Numbers {
 
 #if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SPECDEC_DOT_BYTES)
 
+// 32 numbers as bytes. As int32, packing to bytes cannot saturate but for what no scale fits (NaN,
+// whose results are NaN anyway).
+inline __m256i bytes_of(const float* x, float inverse) {
+  constexpr float kRounder = 12582912.0f;
+  const IntRegister zero = as_ints(splat_word(bits_of(kRounder)));
+  WordRegister numbers[4];
+  for (int i = 0; i < 4; i++) {
+    const FloatRegister shifted = fused(load_floats(x + i * kWidth), inverse - FloatRegister{},
+                                        kRounder - FloatRegister{});
+    numbers[i] = as_words(reinterpret_cast<IntRegister>(shifted) - zero);
+  }
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return _mm256_permutevar8x32_epi32(
+      _mm256_packs_epi16(_mm256_packs_epi32(numbers[0], numbers[1]),
+                         _mm256_packs_epi32(numbers[2], numbers[3])),
+      order);
+}
+
 // AVX2 multiplies bytes without a sign by bytes with one: the sizes of x by w with the signs of x.
 // The sum of two products fits 16 bits, since 2 x 127 x 127 < 2^15.
 struct Int8 : Int8Numbers {
@@ -165,7 +189,14 @@ struct Int8 : Int8Numbers {
   static void pack(const float* x, int count, float scale, uint32_t* to) {
     const float inverse = inverse_of(scale);
     int k = 0;
-    for (; k + 32 <= count; k += 32) pack_words(x + k, inverse, to + k / 2);
+    for (; k + 32 <= count; k += 32) {
+      const __m256i numbers = bytes_of(x + k, inverse), sizes = _mm256_abs_epi8(numbers);
+      const __m256i even = _mm256_unpacklo_epi32(sizes, numbers);
+      const __m256i odd = _mm256_unpackhi_epi32(sizes, numbers);
+      __m256i* out = reinterpret_cast<__m256i*>(to + k / 2);
+      _mm256_storeu_si256(out, _mm256_permute2x128_si256(even, odd, 0x20));
+      _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+    }
     int8_t* bytes = reinterpret_cast<int8_t*>(to);
     for (; k < count; k++) {
       const int8_t number = quantized(x[k], inverse);
@@ -182,30 +213,33 @@ struct Int8 : Int8Numbers {
     const __m256i pairs = _mm256_maddubs_epi16(x.sizes, _mm256_sign_epi8(w, x.numbers));
     return sums + as_ints(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
+};
 
- private:
-  // 32 numbers. As int32, packing to bytes cannot saturate but for what no scale fits (NaN, whose
-  // results are NaN anyway).
-  static void pack_words(const float* x, float inverse, uint32_t* to) {
-    constexpr float kRounder = 12582912.0f;
-    const IntRegister zero = as_ints(splat_word(bits_of(kRounder)));
-    WordRegister numbers[4];
-    for (int i = 0; i < 4; i++) {
-      const FloatRegister shifted = fused(load_floats(x + i * kWidth), inverse - FloatRegister{},
-                                          kRounder - FloatRegister{});
-      numbers[i] = as_words(reinterpret_cast<IntRegister>(shifted) - zero);
-    }
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i bytes =
-        _mm256_permutevar8x32_epi32(_mm256_packs_epi16(_mm256_packs_epi32(numbers[0], numbers[1]),
-                                                       _mm256_packs_epi32(numbers[2], numbers[3])),
-                                    order);
-    const __m256i sizes = _mm256_abs_epi8(bytes);
-    const __m256i even = _mm256_unpacklo_epi32(sizes, bytes);
-    const __m256i odd = _mm256_unpackhi_epi32(sizes, bytes);
-    __m256i* out = reinterpret_cast<__m256i*>(to);
-    _mm256_storeu_si256(out, _mm256_permute2x128_si256(even, odd, 0x20));
-    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+// Bytes without a sign by 7-bit weights: x is x + 128, for which the sums start 128 w lower.
+struct Int7 : Int8Numbers {
+  static constexpr int kParts = 1, kTurns = 1, kTileRows = 4, kShift = 128;
+  static constexpr bool kInterleaved = false;
+  static_assert(2 * 255 * static_cast<int>(kMostInt7) < 1 << 15, "two products fit 16 bits");
+
+  static float measure_weight(const float* w, int in) { return largest_of_row(w, in) / kMostInt7; }
+  static void pack(const float* x, int count, float scale, uint32_t* to) {
+    const float inverse = inverse_of(scale);
+    uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
+    const __m256i shift = _mm256_set1_epi8(static_cast<char>(kShift));
+    int k = 0;
+    for (; k + 32 <= count; k += 32)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + k),
+                          _mm256_add_epi8(bytes_of(x + k, inverse), shift));
+    for (; k < count; k++) bytes[k] = static_cast<uint8_t>(quantized(x[k], inverse) + kShift);
+  }
+  template <int>
+  static Factor read(const uint32_t* words) {
+    return load_words(words);
+  }
+  static Factor read_x(const uint32_t* x) { return splat_word(*x); }
+  static Sums add_product(Sums sums, Factor x, Factor w) {
+    const __m256i pairs = _mm256_maddubs_epi16(x, w);
+    return sums + as_ints(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 };
 
@@ -254,6 +288,11 @@ struct Int8 : Int8Numbers {
   static constexpr int kShift = 0;
   static Sums add_product(Sums sums, Factor x, Factor w) { return sums + as_ints(dot_pairs(x, w)); }
 #endif
+};
+
+// 7-bit weights gain nothing here: multiplied as Int8's.
+struct Int7 : Int8 {
+  static float measure_weight(const float* w, int in) { return largest_of_row(w, in) / kMostInt7; }
 };
 
 #endif

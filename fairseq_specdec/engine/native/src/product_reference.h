@@ -22,7 +22,8 @@ struct Row {
   float scale = 1.0f;
 };
 
-inline Row row_in_int8(const float* from, int count) {
+// most: the whole number that the largest one becomes.
+inline Row row_in_bytes(const float* from, int count, float most) {
   Row row = {std::vector<float>(count), 0.0f};
   float largest = 0.0f;
   for (int k = 0; k < count; k++) {
@@ -30,7 +31,7 @@ inline Row row_in_int8(const float* from, int count) {
     if (!std::isfinite(from[k])) row.scale = std::numeric_limits<float>::quiet_NaN();
   }
   if (std::isnan(row.scale) || largest < std::ldexp(1.0f, -100)) return row;
-  row.scale = largest / 127.0f;
+  row.scale = largest / most;
   const double inverse = 1.0f / row.scale;  // with 24 bits, as any x: their product is exact
   for (int k = 0; k < count; k++) {
     row.numbers[k] = static_cast<float>(std::nearbyint(from[k] * inverse));
@@ -39,7 +40,7 @@ inline Row row_in_int8(const float* from, int count) {
 }
 
 inline Row row_in(Format format, const float* from, int count) {
-  if (format == Format::kInt8) return row_in_int8(from, count);
+  if (in_bytes(format)) return row_in_bytes(from, count, 127.0f);
   Row row = {std::vector<float>(from, from + count), 1.0f};
   if (format == Format::kBfloat16) {
     for (float& number : row.numbers) number = from_bf16(to_bf16(number));
@@ -47,9 +48,13 @@ inline Row row_in(Format format, const float* from, int count) {
   return row;
 }
 
+inline Row weights_in(Format format, const float* from, int count) {
+  return format == Format::kInt7 ? row_in_bytes(from, count, 63.0f) : row_in(format, from, count);
+}
+
 inline float dot(const Row& x, const Row& w, float bias, Format format) {
   const int count = static_cast<int>(x.numbers.size());
-  if (format == Format::kInt8) {
+  if (in_bytes(format)) {
     int64_t total = 0;
     for (int k = 0; k < count; k++) total += static_cast<int>(x.numbers[k] * w.numbers[k]);
     return std::fma(static_cast<float>(total), w.scale * x.scale, bias);
@@ -69,7 +74,7 @@ inline void multiply(int out, int in, const float* weight, const float* bias, Fo
                      int rows, const float* x, int x_stride, float* y, int y_stride, After after) {
   std::vector<Row> outputs;
   for (int j = 0; j < out; j++) {
-    outputs.push_back(row_in(format, weight + static_cast<size_t>(j) * in, in));
+    outputs.push_back(weights_in(format, weight + static_cast<size_t>(j) * in, in));
   }
   for (int i = 0; i < rows; i++) {
     const Row row = row_in(format, x + static_cast<size_t>(i) * x_stride, in);

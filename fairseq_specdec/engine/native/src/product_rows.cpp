@@ -59,8 +59,8 @@ void MatrixRows::gather(const std::vector<int>& numbers, Matrix& some) const {
   const size_t outputs = static_cast<size_t>(some.panels()) * kPanel, steps = whole.steps_;
   some.words_.reserve(outputs * steps);
   some.bias_.reserve(outputs);
-  const bool in_bytes = whole.format_ == Format::kInt8;
-  if (in_bytes) {
+  const bool bytes = in_bytes(whole.format_);
+  if (bytes) {
     some.scales_.reserve(outputs);
     some.offsets_.reserve(outputs);
   }
@@ -71,7 +71,7 @@ void MatrixRows::gather(const std::vector<int>& numbers, Matrix& some) const {
       const int from = numbers[std::min(first + o, numbers.size() - 1)];
       rows[o] = words_.data() + from * steps;
       some.bias_.data()[first + o] = whole.bias_.data()[from];
-      if (!in_bytes) continue;
+      if (!bytes) continue;
       some.scales_.data()[first + o] = whole.scales_.data()[from];
       some.offsets_.data()[first + o] = whole.offsets_.data()[from];
     }

@@ -57,7 +57,8 @@ bool check(Format kind, After after) {
 }  // namespace
 
 int main() {
-  const Format formats[] = {Format::kFloat32, Format::kBfloat16, Format::kInt8, Format::kHalf};
+  const Format formats[] = {Format::kFloat32, Format::kBfloat16, Format::kInt8, Format::kHalf,
+                            Format::kInt7};
   const After afters[] = {After::kStore, After::kRelu, After::kAdd};
   int good = 0, bad = 0;
   for (int i = 0; i < 40; i++) {
