@@ -134,6 +134,9 @@ class Marian:
         model: a fairseq Transformer for which ``can_write`` holds.
         folder: to write to.
         instructions: those of ``--gemm-type`` for 8 bits, as "avx2" or "avx512vnni".
+
+    Attributes:
+        names: of its words, in order.
     """
 
     def __init__(self, model: Any, folder: str, instructions: str) -> None:
@@ -151,8 +154,8 @@ class Marian:
         )  # fmt: skip
         found["special:model.yml"] = np.frombuffer(described.encode() + b"\0", dtype=np.int8)
         np.savez(self._folder / "model.npz", **found)
-        names = ["</s>", "<unk>", *(f"w{i}" for i in range(2, self._words))]
-        text = "".join(f'"{name}": {i}\n' for i, name in enumerate(names))
+        self.names = ["</s>", "<unk>", *(f"w{i}" for i in range(2, self._words))]
+        text = "".join(f'"{name}": {i}\n' for i, name in enumerate(self.names))
         (self._folder / "vocab.yml").write_text(text, "utf-8")
         files = ("-f", str(self._folder / "model.npz"), "-t", str(self._folder / "int8.bin"))
         with _silent():
