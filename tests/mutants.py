@@ -91,12 +91,6 @@ def name_of(module, source, mutated):
     return key(module, *scope, text or change(source, mutated))
 
 
-def function_of(module, source, mutated):
-    """(name, digest) of the function or statement that a mutant changes."""
-    scope, text = place_of(source, first_change(source, mutated))
-    return ".".join(scope) or "-", key(module, *scope, text)
-
-
 def first_change(source, mutated):
     return next(n for n, (a, b) in enumerate(zip_lines(source, mutated), 1) if a != b)
 

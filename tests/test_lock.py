@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FILES = ("gate.txt", "gate-build.txt")
 ENTRY = re.compile(r"(\S+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
 
 

@@ -6,7 +6,6 @@ import pathlib
 import zipfile
 
 import numpy as np
-import torch
 from in_process import run_here
 from toy_cache import EVERYTHING, cached_folder, key
 from toy_translation import WORDS, sentences
@@ -96,11 +95,3 @@ def train_speech(data, folder, **flags):
         lambda to: run_here("train", data, save_dir=to, **given),
     )  # fmt: skip
     return folder / "checkpoint_last.pt"
-
-
-def speech_frames(rows, longest, seed=0):
-    """fairseq's net_input of noise: the rows end earlier one after the other."""
-    lengths = torch.tensor([max(1, longest - 7 * row) for row in range(rows)])
-    frames = torch.randn(rows, longest, BINS, generator=torch.Generator().manual_seed(seed))
-    frames[torch.arange(longest) >= lengths[:, None]] = 0
-    return {"src_tokens": frames, "src_lengths": lengths}
