@@ -19,6 +19,7 @@ _OVERLAP_OF_MEMORY = {"int8": 1.0}
 _OF_OTHERS = 2.0
 # Timed as another format, which takes as long or longer.
 _TIMED_AS = {"int7": "int8"}
+_CACHED = 1 << 24  # bytes that a third-level cache holds, though others use it too
 
 
 class Figures(NamedTuple):
@@ -73,7 +74,9 @@ class Figures(NamedTuple):
             return 0.0
         timed = _TIMED_AS.get(number_format, number_format)
         exponents = (_OVERLAP, _OVERLAP_OF_MEMORY.get(timed, _OF_OTHERS))
-        least, most = (self.sizes[-2:] * 2)[:2]
+        # From caches to memory: from the largest size that a cache holds to the one after it.
+        cached = sum(size <= _CACHED for size in self.sizes)
+        least, most = (self.sizes[max(0, min(cached, len(self.sizes) - 1) - 1) :] * 2)[:2]
         overlap = _between_points((least, most), exponents, min(max(resident, least), most), False)
         shares = (computing / longer) ** overlap + (reading / longer) ** overlap
         return float(longer * shares ** (1 / overlap))

@@ -19,7 +19,7 @@ from fairseq_specdec.engine.number_formats import PACKED
 from .figures import FORMATS, Figures
 
 ROWS = (*range(1, 21), 24, 25, 26, 32, 40, 48, 64)
-SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 96 << 20)
+SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 24 << 20, 96 << 20)
 
 # The layer that is timed: its weights stay in every second-level cache.
 _WIDTH, _HEADS, _SOURCE, _PREFIX = 256, 4, 24, 16

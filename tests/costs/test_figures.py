@@ -56,6 +56,16 @@ def test_memory_is_read_ahead_less_than_caches(number_format, both):
     assert figures.overlapped(3, 4, 1.0, number_format) < half < both
 
 
+def test_what_a_cache_holds_ends_at_the_size_after_16_mib():
+    """Not at the last size, where sizes between were measured."""
+    given = shipped()
+    sizes = (*given.sizes[:-1], float(24 << 20), given.sizes[-1])
+    figures = given._replace(sizes=sizes, reads=(*given.reads, given.reads[-1]))
+    at = {size: figures.overlapped(3, 4, size, "halves") for size in sizes}
+    assert at[sizes[-2]] == at[sizes[-1]] == pytest.approx(5.0)
+    assert at[sizes[-3]] == given.overlapped(3, 4, sizes[-3], "halves") < 4.2
+
+
 WRONG = {
     "no object": lambda given: [given],
     "a key more": lambda given: dict(given, more=1),

@@ -49,6 +49,16 @@ def test_a_plan_is_the_best_size_where_it_pays(name, live):
             assert max(rates) <= 1.11 * rates[0]
 
 
+def test_drafts_of_a_model_have_to_promise_more():
+    """Where they are made, they are as long; somewhere only those of no model pay."""
+    times = linear(0.4, 0.1)
+    copies, models = Planner(times, 20), Planner(times, 20, resumes=False)
+    pairs = [(copies.plan(1, chance), models.plan(1, chance)) for chance in CHANCES]
+    assert all(model.size in (0, copy.size) for copy, model in pairs)
+    assert {bool(copy.size) + bool(model.size) for copy, model in pairs} == {0, 1, 2}
+    assert min(model.gain for _, model in pairs if model.size) > 1.2
+
+
 @pytest.mark.parametrize("ends_early", [False, True])
 @pytest.mark.parametrize("name", ["line", "free drafts", "dear"])
 def test_plans_grow_with_the_chance_and_shrink_with_the_rows(name, ends_early):
