@@ -1,6 +1,7 @@
 """The documentation builds without a warning, and loads nothing from elsewhere."""
 
 import importlib.util
+import itertools
 import os
 import re
 import subprocess
@@ -38,5 +39,16 @@ def test_it_builds_without_warnings(tmp_path):
 
 def test_make_builds_it_so():
     lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-    command = lines[lines.index("docs:") + 1]
+    recipe = itertools.takewhile(bool, lines[lines.index("docs:") + 1 :])
+    *_, command = recipe
     assert {"-W", "-E", "docs"} <= set(command.split())
+
+
+def test_make_names_what_it_needs(tmp_path):
+    """Of a Python without Sphinx."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n', encoding="utf-8")
+    bare.chmod(0o755)
+    command = ["make", "-s", "docs", f"PYTHON={bare}"]
+    done = subprocess.run(command, cwd=str(ROOT), stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0 and f"{bare} -m pip install '.[docs]'" in done.stderr
