@@ -90,11 +90,14 @@ class Session:
         )  # fmt: skip
 
     def verify(self, drafter=None):
-        """Verification of given drafts, of none several times, or of what a drafter drafts."""
+        """Verification of given drafts, of none several times, of what a drafter drafts, or of
+        copies of the source."""
         calls, random, rows = self.calls, self.calls.random, self.rows or 1
         width, columns = random.choice((0, 1, 4)), random.randint(12, 24)
-        most = 1 if width and drafter is None else random.randint(1, 4)
-        width = width or int(drafter is not None)
+        copies = random.random() < 0.3
+        drafts = copies or drafter is not None
+        most = random.randint(1, 4) if drafts or not width else 1
+        width = width or int(drafts)
         count, read = self._read()
         states = calls.floats(most, rows, (width + 1), count * self.stack.width)
         hypotheses = self.hypotheses(rows, columns)
@@ -103,6 +106,8 @@ class Session:
         loop = None
         if drafter is not None:
             loop = drafter.loop(rows, width, most)
+        if copies:
+            loop = self.copying(rows, width, most)
         call = of.VerifyCall(
             self.stack.embedding(), self.rules(rows),
             of.Drafts(
@@ -121,6 +126,25 @@ class Session:
         if random.random() < calls.odd:
             call.verdict.states = None
         calls.call("specdec_verify", self.pointer, ctypes.byref(call))
+
+    def copying(self, rows, block, most):
+        """A loop whose drafts are copied from the source."""
+        calls, random = self.calls, self.calls.random
+        sizes = torch.randint(1, 9, (rows,))
+        tokens = calls.integers(int(sizes.sum()), most=self.stack.words - 1)
+        if random.random() < calls.odd:
+            sizes[random.randrange(rows)] = random.choice(ODD_64)
+        copy = of.SourceCopy(
+            calls.size64(rows), tokens, calls.pointer(sizes), calls.size64(random.randint(0, 3)),
+            random.randint(0, 1), calls.integers(rows, most=9), calls.integers(rows, most=9),
+        )  # fmt: skip
+        calls.kept.append(copy)
+        return of.DraftLoop(
+            block=calls.size64(block), max_len=calls.size64(9), positions=-1, forgets=0.1, low=-1.0,
+            high=2.0, cached=calls.integers(rows), tokens=calls.integers(most, rows, block),
+            sizes=calls.integers(most, rows), seconds=calls.pointer_of_doubles(most),
+            copy=ctypes.addressof(copy), drafts=calls.size(0, ODD_64),
+        )  # fmt: skip
 
     def search(self):
         """Beam search to its end, or some passes of it."""
@@ -259,5 +283,6 @@ class Drafter:
             calls.size64(9), calls.size64(random.choice((-1, 12))), random.randint(0, 1), 0.5, 0.1,
             0.0, random.choice((-1.0, 0.9)), 2.0, calls.integers(rows),
             calls.integers(most, rows, block),
-            calls.integers(most, rows), calls.pointer_of_doubles(most), calls.size(0, ODD_64),
+            calls.integers(most, rows), calls.pointer_of_doubles(most), None,
+            calls.size(0, ODD_64),
         )  # fmt: skip
