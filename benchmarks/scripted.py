@@ -131,10 +131,13 @@ class AlignedCopy(InputCopyDrafter):
     """
 
     def open(self, source: Source) -> DraftSession:
-        return _AlignedSession(self, source.net_input["src_tokens"])
+        return _AlignedSession(self, source.net_input["src_tokens"], source.max_len)
 
 
 class _AlignedSession(InputCopySession):
+    def native_form(self) -> None:
+        """The library's copies are those of the suffix search."""
+
     def draft(self, row: int, output: Sequence[int]) -> List[int]:
         super().draft(row, output)
         return self.sources[row][len(output) :]

@@ -94,7 +94,7 @@ def test_a_broken_lossless_strategy_is_reported_loudly(bench, pair, monkeypatch,
         return Acceptance(counts, scores.best().gather(1, counts.unsqueeze(1)).squeeze(1))
 
     monkeypatch.setattr(ExactRule, "accept", careless)
-    result, printed = bench("--system", gad(pair), "--warmup", 0)
+    result, printed = bench("--system", gad(pair), "--draft-budget", 0, "--warmup", 0)
     assert rows_of(result)["gad"]["identical_percent"] < 100
     (warning,) = result["warnings"]
     assert "gad is lossless under its settings, yet" in warning and "batch size 1" in warning

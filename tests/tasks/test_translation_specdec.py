@@ -104,7 +104,7 @@ def test_hub_arguments_win_over_the_task(toy, expected, monkeypatch):
         builder, "build_generator", lambda *a, **k: seen.append(build(*a, **k)) or seen[-1]
     )
     for _ in range(2):
-        flags = {"strategy": "gad", "drafter_path": toy.d, "block_size": 2}
+        flags = {"strategy": "gad", "drafter_path": toy.d, "block_size": 2, "draft_budget": 0}
         assert model.translate(expected[0][:8], beam=1, **flags) == expected[1][:8]
     assert [generator.strategy for generator in seen] == ["gad", "gad"]
     assert seen[0].drafter.block_size == 2 and seen[0].stats.drafted > 0
