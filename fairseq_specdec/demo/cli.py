@@ -32,6 +32,7 @@ REPEATS = 3
 DECODING: Dict[str, Any] = {
     "block_size": int,
     "draft_confidence": float,
+    "draft_budget": int,
     "top_beta": int,
     "tau": float,
     "regret_budget": float,

@@ -9,7 +9,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from chromium_pipe import browser
 
 ROOT = pathlib.Path(__file__).parents[2]
-DEMO = ["specdec-demo", "--path", "data-bin/demo_ende", "--port", "0"]
+# Whole drafts: on a fast processor those of a small model do not pay, and none would be seen.
+DEMO = ["specdec-demo", "--path", "data-bin/demo_ende", "--port", "0", "--draft-budget", "0"]
 
 
 def main() -> None:
