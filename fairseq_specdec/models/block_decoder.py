@@ -44,6 +44,7 @@ class BlockDecoder(FairseqDecoder):
 
     Args:
         cfg: a ``SpecDrafterConfig``.
+        embed_tokens: target embeddings, [V, C].
         source_copy: initial states of the masks from the source, or None.
         state_widths: (n, C) of the verifier's states that prefix and masks start from: n layers,
             each C wide; or None.

@@ -109,6 +109,9 @@ class BlockwiseTransformer(TransformerModelBase):
         """The logits of head 1 as stock models give them, or of chosen heads at chosen places.
 
         Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
             heads: numbers of heads, 1 .. k; None for an ordinary translation model's output.
             where: for each of ``heads`` bool [B, T], the N states to apply it to.
             options: stock's.

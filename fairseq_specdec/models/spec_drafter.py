@@ -173,6 +173,9 @@ class SpecDrafter(FairseqEncoderDecoderModel):
         draft, then with some targets revealed.
 
         Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
             cuts: long [B, C].
             targets: long [B, C, k], the padding index where there is no target.
             glancing_ratio: share of the wrong drafts that is revealed.

@@ -123,6 +123,9 @@ class VerifierReader(FairseqEncoder):
         """Run the verifier over known sentences.
 
         Args:
+            src_tokens: long [B, S].
+            src_lengths: long [B].
+            prev_output_tokens: long [B, T].
             like: a tensor whose device and dtype to use.
             last: long [B], the last positions whose states are asked for; None for all. What
                 stands after them is not defined.

@@ -116,7 +116,7 @@ class WordList(nn.Module):
         return share if share <= 1 / 3 else 1.0
 
     def of(self, src_tokens: Tensor) -> Lists:
-        """The lists of a batch's sentences."""
+        """The lists of a batch's sentences (``src_tokens``: long [B, S])."""
         rows = src_tokens.size(0)
         listed = torch.zeros(rows, self.words, dtype=torch.bool, device=src_tokens.device)
         listed[:, self.frequent.long()] = True

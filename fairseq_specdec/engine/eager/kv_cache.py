@@ -20,6 +20,10 @@ class KVCache:
 
     The buffers outlive a batch: ``start`` reuses them when they are large enough. Each head's slots
     are contiguous, so that attention is one batch of products over all heads of all rows.
+
+    Args:
+        heads: H, attention heads of a layer.
+        dim: D, size of a key of one head.
     """
 
     def __init__(self, layers: int, heads: int, dim: int) -> None:
@@ -100,7 +104,8 @@ class KVCache:
         return seen[0], seen[1]
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
-        """Set the committed lengths: the rollback."""
+        """Set the committed lengths (long [B] on the cache's device, and as Python ints): the
+        rollback."""
         self.lengths = lengths
         self.lengths_cpu = lengths_cpu
 

@@ -56,6 +56,13 @@ class NativeDecoder:
     def open(
         self, encoder_out: Tensor, padding_mask: Optional[Tensor], capacity: int
     ) -> NativeDecoderSession:
+        """Begin a batch.
+
+        Args:
+            encoder_out: [S, B, C], as fairseq's encoders give it.
+            padding_mask: bool [B, S], True at padding, or None.
+            capacity: cache slots to prepare.
+        """
         source = encoder_out.transpose(0, 1).float().contiguous()
         rows, length, size = source.shape
         try:
@@ -73,6 +80,7 @@ class NativeDecoder:
         self._spare.append(buffers)
 
     def finish(self, x: Tensor) -> Tensor:
+        """[B, W, C'], what ``logits`` reads, of the last layer's normed output [B, W, C]."""
         if self.project_out is not None:
             x = self.project_out(x)
         if self.first_head is not None:
@@ -154,6 +162,7 @@ class NativeDecoderSession:
         return self.weights.stack.logits(features)
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
+        """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""
         self.cache.lengths = lengths
         self.cache.lengths_cpu = lengths_cpu
 

@@ -34,7 +34,8 @@ class EmbeddingTables:
         return cls(tokens, float(decoder.embed_scale))
 
     def of(self, positions: Optional[Tensor]) -> Embedding:
-        """For the library."""
+        """For the library. ``positions``: float32 [P, C], which the caller keeps as long as the
+        library reads it; or None."""
         tokens = self.tokens
         if isinstance(tokens, NativeLinear):
             table, packed, shape = None, tokens.pointer, (tokens.size, tokens.width)
