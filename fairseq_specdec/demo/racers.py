@@ -152,6 +152,7 @@ def load_racers(pair: Pair, names: Optional[List[str]], flags: Dict[str, Any]) -
 
     translators, wide = make(names, 1), list(dict.fromkeys(wide))
 
+    @functools.lru_cache(maxsize=None)
     def stock(beam: int) -> StockTranslator:
         decoding = decodings.of_call("greedy", ("greedy", {}), {})
         return stock_translator(decodings, decoding, beam)

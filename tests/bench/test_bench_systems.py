@@ -171,8 +171,13 @@ def test_the_fastest_system_with_identical_text_is_named():
     gad.update(identical_percent=100.0, speed_beam1=3.14)
     wrong = dict(gad, system="gad++", identical_percent=99.9, speed_beam1=9.0)
     part["rows"].append(wrong)
-    said = tables.conclusion(part)
-    assert said.startswith("batch 1: gad is fastest with identical text: 3.00 ms a sentence, 3.1x")
+    assert tables.conclusion(part).startswith(
+        "batch 1: gad is fastest with identical text: 3.00 ms a sentence, 3.1x stock"
+    )
+    gad["speed_greedy"] = 1.02
+    part["rows"] += [dict(gad, system=name, ms_mean=ms) for name, ms in (("b", 3.08), ("c", 3.1))]
+    found = tables.conclusion(part)
+    assert found.startswith("batch 1: gad, b are, within 3%, fastest") and "greedy" not in found
     part["rows"] = [stock, wrong]
     assert "no system was faster" in tables.conclusion(part)
 

@@ -139,6 +139,7 @@ def test_names_in_the_order_of_loading(racers):
 def test_fairseq_itself_comes_last(racers, beam):
     """Its hypothesis is that of greedy, and of a lossless beam search."""
     translators, stock = racers.at(beam), racers.stock(beam)
+    assert racers.stock(beam) is stock, "built once"
     lengths = set()
     for text in TEXTS:
         events = list(race(translators, text, ["greedy"], 1, stock))
