@@ -99,8 +99,7 @@ class OpenBatch:
         if self.finished[sentence] is not None:
             ended: SentenceTrace = self.finished[sentence][0]["iterations"]
             return ended
-        rule = self.parts.search.rule
-        sampled = rule is not None and rule.needs_draft_probabilities
+        sampled = self.parts.rule.needs_draft_probabilities
         return SentenceTrace(self.iterations, sentence, sampled)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from fairseq_specdec.engine.verifier import VerifierSession
 from .draft_budget import DraftBudget
 from .iteration import Iteration
 from .parts import DecodingParts
-from .search import Step
+from .search import Step, advance
 from .stats import Stopwatch
 
 
@@ -38,10 +38,10 @@ class GeneralStep:
     timer: Stopwatch
 
     def __post_init__(self) -> None:
-        tokens, rule = self.hypotheses.tokens, self.parts.search.rule
-        self.search = self.parts.search.open(tokens.size(0), tokens.device)
+        tokens = self.hypotheses.tokens
+        self.rule = self.parts.rule.open(tokens.size(0), tokens.device)
         self._forced: Optional[Draft] = None
-        if self.prefix is not None and rule is not None and rule.keeps_forced:
+        if self.prefix is not None and self.rule.keeps_forced:
             self._forced = self.parts.policy.forced_draft(self.prefix, self.max_len)
 
     def step(self, draft: Optional[Draft] = None) -> Iteration:
@@ -55,7 +55,7 @@ class GeneralStep:
             tokens, layout = self.lay_out(draft)
             scores = self.session.score(tokens, layout)
             self.constrain(draft, scores)
-            step = self.search.advance(self.hypotheses, draft, scores, self.parts.policy.eos)
+            step = advance(self.rule, self.hypotheses, draft, scores, self.parts.policy.eos)
             if self.reads_states:
                 self.drafts.commit(step.sizes, self.session.hidden_states())
             done = self.read_back(draft, scores, step)
@@ -145,7 +145,7 @@ class GeneralStep:
             self.prefix = self.prefix.index_select(0, rows)
         self.session.select(rows, keep)
         self.drafts.select(rows, keep)
-        self.search.select(rows)
+        self.rule.select(rows)
 
     def _seconds_since(
         self, before: Optional[Tuple[float, float, float]]

@@ -26,7 +26,6 @@ from .options import DecodingOptions
 from .parts import DecodingParts
 from .planning import planning_for, verifying
 from .policy import DecodingConstraints
-from .search import GreedySearch
 from .stats import DecodingStats
 
 
@@ -232,10 +231,9 @@ class SpeculativeGenerator(SequenceGenerator):
         if options.beam == 1 and options.strategy not in ("greedy", "none"):
             times = verifying(planning, verifier, drafter, ready)
         history = History(drafter.first_chance)
-        search = GreedySearch(self.rule)
         reads = bool(drafter.read_layers)
         return DecodingParts(
-            verifier, ready, reads, search, self.policy, options, drafter.ends_early, native,
+            verifier, ready, reads, self.rule, self.policy, options, drafter.ends_early, native,
             planning, history, times,
         )  # fmt: skip
 

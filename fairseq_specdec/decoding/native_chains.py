@@ -205,8 +205,7 @@ class NativeChains:
         view.scores, view.score_stride = pointer(scores), scores.stride(0)
         view.columns = tokens.size(1)
         view.lengths = pointer(self.general.hypotheses.lengths, torch.long)
-        rule = self.general.search.rule
-        view.spent = pointer(None if rule is None else rule.spent, torch.float64)
+        view.spent = pointer(self.general.rule.spent, torch.float64)
 
     def _room_for_states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
         """Room for the hidden states of so many iterations, which a drafter may keep."""

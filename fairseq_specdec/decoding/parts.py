@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple, Optional
 
+from fairseq_specdec.acceptance import AcceptanceRule
 from fairseq_specdec.drafting import DraftSession, ReadyDrafter, Source
 from fairseq_specdec.drafting.base import SilentSession
 from fairseq_specdec.engine.verifier import Verifier
@@ -12,7 +13,6 @@ from .draft_budget import DraftBudget, History, OnePlan, Planning
 from .native_form import NativeForm
 from .options import DecodingOptions
 from .policy import DecodingConstraints
-from .search import Search
 
 
 class DecodingParts(NamedTuple):
@@ -21,7 +21,7 @@ class DecodingParts(NamedTuple):
 
     Attributes:
         read_hidden_states: the drafter is given the verifier's hidden states.
-        search: decides what enters the hypotheses.
+        rule: accepts draft tokens; not asked by beam search.
         ends_early: as of ``Drafter``.
         native: the native library's description of it, where it decodes chains.
         planning: decides how much to draft; None for whole drafts.
@@ -33,7 +33,7 @@ class DecodingParts(NamedTuple):
     verifier: Verifier
     drafter: ReadyDrafter
     read_hidden_states: bool
-    search: Search
+    rule: AcceptanceRule
     policy: DecodingConstraints
     options: DecodingOptions
     ends_early: bool = False

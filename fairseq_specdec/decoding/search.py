@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Tuple
 
 import torch
 from torch import Tensor
@@ -31,79 +31,50 @@ class Step(NamedTuple):
     emitted: Tensor
 
 
-class Search:
-    """Grows hypotheses; one serves all batches, and opens another for what a batch remembers.
-    ``rule``: accepts draft tokens; None where the search itself decides."""
+def advance(
+    rule: AcceptanceRule, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int
+) -> Step:
+    """Greedy search: add to every hypothesis the accepted draft tokens and the bonus token.
 
-    rule: Optional[AcceptanceRule] = None
+    Args:
+        rule: of the batch; accepts draft tokens.
+        hypotheses: changed in place; columns for N + 1 more tokens are there.
+        draft: N draft tokens a row.
+        scores: of N + 1 entries.
+        eos: the token that ends a sentence.
+    """
+    counts, next_token = rule.accept(draft, scores)
+    if draft.width == 0:
+        return _one_token(hypotheses, next_token, counts, scores, eos)
+    columns = torch.arange(draft.width + 1, device=counts.device)
+    bonus = next_token.unsqueeze(1)
+    emitted = torch.cat([draft.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
+    sizes, done = emitted_sizes(emitted, counts, eos)
+    # Columns after the emitted ones are overwritten by later iterations.
+    after = hypotheses.lengths.unsqueeze(1) + columns
+    hypotheses.write(after + 1, emitted)
+    if not emitted.is_cuda:  # there it would cost a synchronisation
+        columns = columns[: int(sizes.max())]
+    reached = columns.size(0)
+    own = scores.of(emitted[:, :reached])
+    hypotheses.write_scores(after[:, :reached], own)
+    hypotheses.lengths = hypotheses.lengths + sizes
+    # Neither NaN nor -inf is a token's log-probability.
+    broken = ((columns < sizes.unsqueeze(1)) > (own > float("-inf"))).any(1)
+    return Step(sizes, done, torch.minimum(counts, sizes), broken, emitted)
 
-    def open(self, rows: int, device: torch.device) -> Search:
-        """The search for one batch of ``rows`` sentences: itself, if it remembers nothing."""
-        return self
 
-    def select(self, rows: Tensor) -> None:
-        """Keep what is remembered of these rows (long [B'])."""
-
-    def advance(self, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int) -> Step:
-        """Add to every hypothesis what follows from a verification.
-
-        Args:
-            hypotheses: changed in place; columns for N + 1 more tokens are there.
-            draft: N draft tokens a row.
-            scores: of N + 1 entries.
-            eos: the token that ends a sentence.
-        """
-        raise NotImplementedError
-
-
-class GreedySearch(Search):
-    """One hypothesis a sentence: the accepted draft tokens and the bonus token."""
-
-    rule: AcceptanceRule
-
-    def __init__(self, rule: AcceptanceRule) -> None:
-        self.rule = rule
-
-    def open(self, rows: int, device: torch.device) -> Search:
-        rule = self.rule.open(rows, device)
-        return self if rule is self.rule else GreedySearch(rule)
-
-    def select(self, rows: Tensor) -> None:
-        self.rule.select(rows)
-
-    def advance(self, hypotheses: Hypotheses, draft: Draft, scores: Scores, eos: int) -> Step:
-        counts, next_token = self.rule.accept(draft, scores)
-        if draft.width == 0:
-            return self._one_token(hypotheses, next_token, counts, scores, eos)
-        columns = torch.arange(draft.width + 1, device=counts.device)
-        bonus = next_token.unsqueeze(1)
-        emitted = torch.cat([draft.tokens, bonus], 1).scatter_(1, counts.unsqueeze(1), bonus)
-        sizes, done = emitted_sizes(emitted, counts, eos)
-        # Columns after the emitted ones are overwritten by later iterations.
-        after = hypotheses.lengths.unsqueeze(1) + columns
-        hypotheses.write(after + 1, emitted)
-        if not emitted.is_cuda:  # there it would cost a synchronisation
-            columns = columns[: int(sizes.max())]
-        reached = columns.size(0)
-        own = scores.of(emitted[:, :reached])
-        hypotheses.write_scores(after[:, :reached], own)
-        hypotheses.lengths = hypotheses.lengths + sizes
-        # Neither NaN nor -inf is a token's log-probability.
-        broken = ((columns < sizes.unsqueeze(1)) > (own > float("-inf"))).any(1)
-        return Step(sizes, done, torch.minimum(counts, sizes), broken, emitted)
-
-    @staticmethod
-    def _one_token(
-        hypotheses: Hypotheses, token: Tensor, none: Tensor, scores: Scores, eos: int
-    ) -> Step:
-        """What ``advance`` does without a draft (``token`` and ``none``, zeros: long [B])."""
-        emitted, after = token.unsqueeze(1), hypotheses.lengths
-        hypotheses.lengths = after + 1
-        own = scores.of(emitted)
-        hypotheses.write(hypotheses.lengths.unsqueeze(1), emitted)
-        hypotheses.write_scores(after.unsqueeze(1), own)
-        broken = ~(own > float("-inf")).squeeze(1)
-        return Step(none + 1, token == eos, none, broken, emitted)
+def _one_token(
+    hypotheses: Hypotheses, token: Tensor, none: Tensor, scores: Scores, eos: int
+) -> Step:
+    """What ``advance`` does without a draft (``token`` and ``none``, zeros: long [B])."""
+    emitted, after = token.unsqueeze(1), hypotheses.lengths
+    hypotheses.lengths = after + 1
+    own = scores.of(emitted)
+    hypotheses.write(hypotheses.lengths.unsqueeze(1), emitted)
+    hypotheses.write_scores(after.unsqueeze(1), own)
+    broken = ~(own > float("-inf")).squeeze(1)
+    return Step(none + 1, token == eos, none, broken, emitted)
 
 
 def emitted_sizes(emitted: Tensor, counts: Tensor, eos: int) -> Tuple[Tensor, Tensor]:

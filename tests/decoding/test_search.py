@@ -8,26 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_hypotheses import hypotheses_of
 
-from fairseq_specdec.acceptance import Acceptance, AcceptanceRule, ExactRule
-from fairseq_specdec.decoding.search import GreedySearch, emitted_sizes
+from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
+from fairseq_specdec.decoding import search
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.eager.scores import LogitScores
 
 EOS, WORDS = 2, 9
-
-
-class PerBatch(AcceptanceRule):
-    """Opens one of its own for a batch, and writes down what each is told."""
-
-    def __init__(self, told):
-        self.told = told
-
-    def open(self, rows, device):
-        self.told.append((rows, device))
-        return PerBatch([])
-
-    def select(self, rows):
-        self.told.append(rows.tolist())
 
 
 class Scripted(AcceptanceRule):
@@ -50,9 +36,8 @@ def advance(rule, outputs, drafts, scores):
     hypotheses = hypotheses_of(outputs, 20)
     tokens = torch.tensor(drafts, dtype=torch.long).view(len(drafts), len(drafts[0]))
     draft = Draft(tokens, torch.full((len(drafts),), tokens.size(1)))
-    step = GreedySearch(rule).advance(
-        hypotheses, draft, LogitScores(scores.clone(), normalised=True), EOS
-    )
+    scores = LogitScores(scores.clone(), normalised=True)
+    step = search.advance(rule, hypotheses, draft, scores, EOS)
     return hypotheses, step
 
 
@@ -103,28 +88,15 @@ def test_a_token_without_a_log_probability_is_told_where_there_is_no_draft(wrong
     assert step.broken.tolist() == [False, True]
 
 
-def test_a_batch_has_a_search_of_its_own_where_the_rule_remembers_something():
-    told, device = [], torch.device("cpu")
-    search = GreedySearch(PerBatch(told))
-    one, other = search.open(3, device), search.open(2, device)
-    assert told == [(3, device), (2, device)]
-    assert isinstance(one, GreedySearch) and one.rule is not other.rule is not search.rule
-    one.select(torch.tensor([0, 2]))
-    assert one.rule.told == [[0, 2]] and other.rule.told == [] and len(told) == 2
-
-
-def test_one_search_serves_all_batches_where_the_rule_remembers_nothing():
-    search = GreedySearch(ExactRule())
-    assert search.open(3, torch.device("cpu")) is search
-
-
 def test_an_end_behind_the_bonus_token_is_none():
     emitted = torch.tensor([[5, EOS, EOS], [5, 6, EOS], [EOS, 6, 7]])
-    sizes, done = emitted_sizes(emitted, torch.tensor([0, 1, 2]), EOS)
+    sizes, done = search.emitted_sizes(emitted, torch.tensor([0, 1, 2]), EOS)
     assert sizes.tolist() == [1, 2, 1] and done.tolist() == [False, False, True]
 
 
 def test_sizes_are_counted_on_the_device_of_the_tokens():
     """ "meta" has shapes and no numbers, and mixes with no other device."""
     there = torch.zeros(2, 4, dtype=torch.long, device="meta")
-    assert [found.device.type for found in emitted_sizes(there, there[:, 0], EOS)] == ["meta"] * 2
+    assert [found.device.type for found in search.emitted_sizes(there, there[:, 0], EOS)] == [
+        "meta"
+    ] * 2

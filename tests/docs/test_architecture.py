@@ -9,9 +9,9 @@ from scripted_drafter import ScriptedDrafter, ScriptedSession
 from toy_strategies import make_generator
 from toy_translation import WORDS, make_sample
 
+from fairseq_specdec.decoding import general_step
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.policy import DecodingConstraints
-from fairseq_specdec.decoding.search import GreedySearch
 from fairseq_specdec.engine.layout import Layout
 from fairseq_specdec.engine.verifier import VerifierSession
 
@@ -61,7 +61,7 @@ def test_the_page_describes_every_contract():
             for name in names.split(" and ")}  # fmt: skip
     assert told == {
         "Draft", "Hypotheses", "Layout", "Scores", "Edits", "Verifier", "VerifierSession",
-        "Drafter", "DraftSession", "AcceptanceRule", "Search", "DecodingConstraints",
+        "Drafter", "DraftSession", "AcceptanceRule", "Step", "DecodingConstraints",
         "DecodingOptions", "Strategy", "Planner", "Plan",
     }  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_an_iteration_has_the_parts_in_the_order_of_the_page(monkeypatch):
     note(Layout, "chain", "Lay out")
     note(VerifierSession, "score", "Score")
     note(DecodingConstraints, "edits", "Constrain")
-    note(GreedySearch, "advance", "Advance")
+    note(general_step, "advance", "Advance")
     note(VerifierSession, "commit", "Commit")
     overrides = Overrides(ScriptedDrafter([[5, 6, 7, 8]], "perfect", WORDS), always_draft=True)
     generator = make_generator("greedy", backend="torch", overrides=overrides)
