@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .backend import TORCH, Backend
-from .eager.scores import LogitScores
 from .layout import Layout, first_slots
 from .native.decoder import NativeDecoder, NativeDecoderSession
 from .native.embedding import EmbeddingTables
@@ -120,9 +119,9 @@ class VerifierSession:
             if found is None:
                 found = self._scaled(session, session.run(tokens, layout))
             elif alone:
-                return LogitScores(found, normalised=found.is_cuda)
+                return Scores(found, normalised=found.is_cuda)
             logits.append(found)
-        return LogitScores.of_ensemble(logits)
+        return Scores.of_ensemble(logits)
 
     def _scaled(self, session: TransformerSession, features: Tensor) -> Tensor:
         """[.., V], the logits of features [.., C'], or the features of an adaptive softmax, divided

@@ -1,10 +1,10 @@
 """A rule's verdict on draft tokens and log-probabilities."""
 
 from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.eager.scores import LogitScores
+from fairseq_specdec.engine.scores import Scores
 
 
 def judge(rule, draft, sizes, log_probs, draft_log_probs=None):
     """What a rule says (long [B, K], long [B], float [B, K + 1, V], float [B, K, V])."""
-    scores = LogitScores(log_probs.clone(), normalised=True)  # it edits its tensor in place
+    scores = Scores(log_probs.clone(), normalised=True)  # it edits its tensor in place
     return rule.accept(Draft(draft, sizes, draft_log_probs), scores)

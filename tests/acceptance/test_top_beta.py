@@ -18,7 +18,7 @@ from fairseq_specdec.acceptance import (
     leading,
 )
 from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.eager.scores import LogitScores
+from fairseq_specdec.engine.scores import Scores
 
 
 def random_block(seed, rows=3, width=4, vocabulary=6):
@@ -134,7 +134,7 @@ def test_a_verdict_is_made_on_the_scores_device(name):
         torch.zeros(2, dtype=torch.long, device="meta"),
         torch.zeros(2, 4, 6, device="meta"),
     )
-    verdict = rule.accept(draft, LogitScores(torch.zeros(2, 5, 6, device="meta")))
+    verdict = rule.accept(draft, Scores(torch.zeros(2, 5, 6, device="meta")))
     assert [part.device.type for part in verdict] == ["meta", "meta"]
     assert verdict.counts.shape == verdict.next_token.shape == (2,)
 
@@ -142,7 +142,7 @@ def test_a_verdict_is_made_on_the_scores_device(name):
 def test_ranks_are_counted_only_where_they_decide():
     """Not of the best token, of one that is too far below it, or after a rejected one."""
     log_probs = torch.tensor([0.0, -1.0, -5.0]).log_softmax(-1).expand(2, 6, 3).contiguous()
-    scores = LogitScores(log_probs, normalised=True)
+    scores = Scores(log_probs, normalised=True)
     asked = []
     scores.among_best = lambda tokens, count, where: asked.append(where) or where
     draft = Draft(torch.tensor([[0, 1, 0, 2, 1], [1, 1, 2, 0, 1]]), torch.tensor([5, 5]))

@@ -1,8 +1,8 @@
 import torch
 
 from fairseq_specdec.decoding.policy import DecodingConstraints, forbidden_by_ngrams
-from fairseq_specdec.engine.eager.scores import LogitScores
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.scores import Scores
 
 PAD, EOS, UNK = 1, 2, 3
 
@@ -17,7 +17,7 @@ def apply(rule, log_probs, lengths, max_len=9, prefix=None, sequence=None):
     hypotheses.lengths, hypotheses.lengths_cpu = torch.tensor(lengths), lengths
     if sequence is not None:
         hypotheses.tokens = sequence
-    scores = LogitScores(log_probs.clone(), normalised=True)
+    scores = Scores(log_probs.clone(), normalised=True)
     scores.edit(rule.edits(hypotheses, log_probs.size(1), max_len, prefix))
     return scores.dense()
 

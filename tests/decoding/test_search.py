@@ -11,7 +11,7 @@ from toy_hypotheses import hypotheses_of
 from fairseq_specdec.acceptance import Acceptance, AcceptanceRule
 from fairseq_specdec.decoding import search
 from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.eager.scores import LogitScores
+from fairseq_specdec.engine.scores import Scores
 
 EOS, WORDS = 2, 9
 
@@ -23,7 +23,7 @@ class Scripted(AcceptanceRule):
         self.verdict = Acceptance(torch.tensor(counts), torch.tensor(bonus))
 
     def accept(self, draft, scores):
-        assert isinstance(draft, Draft) and isinstance(scores, LogitScores)
+        assert isinstance(draft, Draft) and isinstance(scores, Scores)
         return self.verdict
 
 
@@ -36,7 +36,7 @@ def advance(rule, outputs, drafts, scores):
     hypotheses = hypotheses_of(outputs, 20)
     tokens = torch.tensor(drafts, dtype=torch.long).view(len(drafts), len(drafts[0]))
     draft = Draft(tokens, torch.full((len(drafts),), tokens.size(1)))
-    scores = LogitScores(scores.clone(), normalised=True)
+    scores = Scores(scores.clone(), normalised=True)
     step = search.advance(rule, hypotheses, draft, scores, EOS)
     return hypotheses, step
 

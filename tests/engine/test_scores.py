@@ -10,8 +10,7 @@ from on_gpu import on_gpu
 
 from fairseq_specdec.acceptance import ExactRule, TopBetaRule
 from fairseq_specdec.engine.draft import Draft
-from fairseq_specdec.engine.eager.scores import LogitScores
-from fairseq_specdec.engine.scores import Edits
+from fairseq_specdec.engine.scores import Edits, Scores
 
 ROWS, WIDTH, WORDS = 3, 4, 9
 MINUS_INFINITY = float("-inf")
@@ -85,7 +84,7 @@ def edited(seed, **more):
     """(scores with constraints, the slow version's log-probabilities)."""
     logits, edits = random_logits(seed, **more), random_edits(seed)
     expected = slow_dense(logits, edits)
-    scores = LogitScores(logits)
+    scores = Scores(logits)
     scores.edit(edits)
     return scores, expected
 
@@ -99,7 +98,7 @@ def test_dense_is_every_log_probability(seed, dtype):
     scores, expected = edited(seed, dtype=dtype)
     near(scores.dense(), expected)
     plain = random_logits(seed, dtype=dtype)
-    near(LogitScores(plain.clone()).dense(), slow_dense(plain))
+    near(Scores(plain.clone()).dense(), slow_dense(plain))
 
 
 @given(seeds)
@@ -111,7 +110,7 @@ def test_each_constraint_alone(seed):
         Edits(listed=edits.listed),
         Edits(forced=edits.forced),
     ):
-        scores = LogitScores(logits.clone())
+        scores = Scores(logits.clone())
         scores.edit(only)
         near(scores.dense(), slow_dense(logits, only))
         near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits, only)])
@@ -121,7 +120,7 @@ def test_a_list_that_bans_token_0_bans_it_beside_entries_that_ban_nothing():
     logits = random_logits(3)
     listed = torch.full((ROWS, WIDTH, 4), -1)
     listed[1, 2] = torch.tensor([-1, 0, 0, 5])
-    scores = LogitScores(logits.clone())
+    scores = Scores(logits.clone())
     scores.edit(Edits(listed=listed))
     banned = torch.isinf(scores.dense()).nonzero().tolist()
     assert banned == [[1, 2, 0], [1, 2, 5]]
@@ -176,7 +175,7 @@ def test_best_is_the_likeliest_token(seed, dtype):
 def test_equal_tokens_rank_as_in_topk(seed, dtype):
     logits = random_logits(seed, ties=True, dtype=dtype)
     expected = logits.float().topk(2, dim=-1).indices[..., 0]
-    scores = LogitScores(logits)
+    scores = Scores(logits)
     assert torch.equal(scores.best(), expected)
     near(chosen(scores), [[max(e) for e in row] for row in slow_dense(logits)])
 
@@ -187,7 +186,7 @@ def test_one_entry_with_a_tie_and_one_without_a_number():
     log_probs[0, 0, 4] = log_probs[0, 0, 6] = 0.0
     log_probs[0, 2, 5] = math.nan
     expected = log_probs.topk(2, dim=-1).indices[..., 0]
-    scores = LogitScores(log_probs.clone(), normalised=True)
+    scores = Scores(log_probs.clone(), normalised=True)
     assert torch.equal(scores.best(), expected)
     assert scores.best()[0, 0] in (4, 6) and scores.best()[0, 2] == 5
     assert torch.isnan(chosen(scores)).tolist() == [[False, False, True]]
@@ -198,7 +197,7 @@ def test_what_is_no_number_says_so(wrong):
     """A model that computed NaN, or infinity: no token of the entry has a log-probability."""
     logits = random_logits(1)
     logits[1, 2, 5] = wrong
-    scores = LogitScores(logits)
+    scores = Scores(logits)
     scores.edit(random_edits(1, forced=False)._replace(listed=None))
     broken = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
     broken[1, 2] = True
@@ -213,7 +212,7 @@ def test_what_is_no_number_says_so(wrong):
 def test_where_every_token_is_banned_nothing_is_possible():
     listed = torch.full((ROWS, WIDTH, WORDS), -1)
     listed[0, 1] = torch.arange(WORDS)
-    scores = LogitScores(random_logits(2))
+    scores = Scores(random_logits(2))
     scores.edit(Edits(listed=listed))
     impossible = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
     impossible[0, 1] = True
@@ -225,7 +224,7 @@ def test_where_every_token_is_banned_nothing_is_possible():
 
 def test_a_forced_token_that_is_banned_is_chosen_and_impossible():
     listed = torch.full((ROWS, WIDTH, 1), 6)
-    scores = LogitScores(random_logits(2))
+    scores = Scores(random_logits(2))
     scores.edit(Edits(listed=listed, forced=torch.full((ROWS, WIDTH), 6)))
     assert scores.best().unique().tolist() == [6]
     assert bool((chosen(scores) == MINUS_INFINITY).all())
@@ -235,10 +234,10 @@ def test_a_forced_token_that_is_banned_is_chosen_and_impossible():
 @given(seeds, st.integers(1, WORDS + 1), st.integers(0, WIDTH), st.booleans())
 def test_among_best_counts_likelier_tokens(seed, count, width, ties):
     logits, edits = random_logits(seed, ties), random_edits(seed, forced=False)
-    scores = LogitScores(logits.clone())
+    scores = Scores(logits.clone())
     scores.edit(edits)
     # Ranked as edited logits: a subtraction could make two of them equal.
-    ranks = LogitScores(logits.clone(), normalised=True)
+    ranks = Scores(logits.clone(), normalised=True)
     ranks.edit(edits)
     dense = ranks.dense().tolist()
     generator = torch.Generator().manual_seed(seed + 1)
@@ -259,10 +258,10 @@ def test_among_best_counts_likelier_tokens(seed, count, width, ties):
 def with_possible_forced_tokens(seed):
     """Scores with all constraints, of which none forces what another one forbids: such a token is
     chosen without a chance, where dense scores have no best one."""
-    edits, scores = random_edits(seed), LogitScores(random_logits(seed))
+    edits, scores = random_edits(seed), Scores(random_logits(seed))
     scores.edit(edits._replace(forced=None))
     own = scores.dense().gather(2, edits.forced.clamp(min=0).unsqueeze(2)).squeeze(2)
-    scores = LogitScores(random_logits(seed))
+    scores = Scores(random_logits(seed))
     scores.edit(edits._replace(forced=edits.forced.masked_fill(own == MINUS_INFINITY, -1)))
     assert not bool((chosen(scores) == MINUS_INFINITY).any())
     return scores
@@ -291,7 +290,7 @@ def test_a_relaxed_rule_heeds_forced_tokens(seed, top_beta, tau):
     draft = Draft(tokens, torch.full((ROWS,), WIDTH - 1))
     for rule in (ExactRule(), TopBetaRule(top_beta, tau)):
         scores, plain = with_possible_forced_tokens(seed), with_possible_forced_tokens(seed)
-        plain = LogitScores(plain.dense(), normalised=True)
+        plain = Scores(plain.dense(), normalised=True)
         ours, theirs = rule.accept(draft, scores), rule.accept(draft, plain)
         assert ours.counts.tolist() == theirs.counts.tolist()
         assert ours.next_token.tolist() == theirs.next_token.tolist()
@@ -319,7 +318,7 @@ def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
     expected = [
         [slow_edit(mean[r, w].tolist(), edits, r, w) for w in range(WIDTH)] for r in range(ROWS)
     ]
-    scores = LogitScores.of_ensemble([logits.clone() for logits in each])
+    scores = Scores.of_ensemble([logits.clone() for logits in each])
     near(scores.dense(), mean.float().tolist())
     scores.edit(edits)
     near(scores.dense(), expected)
@@ -329,14 +328,14 @@ def test_an_ensemble_is_the_mean_of_its_distributions(seed, size, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_one_model_is_normalised_at_once_on_a_gpu_alone(dtype):
     logits = random_logits(3, dtype=dtype)
-    assert not LogitScores.of_ensemble([logits.clone()]).normalised
-    scores = LogitScores.of_ensemble([on_gpu(logits.clone())])
+    assert not Scores.of_ensemble([logits.clone()]).normalised
+    scores = Scores.of_ensemble([on_gpu(logits.clone())])
     assert scores.normalised
     near(scores.dense().as_subclass(torch.Tensor), slow_dense(logits))
 
 
 def test_a_token_beside_a_forced_one_is_never_among_the_best():
-    scores = LogitScores(torch.zeros(1, 2, 4))
+    scores = Scores(torch.zeros(1, 2, 4))
     scores.edit(Edits(forced=torch.tensor([[3, -1]])))
     asked = torch.ones(1, 2, dtype=torch.bool)
     assert scores.among_best(torch.tensor([[2, 2]]), 4, asked).tolist() == [[False, True]]
@@ -345,14 +344,14 @@ def test_a_token_beside_a_forced_one_is_never_among_the_best():
 
 def test_log_probabilities_that_were_given_stay_as_they_are():
     log_probs = random_logits(4)
-    scores = LogitScores(log_probs, normalised=True)
+    scores = Scores(log_probs, normalised=True)
     scores.edit(random_edits(4))
     assert torch.equal(log_probs, random_logits(4))
 
 
 def test_log_probabilities_are_taken_as_they_are():
     log_probs = random_logits(4) - 5  # they need not sum to one
-    scores = LogitScores(log_probs.clone(), normalised=True)
+    scores = Scores(log_probs.clone(), normalised=True)
     assert torch.equal(scores.dense(), log_probs)
     assert torch.equal(chosen(scores), log_probs.amax(-1))
 
@@ -361,10 +360,10 @@ def test_log_probabilities_are_taken_as_they_are():
 def test_the_models_output_stays_as_it_is(dtype):
     logits = random_logits(6, dtype=dtype)
     kept = logits.clone()
-    scores = LogitScores(logits)
+    scores = Scores(logits)
     scores.edit(random_edits(6))
     assert torch.equal(logits, kept)
-    single = LogitScores(logits.float())
+    single = Scores(logits.float())
     single.edit(random_edits(6))
     assert torch.equal(scores.dense(), single.dense()), "rounds nothing more"
 
@@ -375,7 +374,7 @@ def test_everything_is_made_on_the_device_of_the_logits():
     there = Edits(*(e.to("meta") if isinstance(e, torch.Tensor) else e for e in edits))
     tokens = torch.zeros(ROWS, 2, dtype=torch.long, device="meta")
     for size in (1, 2):
-        scores = LogitScores.of_ensemble([random_logits(1).to("meta")] * size)
+        scores = Scores.of_ensemble([random_logits(1).to("meta")] * size)
         scores.edit(there)
         found = [scores.best(), scores.of(tokens), scores.gap(tokens), scores.dense()]
         found += scores.topk(2)
