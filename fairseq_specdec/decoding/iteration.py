@@ -40,7 +40,6 @@ class Iteration(NamedTuple):
     # the tokens added; in beam search, those that all hypotheses now have
     emitted: Sequence[List[int]] = ()
     rows: Sequence[int] = ()  # numbers of the sentences in the batch
-    live: Optional[Sequence[int]] = None  # beam search: hypotheses that go on
     beam: Optional[Sequence[Any]] = None  # beam search: what the pass did, a ``BeamPass`` each
     forced: bool = False  # the draft was what the outputs must begin with, which no drafter made
     # so many such iterations one after the other; more than one only where nothing was drafted, no

@@ -16,7 +16,8 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from fairseq_specdec.drafting.base import NativeDrafts, NativeLoop
+from fairseq_specdec.drafting.base import NativeDrafts
+from fairseq_specdec.drafting.native_loop import LoopDrafts
 from fairseq_specdec.drafting.plan import Plan
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
@@ -165,7 +166,7 @@ class NativeChains:
         drafts: Drafts,
         most: int,
         drafter: Optional[NativeDrafts] = None,
-        loop: Optional[NativeLoop] = None,
+        loop: Optional[LoopDrafts] = None,
     ) -> _Answer:
         """One call of the library."""
         rows, width, call = drafts.rows, drafts.width, self.call

@@ -10,9 +10,7 @@ from torch import Tensor
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.ngrams import forbidden_by_ngrams
-from fairseq_specdec.engine.scores import Edits
-
-MINUS_INFINITY = float("-inf")
+from fairseq_specdec.engine.scores import MINUS_INFINITY, Edits
 
 
 class DecodingConstraints(NamedTuple):

@@ -36,7 +36,7 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         self.emitted = [one.emitted[row] for one, row in at]
         self._choices = [one.choices[row] for one, row in at]
         self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
-        self._beams = [(one.live[row], one.beam[row]) for one, row in at if one.live and one.beam]
+        self._beams = [one.beam[row] for one, row in at if one.beam]
 
     def __len__(self) -> int:
         return len(self.emitted)
@@ -51,10 +51,9 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         times = (whole, drafting, verifying)
         position = sum(map(len, self.emitted[:number]))
         if self._beams:
-            live, beam = self._beams[number]
-            return TracedIteration(
-                position, [], [], [], None, 0, rows, *times, agreed=emitted, live=live, beam=beam
-            )
+            beam = self._beams[number]
+            live = len(beam.hypotheses)
+            return TracedIteration(position, [], [], [], None, 0, rows, *times, emitted, live, beam)
         own = emitted[accepted] if len(emitted) > accepted else None
         marks = verdicts(draft, accepted, emitted, choices, self.sampled)
         return TracedIteration(position, draft, marks, choices, own, steps, rows, *times)

@@ -25,6 +25,7 @@ from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
 from fairseq_specdec.engine.work import Pass
 
+from .native_loop import LoopDrafts
 from .plan import Plan
 
 Budget = Optional[int]
@@ -106,20 +107,6 @@ class Forecast(NamedTuple):
     tokens: Tensor  # long [B, K, M]
 
 
-class NativeLoop(Protocol):
-    """The drafts of a call of the native library that drafts in each of its iterations. ``loop``:
-    for the library, a ``DraftLoop``. ``seconds``: of the draft of each iteration."""
-
-    loop: Any
-    seconds: Any
-
-    def of(self, iteration: int) -> List[List[int]]:
-        """Draft tokens of each row."""
-
-    def pending_draft(self, done: int) -> Optional[Draft]:
-        """The draft that was made after ``done`` iterations and not verified, if there is one."""
-
-
 class NativeDrafts(Protocol):
     """A session whose drafts the native library makes between its verifications. ``pointers``: the
     library's drafter and session."""
@@ -129,7 +116,7 @@ class NativeDrafts(Protocol):
 
     def begin_loop(
         self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
-    ) -> Optional[NativeLoop]:
+    ) -> Optional[LoopDrafts]:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
         Args:
@@ -143,7 +130,7 @@ class NativeDrafts(Protocol):
             None where drafts need more than the library does, or there is no room for one.
         """
 
-    def end_loop(self, drafts: Any) -> None:
+    def end_loop(self, drafts: LoopDrafts) -> None:
         """The call is over; its last hidden states come with ``commit``."""
 
 

@@ -3,8 +3,8 @@
 from fairseq_specdec.decoding.beam.beams import EndedHypothesis, Prefix, Progress
 from fairseq_specdec.decoding.beam.observed import BeamPass, DraftedPrefix, LiveHypothesis, observed
 
-BEFORE = Progress(False, 3, 4, 10, 5, 2, 4)
-AFTER = Progress(False, 4, 6, 17, 9, 5, 3)
+BEFORE = Progress(False, 3, 4, 10, 5, 2)
+AFTER = Progress(False, 4, 6, 17, 9, 5)
 
 
 class Told:

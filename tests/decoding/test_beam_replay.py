@@ -202,7 +202,7 @@ def test_begins_with_the_start_symbol_waiting():
     assert sentence.waiting() == sentence.live == [sentence.tree.root]
     assert sentence.tree.root.token == START
     assert (sentence.row, sentence.prefix, sentence.draft, sentence.ended) == (0, (), [], [])
-    assert sentence.progress() == (False, 0, 0, 0, 0, 0, 1) and sentence.done is False
+    assert sentence.progress() == (False, 0, 0, 0, 0, 0) and sentence.done is False
     assert (sentence.step, sentence.agreed()) == (0, [])
 
 
@@ -223,7 +223,7 @@ def test_a_step_is_done_once_the_rest_cannot_matter():
             [[5, 7], [5, 8]] if decided else [[5], [6]]
         )
         assert sentence.waiting() == (sentence.live if decided else [second])
-        assert sentence.progress() == (False, 2, 1 + decided, 0, 0, 0, 2)
+        assert sentence.progress() == (False, 2, 1 + decided, 0, 0, 0)
 
 
 def test_as_likely_as_the_rest_can_be_is_not_decided():
@@ -324,11 +324,11 @@ def test_no_token_and_no_number_are_told_apart():
         assert caught.value.args == (broken, 1, 3)
 
 
-def test_what_is_done_has_no_live_hypotheses():
+def test_progress_counts_what_was_done():
     rules = BeamRules(2, EOS, 3)
     sentence, _ = replay(functools.partial(follows, 1, max_len=3), rules)
     done = sentence.progress()
-    assert done.done and done.live == 0
+    assert done.done
     assert (done.passes, done.steps) == (sentence.passes, sentence.steps)
     sentence.scored, sentence.drafted, sentence.used = 7, 5, 4
     assert sentence.progress()[3:6] == (7, 5, 4)

@@ -5,11 +5,13 @@ import pickle
 import pytest
 import torch
 
+from fairseq_specdec.decoding.beam.observed import BeamPass, LiveHypothesis
 from fairseq_specdec.decoding.iteration import Iteration, TracedIteration
 from fairseq_specdec.decoding.results import SentenceTrace, hypothesis
 
 TOKENS, SCORES = torch.tensor([5, 6, 7, 2]), torch.tensor([-1.0, -2.0, -3.0, -2.0])
 SECONDS = (0.3, 0.1, 0.2)
+BEAM = BeamPass(1, 2, 0, 0, [LiveHypothesis([8], False), LiveHypothesis([9], True)], [])
 # Sentence 4 in the last of 2 rows, then alone.
 TRACE = SentenceTrace(
     [
@@ -78,8 +80,8 @@ def test_a_trace_is_made_from_the_columns_of_its_row():
 
 def test_a_trace_of_beam_search_has_what_all_hypotheses_agree_on():
     none = [0, 0]
-    columns = {"emitted": [[8], []], "live": [3, 2], "beam": ["this", "that"], "rows": [0, 2]}
+    columns = {"emitted": [[8], []], "beam": [BEAM, BEAM], "rows": [0, 2]}
     done = Iteration([1, 0], none, none, none, none, 0, SECONDS, [[], []], [[], []], **columns)
     (part,) = SentenceTrace([done], 2)
-    assert (part.position, part.agreed, part.live, part.beam, part.rows) == (0, [], 2, "that", 2)
+    assert (part.position, part.agreed, part.live, part.beam, part.rows) == (0, [], 2, BEAM, 2)
     assert part.emitted == part.draft == part.verdicts == part.choices == []

@@ -88,7 +88,7 @@ class BeamBatch(OpenBatch):
     def _count(self, after: Sequence[Progress]) -> None:
         """Add what was done for the live sentences to the statistics."""
         totals = zip(map(sum, zip(*self._known)), map(sum, zip(*after)))
-        _, passes, steps, scored, drafted, used, _ = [now - before for before, now in totals]
+        _, passes, steps, scored, drafted, used = [now - before for before, now in totals]
         self.stats.iterations += passes
         self.stats.emitted += steps
         self.stats.scored += scored
@@ -117,7 +117,6 @@ class BeamBatch(OpenBatch):
             choices=[[]] * len(rows),
             emitted=emitted,
             rows=rows,
-            live=[now.live for now in after],
             beam=[
                 observed(self.beams, row, old, now)
                 for row, old, now in zip(rows, self._known, after)

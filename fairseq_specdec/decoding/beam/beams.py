@@ -14,7 +14,6 @@ class Progress(NamedTuple):
     scored: int = 0  # prefixes so far
     drafted: int = 0  # prefixes that were scored so far though nothing waited for them
     used: int = 0  # those of them that hypotheses came to
-    live: int = 1  # hypotheses that have not ended
 
 
 class EndedHypothesis(NamedTuple):

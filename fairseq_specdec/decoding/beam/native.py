@@ -81,12 +81,9 @@ class NativeBeams:
             if facts.failure:
                 raise NoTokenError(facts.failure == 1, facts.depth, row)
         return [
-            Progress(
-                bool(now.done), now.passes, now.steps, now.scored, now.drafted, now.used,
-                0 if now.done else now.live,
-            )
+            Progress(bool(now.done), now.passes, now.steps, now.scored, now.drafted, now.used)
             for now in map(self._facts.__getitem__, rows)
-        ]  # fmt: skip
+        ]
 
     def agreed(self, row: int) -> List[int]:
         tokens, length = (ctypes.c_int64 * self._facts[row].depth)(), ctypes.c_int64()

@@ -91,9 +91,8 @@ class Sentence:
 
     def progress(self) -> Progress:
         """How far it is."""
-        live = 0 if self.done else len(self.live)
         counts = (self.passes, self.steps, self.scored, self.drafted, self.used)
-        return Progress(self.done, *counts, live)
+        return Progress(self.done, *counts)
 
     @property
     def inside_prefix(self) -> bool:
