@@ -8,10 +8,10 @@ import os
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_specdec.compat.architectures import known_architectures_only
+from fairseq_specdec.compat.checkpoint_file import load_models
 
 
 class BenchError(Exception):
@@ -101,17 +101,7 @@ class Workload:
 
     def _load(self, paths: Tuple[str, ...]) -> List[Any]:
         overrides = ast.literal_eval(self.config.common_eval.model_overrides)
-        try:
-            with known_architectures_only():
-                models, _ = checkpoint_utils.load_model_ensemble(
-                    list(paths), arg_overrides=overrides, task=self.task
-                )
-        except Exception as error:  # whatever a file that is no checkpoint leads to
-            raise BenchError(
-                f"--path {':'.join(paths)}: cannot be loaded as a fairseq model "
-                f"({type(error).__name__}: {str(error)[:300]})"
-            ) from error
-        return list(models)
+        return load_models("--path", paths, self.task, arg_overrides=overrides)[0]
 
     def models(self, paths: Tuple[str, ...]) -> List[Any]:
         """The ensemble of these checkpoints, loaded once, on its device and ready to decode."""

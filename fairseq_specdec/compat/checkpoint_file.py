@@ -1,13 +1,17 @@
-"""Read a checkpoint that a flag names; refuse other files."""
+"""Read the checkpoints that a flag names; refuse other files."""
 
 from __future__ import annotations
 
 import os
 from pickle import UnpicklingError
-from typing import Any, Dict
+from typing import Any, Dict, List, Sequence, Tuple
 
 from omegaconf import OmegaConf, open_dict
 
+from fairseq_specdec.io.printable import flat_message
+
+from .architectures import known_architectures_only
+from .misfits import MisfitError
 from .settings import RefusedCheckpointError
 
 
@@ -42,6 +46,45 @@ def read_state(flag: str, path: str) -> Dict[str, Any]:
             f"{first}); is the file complete?"
         ) from error
     return state
+
+
+def load_models(
+    flag: str, paths: Sequence[str], task: Any, misfit: str = "", **options: Any
+) -> Tuple[List[Any], Any]:
+    """Build the models of checkpoints for this project, on the CPU, one by one.
+
+    Args:
+        flag: that names them.
+        task: whose dictionaries they have.
+        misfit: what is added to the error where the dictionaries have other sizes.
+        options: of fairseq's ``load_model_ensemble``.
+
+    Returns:
+        The models, and the settings of the last one.
+
+    Raises:
+        ValueError: a file that is none, or of other dictionaries; names the flag and the file.
+    """
+    from fairseq import checkpoint_utils
+
+    models, saved = [], None
+    for path in paths:
+        try:
+            with known_architectures_only():
+                built, saved = checkpoint_utils.load_model_ensemble([path], task=task, **options)
+        except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
+            message = flat_message(error, 400)
+            if path not in message:
+                kind = type(error).__name__
+                raise ValueError(
+                    f"{flag}: {path} holds no model that can be built ({kind}: {message}); "
+                    "is the file sound?"
+                ) from error
+            if isinstance(error, MisfitError):
+                message += misfit
+            raise ValueError(f"{flag}: {message}") from error
+        models += built
+    return models, saved
 
 
 def settings_of(state: Dict[str, Any], part: str) -> Any:

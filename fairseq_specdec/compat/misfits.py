@@ -34,6 +34,10 @@ _REMEDY = (
 _SIDES = {"encoder": "source", "decoder": "target"}
 
 
+class MisfitError(RuntimeError):
+    """A model whose embeddings do not have the sizes of the task's dictionaries."""
+
+
 def name_misfits() -> None:
     """Say of a model file that it is missing, which dictionary it does not fit, or that no model
     can be built of it.
@@ -85,8 +89,8 @@ def _ours(task: Any) -> bool:
 
 def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
     """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries. Raises
-    RuntimeError: naming both sizes, if that is what the error is about, else the first weight that
-    does not fit."""
+    MisfitError: naming both sizes, if that is what the error is about, else RuntimeError: the first
+    weight that does not fit."""
     found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
     if found:
         _refuse_sizes(found, names, task, error)
@@ -110,8 +114,8 @@ def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeE
     own = own_task()
     if own.adds_symbols(task):
         or_else = f", or {_REMEDY}" if own.made(task) else ""
-        raise RuntimeError(
+        raise MisfitError(
             f"{':'.join(names)}: trained with {sizes_there}; its task {own.name} may have added "
             f"symbols to them: decode it with {own.flags(_ours(task))}{or_else}"
         ) from error
-    raise RuntimeError(f"{':'.join(names)}: trained with {sizes_there}; {_REMEDY}") from error
+    raise MisfitError(f"{':'.join(names)}: trained with {sizes_there}; {_REMEDY}") from error

@@ -10,11 +10,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 
-from ..compat.architectures import known_architectures_only
-from ..compat.settings import RefusedCheckpointError
-from ..io.printable import flat_message
+from ..compat.checkpoint_file import load_models
 from ..io.progress import Counter
 from .files import DistillError
 from .parts import Hypotheses, Parts, pack
@@ -55,29 +53,16 @@ class Teacher:
     def _load(
         self, paths: Sequence[str], overrides: Dict[str, Any], task: Any, flag: str
     ) -> Tuple[List[Any], Any]:
-        models: List[Any] = []
-        saved = None
         checkpoint = self.config.checkpoint
-        for path in paths:  # one by one, so that an error can name the file
-            try:
-                with known_architectures_only():
-                    loaded, saved = checkpoint_utils.load_model_ensemble(
-                        [path],
-                        arg_overrides=overrides,
-                        task=task,
-                        suffix=checkpoint.checkpoint_suffix,
-                        strict=checkpoint.checkpoint_shard_count == 1,
-                        num_shards=checkpoint.checkpoint_shard_count,
-                    )
-            except RefusedCheckpointError as error:
-                raise DistillError(f"{flag}: {error}") from error
-            except Exception as error:  # torch, pickle, zipfile and fairseq each raise their own
-                raise DistillError(
-                    f"{flag}: cannot load {path} ({type(error).__name__}: "
-                    f"{flat_message(error, 400)}); it must be a whole fairseq checkpoint, "
-                    "trained with the dictionaries of DATA"
-                ) from error
-            models += loaded
+        models, saved = load_models(
+            flag,
+            paths,
+            task,
+            arg_overrides=overrides,
+            suffix=checkpoint.checkpoint_suffix,
+            strict=checkpoint.checkpoint_shard_count == 1,
+            num_shards=checkpoint.checkpoint_shard_count,
+        )
         for model in models:
             if self.config.common.fp16:
                 model.half()

@@ -7,11 +7,10 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from ..compat.architectures import known_architectures_only
+from ..compat.checkpoint_file import load_models
 from ..config import decoding_settings
 from ..drafting import DraftOptions, NarBlockDrafter
 from .builder import Overrides, build_generator
@@ -49,15 +48,7 @@ class AcceptedTokens:
     def _load(self) -> Any:
         # A task of its own: the training task may be set up to do things when models are built.
         task = TranslationTask(TranslationConfig(), self.source, self.target)
-        try:
-            with known_architectures_only():
-                models, _ = checkpoint_utils.load_model_ensemble([self.path], task=task)
-        except RuntimeError as error:
-            raise ValueError(
-                f"--eval-verifier: {self.path} does not fit this corpus' dictionaries "
-                f"({str(error).splitlines()[0]})"
-            ) from error
-        return models[0].eval()
+        return load_models("--eval-verifier", [self.path], task)[0][0].eval()
 
     def _chosen(self, ids: Tensor) -> Tensor:
         """Rows of a batch to decode, long [n]; ids: long [B], places in the split."""

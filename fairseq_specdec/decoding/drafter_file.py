@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Optional
 
-from fairseq import checkpoint_utils
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
 from fairseq.models.transformer import (
@@ -15,11 +13,13 @@ from fairseq.models.transformer import (
 )
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_specdec.compat.architectures import known_architectures_only
-from fairseq_specdec.compat.checkpoint_file import architecture, read_state, reads_speech
-from fairseq_specdec.compat.settings import RefusedCheckpointError
+from fairseq_specdec.compat.checkpoint_file import (
+    architecture,
+    load_models,
+    read_state,
+    reads_speech,
+)
 from fairseq_specdec.engine.eager.parts import check_model
-from fairseq_specdec.io.printable import flat_message
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
 from fairseq_specdec.models.verifier_tables import reads_tables, why_not
@@ -34,34 +34,12 @@ FLAG = "--drafter-path"
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
 
 
-@contextlib.contextmanager
-def _named(path: Optional[str]) -> Iterator[None]:
-    """Errors that name no flag, as fairseq's own, name the drafter's file."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith("--"):
-            raise
-        if isinstance(error, RefusedCheckpointError):
-            raise ValueError(f"--drafter-path: {error}") from error
-        # All lines: torch's second one names what is missing.
-        raise ValueError(
-            f"--drafter-path: {path} holds no model that can be built ({type(error).__name__}: "
-            f"{flat_message(error, 300)}); is the file sound?"
-        ) from error
-
-
 def load_drafter(
     path: Optional[str], src_dict: Any, tgt_dict: Any, state: Optional[Dict[str, Any]] = None
 ) -> Any:
     """Load the checkpoint of a block drafter. Raises ValueError: no path, no such file, unreadable,
     not a drafter, or of other dictionaries."""
     state = read_drafter(path) if state is None else state
-    with _named(path):
-        return _block_drafter(path, state, src_dict, tgt_dict)
-
-
-def _block_drafter(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     if not _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is no block drafter (it has no [MASK] embedding); "
@@ -76,11 +54,6 @@ def _block_drafter(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
 def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     """Load the checkpoint of a small autoregressive model that drafts token by token."""
     state = read_drafter(path)
-    with _named(path):
-        return _small_model(path, state, src_dict, tgt_dict)
-
-
-def _small_model(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
     if _is_block_drafter(state):
         raise ValueError(
             f"--drafter-path: {path} is a block drafter, and this strategy drafts with a small "
@@ -134,9 +107,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
             )
     check_symbols(path, state, src_dict, tgt_dict)
     task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
-    with known_architectures_only():
-        models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
-    return models[0]
+    return load_models(FLAG, [path], task, state=state)[0][0]
 
 
 def _check_source(path: Any, weights: Any, src_dict: Any) -> None:

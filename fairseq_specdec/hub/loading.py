@@ -8,12 +8,10 @@ from argparse import Namespace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
-from fairseq_specdec.compat.checkpoint_file import read_state, reads_speech
+from fairseq_specdec.compat.checkpoint_file import load_models, read_state, reads_speech
 from fairseq_specdec.compat.decoding_memory import only_to_decode
-from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.config import TranslationSpecDecConfig
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.engine.number_formats import COMPUTED, NUMBER_FORMATS
@@ -168,21 +166,6 @@ def _languages(
     return names[0], names[1]
 
 
-def _build(path: str, state: Optional[Dict[str, Any]], task: Any) -> List[Any]:
-    """The model of a checkpoint, in a list."""
-    known = {} if state is None else {"state": state}
-    try:
-        models, _ = checkpoint_utils.load_model_ensemble([path], task=task, **known)
-    except RefusedCheckpointError as error:
-        raise ValueError(f"verifier: {error}") from error
-    except RuntimeError as error:
-        raise ValueError(
-            f"verifier: {path} does not fit the dictionaries in {task.cfg.data} "
-            f"({str(error).strip().splitlines()[-1].strip()}); pass data=... with its own"
-        ) from error
-    return list(models)
-
-
 def load(
     paths: List[str],
     data: Optional[str],
@@ -229,9 +212,9 @@ def _load(
         train_subset="train",
     )
     task = _task(config)
-    models: List[Any] = []
-    for i, path in enumerate(paths):
-        models += _build(path, state if i == 0 else None, task)
+    misfit = f", or pass data=... with its own dictionaries, not {folder}"
+    models, _ = load_models("verifier", paths[:1], task, misfit, state=state)
+    models += load_models("verifier", paths[1:], task, misfit)[0]
     for model in models:
         model.eval()
     return Loaded(task, models, saved)

@@ -22,7 +22,7 @@ def flattened(node):
     return "…" if isinstance(node, ast.FormattedValue) else ""
 
 
-def said_in(tree):
+def raised_or_warned(tree):
     """Texts that a module raises or logs as warnings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
@@ -36,13 +36,13 @@ def messages_of(folder=""):
     """Messages of all modules below a folder of the package."""
     found = set()
     for path in sorted((ROOT / "fairseq_specdec" / folder).rglob("*.py")):
-        found.update(said_in(ast.parse(path.read_text(encoding="utf-8"))))
+        found.update(raised_or_warned(ast.parse(path.read_text(encoding="utf-8"))))
     return frozenset(filter(None, found))
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_the_code_says_so(message):
-    assert any(message in said for said in messages_of())
+def test_the_code_has_it(message):
+    assert any(message in text for text in messages_of())
 
 
 def test_no_message_stands_twice():
@@ -51,7 +51,7 @@ def test_no_message_stands_twice():
 
 @pytest.mark.parametrize("folder", DECODING)
 def test_every_refusal_of_decoding_is_explained(folder):
-    refusals = {said for said in messages_of(folder) if said.startswith(("--", "…"))}
+    refusals = {text for text in messages_of(folder) if text.startswith(("--", "…"))}
     refusals -= {"--drafter-path: …"}  # the words of another refusal, after the flag
     assert refusals
-    assert not {said for said in refusals if not any(message in said for message in MESSAGES)}
+    assert not {text for text in refusals if not any(message in text for message in MESSAGES)}
