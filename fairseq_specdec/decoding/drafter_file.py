@@ -19,6 +19,7 @@ from fairseq_specdec.compat.checkpoint_file import (
     read_state,
     reads_speech,
 )
+from fairseq_specdec.compat.decoding_memory import only_to_decode
 from fairseq_specdec.engine.eager.parts import check_model
 from fairseq_specdec.legacy.layout import ARCHITECTURES, OWN_ARCHITECTURE
 from fairseq_specdec.models.block_decoder import BlockDecoder
@@ -32,6 +33,12 @@ MASK = "decoder.mask_embedding"
 LEGACY = (OWN_ARCHITECTURE, *ARCHITECTURES)
 FLAG = "--drafter-path"
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase, TransformerDecoderScriptable)
+
+
+class _DraftersTask(TranslationTask):
+    """Loads a model that only drafts."""
+
+    decodes_speculatively = True
 
 
 def load_drafter(
@@ -51,6 +58,7 @@ def load_drafter(
     return model
 
 
+@only_to_decode()
 def load_small_model(path: Optional[str], src_dict: Any, tgt_dict: Any) -> Any:
     """Load the checkpoint of a small autoregressive model that drafts token by token."""
     state = read_drafter(path)
@@ -106,7 +114,7 @@ def _build(path: Any, state: Any, src_dict: Any, tgt_dict: Any) -> Any:
                 f"{len(dictionary)}; train the drafter on the verifier's dict.txt"
             )
     check_symbols(path, state, src_dict, tgt_dict)
-    task = TranslationTask(TranslationConfig(), src_dict, tgt_dict)
+    task = _DraftersTask(TranslationConfig(), src_dict, tgt_dict)
     return load_models(FLAG, [path], task, state=state)[0][0]
 
 

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from fairseq_specdec.acceptance.sampling import Sampler
-from fairseq_specdec.engine.backend import TORCH, Backend
+from fairseq_specdec.engine.backend import TORCH, Backend, NativeBackend
 from fairseq_specdec.engine.devices import supported
 from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.hypotheses import Hypotheses
+from fairseq_specdec.engine.native.packed_file import number_format_of
+from fairseq_specdec.engine.number_formats import NUMBER_FORMATS
 from fairseq_specdec.engine.work import Pass
 
 from .native_loop import LoopDrafts
@@ -294,8 +296,15 @@ def move_to_verifier(
 
     Returns:
         What runs the drafter: ``backend``, which for int8 packs in that format a model that keeps
-        the verifier's.
+        the verifier's; one whose weights are packed already runs in their format.
+
+    Raises:
+        ValueError: the weights were packed for another format or backend than is asked for.
     """
+    packed = number_format_of(model)
+    if packed is not None:
+        _check_packed(packed, options, backend)
+        return backend.packing(packed)
     dtype = options.dtype
     if dtype == torch.int8:
         dtype = None
@@ -306,3 +315,19 @@ def move_to_verifier(
     if any(p.device != like.device or p.dtype != wanted for p in model.parameters()):
         model.to(device=like.device, dtype=wanted)
     return backend
+
+
+def _check_packed(packed: str, options: DraftOptions, backend: Backend) -> None:
+    """Refuse to run weights of ``specdec-convert pack`` otherwise than they were packed for."""
+    if not isinstance(backend, NativeBackend):
+        raise ValueError(
+            "--drafter-path: its weights are packed for the native backend on a CPU; use the "
+            "checkpoint that they were packed from"
+        )
+    asked = options.dtype
+    names = [name for name, form in NUMBER_FORMATS.items() if asked and form.dtype is asked]
+    if not options.any_dtype and packed not in (names or [backend.number_format]):
+        raise ValueError(
+            f"--drafter-dtype {''.join(names) or 'same'}: the weights of --drafter-path are packed "
+            f"in {packed}; leave it out, or use the checkpoint that they were packed from"
+        )

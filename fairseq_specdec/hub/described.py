@@ -78,9 +78,7 @@ def describe(
     asked for."""
     folder = os.path.dirname(os.path.abspath(verifiers[0]))
     path = os.path.join(folder, DESCRIPTION)
-    if len(verifiers) != 1 or os.path.basename(verifiers[0]) != VERIFIER:
-        return None
-    if not os.path.isfile(path):
+    if len(verifiers) != 1 or not os.path.isfile(path):
         return None
     description = _read(path)
     languages = []

@@ -15,6 +15,7 @@ from in_process import PLUGIN, run_here
 from fairseq_specdec.conversion import cli
 from fairseq_specdec.conversion.hf.convert import convert, load
 from fairseq_specdec.conversion.hf.families.marian import sinusoids
+from fairseq_specdec.engine.native import library
 from fairseq_specdec.hub import SpeculativeTranslator
 
 STORED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hf"
@@ -69,6 +70,18 @@ def test_drafts_of_a_converted_model_change_nothing(converted, family):
     assert list(map(str, found)) == facts["outputs"]
     tokens = sum(len(each.tokens) for each in found)
     assert sum(each.iterations for each in found) < tokens / 2
+
+
+@pytest.mark.parametrize("family", ["marian", "mbart25"])
+def test_a_packed_pair_says_the_same(converted, family):
+    """Packed beside its description: its tokenizer, languages and settings hold."""
+    if library.load() is None:
+        pytest.skip(library.why_not())
+    facts, (out, _) = told(family), converted(family)
+    packed = str(out / "packed.pt")
+    cli.cli_main(["pack", str(out / "verifier.pt"), packed])
+    drafted = loaded(packed, family, strategy="sps", drafter=packed)
+    assert list(map(str, drafted.translate(facts["sources"]))) == facts["outputs"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

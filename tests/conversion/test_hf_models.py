@@ -141,7 +141,8 @@ def test_other_files(family, tmp_path, kind):
     model.save_pretrained(copy, **more.get(kind, {}))
     if kind == "sharded":
         assert len(list(copy.glob("model-*.safetensors"))) > 2
-    model = model.float().eval()
+    # Read again: half() has rounded M2M-100's table of positions, which no file holds.
+    model = type(model).from_pretrained(copy, dtype=torch.float32).eval()
     sources = hf_models.sentences(20, seed=12)
     wanted = hf_models.generated(model, tokenizer, languages, sources)
     assert texts(loaded(copy, tmp_path / "out", languages), sources) == wanted

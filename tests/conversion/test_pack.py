@@ -36,10 +36,10 @@ def run(source, target, number_format="fp32", *more):
 
 
 def translator(path, number_format="fp32", **flags):
+    flags = {"strategy": "greedy", "verifier_dtype": number_format, **flags}
     return SpeculativeTranslator.from_pretrained(
-        path, strategy="greedy", bpe=None, tokenizer=None, device="cpu",
-        verifier_dtype=number_format, **flags,
-    )  # fmt: skip
+        path, bpe=None, tokenizer=None, device="cpu", **flags
+    )
 
 
 def decoded(path, number_format, **flags):
@@ -85,6 +85,55 @@ def test_the_file_says_what_it_is(pair, caplog):
     with caplog.at_level("INFO"):
         cli.main(cli.get_parser().parse_args(["pack", "--check", str(pair / "int8.pt")]))
     assert "sound, packed in int8" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def small(pair):
+    """A smaller model of the dictionaries, by its number format, packed."""
+    for number_format in ("fp32", "int8"):
+        run(pair / "other.pt", pair / f"small-{number_format}.pt", number_format)
+    return {each: pair / f"small-{each}.pt" for each in ("fp32", "int8")}
+
+
+def drafted(path, drafter, number_format="fp32", **flags):
+    with translator(
+        path, number_format, strategy="sps", drafter=drafter, draft_budget=0, **flags
+    ) as loaded:
+        found = loaded.translate(TEXTS)
+        return [(each.text, each.scores) for each in found], sum(each.iterations for each in found)
+
+
+@pytest.mark.parametrize("number_format", ["fp32", "int8"])
+@pytest.mark.parametrize("packed_in, asked", [("fp32", "auto"), ("int8", "auto"), ("int8", "int8")])
+def test_a_packed_pair_drafts_the_same(pair, small, number_format, packed_in, asked, monkeypatch):
+    """``auto`` is the format that the drafter was packed in."""
+    given = (pair / "verifier.pt", pair / "other.pt", number_format)
+    plain, rounds = drafted(*given, drafter_dtype=packed_in)
+    assert plain == decoded(pair / "verifier.pt", number_format)
+    assert rounds < sum(len(text.split()) + 1 for text, _ in plain)
+
+    def never(*args, **kwargs):
+        raise AssertionError("packed")
+
+    monkeypatch.setattr(packed_file.NativeLinear, "__init__", never)
+    given = (pair / f"{number_format}.pt", small[packed_in], number_format)
+    assert drafted(*given, drafter_dtype=asked) == (plain, rounds)
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (
+            {"drafter_dtype": "bf16"},
+            "--drafter-dtype bf16: .* packed in int8; leave it out",
+        ),
+        ({"drafter_dtype": "same"}, "--drafter-dtype same: .* packed in int8; leave it out"),
+        ({"backend": "torch"}, "--drafter-path: .*packed for the native backend"),
+    ],
+)
+def test_other_ways_to_draft_are_refused(pair, small, flags, said):
+    with pytest.raises(ValueError, match=said):
+        drafted(pair / "verifier.pt", small["int8"], **flags)
 
 
 def changed(pair, change):
