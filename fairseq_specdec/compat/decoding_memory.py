@@ -14,6 +14,7 @@ from fairseq_specdec.commands.in_fairseq import DECODING, fairseq_command
 from fairseq_specdec.engine.eager.stored_module import store
 from fairseq_specdec.engine.native import packed_file
 
+from .checkpoint_file import get_setting
 from .patch import wrap_once
 from .settings import RefusedCheckpointError
 from .unpickling_files import weights_mapped
@@ -118,11 +119,12 @@ def _naming(path: Any) -> Iterator[None]:
         raise RefusedCheckpointError(f"{path}: {error}") from error
 
 
-def _build(original: Any, *args: Any, **kwargs: Any) -> Any:
-    if _decoding.get() is None:
-        return original(*args, **kwargs)
+def _build(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+    # fairseq replaces the modules of a model that is quantised, by their classes.
+    if _decoding.get() is None or get_setting(cfg, "quant_noise_scalar"):
+        return original(cfg, *args, **kwargs)
     with contextlib.nullcontext() if "--sampling" in sys.argv else _NotDrawn():
-        model = original(*args, **kwargs)
+        model = original(cfg, *args, **kwargs)
     store(model)
     return model
 

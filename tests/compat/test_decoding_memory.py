@@ -14,6 +14,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
 from fairseq_specdec.compat import unpickling_files
+from fairseq_specdec.compat.checkpoint_file import set_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.compat.decoding_memory import only_to_decode
 from fairseq_specdec.compat.mapping import mapped
@@ -74,6 +75,16 @@ def test_weights_stay_in_the_file(trained, half):
             wanted = getattr(module, what, None)
             if isinstance(wanted, torch.Tensor):
                 assert torch.equal(getattr(here[name], what), wanted), name
+
+
+def test_quantised_models_are_loaded_as_ever(trained, half):
+    """fairseq replaces the modules of a model with --quant-noise-scalar, by their classes."""
+    path = half.parent / "quantised.pt"
+    state = load_checkpoint(str(half))
+    set_setting(settings_of(state, "model"), quant_noise_scalar=0.1)
+    torch.save(state, str(path))
+    with only_to_decode():
+        assert not kinds(loaded(path, task_of(trained, True))) & STORED
 
 
 @pytest.mark.parametrize(
