@@ -16,6 +16,7 @@ from .io.flag_values import AT_LEAST_0, AT_LEAST_1, SHARE, Range, flag
 # Strategies that share flags.
 _RELAXED = ("gad++", "specdec")
 _BLOCK = ("gad", *_RELAXED)
+_MASKS = (*_BLOCK, "nar")
 _TOLERANT = (*_RELAXED, "specdec-heads")
 _SEARCHING = ("iad", "lookup")
 _BILD = ("bild", "bild-early-exit")
@@ -30,7 +31,8 @@ class SpecDecConfig(FairseqDataclass):
         "greedy",
         "decoding strategy: greedy or none (nothing drafted), iad (the source is the draft), "
         "lookup (what followed the last tokens where they occurred before), gad (drafter, exact "
-        "verification), gad++ or specdec (drafter, top-beta and tau), sps (speculative "
+        "verification), gad++ or specdec (drafter, top-beta and tau), nar (the drafter alone, not "
+        "lossless), sps (speculative "
         "sampling with a small autoregressive model; exact without --sampling), bild (Big Little "
         "Decoder with a small model), bild-early-exit (the same, with the first layers of an "
         "early_exit_transformer as the small model), blockwise (heads of a "
@@ -38,7 +40,7 @@ class SpecDecConfig(FairseqDataclass):
     )
     drafter_path: Optional[str] = flag(
         None,
-        "checkpoint of the drafter (gad, gad++, specdec) or of the small model (sps, bild); "
+        "checkpoint of the drafter (gad, gad++, specdec, nar) or of the small model (sps, bild); "
         "required by these",
     )
     block_size: Optional[int] = flag(
@@ -54,7 +56,7 @@ class SpecDecConfig(FairseqDataclass):
         "backend) int8, or auto (int8 on the native backend, for gad++ and where drafts do not "
         "change the output, if the processor multiplies bytes; else same)",
         ("auto", "same", *OF_DRAFTERS),
-        used_by=(*_BLOCK, "sps", "bild"),
+        used_by=(*_MASKS, "sps", "bild"),
     )
     backend: str = flag(
         "auto",
@@ -86,7 +88,7 @@ class SpecDecConfig(FairseqDataclass):
         False,
         "drop drafted tokens that repeat the one before them, which parallel drafts often do and "
         "verifiers seldom: more tokens accepted, fewer to verify; gad stays exact",
-        used_by=_BLOCK,
+        used_by=_MASKS,
     )
     draft_confidence: Optional[float] = flag(
         None,
@@ -195,6 +197,13 @@ class SpecDecConfig(FairseqDataclass):
         "most k, and 1 changes nothing",
         AT_LEAST_1,
         used_by=("blockwise",),
+    )
+    nar_iterations: int = flag(
+        1,
+        "passes of the drafter over a block: after the first, its least confident tokens are "
+        "predicted again, given the others (Mask-Predict), for drafters trained with glancing",
+        AT_LEAST_1,
+        used_by=("nar",),
     )
     keep_weights: bool = flag(
         False,

@@ -85,6 +85,7 @@ TOYS = {
         drafter=toy_drafter,
     ),  # fmt: skip
     "specdec": Toys("specdec", STRICT, RELAXED, drafter=toy_drafter),
+    "nar": Toys("nar", None, {"nar_iterations": 2}, drafter=toy_drafter),
     "sps": Toys("sps", {}, drafter=small),
     "blockwise": Toys("blockwise", {}, {"accept_top_k": 2, "min_block_size": 2}, blockwise),
     "specdec-heads": Toys("specdec-heads", STRICT, RELAXED, blockwise),
@@ -97,6 +98,13 @@ def cases():
     """Names of ``TOYS``, and of the strategies that have none: ``toys`` fails on those."""
     known = {toys.strategy for toys in TOYS.values()}
     return [*TOYS, *(name for name in STRATEGIES if name not in known)]
+
+
+def verifying():
+    """Those of ``cases`` in which a verifier decides: it keeps constraints and prefixes."""
+    return [
+        case for case in cases() if case not in TOYS or STRATEGIES[TOYS[case].strategy].verifies
+    ]
 
 
 def toys(case):
@@ -139,7 +147,8 @@ def make_generator(
         settings: more decoding flags.
     """
     own = toys(case)
-    given = dict(own.lossless if lossless else own.settings, strategy=own.strategy, **settings)
+    chosen = own.lossless if lossless else own.settings
+    given = dict(chosen or {}, strategy=own.strategy, **settings)
     if own.drafter is not None:
         given["drafter_path"] = __file__  # any file: `load` reads none
     words = make_task().tgt_dict

@@ -76,7 +76,10 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
         if plan.generation["beam"] > 1:
             found.update(steps_a_pass=stats.mean_accepted_tokens)
             found.update(nodes_a_pass=stats.scored / stats.iterations)
-        if STRATEGIES[plan.settings["strategy"]].falls_back:
+        strategy = STRATEGIES[plan.settings["strategy"]]
+        if not strategy.verifies:
+            found.update(verifier_calls=0.0, accepted_percent=None)
+        if strategy.falls_back:
             found.update(fallback_percent=100 * stats.fallback_share)
             found.update(rollback_percent=100 * stats.rollback_share)
     return found

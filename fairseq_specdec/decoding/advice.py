@@ -26,7 +26,8 @@ def advice(stats: DecodingStats, strategy: str, options: Any, lossless: bool) ->
     """Advice for the user at the end of a run."""
     advices = []
     if not lossless:
-        text = f"--strategy {strategy} with these flags is relaxed: the output may differ from "
+        what = "is relaxed" if options.verifies else "verifies nothing"
+        text = f"--strategy {strategy} with these flags {what}: the output may differ from "
         advices.append(
             Advice("relaxed", text + "fairseq's; a lossless strategy (gad, iad) keeps it")
         )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from fairseq_specdec.drafting import Source
+from fairseq_specdec.engine.hypotheses import Hypotheses
 
 from .iteration import Iteration
 from .parts import DecodingParts
-from .results import SentenceTrace
+from .results import SentenceTrace, hypothesis
 from .stats import DecodingStats
 
 
@@ -30,6 +32,7 @@ class OpenBatch:
     """
 
     widest: int  # the cache is prepared for blocks of so many tokens
+    drafted_past_end = 0  # 1 where the drafter decides the </s> at the length limit too
 
     def __init__(
         self,
@@ -52,7 +55,8 @@ class OpenBatch:
         with timer("verifier"):
             self.session = parts.verifier.open(encoder_outs, self.max_len, self.widest)
         self.budget = parts.budget(rows)
-        source = Source(net_input, encoder_outs[0], self.max_len, timer)
+        encoder_out = encoder_outs[0] if encoder_outs else {}
+        source = Source(net_input, encoder_out, self.max_len + self.drafted_past_end, timer)
         self.drafts = parts.open_drafts(source, self.budget)
         self.iterations: List[Iteration] = []
         self.finished: List[Any] = [None] * rows
@@ -93,6 +97,20 @@ class OpenBatch:
         self.finished[sentence] = hypotheses
         self.ended.append(sentence)
         self.stats.sentences += 1
+
+    def end(self, grown: Hypotheses, row: int, sentence: int, iterations: int) -> None:
+        """Store the one hypothesis of a sentence, which is a row of those that grew."""
+        length, options = grown.lengths_cpu[row], self.parts.options
+        with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
+            ended = hypothesis(
+                grown.tokens[row, 1 : length + 1].clone(),
+                grown.scores[row, :length].clone(),
+                iterations,
+                options.normalize_scores,
+                options.len_penalty,
+                self.trace(sentence),
+            )
+        self.store(sentence, [ended])
 
     def trace(self, sentence: int) -> SentenceTrace:
         """The iterations of a sentence so far, if the options ask for them."""

@@ -243,6 +243,7 @@ def _options(
         max_expected_rejections=None if always else settings.draft_budget,
         whole_drafts=always,
         planned_chance=chance,
+        verifies=STRATEGIES[settings.strategy].verifies,
         cost_table=settings.cost_table,
         look_ahead=0 if always else settings.draft_budget,
         inference=free_unpacked or all(map(only_decodes, models)),

@@ -43,6 +43,12 @@ def check_generation_flags(args: Any, strategy: str) -> None:
                 f"{flag_of(name)}: cannot be honoured by speculative decoding; leave it out, or "
                 "decode with --task translation"
             )
+    size = getattr(args, "no_repeat_ngram_size", 0)
+    if size and not STRATEGIES[strategy].verifies:
+        raise ValueError(
+            f"--no-repeat-ngram-size {size}: --strategy {strategy} chooses a block's tokens at "
+            "once and cannot forbid repetitions; use --collapse-repeats, or --strategy gad"
+        )
     if not getattr(args, "temperature", 1.0) > 0:
         raise ValueError("--temperature: must be greater than 0")
     for name in ("temperature", "lenpen", "unkpen", "max_len_a"):
@@ -50,7 +56,6 @@ def check_generation_flags(args: Any, strategy: str) -> None:
         # An unlimited penalty forbids <unk>, in stock too.
         if not math.isfinite(value) and (name, value) != ("unkpen", math.inf):
             raise ValueError(f"{flag_of(name)} {value}: must be a finite number")
-    size = getattr(args, "no_repeat_ngram_size", 0)
     if size >= 2**31:  # a tensor of tokens is unfolded by it
         raise ValueError(f"--no-repeat-ngram-size {size}: must be below 2**31")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence, Type
 
 import torch
 from fairseq import utils
@@ -16,11 +16,13 @@ from fairseq_specdec.drafting import Drafter
 from fairseq_specdec.engine.backend import choose_backend
 from fairseq_specdec.engine.verifier import Verifier
 
+from .batch import OpenBatch
 from .beam.batch import BeamBatch
 from .beam.drafter import beam_drafter
 from .cuda_graphs import graphs_for
 from .draft_budget import History, Planning
 from .loop import Batch
+from .nar import NarBatch
 from .native_form import native_form
 from .options import DecodingOptions
 from .parts import DecodingParts
@@ -143,7 +145,7 @@ class SpeculativeGenerator(SequenceGenerator):
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> Iterator[Union[Batch, BeamBatch]]:
+    ) -> Iterator[OpenBatch]:
         """A batch to iterate by hand (arguments as for ``generate``); counted when left.
 
         A thread that has several leaves the one first that it entered last: each sets the mode of
@@ -151,7 +153,8 @@ class SpeculativeGenerator(SequenceGenerator):
         """
         with self._without_gradients():
             parts = self._parts_for(models)
-            kind = Batch if self.options.beam == 1 else BeamBatch
+            kind: Type[OpenBatch] = Batch if self.options.beam == 1 else BeamBatch
+            kind = kind if self.options.verifies else NarBatch
             net_input = sample["net_input"]
             rows = len(net_input["src_tokens"])
             prefix = _prefix(prefix_tokens, rows)
@@ -213,22 +216,23 @@ class SpeculativeGenerator(SequenceGenerator):
 
     def _read(self, models: Sequence[Any]) -> DecodingParts:
         options, drafter = self.options, self.drafter
-        graphs = graphs_for(options, models, drafter)
+        graphs = graphs_for(options, models, drafter) if options.verifies else None
         asked, frees = options.backend, options.free_unpacked
         backend = choose_backend(asked, models, options.verifier_format, graphs, frees)
         if options.beam > 1:
             drafter = beam_drafter(drafter, options, backend, models)
-        verifier = Verifier(models, options.temperature, drafter.read_layers, backend)
+        layers, verifies = drafter.read_layers, options.verifies
+        verifier = Verifier(models, options.temperature, layers, backend, verifies)
         ready = drafter.prepare(verifier.models[0], backend)
-        native = None
-        if options.beam == 1:
+        native, chains = None, options.beam == 1 and verifies
+        if chains:
             native = native_form(verifier, self.rule, self.policy)
         planning, chained = None, native is not None
         plans = self.rule.draft_independent or options.planned_chance is not None
         if options.beam == 1 and plans and drafter.adaptive and not options.whole_drafts:
             planning = self.planning or planning_for(verifier, drafter, ready, options, chained)
         times = None
-        if options.beam == 1 and options.strategy not in ("greedy", "none"):
+        if chains and options.strategy not in ("greedy", "none"):
             times = verifying(planning, verifier, drafter, ready)
         history = History(drafter.first_chance)
         reads = bool(drafter.read_layers)

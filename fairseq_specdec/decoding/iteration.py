@@ -35,7 +35,8 @@ class Iteration(NamedTuple):
     # timed
     seconds: Tuple[float, float, float] = (0.0, 0.0, 0.0)
     drafts: Sequence[List[int]] = ()  # the draft tokens. These columns are filled for traces only
-    # the verifier's likeliest token at the position of each emitted one; not in beam search
+    # the verifier's likeliest token at the position of each emitted one; not in beam search, nor
+    # where nothing is verified
     choices: Sequence[List[int]] = ()
     # the tokens added; in beam search, those that all hypotheses now have
     emitted: Sequence[List[int]] = ()
@@ -70,7 +71,8 @@ class TracedIteration:
         ms: wall time in milliseconds.
         drafter_ms, verifier_ms: the shares of drafting and of verification.
         agreed: beam search: the tokens that all hypotheses have from here on, after ``position``;
-            in the last round, the rest of the best hypothesis. None where it is no beam search.
+            in the last round, the rest of the best hypothesis. Without a verifier: the tokens that
+            the round added. None elsewhere.
         live: beam search: hypotheses that go on after the round; None where it is not known.
         beam: beam search: what the pass scored, and the hypotheses (a ``BeamPass``); None where it
             is not known.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import List, Optional, Sequence
 
-import torch
 from torch import Tensor
 
 from fairseq_specdec.engine.hypotheses import Hypotheses
@@ -16,7 +15,6 @@ from .failures import refuse_sentence
 from .general_step import GeneralStep
 from .iteration import Iteration
 from .native_chains import NativeChains
-from .results import hypothesis
 
 
 class Batch(OpenBatch):
@@ -78,7 +76,7 @@ class Batch(OpenBatch):
         hypotheses, keep = self.hypotheses, []
         for row, ended in enumerate(done):
             if ended:
-                self._finish(row)
+                self.end(hypotheses, row, self.origin[row], self.rounds)
             else:
                 keep.append(row)
         if not keep:
@@ -97,18 +95,3 @@ class Batch(OpenBatch):
         at = next(i for i, score in enumerate(scores) if not score > float("-inf"))
         models, broken = self.parts.verifier.models, scores[at] != scores[at]
         refuse_sentence(models, broken, start + at, self.origin[row])
-
-    def _finish(self, row: int) -> None:
-        """Store the hypothesis of a row that has ended."""
-        length, sentence = self.hypotheses.lengths_cpu[row], self.origin[row]
-        options = self.parts.options
-        with torch.inference_mode(False):  # callers may write to the tensors of a hypothesis
-            ended = hypothesis(
-                self.hypotheses.tokens[row, 1 : length + 1].clone(),
-                self.hypotheses.scores[row, :length].clone(),
-                self.rounds,
-                options.normalize_scores,
-                options.len_penalty,
-                self.trace(sentence),
-            )
-        self.store(sentence, [ended])

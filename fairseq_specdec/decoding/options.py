@@ -29,6 +29,7 @@ class DecodingOptions:
         planned_chance: chance of a draft token to be accepted, for which drafts are planned once a
             batch, where the output depends on them; None for plans by what was accepted so far, and
             for whole drafts where the output depends on them.
+        verifies: as of ``Strategy``.
         hidden: token ids that fairseq's commands do not print; </s> is among them.
     """
 
@@ -52,6 +53,7 @@ class DecodingOptions:
     verifier_format: str = "fp32"
     cuda_graphs: str = "auto"
     planned_chance: Optional[float] = None
+    verifies: bool = True
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -34,7 +34,7 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         self.accepted = [one.accepted[row] for one, row in at]
         self.drafts = [one.drafts[row] for one, row in at]
         self.emitted = [one.emitted[row] for one, row in at]
-        self._choices = [one.choices[row] for one, row in at]
+        self._choices = [one.choices[row] if one.choices else None for one, row in at]
         self._shared = [(one.passes, len(one.rows), one.seconds) for one, _ in at]
         self._beams = [one.beam[row] for one, row in at if one.beam]
 
@@ -50,9 +50,9 @@ class SentenceTrace(Sequence):  # type: ignore[type-arg]
         whole, drafting, verifying = [round(1000 * each, 4) for each in seconds]
         times = (whole, drafting, verifying)
         position = sum(map(len, self.emitted[:number]))
-        if self._beams:
-            beam = self._beams[number]
-            live = len(beam.hypotheses)
+        if self._beams or choices is None:
+            beam = self._beams[number] if self._beams else None
+            live = None if beam is None else len(beam.hypotheses)
             return TracedIteration(position, [], [], [], None, 0, rows, *times, emitted, live, beam)
         own = emitted[accepted] if len(emitted) > accepted else None
         marks = verdicts(draft, accepted, emitted, choices, self.sampled)

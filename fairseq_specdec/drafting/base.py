@@ -86,6 +86,7 @@ class DraftOptions:
         any_confidence: ``confidence`` was not asked for: drafts may end where more tokens would
             not pay.
         row_independent: the drafts of a row do not depend on how many rows there are.
+        unverified_passes: over a block whose tokens are the output; 0 where a verifier judges them.
     """
 
     block_size: int
@@ -100,6 +101,7 @@ class DraftOptions:
     any_dtype: bool = False
     any_confidence: bool = False
     row_independent: bool = False
+    unverified_passes: int = 0
 
 
 class Forecast(NamedTuple):

@@ -81,6 +81,7 @@ class NarBlockDrafter(Drafter):
         word_list = self.model.word_list
         native = NativeBlockDrafter.find(decoder, layers, self.options, word_list)
         reads = reads and native is None
+        drafts_listed = self.options.sampler is None and not self.options.unverified_passes
         chain = None
         if decoder.chain and native is None:
             chain = ChainSearch(decoder, chain_candidates(self.options))
@@ -92,7 +93,7 @@ class NarBlockDrafter(Drafter):
             StateProducts(decoder, backend.frees) if reads else None,
             chain,
             native,
-            None if self.options.sampler is not None else word_list,
+            word_list if drafts_listed else None,
         )
 
 
@@ -109,8 +110,8 @@ class ReadyNarBlockDrafter(NamedTuple):
     chain: Optional[ChainSearch]
     # all of it in the native library; then ``states`` and ``chain`` are None
     native: Optional[NativeBlockDrafter]
-    # the words to draft, a ``WordList``; None for all words, as sampled drafts, whose distributions
-    # are over the vocabulary, need
+    # the words to draft, a ``WordList``; None for all words, as drafts whose distributions are over
+    # the vocabulary need
     word_list: Any
 
     @property
@@ -146,6 +147,10 @@ class ReadyNarBlockDrafter(NamedTuple):
             if self.native is not None:
                 return NativeBlockSession(self.native, self.options, source, encoder_out)
             return NarBlockSession(self, source, encoder_out)
+
+
+Revealed = Optional[Tuple[Tensor, Tensor]]
+"""Tokens of a block, long [B, K], and bool [B, K], which of its masks they stand for."""
 
 
 class _Columns(NamedTuple):
@@ -225,10 +230,18 @@ class NarBlockSession(BlockSession):
             )
         return Forecast(*logits.log_softmax(-1, dtype=torch.float32).topk(count, dim=-1))
 
-    def _features(self, hypotheses: Hypotheses, masks: int) -> Tensor:
+    def block(
+        self, hypotheses: Hypotheses, masks: int, revealed: Revealed = None
+    ) -> Tuple[Tensor, Tensor]:
+        """What K masks predict, however long the hypotheses are: features [B, K, C'] and logits
+        [B, K, V]."""
+        features = self._features(hypotheses, masks, revealed)
+        return features, self.layers.logits(features)
+
+    def _features(self, hypotheses: Hypotheses, masks: int, revealed: Revealed = None) -> Tensor:
         """[B, K, C'] of the masks; what was accepted is in the cache then."""
         columns = self._columns(hypotheses, masks)
-        x, layer_bias = self._embed(hypotheses, columns)
+        x, layer_bias = self._embed(hypotheses, columns, revealed)
         features = self.layers.run(x, columns.layout, columns.mask, layer_bias, masks)
         if not self.decoder.bidirectional_prefix:
             lengths_cpu = [have + self.first for have in hypotheses.lengths_cpu]
@@ -265,7 +278,9 @@ class NarBlockSession(BlockSession):
         layout = Layout(slots, slots, upto, cached[0] if even else None)
         return _Columns(tokens_at, masks_at, layout, seen, known)
 
-    def _embed(self, hypotheses: Hypotheses, columns: _Columns) -> Tuple[Tensor, Optional[Tensor]]:
+    def _embed(
+        self, hypotheses: Hypotheses, columns: _Columns, revealed: Revealed = None
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """What the layers take: [B, W + K, C], and the bias of every layer but the first."""
         fresh = columns.tokens_at.size(1)
         read = last = None
@@ -280,7 +295,7 @@ class NarBlockSession(BlockSession):
         column = columns.tokens_at if self.first == 1 else columns.tokens_at + (1 - self.first)
         tokens = hypotheses.tokens.gather(1, column)
         embedded: Tuple[Tensor, Optional[Tensor]] = self.decoder.embed_block(
-            tokens, columns.tokens_at, columns.masks_at, self.source, read, last
+            tokens, columns.tokens_at, columns.masks_at, self.source, read, last, revealed
         )
         return embedded
 

@@ -120,6 +120,8 @@ class NativeBlockDrafter:
             return None
         if decoder.bidirectional_prefix or options.sampler is not None:
             return None
+        if options.unverified_passes:  # they need the tokens' probabilities
+            return None
         tables = EmbeddingTables.find(decoder)
         return None if tables is None else cls(decoder, layers, tables, options.pad, word_list)
 

@@ -26,6 +26,7 @@ class Verifier:
         read_layers: decoder layers of the first model, counted from 1, whose hidden states a
             session gives.
         backend: what runs their layers.
+        runs: False where nothing of the models runs: their weights are not read.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Verifier:
         temperature: float = 1.0,
         read_layers: Sequence[int] = (),
         backend: Backend = TORCH,
+        runs: bool = True,
     ) -> None:
         self.models = list(models)
         self.temperature = temperature
@@ -44,7 +46,7 @@ class Verifier:
                 read_layers if i == 0 else (),
                 backend,
             )
-            for i, model in enumerate(self.models)
+            for i, model in enumerate(self.models if runs else ())
         ]
 
     @property

@@ -212,16 +212,21 @@ class BlockDecoder(FairseqDecoder):
         source_state: Optional[SourceState],
         read: Optional[Tensor] = None,
         last: Optional[Tensor] = None,
+        revealed: Optional[Tuple[Tensor, Tensor]] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Known tokens and, after them, masks, as decoding runs them.
 
         Arguments as for :meth:`embed_prefix` and :meth:`embed_masks` (whose ``read`` is ``last``).
+        ``revealed``: tokens, long [B, K], and where they replace masks, bool [B, K]; or None.
 
         Returns:
             [B, T + K, C] before the first layer; and what to add before every further one, or None.
         """
         prefix = self.embed_prefix(tokens, token_positions, read)
         masks = self.embed_masks(mask_positions, source_state, last)
+        if revealed is not None:
+            shown = self.embed_prefix(revealed[0], mask_positions)
+            masks = torch.where(revealed[1].unsqueeze(2), shown, masks)
         return torch.cat([prefix, masks], 1), None
 
     def plan(self, cuts: Tensor, prefix_width: int) -> BlockPlan:

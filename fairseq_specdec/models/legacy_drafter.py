@@ -67,17 +67,30 @@ class LegacyBlockDecoder(BlockDecoder):
         source_state: Optional[SourceState],
         read: Optional[Tensor] = None,
         last: Optional[Tensor] = None,
+        revealed: Optional[Tuple[Tensor, Tensor]] = None,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         placed = self.position_table(token_positions)
+        x = self._known(tokens, token_positions, source_state)
+        masks = self._masks(mask_positions, source_state)
+        if revealed is not None:
+            shown = self._known(revealed[0], mask_positions, source_state)
+            masks = torch.where(revealed[1].unsqueeze(2), shown, masks)
+        x = torch.cat([x, masks], 1)
+        if placed is None or len(self.layers) == 1:
+            return x, None
+        return x, torch.cat([placed, self.position_table(mask_positions)], 1)
+
+    def _known(
+        self, tokens: Tensor, positions: Tensor, source_state: Optional[SourceState]
+    ) -> Tensor:
+        """[B, T, C] before the first layer, of tokens at positions (both long [B, T])."""
+        placed = self.position_table(positions)
         x = self.embed_tokens(tokens)
         x = x if placed is None else x + placed
         unknown = tokens == self.mask
         if unknown.is_cuda or bool(unknown.any()):  # reading a number from a GPU would wait for it
-            x = torch.where(unknown.unsqueeze(2), self._masks(token_positions, source_state), x)
-        x = torch.cat([x, self._masks(mask_positions, source_state)], 1)
-        if placed is None or len(self.layers) == 1:
-            return x, None
-        return x, torch.cat([placed, self.position_table(mask_positions)], 1)
+            x = torch.where(unknown.unsqueeze(2), self._masks(positions, source_state), x)
+        return x
 
     def start_source(self, src_tokens: Tensor, positions: int = 0) -> Optional[SourceState]:
         """[B, positions, C], what a mask at each position starts from, once and for all."""

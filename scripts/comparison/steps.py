@@ -45,6 +45,9 @@ def systems(step: Step) -> Dict[str, List[Any]]:
         for name, words in ways.items():
             found[name] = [*words, *drafter, *WHOLE_BLOCKS]
             found[f"{name} planned"] = [*words, *drafter]
+    if step["NAR_DRAFTER"]:
+        alone = ["--strategy", "nar", "--drafter-path", step["NAR_DRAFTER"]]
+        found["nar"] = [*alone, "--drafter-dtype", "same"]
     return found
 
 

@@ -145,6 +145,14 @@ def test_fallbacks_and_rollbacks_of_small_models_are_counted(bench, pair):
     assert rows["g"]["fallback_percent"] is None
 
 
+def test_a_drafter_alone_calls_no_verifier(bench, pair):
+    system = gad(pair).replace("gad", "nar")
+    result, _ = bench("--system", system, "--warmup", 0)
+    found = rows_of(result)["nar"]
+    assert found["verifier_calls"] == 0 < found["iter"] and found["accepted_percent"] is None
+    assert found["lossless"] is False and found["identical_percent"] < 100
+
+
 def test_several_batch_sizes_give_a_table_each(bench, pair):
     result, printed = bench("--system", gad(pair), "--batch-size", "1,5", "--warmup", 0)
     assert [run["batch_size"] for run in result["runs"]] == [1, 5]

@@ -17,8 +17,11 @@ def figures(emitted=300, undrafted=0, drafter=1.0, verifier=4.0, iterations=100,
     return stats
 
 
+OPTIONS = {"verifier_format": "fp32", "beam": 1, "verifies": True}
+
+
 def names(stats, strategy="gad", lossless=True, **options):
-    options = SimpleNamespace(**dict({"verifier_format": "fp32", "beam": 1}, **options))
+    options = SimpleNamespace(**dict(OPTIONS, **options))
     return [each.name for each in advice(stats, strategy, options, lossless)]
 
 
@@ -28,6 +31,9 @@ def test_a_run_that_pays_needs_no_advice():
 
 def test_relaxed_output_and_other_formats_are_said():
     assert names(figures(), "gad++", lossless=False) == ["relaxed"]
+    unverified = SimpleNamespace(**dict(OPTIONS, verifies=False))
+    (alone,) = advice(figures(drafted=0), "nar", unverified, False)
+    assert alone.name == "relaxed" and "verifies nothing" in alone.text
     assert names(figures(), verifier_format="int8") == ["format"]
 
 
@@ -92,7 +98,7 @@ def test_the_figures_are_added_and_listed():
 
 
 def test_texts_name_a_remedy():
-    options = SimpleNamespace(verifier_format="bf16", beam=1)
+    options = SimpleNamespace(**dict(OPTIONS, verifier_format="bf16"))
     runs = (figures(emitted=100), figures(undrafted=50))
     said = [each for run in runs for each in advice(run, "gad", options, lossless=False)]
     text = " ".join(each.text for each in said)

@@ -77,6 +77,7 @@ CHANGED = {
     "accept_top_k": 1,
     "accept_epsilon": 0.0,
     "min_block_size": 2,
+    "nar_iterations": 2,
     "alpha_fb": 0.0,
     "alpha_rb": 0.0,
 }

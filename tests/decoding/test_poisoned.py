@@ -4,7 +4,16 @@ import copy
 
 import pytest
 import torch
-from toy_strategies import TOYS, cases, decode, flags, make_generator, stock, tokens, toys
+from toy_strategies import (
+    TOYS,
+    decode,
+    flags,
+    make_generator,
+    stock,
+    tokens,
+    toys,
+    verifying,
+)
 from toy_translation import make_sample, sentences, toy_model
 
 SENTENCES = sentences(6, seed=5)
@@ -21,7 +30,7 @@ def poisoned(model, name, value):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
 @pytest.mark.parametrize("name", ["encoder.layers.1.fc1.weight", "decoder.layers.0.fc2.bias"])
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", verifying())
 def test_a_poisoned_verifier_is_named_with_the_place(case, name, value):
     broken = poisoned(toys(case).verifier(), name, value)
     said = f"no number at position 0 of sentence 0 .*model 1 of 1 holds NaN or infinity in {name}"

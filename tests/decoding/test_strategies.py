@@ -13,6 +13,7 @@ from toy_strategies import (
     stock,
     tokens,
     toys,
+    verifying,
 )
 from toy_translation import EOS, FIRST, PAD, make_sample, make_task, sentences, toy_model
 
@@ -108,7 +109,7 @@ def test_lengths_are_kept(case, changes):
         assert found[-1] == EOS and EOS not in found[:-1] and PAD not in found
 
 
-@pytest.mark.parametrize("case", RELAXED)
+@pytest.mark.parametrize("case", [case for case in RELAXED if case in verifying()])
 def test_prefixes_are_kept(case):
     prefix = forced(len(SENTENCES))
     found = tokens(decode(make_generator(case, lossless=False), make_sample(SENTENCES), prefix))
@@ -118,7 +119,7 @@ def test_prefixes_are_kept(case):
 
 
 @pytest.mark.parametrize("lossless", [True, False])
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", verifying())
 def test_steps_and_history_tell_what_happened(case, lossless):
     """What ``--print-step`` and ``--retain-iter-history`` print."""
     if lossless and toys(case).lossless is None:

@@ -55,6 +55,7 @@ def translator(pair):
         ({"strategy": "iad"}, {"strategy": "iad", "block_size": 3}),
         ({"beam": 3, "nbest": 2}, {"strategy": "gad", "block_size": 3, "beam": 3, "nbest": 2}),
         ({"max_len_b": 4}, {"strategy": "gad", "block_size": 3, "max_len_b": 4}),
+        ({"strategy": "nar"}, {"strategy": "nar", "block_size": 3}),
         (
             {"strategy": "gad++", "tau": 3.0, "top_beta": 3},
             {"strategy": "gad++", "block_size": 3, "tau": 3.0, "top_beta": 3},

@@ -34,8 +34,9 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def logits_of(model, src_tokens, prefix, masks=BLOCK):
-    """[B, masks, V]: what the drafter says of the tokens behind ``prefix`` (long [B, s])."""
+def logits_of(model, src_tokens, prefix, masks=BLOCK, block=None):
+    """[B, masks, V]: what the drafter says of the tokens behind ``prefix`` (long [B, s]).
+    ``block``: symbols in place of the masks, long [B, masks]."""
     table = model.encoder.embed_tokens.weight
     source = F.embedding(src_tokens, table)
     padding = src_tokens.eq(PAD)
@@ -48,6 +49,8 @@ def logits_of(model, src_tokens, prefix, masks=BLOCK):
     encoded = x
 
     symbols = F.pad(prefix, (0, masks), value=UNK)
+    if block is not None:
+        symbols[:, prefix.size(1) :] = block
     positions = model.decoder.embed_positions.weight[2 : 2 + symbols.size(1)]
     x = F.embedding(symbols, table)
     if model.decoder.source_copy is not None:

@@ -34,6 +34,7 @@ ROWS = {
     "gad planned": f"--strategy gad {GAD}",
     "gad++": f"--strategy gad++ --top-beta 3 --tau 1.0 {GAD} {WHOLE_BLOCKS}",
     "gad++ planned": f"--strategy gad++ --top-beta 3 --tau 1.0 {GAD}",
+    "nar": f"--strategy nar {GAD} --drafter-dtype same",
 }
 
 
@@ -56,7 +57,7 @@ def test_models_are_made_in_the_folders_of_their_recipes(printed):
 
 def test_the_table_has_a_row_for_every_system(printed, tmp_path):
     drafter = tmp_path / "work/drafter/drafter.pt"
-    words, shown = printed("comparison", "01_table", DRAFTER=drafter)
+    words, shown = printed("comparison", "01_table", DRAFTER=drafter, NAR_DRAFTER=drafter)
     assert words[:4] == ["specdec-bench", "$WORK/bin/ende", "--path", "$WORK/verifier/verifier.pt"]
     assert words[words.index("--batch-size") + 1] == "1" and "--limit" not in words
     rows = rows_of(words)

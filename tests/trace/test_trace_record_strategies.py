@@ -130,7 +130,7 @@ def most_drafted(drafter):
     return getattr(getattr(drafter, "options", drafter), "block_size", None)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [name for name, s in STRATEGIES.items() if s.verifies])
 def test_a_trace_agrees_with_stock(folder, strategy):
     traces, models, generator = decode(folder, strategy, **RELAXED.get(strategy, {}))
     assert_diverse([t.output for t in traces])

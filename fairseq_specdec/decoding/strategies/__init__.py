@@ -12,6 +12,7 @@ from .gad import GAD, GAD_RELAXED
 from .greedy import GREEDY
 from .iad import IAD
 from .lookup import LOOKUP
+from .nar import NAR
 from .small_models import BILD, BILD_EARLY_EXIT, SPS
 
 STRATEGIES: Dict[str, Strategy] = {
@@ -22,6 +23,7 @@ STRATEGIES: Dict[str, Strategy] = {
     "gad": GAD,
     "gad++": GAD_RELAXED,
     "specdec": GAD_RELAXED,
+    "nar": NAR,
     "sps": SPS,
     "blockwise": BLOCKWISE,
     "specdec-heads": BLOCKWISE_RELAXED,

@@ -96,6 +96,8 @@ class Strategy(NamedTuple):
             drafts.
         falls_back: a small model drafts token by token, so a benchmark counts its fallbacks and
             rollbacks (Kim et al. 2023, Algorithm 1 and Table 4).
+        verifies: the models of ``--path`` decide what is emitted. Without, they do not run at all,
+            and the drafter's tokens are the output.
     """
 
     drafter: Callable[[Setup], Drafter]
@@ -107,6 +109,7 @@ class Strategy(NamedTuple):
     stated: FrozenSet[str] = frozenset()
     planned_chance: Optional[float] = None
     falls_back: bool = False
+    verifies: bool = True
 
 
 def exact_rule(settings: Any) -> AcceptanceRule:

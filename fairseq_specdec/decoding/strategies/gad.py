@@ -54,23 +54,27 @@ def check_rounding(setup: Setup, model: Any) -> None:
         )
 
 
+def block_size_of(setup: Setup, model: Any) -> int:
+    """``--block-size``, or what the drafter was trained for, which is the most."""
+    trained = int(model.decoder.block_size)
+    size = int(setup.settings.block_size or trained)
+    if size > trained:
+        raise ValueError(
+            f"--block-size {size}: the drafter {setup.settings.drafter_path} was trained for "
+            f"blocks of {trained}; use --block-size {trained} or less, or train a drafter for more"
+        )
+    return size
+
+
 def _drafter(setup: Setup) -> Drafter:
     settings = setup.settings
-    path = settings.drafter_path
     model = setup.read_drafter(load_drafter)
-    check_reading(model, setup.models[0], f"--drafter-path {path}")
+    check_reading(model, setup.models[0], f"--drafter-path {settings.drafter_path}")
     check_rounding(setup, model)
     if setup.sampler is not None:
         _refuse_sampling(setup, model)
-    trained = model.decoder.block_size
-    size = settings.block_size or trained
-    if size > trained:
-        raise ValueError(
-            f"--block-size {size}: the drafter {path} was trained for blocks of {trained}; use "
-            f"--block-size {trained} or less, or train a drafter for more"
-        )
     options = setup.draft_options(
-        size,
+        block_size_of(setup, model),
         dtype=setup.dtype,
         collapse_repeats=settings.collapse_repeats,
         confidence=settings.draft_confidence or 0.0,

@@ -1,0 +1,49 @@
+"""``nar``: the drafter alone, k tokens a pass, without a verifier (the rows "NAR drafter" of Ge et
+al. 2022, Tables 5, 8 and 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_specdec.acceptance import AcceptanceRule
+from fairseq_specdec.drafting import Drafter, NarBlockDrafter
+
+from ..drafter_file import load_drafter
+from .base import Setup, Strategy
+from .gad import block_size_of
+
+
+def _rule(settings: Any) -> AcceptanceRule:
+    return AcceptanceRule()  # nobody asks it: nothing is verified
+
+
+def _drafter(setup: Setup) -> Drafter:
+    settings, passes = setup.settings, setup.settings.nar_iterations
+    path = settings.drafter_path
+    if len(setup.models) > 1:
+        raise ValueError(
+            f"--path: {len(setup.models)} models, and --strategy nar decodes with the drafter "
+            "alone; give one of them, or use --strategy gad"
+        )
+    model = setup.read_drafter(load_drafter)
+    if getattr(model.encoder, "read_layers", ()):
+        raise ValueError(
+            f"--strategy nar: the drafter {path} reads its verifier's states, and no verifier "
+            "runs; use a drafter with an encoder (--arch spec_drafter_base), or --strategy gad"
+        )
+    if passes > 1 and model.decoder.chain is not None:
+        raise ValueError(
+            f"--nar-iterations {passes}: the drafter {path} has a chain head, which chooses the "
+            "tokens of a block from the left; use 1, or a drafter without --chain-width"
+        )
+    options = setup.draft_options(
+        block_size_of(setup, model),
+        dtype=setup.dtype,
+        collapse_repeats=settings.collapse_repeats,
+        row_independent=True,
+        unverified_passes=passes,
+    )
+    return NarBlockDrafter(model, options)
+
+
+NAR = Strategy(_drafter, _rule, needs_drafter=True, verifies=False)

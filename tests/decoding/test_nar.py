@@ -1,0 +1,246 @@
+"""Decoding with the drafter alone says what plain passes of it say, and runs no verifier."""
+
+import copy
+import sys
+
+import pytest
+import torch
+from fairseq.modules import LearnedPositionalEmbedding
+from toy_strategies import check, decode, flags
+from toy_translation import (
+    EOS,
+    FIRST,
+    PAD,
+    assert_diverse,
+    ids,
+    make_sample,
+    make_task,
+    sentences,
+    toy_attached_drafter,
+    toy_drafter,
+    toy_model,
+)
+
+from fairseq_specdec.config import decoding_settings
+from fairseq_specdec.decoding.builder import build_generator
+from fairseq_specdec.decoding.strategies import STRATEGIES
+from fairseq_specdec.engine.native.library import load
+
+sys.path.append("tests/legacy")
+SENTENCES = sentences(12, seed=7)
+BACKENDS = [
+    "torch",
+    pytest.param("native", marks=pytest.mark.skipif(load() is None, reason="no native library")),
+]
+MODELS = {
+    "leftward": {},
+    "copied": {"source_copy": True},
+    "bidirectional": {"bidirectional_prefix": True},
+    # Outputs are longer than the table of positions.
+    "short_table": {"decoder_learned_pos": True, "max_target_positions": 9},
+}
+
+
+def make(drafter, args=None, models=None, **settings):
+    words = make_task().tgt_dict
+    return build_generator(
+        models or [toy_model()],
+        words,
+        words,
+        args or flags(max_len_b=30),
+        decoding_settings(strategy="nar", drafter_path=__file__, **settings),
+        load=lambda *_: copy.deepcopy(drafter),
+    )
+
+
+def plain_pass(model, words, output, known):
+    """[K, V] of the pass that training makes: one sentence, no cache. ``known``: for each position
+    of the block a token or None, a mask."""
+    net_input = make_sample([words])["net_input"]
+    encoder_out = model.encoder(**net_input)
+    shown = torch.tensor([[[PAD if token is None else token for token in known]]])
+    previous, cut = torch.tensor([[EOS, *output]]), torch.tensor([[len(output)]])
+    state = model.decoder.start_source(net_input["src_tokens"])
+    features = model.decoder(previous, encoder_out, cut, state, shown, shown != PAD)
+    return model.decoder.output_layer(features)[0, 0]
+
+
+def chained_pass(model, words, output, known):
+    """The same of a drafter with a chain: a pass for every token, given those before it."""
+    net_input, drafted, rows = make_sample([words])["net_input"], [], []
+    for j in range(len(known)):
+        out = model(
+            prev_output_tokens=torch.tensor([[EOS, *output, *drafted]]),
+            cuts=torch.tensor([[len(output)]]),
+            targets=torch.full((1, 1, len(known)), FIRST),
+            **net_input,
+        )
+        logits = out["logits"][j].clone()
+        logits[[PAD, EOS] if not output + drafted else PAD] = float("-inf")
+        rows.append(logits)
+        drafted.append(int(logits.argmax()))
+    return torch.stack(rows)
+
+
+def authors_pass(model, words, output, known):
+    from authors_layout import UNK, logits_of
+
+    block = torch.tensor([[UNK if token is None else token for token in known]])
+    source, prefix = torch.tensor([ids(words)]), torch.tensor([output], dtype=torch.long)
+    return logits_of(model, source, prefix, block=block)[0]
+
+
+@torch.no_grad()
+def slow(model, words, passes=1, limit=30, size=4, collapse=False, of=plain_pass):
+    """(tokens, their log-probabilities, passes): Mask-Predict in blocks, token by token."""
+    output, sure, done = [], [], 0
+    while not output or output[-1] != EOS:
+        known, block, scores = [None] * size, [0] * size, [0.0] * size
+        for left in reversed(range(passes)):
+            logits = of(model, words, output, known)
+            for j in (j for j in range(size) if known[j] is None):
+                log_probs = logits[j].log_softmax(-1)
+                allowed, step = log_probs.clone(), len(output) + j
+                allowed[[PAD, EOS] if step == 0 else PAD] = float("-inf")
+                block[j] = EOS if step >= limit else int(allowed.argmax())
+                scores[j] = float(log_probs[block[j]])
+            done += 1
+            length = block.index(EOS) + 1 if EOS in block else size
+            unsure = sorted(range(length), key=lambda j: scores[j])[: length * left // passes]
+            if not unsure:
+                break
+            known = [block[j] if j < length and j not in unsure else None for j in range(size)]
+        kept = [j for j in range(length) if not collapse or j == 0 or block[j] != block[j - 1]]
+        output += [block[j] for j in kept]
+        sure += [scores[j] for j in kept]
+    return output, sure, done
+
+
+def compare(model, backend, passes, limit=30, of=plain_pass, **settings):
+    """One batch of ours against the sentences, one by one."""
+    generator = make(
+        model, flags(max_len_b=limit), backend=backend, nar_iterations=passes, **settings
+    )
+    found = decode(generator, make_sample(SENTENCES))
+    collapse = settings.get("collapse_repeats", False)
+    wanted = [slow(model, words, passes, limit, collapse=collapse, of=of) for words in SENTENCES]
+    for ours, (tokens, scores, done) in zip(found, wanted):
+        assert ours["tokens"].tolist() == tokens
+        torch.testing.assert_close(
+            ours["positional_scores"], torch.tensor(scores), atol=1e-4, rtol=0
+        )
+        assert ours["steps"] == done
+    stats = generator.stats
+    assert stats.iterations == sum(done for *_, done in wanted)
+    assert stats.emitted == sum(len(tokens) for tokens, *_ in wanted)
+    assert (stats.sentences, stats.drafted, stats.scored) == (len(SENTENCES), 0, 0)
+    return [tokens for tokens, *_ in wanted]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("passes", [1, 2, 3, 6])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_batch_says_what_plain_passes_say(model, passes, backend):
+    found = compare(toy_drafter(**MODELS[model]), backend, passes)
+    assert_diverse(found)
+    assert len({len(tokens) for tokens in found}) > 3, "no row left before the others"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("passes", [1, 3])
+def test_repeats_are_dropped_and_the_length_limit_is_kept(passes, backend):
+    whole = compare(toy_drafter(), backend, passes)
+    short = compare(toy_drafter(), backend, passes, limit=5)
+    assert max(map(len, short)) == 6 < max(map(len, whole))
+    dropped = compare(toy_drafter(), backend, passes, collapse_repeats=True)
+    assert dropped != whole
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_chain_chooses_the_tokens(backend):
+    model = toy_drafter(chain_width=16)
+    assert_diverse(compare(model, backend, 1, of=chained_pass))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("passes", [1, 3])
+def test_drafters_in_the_authors_layout(passes, backend):
+    from authors_layout import authors_drafter
+
+    compare(authors_drafter(), backend, passes, of=authors_pass)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_row_does_not_depend_on_its_batch(backend):
+    """Near the end of a learned table, too."""
+    for settings in MODELS.values():
+        generator = make(toy_drafter(**settings), backend=backend, nar_iterations=3)
+        together = decode(generator, make_sample(SENTENCES))
+        alone = [decode(generator, make_sample([each]))[0] for each in SENTENCES]
+        check(together, alone)
+        assert [each["steps"] for each in together] == [each["steps"] for each in alone]
+
+
+def test_no_verifier_runs():
+    """Its weights may be nothing, and its encoder is not asked."""
+    broken = copy.deepcopy(toy_model())
+    for parameter in broken.parameters():
+        parameter.data.fill_(float("nan"))
+    sample = make_sample(SENTENCES)
+    generator = make(toy_drafter(), models=[broken])
+    check(decode(generator, sample), decode(make(toy_drafter()), sample))
+    times = generator.stats.times()
+    assert times["drafter_encoder"] > 0 and times["drafter"] > 0 and times["verifier"] < 1e-3
+    assert STRATEGIES["nar"].verifies is False and not generator.rule.lossless
+
+
+def test_traces_tell_the_blocks():
+    generator = make(toy_drafter(), flags(max_len_b=30, retain_iter_history=True))
+    for found in decode(generator, make_sample(SENTENCES)):
+        blocks = found["iterations"]
+        assert [len(block.emitted) for block in blocks[:-1]] == [4] * (len(blocks) - 1)
+        assert sum((block.emitted for block in blocks), []) == found["tokens"].tolist()
+        assert all(block.draft == block.verdicts == [] for block in blocks)
+        assert len(found["history"]) == 2 * len(blocks)
+
+
+def nan_drafter():
+    model = copy.deepcopy(toy_drafter())
+    model.decoder.layers[0].fc1.weight.data[0] = float("nan")
+    return model
+
+
+def short_sighted():
+    model = copy.deepcopy(toy_drafter(updates=1))
+    dim = model.encoder.embed_tokens.embedding_dim
+    model.encoder.embed_positions = LearnedPositionalEmbedding(PAD + 1 + 4, dim, PAD)
+    return model
+
+
+REFUSED = [
+    (lambda: make(toy_attached_drafter()), "--strategy nar: the drafter "),
+    (lambda: make(toy_drafter(), models=[toy_model(), toy_model("pre_norm")]), "--path: 2 models"),
+    (lambda: make(toy_drafter(chain_width=16), nar_iterations=2), "--nar-iterations 2: "),
+    (lambda: make(toy_drafter(), nar_iterations=0), "--nar-iterations 0: "),
+    (lambda: make(toy_drafter(), block_size=5), "--block-size 5: "),
+    (lambda: make(toy_drafter(), flags(no_repeat_ngram_size=2)), "--no-repeat-ngram-size 2: "),
+    (lambda: make(toy_drafter(), flags(beam=2)), "--nbest 2: "),
+    (lambda: make(toy_drafter(), flags(sampling=True)), "--sampling: "),
+    (lambda: make(toy_drafter(), tau=0.5), "--tau: --strategy nar does not use it"),
+    (
+        lambda: decode(make(toy_drafter()), make_sample([[1]]), torch.tensor([[5]])),
+        "--prefix-size: --strategy nar has no verifier",
+    ),
+    (lambda: decode(make(nan_drafter()), make_sample([[1]])), "--drafter-path: the drafter's out"),
+    (
+        lambda: decode(make(short_sighted()), make_sample([[1] * 9])),
+        "--drafter-path: its encoder has no position for a source of 10 tokens",
+    ),
+]
+
+
+@pytest.mark.parametrize("ask, said", REFUSED, ids=[said for _, said in REFUSED])
+def test_what_cannot_be_kept_is_refused_by_name(ask, said):
+    with pytest.raises(ValueError) as caught:
+        ask()
+    assert str(caught.value).startswith(said) and "\n" not in str(caught.value)
