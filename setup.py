@@ -217,6 +217,8 @@ setup(
             "symspellpy",
         ],
         "bench-peers": ["ctranslate2", "optimum-onnx[onnxruntime]", "transformers"],
+        # specdec-distill --ray
+        "ray": ["ray>=2.10"],
         "rouge": ["rouge-score"],
         "comet": ["unbabel-comet"],
         "superres": ["scikit-image"],

@@ -11,7 +11,7 @@ fairseq-generate's: beam search of width 5, run by this project's engine with th
 
 Work is cut into chunks that are saved whole (``OUT.parts``): kill the command at any time and run
 it again. Run it under torchrun, as a Slurm array, or with ``--shard i/n`` in several processes;
-the last process to finish publishes OUT.
+the last process to finish publishes OUT. ``--ray`` hands the chunks to a Ray cluster's workers.
 
 A task with ``--lang-pairs`` distils all of them into one OUT, or the pair that ``--source-lang``
 and ``--target-lang`` name.
@@ -23,69 +23,35 @@ import argparse
 import logging
 import os
 import sys
-from typing import Any, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq import options
 
 from ..commands.own import brief
-from .corpus import Corpus
-from .files import DistillError
-from .flags import check, get_parser
-from .merge import REPORT, Filters, merge, tell
+from . import cluster
+from .flags import get_parser
+from .job import Job, load, prepare
+from .merge import REPORT, merge, tell
 from .pairs import Pairs, of_pair, pairs_of
-from .parts import Parts
-from .plan import Shard, make_plan, resolve_shard, select
+from .plan import Shard, resolve_shard
 from .resumable import resumable_command
-from .settings import decoding_settings, provenance, teacher_paths
-from .teacher import Teacher, decode_chunks
+from .settings import provenance
+from .teacher import decode_chunks
 
 logger = logging.getLogger("fairseq_specdec.data.distill")
-
-
-class Job(NamedTuple):
-    """What the command line asks for, checked against what is on disk."""
-
-    config: Any
-    task: Any
-    corpus: Corpus
-    filters: Filters
-    parts: Parts
-
-
-def prepare(args: argparse.Namespace) -> Job:
-    """Check flags, files and earlier results; no model is loaded."""
-    check(args)
-    config = convert_namespace_to_omegaconf(args)
-    if config.dataset.max_tokens is None and config.dataset.batch_size is None:
-        config.dataset.max_tokens = 12000  # fairseq-generate's own default
-    teacher_paths(config)
-    try:
-        task = tasks.setup_task(config.task)
-    except Exception as error:  # fairseq raises a bare Exception where it finds no languages
-        raise DistillError(
-            f"{args.data}: {error}; expected a directory written by fairseq-preprocess"
-        ) from error
-    flags = getattr(task, "cfg", None) or task.args
-    corpus = Corpus(args.data, config.dataset.gen_subset, flags.source_lang, flags.target_lang)
-    if len(corpus.splits) > 1 and hasattr(flags, "upsample_primary"):
-        flags.upsample_primary = 1  # fairseq's default, -1, cannot join train and train1
-    filters = Filters(args.on_length_limit, args.max_length_ratio)
-    settings = decoding_settings(
-        config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
-    )
-    parts = Parts(os.path.abspath(args.dest), REPORT, settings, filters._asdict())
-    parts.check_destination(args.overwrite)
-    return Job(config, task, corpus, filters, parts)
 
 
 def main(args: argparse.Namespace, arguments: Sequence[str] = ()) -> Optional[Dict[str, Any]]:
     """Distil, or continue to; the last process to finish publishes the corpus. Returns the report
     written to ``distill.json``, or None while other shards are at work."""
     pairs = pairs_of(args)
-    if pairs:
-        return _distill_pairs(args, pairs, arguments)
-    return _run(prepare(args), args, arguments)
+    try:
+        if pairs:
+            return _distill_pairs(args, pairs, arguments)
+        return _run(prepare(args), args, arguments)
+    finally:
+        if args.ray:
+            cluster.leave()
 
 
 def _distill_pairs(
@@ -102,14 +68,17 @@ def _distill_pairs(
             logger.info("%s: %s", args.data, pair)
             _run(job, given[pair], arguments)
 
-    return joint.run(resolve_shard(args.shard, os.environ), work, joint.build)
+    return joint.run(_shard(args), work, joint.build)
 
 
 def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Optional[Dict[str, Any]]:
-    shard = resolve_shard(args.shard, os.environ)
+    shard = _shard(args)
 
     def work() -> None:
-        _distill(job, args, shard, arguments)
+        if args.ray:
+            cluster.decode_chunks(job, args, arguments)
+        else:
+            _distill(job, args, shard, arguments)
 
     def build(folder: str) -> Dict[str, Any]:
         about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
@@ -121,32 +90,15 @@ def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Option
     return job.parts.run(shard, None if args.merge else work, build)
 
 
+def _shard(args: argparse.Namespace) -> Shard:
+    return Shard(0, 1) if args.ray else resolve_shard(args.shard, os.environ)
+
+
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
-    teacher = Teacher(job.config, job.task)
-    split, batching = job.config.dataset.gen_subset, job.config.dataset
-    job.task.load_dataset(split, combine=True, task_cfg=teacher.saved.task)
-    dataset = _only_part(job.task.dataset(split))
-    seed = int(job.config.common.seed)
-    plan = make_plan(
-        job.task,
-        dataset,
-        select(len(dataset), args.limit, args.fraction, seed),
-        teacher.source_limit(),
-        args.chunk_size,
-        max_tokens=batching.max_tokens,
-        max_sentences=batching.batch_size,
-        required_batch_size_multiple=batching.required_batch_size_multiple,
-        seed=seed,
-    )
+    teacher, dataset, plan = load(job, args)
     job.parts.agree_on(plan)
     job.parts.note_run(shard.rank, provenance(arguments, teacher.device_name))
     decode_chunks(teacher, dataset, plan, job.parts, shard)
-
-
-def _only_part(dataset: Any) -> Any:
-    """What a multilingual task's dataset of one pair joins."""
-    parts = getattr(dataset, "datasets", ())
-    return parts[0] if len(parts) == 1 else dataset
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

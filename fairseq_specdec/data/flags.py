@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 from typing import Any
 
@@ -45,7 +46,28 @@ def get_parser() -> argparse.ArgumentParser:
     )
     _add_filter_flags(group)
     add_work_flags(group, "sentences", 512)
+    add_cluster_flags(group)
     return parser
+
+
+def add_cluster_flags(group: Any) -> None:
+    """Whose workers distil."""
+    group.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="hand chunks to the workers of a Ray cluster: HOST:6379, auto, or local, which starts "
+        "one on this machine; needs the extra ray (default: off; without an ADDRESS, local)",
+    )
+    group.add_argument(
+        "--ray-workers",
+        action=InRange,
+        values=AT_LEAST_1,
+        metavar="N",
+        help="teachers over the cluster, %(values)s (default: one for each GPU, or each CPU core "
+        "where there is none or with --cpu)",
+    )
 
 
 def _add_filter_flags(group: Any) -> None:
@@ -70,6 +92,9 @@ def _add_filter_flags(group: Any) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse what cannot be honoured, naming the flag."""
     _check_decoding(args)
+    check_cluster(args)
+    if args.ray and (args.shard or args.merge or int(os.environ.get("WORLD_SIZE", 1)) > 1):
+        raise DistillError("--ray: one process hands out all; leave out --shard, --merge, torchrun")
     if not os.path.isdir(args.data or ""):
         raise DistillError(
             f"{args.data}: is no directory; name one directory written by fairseq-preprocess"
@@ -99,3 +124,14 @@ def _check_decoding(args: argparse.Namespace) -> None:
             "--trace-path: distillation keeps what was decoded, not how; leave it out, and trace "
             "some sentences with fairseq-generate"
         )
+
+
+def check_cluster(args: argparse.Namespace) -> None:
+    """Refuse what :func:`add_cluster_flags` cannot honour."""
+    if args.ray is None:
+        if args.ray_workers:
+            raise DistillError("--ray-workers: is the number of --ray's workers; give --ray too")
+    elif os.path.isdir(args.ray):
+        raise DistillError(f"--ray {args.ray}: is a folder; put it before --ray")
+    elif importlib.util.find_spec("ray") is None:
+        raise DistillError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")

@@ -6,7 +6,7 @@ import ast
 import logging
 import os
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -133,32 +133,30 @@ class Teacher:
         return [token for token in tokens if token not in added] + [eos]
 
 
-def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shard: Shard) -> int:
-    """Decode and save this shard's unfinished chunks; return the sentences decoded."""
+def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shard: Shard) -> None:
+    """Decode and save this shard's unfinished chunks."""
     todo = [chunk for chunk in plan.chunks_of(shard) if not parts.has(chunk)]
-    sizes = {chunk: len(plan.indices(chunk)) for chunk in todo}
     everything = sum(len(plan.indices(chunk)) for chunk in plan.chunks_of(shard))
-    planned = sum(sizes.values())
+    planned = sum(len(plan.indices(chunk)) for chunk in todo)
     logger.info(
         "shard %d/%d: %d of %d sentences to decode, with %s",
         shard.rank, shard.world, planned, everything, teacher.backend,
     )  # fmt: skip
-    decoded = 0
     with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
-        for chunk, hypotheses, seconds in _decoded(teacher, dataset, plan, todo, progress):
-            if not np.array_equal(hypotheses.indices, plan.indices(chunk)):
-                raise DistillError(f"chunk {chunk}: other sentences came back than sent")
+        for chunk, hypotheses, seconds in decoded(teacher, dataset, plan, todo, progress.add):
             parts.write(chunk, hypotheses, seconds)
-            decoded += sizes[chunk]
-    return decoded
 
 
-def _decoded(
-    teacher: Teacher, dataset: Any, plan: Plan, chunks: Sequence[int], progress: Counter
+def decoded(
+    teacher: Teacher,
+    dataset: Any,
+    plan: Plan,
+    chunks: Sequence[int],
+    count: Callable[[int], Any],
 ) -> Iterator[Tuple[int, Hypotheses, float]]:
     """Yield each chunk with the teacher's output and the seconds spent decoding it.
 
-    ``progress`` counts batch by batch: a chunk may take minutes.
+    ``count`` is called with the sentences of each batch: a chunk may take minutes.
     """
     batches = {chunk: plan.batches(chunk) for chunk in chunks}
     flat = [batch for chunk in chunks for batch in batches[chunk]]
@@ -180,7 +178,7 @@ def _decoded(
             piece = teacher.decode(sample)
             seconds += time.monotonic() - began
             pieces.append(_in_order(piece, batch))
-            progress.add(len(batch))
+            count(len(batch))
         yield chunk, Hypotheses(*(np.concatenate(column) for column in zip(*pieces))), seconds
 
 

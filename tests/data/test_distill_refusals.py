@@ -106,6 +106,8 @@ def test_broken_corpora_and_destinations(reversal_data, teacher, distill, tmp_pa
         (["--score-reference"], "--score-reference"),
         (["--upsample-primary", 2], "--upsample-primary"),
         (["--shard", "2/2"], "--shard"),
+        (["--ray-workers", 2], "--ray-workers: .* give --ray too"),
+        (["--ray", "."], "--ray .: is a folder; put it before --ray"),
         (["--task", "translation_specdec", "--trace-path", "x"], "--trace-path: distillation"),
     ],
 )

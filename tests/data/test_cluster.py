@@ -1,0 +1,147 @@
+"""Distilling over a Ray cluster: the files of one process, whatever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from distilling import KEEP, same_corpus
+
+from fairseq_specdec.data import cluster
+from fairseq_specdec.data.files import DistillError
+
+ray = pytest.importorskip("ray", reason="needs the extra ray")
+CHUNK = 3  # of 13
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A cluster of three cores, started once."""
+    local = ray.init(num_cpus=3, include_dashboard=False, _node_ip_address="127.0.0.1")
+    yield local.address_info["gcs_address"]
+    ray.shutdown()
+
+
+@pytest.fixture
+def on_cluster(distill, reversal_data, teacher, tmp_path, shared, monkeypatch):
+    """Distil over the shared cluster; the test ends it, not the command."""
+    monkeypatch.setattr(cluster, "leave", lambda: None)
+
+    def run(*flags):
+        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--ray", shared, *flags)
+        return tmp_path / "out"
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_leave_the_files_of_one_process(on_cluster, undisturbed, workers):
+    assert same_corpus(on_cluster("--ray-workers", workers), undisturbed)
+
+
+def dying(mark, times):
+    """A worker that is killed in its first calls for CHUNK."""
+
+    class Dying(cluster.Worker):
+        def decode(self, chunk):
+            dead = len(os.listdir(mark))
+            if chunk == CHUNK and dead < times:
+                open(os.path.join(mark, str(dead)), "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().decode(chunk)
+
+    return Dying
+
+
+@pytest.fixture
+def mark(tmp_path):
+    (tmp_path / "deaths").mkdir()
+    return tmp_path / "deaths"
+
+
+def test_the_chunk_of_a_worker_that_dies_is_decoded_again(
+    on_cluster, undisturbed, mark, monkeypatch
+):
+    monkeypatch.setattr(cluster, "Worker", dying(mark, 1))
+    assert same_corpus(on_cluster("--ray-workers", 1), undisturbed) and len(os.listdir(mark)) == 1
+
+
+def test_a_chunk_that_ends_every_worker_is_named_and_the_rest_is_kept(
+    on_cluster, undisturbed, mark, monkeypatch, distill, reversal_data, teacher, tmp_path
+):
+    monkeypatch.setattr(cluster, "Worker", dying(mark, 99))
+    monkeypatch.setattr(cluster, "RETRIES", 1)
+    with pytest.raises(DistillError, match=f"^--ray: chunk {CHUNK} ended 2 workers "):
+        on_cluster("--ray-workers", 1)
+    kept = sorted(path.name for path in (tmp_path / "out.parts").rglob("chunk-*"))
+    assert kept == [f"chunk-{chunk:06d}.npz" for chunk in range(CHUNK)]
+    distill(reversal_data, tmp_path / "out", teacher, *KEEP)  # goes on without a cluster
+    assert same_corpus(tmp_path / "out", undisturbed)
+
+
+@pytest.mark.parametrize(
+    "folder, digest, said",
+    [
+        ("/nonexistent", None, r"/nonexistent.*; every machine needs the corpus and the checkpoi"),
+        (None, "0", r"on \S+ the corpus or a checkpoint is another than the driver's"),
+    ],
+)
+def test_a_machine_with_other_files_is_named(on_cluster, monkeypatch, folder, digest, said):
+    class Elsewhere(cluster.Worker):
+        def prepare(self, args, here, mine, words):
+            return super().prepare(args, folder or here, digest or mine, words)
+
+    monkeypatch.setattr(cluster, "Worker", Elsewhere)
+    with pytest.raises(DistillError, match=said):
+        on_cluster("--ray-workers", 1)
+
+
+def children(pid):
+    """The processes that a process started, and those that they started."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], stdout=subprocess.PIPE, check=True)
+    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def alive(pids):
+    """Those that run: a zombie does not. Ray's own agents, which end minutes later, are left out."""
+    listed = subprocess.run(["ps", "-eo", "pid=,stat=,args="], stdout=subprocess.PIPE, check=True)
+    lines = [line.split(maxsplit=2) for line in listed.stdout.decode().splitlines()]
+    running = [line for line in lines if int(line[0]) in pids and not line[1].startswith("Z")]
+    return [line for line in running if not line[2].endswith("Agent")]
+
+
+def test_a_killed_driver_leaves_no_teacher_and_goes_on(
+    reversal_data, teacher, undisturbed, tmp_path, distill
+):
+    words = [reversal_data, "--path", teacher, "--dest", tmp_path / "out", "--num-workers", 0]
+    words += [*KEEP, "--ray", "--ray-workers", 1]
+    command = [sys.executable, "-m", "fairseq_specdec.data.distill", *map(str, words)]
+    parts = tmp_path / "out.parts"
+    with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stderr=log) as driver:
+        while not list(parts.rglob("chunk-*.npz")) and driver.poll() is None:
+            time.sleep(0.02)
+        started = children(driver.pid)
+        workers = [line for line in alive(started) if "ray::" in line[2]]
+        driver.kill()
+    assert driver.returncode == -signal.SIGKILL, (tmp_path / "log").read_text()
+    assert workers and list(parts.rglob("chunk-*.npz"))
+    until = time.monotonic() + 60
+    while time.monotonic() < until and alive(started):
+        time.sleep(0.1)
+    assert not alive(started)
+    distill(reversal_data, tmp_path / "out", teacher, *KEEP)
+    assert same_corpus(tmp_path / "out", undisturbed)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "somewhere:x"])
+def test_no_cluster_at_the_address(distill, reversal_data, teacher, tmp_path, address):
+    with pytest.raises(DistillError, match=f"--ray {address}: no cluster answers .*ray start"):
+        distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--ray", address)
