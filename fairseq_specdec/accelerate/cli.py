@@ -72,6 +72,7 @@ def prepare(args: argparse.Namespace) -> Tuple[Job, State]:
     job = Job(
         data, args.path, args.out, source, target, args.beam, cpu, bf16, tokens, args.threads,
         args.eval_sentences, args.decode_beam, args.batch_sizes,
+        args.ray, args.ray_workers,
     )  # fmt: skip
     kept = ("data", "path", "beam", "limit", "trainpref", "validpref", "max_tokens")
     state = State(args.out, {name: getattr(args, name) for name in kept})

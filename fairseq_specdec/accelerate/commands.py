@@ -35,6 +35,8 @@ class Job(NamedTuple):
     eval_sentences: int  # validation sentences on which accepted tokens are measured
     decode_beam: int = 1  # with which the model is to be used, besides 1
     batch_sizes: Tuple[int, ...] = (1,)  # in which it is to be used
+    cluster: Optional[str] = None  # address of the Ray cluster that distils; None: this process
+    workers: Optional[int] = None  # that distil at once; None: all that the cluster has room for
 
     @property
     def beams(self) -> List[int]:
@@ -54,12 +56,15 @@ class Job(NamedTuple):
         return ["--cpu"] if self.cpu else ["--fp16"]
 
 
-def distill(job: Job, dest: str, limit: Optional[int]) -> List[str]:
-    """Distil the training split; ``limit`` sentences of it or all."""
+def distill(job: Job, dest: str, limit: Optional[int], shared: bool = True) -> List[str]:
+    """Distil ``limit`` sentences of the training split or all, ``shared`` by the cluster."""
     # Small batches use less memory, and on a CPU larger ones are no quicker.
     own = ["--max-tokens", "2048" if job.cpu else "8192"]
     own += ["--skip-invalid-size-inputs-valid-test", *job._device()]
     own += ["--limit", str(limit)] if limit is not None else []
+    if shared and job.cluster is not None:
+        own += ["--ray", job.cluster]
+        own += ["--ray-workers", str(job.workers)] if job.workers is not None else []
     pair = (job.source, job.target)
     words = distill_flags(own, PLUGIN, job.path, dest, pair, job.beam)
     return [PYTHON, "-m", "fairseq_specdec.data.distill", job.data, *words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..data.cluster_flags import add_cluster_flags, check_cluster
 from ..io.flag_values import AT_LEAST_1, InRange, Range, numbers
 from ..version import __version__
 
@@ -69,6 +70,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--beam", action=InRange, values=AT_LEAST_1, default=1, metavar="N",
         help="beam of the distillation, %(values)s; 1 is what gad decodes (default: 1)",
     )  # fmt: skip
+    add_cluster_flags(parser)
     parser.add_argument(
         "--max-tokens", action=InRange, values=AT_LEAST_1, metavar="N",
         help="tokens of a training batch, %(values)s (default: 1800 on a CPU, 8192 on a GPU)",
@@ -102,6 +104,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse flags that contradict one another; set ``hours``, and ``batch_sizes`` as numbers."""
+    check_cluster(args)
     if args.hours is not None and args.updates is not None:
         raise ValueError("--hours and --updates: choose one of them")
     if (args.trainpref is None) != (args.validpref is None):

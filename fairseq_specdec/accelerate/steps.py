@@ -76,11 +76,11 @@ def distil(job: Job, state: State, limits: Limits) -> None:
     """The verifier's own output becomes the drafter's training targets."""
     limit = state.found("distil").get("limit", limits.sentences)
     if limit is None and limits.hours is not None:
-        run(job, commands.distill(job, job.file("pilot"), PILOT), "distil.log")
+        run(job, commands.distill(job, job.file("pilot"), PILOT, shared=False), "distil.log")
         pilot = read_json(job.file("pilot", "distill.json"))
         shutil.rmtree(job.file("pilot"))
         _check_losses(pilot["counts"])
-        rate = pilot["decoding"]["sentences_per_second_and_process"]
+        rate = pilot["decoding"]["sentences_per_second_and_process"] * (job.workers or 1)
         limit = max(FEWEST, int(rate * DISTILLING * limits.hours * 3600))
         logger.info("distil: about %.0f sentences per second, so at most %d", rate, limit)
     state.note("distil", done=False, limit=limit)

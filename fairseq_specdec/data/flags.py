@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 from typing import Any
 
 from fairseq import options
 
 from ..io.flag_values import AT_LEAST_1, InRange, Range
+from .cluster_flags import add_cluster_flags, check_cluster
 from .files import DistillError
 from .resumable import add_work_flags
 
@@ -48,26 +48,6 @@ def get_parser() -> argparse.ArgumentParser:
     add_work_flags(group, "sentences", 512)
     add_cluster_flags(group)
     return parser
-
-
-def add_cluster_flags(group: Any) -> None:
-    """Whose workers distil."""
-    group.add_argument(
-        "--ray",
-        nargs="?",
-        const="local",
-        metavar="ADDRESS",
-        help="hand chunks to the workers of a Ray cluster: HOST:6379, auto, or local, which starts "
-        "one on this machine; needs the extra ray (default: off; without an ADDRESS, local)",
-    )
-    group.add_argument(
-        "--ray-workers",
-        action=InRange,
-        values=AT_LEAST_1,
-        metavar="N",
-        help="teachers over the cluster, %(values)s (default: one for each GPU, or each CPU core "
-        "where there is none or with --cpu)",
-    )
 
 
 def _add_filter_flags(group: Any) -> None:
@@ -124,14 +104,3 @@ def _check_decoding(args: argparse.Namespace) -> None:
             "--trace-path: distillation keeps what was decoded, not how; leave it out, and trace "
             "some sentences with fairseq-generate"
         )
-
-
-def check_cluster(args: argparse.Namespace) -> None:
-    """Refuse what :func:`add_cluster_flags` cannot honour."""
-    if args.ray is None:
-        if args.ray_workers:
-            raise DistillError("--ray-workers: is the number of --ray's workers; give --ray too")
-    elif os.path.isdir(args.ray):
-        raise DistillError(f"--ray {args.ray}: is a folder; put it before --ray")
-    elif importlib.util.find_spec("ray") is None:
-        raise DistillError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")

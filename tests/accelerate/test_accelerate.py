@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from fairseq_specdec.accelerate import measuring, steps
+from fairseq_specdec.accelerate import commands, measuring, steps
 from fairseq_specdec.accelerate.commands import Job
 from fairseq_specdec.accelerate.state import State
 from fairseq_specdec.accelerate.steps import Limits
@@ -66,6 +66,16 @@ def test_from_a_verifier_to_a_report(accelerate, monkeypatch, capsys, caplog):
     (out / "report.html").unlink()
     accelerate(*SMALL)
     assert (out / "report.html").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize("workers, given", [(None, []), (4, ["--ray-workers", "4"])])
+def test_a_cluster_distils_all_but_what_is_timed(measured, workers, given):
+    job = measured[0]._replace(cluster="head:6379", workers=workers)
+    words = commands.distill(job, "d", None)
+    place = words.index("--ray")
+    assert words[place : place + 2 + len(given)] == ["--ray", "head:6379", *given]
+    assert ("--ray-workers" in words) is bool(given)
+    assert "--ray" not in commands.distill(job, "d", 256, shared=False)
 
 
 def test_raw_text_is_binarised(accelerate, toy, monkeypatch):

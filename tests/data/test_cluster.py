@@ -111,7 +111,7 @@ def children(pid):
 
 
 def alive(pids):
-    """Those that run: a zombie does not. Ray's own agents, which end minutes later, are left out."""
+    """Those that run, zombies and Ray's own agents (which end minutes later) left out."""
     listed = subprocess.run(["ps", "-eo", "pid=,stat=,args="], stdout=subprocess.PIPE, check=True)
     lines = [line.split(maxsplit=2) for line in listed.stdout.decode().splitlines()]
     running = [line for line in lines if int(line[0]) in pids and not line[1].startswith("Z")]

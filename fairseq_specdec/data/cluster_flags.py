@@ -1,0 +1,42 @@
+"""The flags of a Ray cluster, which ``specdec-distill`` and ``specdec-accelerate`` share."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from typing import Any
+
+from ..io.flag_values import AT_LEAST_1, InRange
+from .files import DistillError
+
+
+def add_cluster_flags(group: Any) -> None:
+    """Whose workers distil."""
+    group.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="hand chunks to the workers of a Ray cluster: HOST:6379, auto, or local, which starts "
+        "one on this machine; needs the extra ray (default: off; without an ADDRESS, local)",
+    )
+    group.add_argument(
+        "--ray-workers",
+        action=InRange,
+        values=AT_LEAST_1,
+        metavar="N",
+        help="teachers over the cluster, %(values)s (default: one for each GPU, or each CPU core "
+        "where there is none or with --cpu)",
+    )
+
+
+def check_cluster(args: argparse.Namespace) -> None:
+    """Refuse what :func:`add_cluster_flags` cannot honour."""
+    if args.ray is None:
+        if args.ray_workers:
+            raise DistillError("--ray-workers: is the number of --ray's workers; give --ray too")
+    elif os.path.isdir(args.ray):
+        raise DistillError(f"--ray {args.ray}: is a folder; put it before --ray")
+    elif importlib.util.find_spec("ray") is None:
+        raise DistillError("--ray: needs ray; pip install 'fairseq-specdec[ray]'")
