@@ -63,7 +63,8 @@ ELSEWHERE = {
 # Flags of programs that are not this project's: pip, torchrun, Slurm, hydra, the authors' code.
 FOREIGN = {
     "--index-url", "--extra-index-url", "--find-links", "--rm",
-    "--no-build-isolation", "--standalone", "--nproc_per_node", "--array", "--wrap",
+    "--no-build-isolation", "--head", "--address", "--standalone", "--nproc_per_node",
+    "--array", "--wrap",
     "--config-dir", "--config-name", "--src-embedding-copy", "--shell",
     # of decoders that no command here trains, or not in every fairseq
     "--decoder-input-dim", "--merge-src-tgt-embed", "--scale-attn", "--scale-fc",
