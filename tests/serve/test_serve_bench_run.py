@@ -51,6 +51,12 @@ def test_a_server_is_measured(client, expected):
         (["--bench", "x", "--bench-loads", "y"], "--bench-loads y: expected"),
         (["--bench", "x", "--bench-requests", "0"], "--bench-requests 0: must be from 1 to"),
         (["--bench", "x", "--bench-seconds", "0"], "--bench-seconds 0.0: must be from above 0"),
+        (["--bench", "x", "--bench-plot", "x.pdf"], "--bench-plot x.pdf: expected a name that"),
+        (["--bench", "x", "--bench-plot", "/no/x.png"], "--bench-plot /no/x.png: its folder"),
+        (
+            ["--bench", "x", "--bench-plot", "x.svg", "--bench-loads", "1"],
+            "--bench-plot: draws sha",
+        ),
         (["--bench", "x", "--host", "0.0.0.0"], "--host: --bench asks 127.0.0.1"),
         (["--bench", "x", "--port", "80"], "--port: --bench asks 127.0.0.1"),
     ],

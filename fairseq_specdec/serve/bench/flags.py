@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from typing import List
 
 from fairseq_specdec.io.flag_values import InRange, Range
 
 from .figures import Load, loads_of
+from .picture import ENDINGS
 
 # Where a server listens is not to be chosen: on this machine only.
 _FIXED = ("host", "port", "token_file")
@@ -54,6 +56,12 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bench-json", metavar="FILE", help="write all figures here (default: do not)"
     )
+    group.add_argument(
+        "--bench-plot",
+        metavar="FILE",
+        help="draw the times of answers against answers a second, of loads that are shares of the "
+        "capacity, as .svg or .png; needs the extra plots (default: do not)",
+    )
 
 
 def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[Load]:
@@ -69,4 +77,21 @@ def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[L
             "--bench-peers: CTranslate2 is not installed; pip install "
             "'fairseq-specdec[bench-peers]', or leave it out"
         )
-    return loads_of(args.bench_loads)
+    loads = loads_of(args.bench_loads)
+    if args.bench_plot is not None:
+        _check_plot(args.bench_plot, loads)
+    return loads
+
+
+def _check_plot(path: str, loads: List[Load]) -> None:
+    if not path.endswith(ENDINGS):
+        raise ValueError(f"--bench-plot {path}: expected a name that ends in .svg or .png")
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise ValueError(f"--bench-plot {path}: its folder does not exist; make it first")
+    if not any(load.share for load in loads):
+        raise ValueError("--bench-plot: draws shares of the capacity; give --bench-loads some")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError(
+            "--bench-plot: matplotlib is not installed; pip install 'fairseq-specdec[plots]', or "
+            "leave it out"
+        )

@@ -18,7 +18,7 @@ from fairseq_specdec.hub import SpeculativeTranslator
 from fairseq_specdec.io import atomic, provenance
 
 from ..access import VARIABLE
-from . import figures
+from . import figures, picture
 from .figures import FILLING, Load, State
 from .load import Bound, Loader
 from .served import OURS
@@ -131,7 +131,9 @@ def run(args: argparse.Namespace, words: Sequence[str], loads: Sequence[Load], o
                 sys.stdout.write(figures.row(name, found))
                 sys.stdout.flush()
     sys.stdout.write(f"\n{figures.LEGEND}\n")
+    facts = record(words, [], False, {})
+    facts["command"] = provenance.command_line(["specdec-serve", *words])
     if args.bench_json:
-        facts = record(words, [], False, {})
-        facts["command"] = provenance.command_line(["specdec-serve", *words])
         atomic.write_json(args.bench_json, {"provenance": facts, "rows": rows})
+    if args.bench_plot:
+        picture.draw(args.bench_plot, rows, facts["machine"]["device"])
