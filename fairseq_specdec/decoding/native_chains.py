@@ -23,7 +23,7 @@ from fairseq_specdec.engine.draft import Draft
 from fairseq_specdec.engine.native.pointers import pointer
 from fairseq_specdec.engine.native.structures import (
     Drafts,
-    Verdict,
+    StepOutputs,
     VerifyCall,
 )
 from fairseq_specdec.engine.native.structures import (
@@ -40,11 +40,11 @@ _MOST_WITH_DRAFTS = 64
 
 
 class _Answer(NamedTuple):
-    """Room for what the library writes, as in ``specdec::Verdict``."""
+    """Room for what the library writes, as in ``specdec::StepOutputs``."""
 
     rows: int
     width: int
-    facts: Any
+    outcomes: Any
     choices: Any
     seconds: Any
 
@@ -64,8 +64,8 @@ class NativeChains:
         self.states: List[Tensor] = []
         self.undecided: Optional[Draft] = None
 
-    def run(self, most: int) -> Tuple[List[Iteration], Optional[Draft]]:
-        """Do iterations: at most ``most``, until a row ends or the general step must decide.
+    def run(self, max_iterations: int) -> Tuple[List[Iteration], Optional[Draft]]:
+        """Do iterations, until a row ends or the general step must decide.
 
         Returns:
             (the iterations, whose tokens are in the hypotheses; where there are none, the draft
@@ -82,32 +82,32 @@ class NativeChains:
         plan = general.plan()
         drafts = general.drafts.native_form() if plan.size != 0 else None
         if drafts is not None:
-            rounds = self.speculate(drafts, most, plan)
+            rounds = self.speculate(drafts, max_iterations, plan)
             if rounds:
                 return rounds, None
             if self.undecided is not None:
-                return self.run(most)
+                return self.run(max_iterations)
         started = time.perf_counter()
         draft = general.propose(plan)
         drafting = time.perf_counter() - started
         if plan.size != 0 and not general.drafts.never_drafts:
-            most = 1
-        rounds = self.verify(draft, most, drafting)
+            max_iterations = 1
+        rounds = self.verify(draft, max_iterations, drafting)
         return rounds, None if rounds else draft
 
-    def verify(self, draft: Draft, most: int, drafting: float = 0.0) -> List[Iteration]:
+    def verify(self, draft: Draft, max_iterations: int, drafting: float = 0.0) -> List[Iteration]:
         """Score a chain, accept, and add what follows to the hypotheses.
 
         Args:
             draft: N draft tokens a row.
-            most: without drafts, do so many iterations, until a row ends.
+            max_iterations: without drafts, do so many iterations, until a row ends.
             drafting: seconds that the draft took.
 
         Returns:
             The iterations done; none where the general step must decide.
         """
         rows, width = draft.tokens.shape
-        self.general.hypotheses.reserve(width + most)
+        self.general.hypotheses.reserve(width + max_iterations)
         tokens = draft.tokens if draft.tokens.stride(1) == 1 else draft.tokens.contiguous()
         sizes = draft.sizes.contiguous()
         drafts = Drafts(
@@ -115,7 +115,7 @@ class NativeChains:
             pointer(sizes, torch.long),
         )  # fmt: skip
         with self.general.timer("verifier"):
-            answer = self._call(drafts, most)
+            answer = self._call(drafts, max_iterations)
             pairs = zip(tokens.tolist(), sizes.tolist())
             proposed = [tokens[:size] for tokens, size in pairs]
             done, rounds = self.call.done, []
@@ -130,12 +130,12 @@ class NativeChains:
             self._take_in(rounds)
         return rounds
 
-    def speculate(self, drafts: NativeDrafts, most: int, plan: Plan) -> List[Iteration]:
+    def speculate(self, drafts: NativeDrafts, max_iterations: int, plan: Plan) -> List[Iteration]:
         """Draft and verify by turns in one call, until a row ends or the plan no longer holds.
 
         Args:
             drafts: of the batch's drafter.
-            most: iterations, 1 or more.
+            max_iterations: iterations, 1 or more.
             plan: what an iteration drafts.
 
         Returns:
@@ -144,13 +144,13 @@ class NativeChains:
         """
         hypotheses, acceptance = self.general.hypotheses, self.general.budget.acceptance
         started = time.perf_counter()
-        most = min(most, _MOST_WITH_DRAFTS)
-        loop = drafts.begin_loop(hypotheses, most, plan, (*acceptance, FORGETS))
+        max_iterations = min(max_iterations, _MOST_WITH_DRAFTS)
+        loop = drafts.begin_loop(hypotheses, max_iterations, plan, (*acceptance, FORGETS))
         if loop is None:
             return []
         hypotheses.reserve(1)
         empty = Drafts(len(hypotheses.lengths_cpu), loop.loop.block)
-        answer = self._call(empty, most, drafts, loop)
+        answer = self._call(empty, max_iterations, drafts, loop)
         drafts.end_loop(loop)
         done = self.call.done
         self.undecided = loop.pending_draft(done)
@@ -164,7 +164,7 @@ class NativeChains:
     def _call(
         self,
         drafts: Drafts,
-        most: int,
+        max_iterations: int,
         drafter: Optional[NativeDrafts] = None,
         loop: Optional[LoopDrafts] = None,
     ) -> _Answer:
@@ -174,23 +174,23 @@ class NativeChains:
         answer = _Answer(
             rows,
             width,
-            (ctypes.c_int64 * (3 * rows * most))(),
-            (ctypes.c_int64 * (rows * most * (width + 1) if traced else 0))(),
-            (ctypes.c_double * most)(),
+            (ctypes.c_int64 * (3 * rows * max_iterations))(),
+            (ctypes.c_int64 * (rows * max_iterations * (width + 1) if traced else 0))(),
+            (ctypes.c_double * max_iterations)(),
         )
         self._point_to_hypotheses(call.hypotheses)
         force_prefix(call.rules, self.general.prefix)
-        states = self._room_for_states(rows, width, most if loop is None else 1)
+        states = self._room_for_states(rows, width, max_iterations if loop is None else 1)
         call.read_count = 0 if states is None else len(self.layers.weights.read_layers)
         call.drafts = drafts
-        call.verdict = Verdict(
-            ctypes.addressof(answer.facts),
+        call.outputs = StepOutputs(
+            ctypes.addressof(answer.outcomes),
             ctypes.addressof(answer.choices) if traced else None,
             ctypes.addressof(answer.seconds),
             pointer(states),
             loop is None,
         )
-        call.most = most
+        call.max_iterations = max_iterations
         call.loop = None
         if loop is not None and drafter is not None:
             call.drafter, call.draft_session = drafter.pointers
@@ -208,13 +208,13 @@ class NativeChains:
         view.lengths = pointer(self.general.hypotheses.lengths, torch.long)
         view.spent = pointer(self.general.rule.spent, torch.float64)
 
-    def _room_for_states(self, rows: int, width: int, most: int) -> Optional[Tensor]:
+    def _room_for_states(self, rows: int, width: int, max_iterations: int) -> Optional[Tensor]:
         """Room for the hidden states of so many iterations, which a drafter may keep."""
         weights = self.layers.weights
         if not self.general.reads_states:
             return None
         wide = len(weights.read_layers) * weights.stack.width
-        return torch.empty(most, rows, width + 1, wide)
+        return torch.empty(max_iterations, rows, width + 1, wide)
 
     def _iteration(
         self,
@@ -227,8 +227,8 @@ class NativeChains:
         """Iteration ``i``."""
         rows, width = answer.rows, answer.width + 1
         first, end = 3 * rows * i, 3 * rows * (i + 1)
-        sizes, ended = answer.facts[first:end:3], answer.facts[first + 1 : end : 3]
-        accepted = answer.facts[first + 2 : end : 3]
+        sizes, ended = answer.outcomes[first:end:3], answer.outcomes[first + 1 : end : 3]
+        accepted = answer.outcomes[first + 2 : end : 3]
         verifying = answer.seconds[i]
         seconds = (drafting + verifying, drafting, verifying)
         proposed = list(map(len, drafts))

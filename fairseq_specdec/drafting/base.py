@@ -119,13 +119,17 @@ class NativeDrafts(Protocol):
     def pointers(self) -> Tuple[Any, Any]: ...
 
     def begin_loop(
-        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
+        self,
+        hypotheses: Hypotheses,
+        max_iterations: int,
+        plan: Plan,
+        means: Tuple[float, float, float],
     ) -> Optional[LoopDrafts]:
         """Let a call of the library draft in each of its iterations; ``end_loop`` follows it.
 
         Args:
             hypotheses: what was accepted.
-            most: iterations.
+            max_iterations: that the call may do.
             plan: what they draft; the loop ends where it no longer holds.
             means: running means of accepted tokens and of stops of a row, and the weight of the
                 newest iteration in them, as of ``DraftBudget``.

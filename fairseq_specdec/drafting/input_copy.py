@@ -157,7 +157,11 @@ class InputCopySession(HostSession):
         return None, None
 
     def begin_loop(
-        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
+        self,
+        hypotheses: Hypotheses,
+        max_iterations: int,
+        plan: Plan,
+        means: Tuple[float, float, float],
     ) -> Optional[LoopDrafts]:
         if hypotheses.shortest >= self.max_len:
             return None
@@ -175,7 +179,7 @@ class InputCopySession(HostSession):
         loop = DraftLoop(block=block, max_len=self.max_len, positions=-1)
         loop.accepted, loop.stopped, loop.forgets = means
         loop.low, loop.high, loop.copy = plan.low, plan.high, ctypes.addressof(copy)
-        return LoopDrafts(loop, [0] * len(sizes), most, (copy, kept))
+        return LoopDrafts(loop, [0] * len(sizes), max_iterations, (copy, kept))
 
     def end_loop(self, drafts: LoopDrafts) -> None:
         _, (_, _, begin, seen) = drafts.kept

@@ -256,7 +256,11 @@ class NativeBlockSession(BlockSession):
         return Draft(tokens[:, : int(sizes.max())], sizes)
 
     def begin_loop(
-        self, hypotheses: Hypotheses, most: int, plan: Plan, means: Tuple[float, float, float]
+        self,
+        hypotheses: Hypotheses,
+        max_iterations: int,
+        plan: Plan,
+        means: Tuple[float, float, float],
     ) -> Optional[LoopDrafts]:
         if self.options.collapse_repeats or self.limits.of_iteration(hypotheses, plan.size) == 0:
             return None
@@ -282,7 +286,7 @@ class NativeBlockSession(BlockSession):
             -1 if limits.positions is None else limits.positions, limits.whole_blocks,
             *means, plan.low, plan.high,
         )  # fmt: skip
-        return LoopDrafts(loop, self.layers.cache.lengths_cpu, most, (kept, costs))
+        return LoopDrafts(loop, self.layers.cache.lengths_cpu, max_iterations, (kept, costs))
 
     def end_loop(self, drafts: LoopDrafts) -> None:
         cached = list(drafts.cached)

@@ -20,17 +20,17 @@ class LoopDrafts:
     Args:
         loop: without room for the answer.
         cached: slots of each row in the drafter's cache.
-        most: iterations.
+        max_iterations: that the call may do.
         kept: what ``loop`` points to.
     """
 
-    def __init__(self, loop: DraftLoop, cached: List[int], most: int, kept: Any) -> None:
+    def __init__(self, loop: DraftLoop, cached: List[int], max_iterations: int, kept: Any) -> None:
         rows, block = len(cached), loop.block
         self.loop, self.rows, self.kept = loop, rows, kept
         self.cached = (ctypes.c_int64 * rows)(*cached)
-        self.tokens = (ctypes.c_int64 * (most * rows * block))()
-        self.sizes = (ctypes.c_int64 * (most * rows))()
-        self.seconds = (ctypes.c_double * most)()
+        self.tokens = (ctypes.c_int64 * (max_iterations * rows * block))()
+        self.sizes = (ctypes.c_int64 * (max_iterations * rows))()
+        self.seconds = (ctypes.c_double * max_iterations)()
         for name in ("cached", "tokens", "sizes", "seconds"):
             setattr(loop, name, ctypes.addressof(getattr(self, name)))
 

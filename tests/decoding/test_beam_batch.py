@@ -270,7 +270,7 @@ def test_no_more_tokens_are_told_than_there_is_room_for():
         while batch.live:
             batch.iterate(9)
         assert all(one.tokens for one in beams.ended(0))
-        ask("ended", 0, 0, tokens, scores)
+        ask("ended", 0, 0, tokens, scores, byref(c_int64()))
         ask("agreed", -1, tokens, byref(c_int64()))
     assert list(tokens) == list(scores) == [-1] * 9
 

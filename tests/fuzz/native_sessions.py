@@ -116,7 +116,7 @@ class Session:
                 calls.size(width, (-1, 2**62, -(2**63))), calls.integers(rows, most=width),
             ),
             hypotheses, count, read, calls.size64(most),
-            of.Verdict(
+            of.StepOutputs(
                 calls.integers(most, rows, 3), calls.maybe(calls.integers(most, rows, width + 1)),
                 calls.pointer_of_doubles(most), states if count else None, 1,
             ),
@@ -124,7 +124,7 @@ class Session:
             loop and ctypes.pointer(loop),
         )  # fmt: skip
         if random.random() < calls.odd:
-            call.verdict.states = None
+            call.outputs.states = None
         calls.call("specdec_verify", self.pointer, ctypes.byref(call))
 
     def copying(self, rows, block, most):
@@ -184,8 +184,8 @@ class Session:
         calls.call("specdec_beams_prefix", beams, row, random.randint(0, 1), number, room, tokens,
                    ctypes.byref(prefix))  # fmt: skip
         calls.call("specdec_beams_agreed", beams, row, room, tokens, ctypes.byref(length))
-        calls.call("specdec_beams_length", beams, row, number, ctypes.byref(length))
-        calls.call("specdec_beams_ended", beams, row, number, room, tokens, calls.floats(room + 1))
+        calls.call("specdec_beams_ended", beams, row, number, room, tokens, calls.floats(room + 1),
+                   ctypes.byref(length))  # fmt: skip
 
 
 class Drafter:

@@ -112,16 +112,14 @@ class NativeBeams:
         return prefixes
 
     def ended(self, row: int) -> List[EndedHypothesis]:
-        hypotheses = []
-        length = ctypes.c_int64()
+        hypotheses, length = [], ctypes.c_int64()
+        tokens = (ctypes.c_int64 * self._longest)()
+        totals = (ctypes.c_float * (self._longest + 1))()
         for number in range(self._facts[row].ended):
             self._library.call(
-                "specdec_beams_length", self._pointer, row, number, ctypes.byref(length)
-            )
-            tokens = (ctypes.c_int64 * length.value)()
-            totals = (ctypes.c_float * (length.value + 1))()
-            self._library.call(
-                "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals
-            )
-            hypotheses.append(EndedHypothesis(list(tokens), list(totals)))
+                "specdec_beams_ended", self._pointer, row, number, len(tokens), tokens, totals,
+                ctypes.byref(length),
+            )  # fmt: skip
+            size = length.value
+            hypotheses.append(EndedHypothesis(tokens[:size], totals[: size + 1]))
         return hypotheses

@@ -1,7 +1,7 @@
 """Finds, checks and loads the shared object of the native engine that suits this processor.
 
 An object is loaded only if it is whole (it ends with a digest of itself), if a probe compiled for
-the architecture's baseline says that processor and operating system have its instructions, and if
+the architecture's baseline finds that processor and operating system have its instructions, and if
 its version and the sizes of its structures are those of this package. What fails is reported in one
 line, and the next best variant is tried; without any, the engine runs on torch.
 """
@@ -35,7 +35,6 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_matrix_parts": [_POINTER, _POINTER],
     "specdec_matrix_free": [_POINTER],
     "specdec_matrix_rows": [_POINTER, ctypes.c_int64, _POINTER, _POINTER],
-    "specdec_matrix_format": [_POINTER, _POINTER],
     "specdec_matrix_seconds": [_POINTER, _INT, _INT, _POINTER],
     "specdec_matrix_multiply": [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT],
     "specdec_stack_new": [_POINTER, _POINTER],
@@ -68,8 +67,7 @@ SIGNATURES: Dict[str, List[Any]] = {
     "specdec_beams_facts": [_POINTER, _INT, _POINTER],
     "specdec_beams_prefix": [_POINTER, _INT, _INT, _INT, _INT, _POINTER, _POINTER],
     "specdec_beams_agreed": [_POINTER, _INT, _INT, _POINTER, _POINTER],
-    "specdec_beams_length": [_POINTER, _INT, _INT, _POINTER],
-    "specdec_beams_ended": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER],
+    "specdec_beams_ended": [_POINTER, _INT, _INT, _INT, _POINTER, _POINTER, _POINTER],
     "specdec_matrix_reference": [
         *[_INT, _INT, _POINTER, _POINTER, _INT],
         *[_INT, _POINTER, _INT, _POINTER, _INT, _INT],
@@ -81,7 +79,7 @@ _ERRORS = {1: ValueError, 2: MemoryError, 3: RuntimeError}
 
 
 class UnusableError(Exception):
-    """A shared object that must not be used; the message says why."""
+    """A shared object that must not be used; the message gives the reason."""
 
 
 class Library:
@@ -123,7 +121,7 @@ class Library:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call an entry point, without the GIL. Raises ValueError or MemoryError or RuntimeError:
-        as the engine says."""
+        as of the engine."""
         code = self._functions[name](*arguments)
         if code:
             message = self._handle.specdec_error().decode(errors="replace")
@@ -148,7 +146,7 @@ found: Dict[str, _Found] = {}  # by the value of the environment variable
 
 
 def load() -> Optional[Library]:
-    """The best variant that this machine runs, or None (``why_not`` says why).
+    """The best variant that this machine runs, or None (``why_not`` has the reason).
 
     The environment variable FAIRSEQ_SPECDEC_NATIVE picks one by name, or none with ``off``.
 

@@ -121,16 +121,20 @@ class NativeLinear:
     def parts(self) -> Dict[str, Tensor]:
         """The packed weight: ``words``, ``bias``, and of int8 and int7 ``scales`` and ``offsets``;
         in memory that is the product's."""
-        found = MatrixParts()
-        self.library.call("specdec_matrix_parts", self.pointer, ctypes.byref(found))
-        counts = (found.words_size, found.outputs, found.outputs, found.outputs)
+        described = self._described()
+        counts = (described.words_size, *[described.outputs] * 3)
         parts = {}
         for name, count in zip(PARTS, counts):
-            address = getattr(found, name)
+            address = getattr(described, name)
             if address:
                 memory = (ctypes.c_uint8 * (4 * count)).from_address(address)
                 parts[name] = torch.frombuffer(memory, dtype=PARTS[name])
         return parts
+
+    def _described(self) -> MatrixParts:
+        described = MatrixParts()
+        self.library.call("specdec_matrix_parts", self.pointer, ctypes.byref(described))
+        return described
 
     @classmethod
     def of(cls, library: Library, modules: Tuple[Any, ...], number_format: str) -> NativeLinear:
@@ -154,9 +158,7 @@ class NativeLinear:
     @property
     def stored(self) -> str:
         """How the weight is stored: its ``number_format``, or "halves" where those hold fp32."""
-        number = ctypes.c_int()
-        self.library.call("specdec_matrix_format", self.pointer, ctypes.byref(number))
-        return STORED_AS[number.value]
+        return STORED_AS[self._described().format]
 
     @property
     def nbytes(self) -> int:

@@ -61,9 +61,9 @@ class Hypotheses(Structure):
     )  # fmt: skip
 
 
-class Verdict(Structure):
+class StepOutputs(Structure):
     _fields_ = _fields(
-        ("facts choices seconds states", c_void_p), ("states_per_iteration", c_int64)
+        ("outcomes choices seconds states", c_void_p), ("states_per_iteration", c_int64)
     )
 
 
@@ -101,9 +101,9 @@ class SourceCopy(Structure):
 class VerifyCall(Structure):
     _fields_ = _fields(
         ("embedding", Embedding), ("rules", Rules), ("drafts", Drafts), ("hypotheses", Hypotheses),
-        ("read_count", c_int64), ("read", POINTER(c_int32)), ("most", c_int64),
-        ("verdict", Verdict), ("done", c_int64), ("drafter draft_session", c_void_p),
-        ("loop", POINTER(DraftLoop)),
+        ("read_count", c_int64), ("read", POINTER(c_int32)),
+        ("max_iterations", c_int64), ("outputs", StepOutputs), ("done", c_int64),
+        ("drafter draft_session", c_void_p), ("loop", POINTER(DraftLoop)),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from fairseq_specdec.engine.native.structures import (
     RunCall,
     Shape,
     SourceCopy,
-    Verdict,
+    StepOutputs,
     VerifyCall,
 )
 from fairseq_specdec.engine.native.structures import (
@@ -318,14 +318,14 @@ class Small:
     def verification(self):
         """Of no drafts, once."""
         drafts = Drafts(2, 0, None, 0, self.numbers)
-        verdict = Verdict(torch.zeros(6).long().data_ptr(), None, self.seconds, None, 0)
+        outputs = StepOutputs(torch.zeros(6).long().data_ptr(), None, self.seconds, None, 0)
         return VerifyCall(
-            self.embedding, self.rules, drafts, self.hypotheses, 0, None, 1, verdict
+            self.embedding, self.rules, drafts, self.hypotheses, 0, None, 1, outputs
         )  # fmt: skip
 
     def verify(self, call):
-        facts = torch.zeros(6).long()
-        call.verdict.facts = facts.data_ptr()
+        outcomes = torch.zeros(6).long()
+        call.outputs.outcomes = outcomes.data_ptr()
         self.library.call("specdec_verify", self.pointer, ctypes.byref(call))
 
     def drafter(self, rows):
@@ -439,7 +439,7 @@ def test_a_drafter_reads_as_many_hidden_states_as_there_are(small, loaded):
     loaded.call("specdec_drafter_states", ctypes.c_void_p(call.drafter), 2, states.pointer)
     loop = DraftLoop(small.embedding, DraftRequest(first=1), 1, 9, -1)
     call.drafts.width, call.loop, call.read_count, call.read = 1, ctypes.pointer(loop), 1, read
-    call.verdict.states = small.seconds
+    call.outputs.states = small.seconds
     with pytest.raises(ValueError, match="a drafter that reads other hidden states"):
         small.verify(call)
 

@@ -17,6 +17,6 @@ SPECDEC_API int specdec_set_threads(int count) {
   });
 }
 
-// What the last failed call of this thread said; valid until the thread's next failed call.
+// The message of the last failed call of this thread; valid until the thread's next failed call.
 SPECDEC_API const char* specdec_error() { return specdec::last_error().c_str(); }
 }

@@ -204,9 +204,9 @@ constexpr float kHiddenScore = -1e30f;
 
 // Softmax of a row of scores whose unseen entries are kHiddenScore or less.
 inline void softmax(float* scores, int groups) {
-  Floats most = load(scores);
-  for (int g = 1; g < groups; g++) most = larger(most, load(scores + g * LANES));
-  const float top = largest(most);
+  Floats tops = load(scores);
+  for (int g = 1; g < groups; g++) tops = larger(tops, load(scores + g * LANES));
+  const float top = largest(tops);
   Floats total{};
   for (int g = 0; g < groups; g++) {
     const Floats score = load(scores + g * LANES);
@@ -313,23 +313,29 @@ inline void mix_round(const Round& round, const Visibility& visible, Mixture mix
     }
 }
 
+// The queries of one row, and where their results go.
+struct Queries {
+  int count;
+  const float* from;  // [count][stride], of which the heads' numbers are read
+  size_t stride;
+  float* out;  // [count][heads x head width]
+};
+
 // Attention of the queries of one row. Where a head has few of them, several heads go through each
-// stage together: their sums do not wait for each other.
-//   queries: [count][query_stride], of which the heads' numbers are read
-//   next:    the row of the cache that is looked at afterwards, fetched meanwhile
-//   out:     [count][out_stride], of which the heads' numbers are written
-inline void attend(int count, const float* queries, size_t query_stride, const KeyValues& cache,
-                   int row, int next, const Visibility& whole, float* out, size_t out_stride,
-                   Buffer<float>& scratch) {
+// stage together: their sums do not wait for each other. `next`: the row of the cache that is looked
+// at afterwards, fetched meanwhile.
+inline void attend(const Queries& queries, const KeyValues& cache, int row, int next,
+                   const Visibility& whole, Buffer<float>& scratch) {
+  const int count = queries.count, width = cache.width(), padded = cache.padded();
   if (count == 0) return;  // a row of padding alone
-  const int width = cache.width(), padded = cache.padded();
+  const size_t out_stride = static_cast<size_t>(cache.heads()) * width;
   const int groups = (slots_seen(count, whole) + LANES - 1) / LANES;
   const size_t stride = static_cast<size_t>(groups) * LANES;
   const ptrdiff_t away = cache.keys(next, 0) - cache.keys(row, 0);
   const bool paths = whole.path != nullptr;
-  const size_t most = paths ? kQueries * kMixed : std::max(kQueries, kMixed);
-  float* scores = scratch.reserve((most + kMixed) * stride + kQueries * rounded_up(padded, kDims));
-  float* ordered = scores + most * stride;
+  const size_t rows = paths ? kQueries * kMixed : std::max(kQueries, kMixed);  // of scores
+  float* scores = scratch.reserve((rows + kMixed) * stride + kQueries * rounded_up(padded, kDims));
+  float* ordered = scores + rows * stride;
   float* arranged = ordered + kMixed * stride;
   for (int first = 0; first < count; first += kQueries) {
     const int some = std::min(kQueries, count - first);
@@ -338,8 +344,8 @@ inline void attend(int count, const float* queries, size_t query_stride, const K
     for (int head = 0; head < cache.heads(); head += together) {
       const Round round{some, std::min(together, cache.heads() - head), scores, ordered, stride};
       for (int h = 0; h < round.now; h++) {
-        arrange(some, queries + first * query_stride + (head + h) * width, query_stride, width,
-                padded, arranged);
+        arrange(some, queries.from + first * queries.stride + (head + h) * width, queries.stride,
+                width, padded, arranged);
         with_count<kQueries>(some, [&](auto m) {
           score_queries<m.value>(arranged, cache.keys(row, head + h), away, groups, padded,
                                  scores + h * some * stride, stride);
@@ -351,7 +357,7 @@ inline void attend(int count, const float* queries, size_t query_stride, const K
       mixture.next = away;
       mixture.padded = padded;
       mixture.slots = paths ? 0 : slots_seen(some, visible);
-      mix_round(round, visible, mixture, width, out + first * out_stride + head * width,
+      mix_round(round, visible, mixture, width, queries.out + first * out_stride + head * width,
                 out_stride);
     }
   }

@@ -85,17 +85,8 @@ void Sentence::add_candidates(int from, int like, float score,
 
 bool Sentence::one_step() {
   std::vector<Candidate> candidates;
-  float unknown = kMinusInfinity;
-  bool all = true;
-  for (int from : live) {
-    const Prefix& prefix = prefixes[from];
-    if (prefix.scored) {
-      add_candidates(from, from, prefix.score, candidates);
-    } else {
-      unknown = std::max(unknown, prefix.score);
-      all = false;
-    }
-  }
+  for (int from : live)
+    if (prefixes[from].scored) add_candidates(from, from, prefixes[from].score, candidates);
   for (const Candidate& one : candidates)
     if (std::isnan(one.score)) failure = Failure::kNoNumber;
   if (failure != Failure::kNone) return false;
@@ -110,24 +101,9 @@ bool Sentence::one_step() {
       growth.push_back(one);
     }
   }
-  if (!all) {
-    // Those that are not scored cannot come among the first N: no token has a probability above 1,
-    // but for an unknown word that is rewarded.
-    const float reward = std::max(0.0f, -rules_->unk_penalty);
-    if (growth.size() < static_cast<size_t>(beam_) || !(growth.back().score > unknown + reward))
-      return false;
-  }
-  const int now = step();
-  const int64_t forced = forced_after(live[0]);
-  if (forced == rules_->eos && !ending.empty()) {
-    // Stock gives all N hypotheses what the first one has.
-    const auto first = std::find_if(ending.begin(), ending.end(),
-                                    [&](const Ended& one) { return one.prefix == live[0]; });
-    ending = first == ending.end() ? std::vector<Ended>{} : std::vector<Ended>(beam_, *first);
-  }
-  for (const Ended& one : ending)
-    if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
-  done = ended.size() == static_cast<size_t>(beam_) || (!ending.empty() && now >= rules_->max_len);
+  if (!decided(growth)) return false;
+  const bool forced = forced_after(live[0]) >= 0;
+  end(std::move(ending));
   if (done) return true;
   if (growth.empty()) {
     failure = Failure::kNoToken;
@@ -137,45 +113,76 @@ bool Sentence::one_step() {
   for (const Candidate& one : growth) {
     chosen.push_back(child(one.from, one.token));
     prefixes[chosen.back()].score = one.score;
-    used += prefixes[chosen.back()].scored && forced < 0;
+    used += prefixes[chosen.back()].scored && !forced;
   }
   follow(chosen);
   live = std::move(chosen);
   return true;
 }
 
+// Whether the live prefixes that are not scored cannot come among the first N: no token has a
+// probability above 1, but for an unknown word that is rewarded.
+bool Sentence::decided(const std::vector<Candidate>& growth) const {
+  float unknown = kMinusInfinity;
+  bool all = true;
+  for (int at : live) {
+    if (prefixes[at].scored) continue;
+    unknown = std::max(unknown, prefixes[at].score);
+    all = false;
+  }
+  const float reward = std::max(0.0f, -rules_->unk_penalty);
+  return all || (growth.size() == static_cast<size_t>(beam_) &&
+                 growth.back().score > unknown + reward);
+}
+
+void Sentence::end(std::vector<Ended> ending) {
+  if (forced_after(live[0]) == rules_->eos && !ending.empty()) {
+    // Stock gives all N hypotheses what the first one has.
+    const auto first = std::find_if(ending.begin(), ending.end(),
+                                    [&](const Ended& one) { return one.prefix == live[0]; });
+    ending = first == ending.end() ? std::vector<Ended>{} : std::vector<Ended>(beam_, *first);
+  }
+  for (const Ended& one : ending)
+    if (ended.size() < static_cast<size_t>(beam_)) ended.push_back(one);
+  done = ended.size() == static_cast<size_t>(beam_) ||
+         (!ending.empty() && step() >= rules_->max_len);
+}
+
 std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
-  std::vector<int> found;
-  const auto add = [&](int at) {
-    if (!prefixes[at].scored && std::find(found.begin(), found.end(), at) == found.end())
-      found.push_back(at);
-  };
-  for (int at : live) add(at);
-  const bool inside = forced_after(live[0]) >= 0;
+  std::vector<int> wanted = waiting();
+  const size_t count = wanted.size();
+  if (forced_after(live[0]) < 0) look_ahead(lookahead, wanted);
+  draft.assign(wanted.begin() + count, wanted.end());
+  scored += wanted.size();
+  drafted += draft.size();
+  return wanted;
+}
+
+// A prefix that is not scored, once.
+void Sentence::add_missing(int prefix, std::vector<int>& wanted) const {
+  if (!prefixes[prefix].scored && std::find(wanted.begin(), wanted.end(), prefix) == wanted.end())
+    wanted.push_back(prefix);
+}
+
+std::vector<int> Sentence::waiting() {
+  std::vector<int> waiting;
+  for (int at : live) add_missing(at, waiting);
   for (int at : live)
     for (int64_t token; (token = forced_after(at)) >= 0 && token != rules_->eos;) {
       at = child(at, static_cast<int32_t>(token));
-      add(at);
+      add_missing(at, waiting);
     }
-  const size_t waiting = found.size();
+  return waiting;
+}
+
+// Add the prefixes that the search is expected to come to.
+void Sentence::look_ahead(const Lookahead& lookahead, std::vector<int>& wanted) {
+  const size_t reach = std::max(lookahead.reach, wanted.size());
   std::vector<std::pair<int, float>> ahead;
   for (int at : live) ahead.emplace_back(at, prefixes[at].score);
   size_t room = beam_ - ended.size();
-  const int steps = inside ? 0 : lookahead.steps;
-  for (int i = 0; i < steps && step() + i < rules_->max_len; i++) {
-    std::vector<Candidate> candidates;
-    for (const auto& [from, score] : ahead) {
-      const int like = prefixes[from].scored ? from : same_suffix(from);
-      if (like >= 0) {
-        add_candidates(from, like, score, candidates);
-        continue;
-      }
-      constexpr float kLikely = -0.1f;
-      const int32_t token = copied(from, lookahead.source);
-      if (token >= 0)
-        candidates.push_back({score + kLikely, static_cast<int>(candidates.size()), from, token});
-    }
-    keep_best(candidates, count_);
+  for (int i = 0; i < lookahead.steps && step() + i < rules_->max_len; i++) {
+    const std::vector<Candidate> candidates = predicted(ahead, lookahead.source);
     ahead.clear();
     for (size_t rank = 0; rank < candidates.size(); rank++) {
       const Candidate& one = candidates[rank];
@@ -185,17 +192,32 @@ std::vector<int> Sentence::wanted(const Lookahead& lookahead) {
         ahead.emplace_back(child(one.from, one.token), one.score);
     }
     if (room == 0 || ahead.empty()) break;
-    const size_t before = found.size();
-    for (const auto& [at, score] : ahead) add(at);
-    if (found.size() > std::max(lookahead.reach, waiting)) {
-      found.resize(before);
+    const size_t before = wanted.size();
+    for (const auto& [at, score] : ahead) add_missing(at, wanted);
+    if (wanted.size() > reach) {
+      wanted.resize(before);
       break;
     }
   }
-  draft.assign(found.begin() + waiting, found.end());
-  scored += found.size();
-  drafted += draft.size();
-  return found;
+}
+
+// The likeliest 2 N candidates after prefixes with their scores.
+std::vector<Candidate> Sentence::predicted(const std::vector<std::pair<int, float>>& ahead,
+                                           const std::vector<int64_t>& source) const {
+  constexpr float kLikely = -0.1f;
+  std::vector<Candidate> candidates;
+  for (const auto& [from, score] : ahead) {
+    const int like = prefixes[from].scored ? from : same_suffix(from);
+    if (like >= 0) {
+      add_candidates(from, like, score, candidates);
+      continue;
+    }
+    const int32_t token = copied(from, source);
+    if (token >= 0)
+      candidates.push_back({score + kLikely, static_cast<int>(candidates.size()), from, token});
+  }
+  keep_best(candidates, count_);
+  return candidates;
 }
 
 // The scored prefix whose last tokens are most like those of this one, and nearest in length; -1 if
@@ -293,9 +315,9 @@ namespace {
 
 // The `count` largest of a row, falling; equal ones in the order of their places.
 void largest_of(const float* row, int size, int count, float* values, int32_t* places) {
-  int found = 0;
+  int kept = 0;
   const auto insert = [&](float value, int place) {
-    int at = found < count ? found++ : count - 1;
+    int at = kept < count ? kept++ : count - 1;
     for (; at > 0 && values[at - 1] < value; at--) {
       values[at] = values[at - 1];
       places[at] = places[at - 1];
@@ -304,7 +326,7 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
     places[at] = place;
   };
   int i = 0;
-  for (; i < size && found < count; i++) insert(row[i], i);
+  for (; i < size && kept < count; i++) insert(row[i], i);
   for (; i < size && i % (4 * LANES) != 0; i++)
     if (row[i] > values[count - 1]) insert(row[i], i);
   for (; i + 4 * LANES <= size; i += 4 * LANES) {
@@ -316,34 +338,10 @@ void largest_of(const float* row, int size, int count, float* values, int32_t* p
   }
   for (; i < size; i++)
     if (row[i] > values[count - 1]) insert(row[i], i);
-  for (; found < count; found++) {
-    values[found] = kMinusInfinity;
-    places[found] = 0;
+  for (; kept < count; kept++) {
+    values[kept] = kMinusInfinity;
+    places[kept] = 0;
   }
-}
-
-// The likeliest tokens after a prefix of `step` tokens of a row, constraints applied
-// (DecodingConstraints). NaN where the logits are no distribution.
-void rate(float* logits, int words, const Rules& rules, int row, int step, int count, float* scores,
-          int32_t* tokens) {
-  divide(rules, words, logits);
-  const float top = peak_of(logits, words).top;
-  const float total = log_sum(logits, words, top);
-  if (!std::isfinite(total) || !std::isfinite(top)) {
-    std::fill_n(scores, count, std::nanf(""));
-    std::fill_n(tokens, count, 0);
-    return;
-  }
-  constrain(rules, step, logits);
-  const int64_t forced = forced_token(rules, row, step);
-  if (forced >= 0) {
-    std::fill_n(scores, count, kMinusInfinity);
-    std::fill_n(tokens, count, static_cast<int32_t>(forced));
-    scores[0] = logits[forced] - top - total;
-    return;
-  }
-  largest_of(logits, words, count, scores, tokens);
-  for (int i = 0; i < count; i++) scores[i] = scores[i] - top - total;
 }
 
 }  // namespace
@@ -361,7 +359,7 @@ Beams::Beams(Session& session, const Embedding& embedding, const Rules& rules, i
 }
 
 void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reach) {
-  require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence that there is not");
+  require(row >= 0 && row < static_cast<int>(sentences.size()), "a sentence out of range");
   require(steps >= 0 && steps < (1 << 16) && reach >= 0 && reach < (1 << 16),
           "an impossible reach");
   for (int64_t token : source)
@@ -370,9 +368,9 @@ void Beams::look_ahead(int row, std::vector<int64_t> source, int steps, int reac
   lookaheads_[row] = {std::move(source), steps, static_cast<size_t>(reach) * beam_};
 }
 
-int64_t Beams::run(int64_t most) {
+int64_t Beams::run(int64_t max_passes) {
   int64_t done = 0;
-  while (done < most && pass()) done++;
+  while (done < max_passes && pass()) done++;
   return done;
 }
 
@@ -380,59 +378,96 @@ int64_t Beams::run(int64_t most) {
 bool Beams::pass() {
   require(session_.rows() == static_cast<int>(sentences.size()), "a session of another batch");
   constexpr int kProjected = 48;  // logits of so many entries stay in the second-level cache
-  std::vector<int> rows, slots, uptos, nodes;
+  for (const Sentence& sentence : sentences)
+    if (sentence.failure != Failure::kNone) return false;
+  const Entries entries = wanted();
+  const int total = static_cast<int>(entries.row.size());
+  if (total == 0) return false;
+  const float* features = run_model(entries);
+  static thread_local Buffer<float> buffer;
+  const size_t width = session_.stack.shape.width, words = session_.stack.vocabulary_size();
+  float* logits = buffer.reserve(std::min(kProjected, total) * words);
+  for (int first = 0; first < total; first += kProjected) {
+    const int count = std::min(kProjected, total - first);
+    session_.stack.logits(count, features + first * width, logits);
+    for (int i = 0; i < count; i++)
+      rate(logits + i * words, entries.row[first + i], entries.prefix[first + i]);
+  }
+  for (Sentence& sentence : sentences)
+    if (!sentence.done) sentence.advance();
+  return true;
+}
+
+Beams::Entries Beams::wanted() {
+  Entries entries;
   int widest = 0;
   for (size_t row = 0; row < sentences.size(); row++) {
     Sentence& sentence = sentences[row];
-    if (sentence.failure != Failure::kNone) return false;
     if (sentence.done) continue;
     const std::vector<int> chosen =
         sentence.wanted(lookaheads_.empty() ? Lookahead{} : lookaheads_[row]);
     sentence.place(chosen);
     for (int at : chosen) {
-      rows.push_back(static_cast<int>(row));
-      nodes.push_back(at);
-      slots.push_back(sentence.prefixes[at].slot);
-      uptos.push_back(sentence.prefixes[at].depth + 1);
+      entries.row.push_back(static_cast<int>(row));
+      entries.prefix.push_back(at);
+      entries.slot.push_back(sentence.prefixes[at].slot);
+      entries.upto.push_back(sentence.prefixes[at].depth + 1);
     }
     widest = std::max(widest, sentence.slots());
   }
-  const int total = static_cast<int>(nodes.size());
-  if (total == 0) return false;
   session_.reserve(widest);
-  const int width = session_.stack.shape.width, words = session_.stack.vocabulary_size();
-  static thread_local Buffer<float> embedded, features, logits;
-  float* x = embedded.reserve(static_cast<size_t>(total) * width);
-  const size_t longest = *std::max_element(uptos.begin(), uptos.end());
+  return entries;
+}
+
+// Features [entries][width].
+const float* Beams::run_model(const Entries& entries) {
+  static thread_local Buffer<float> embedded, features;
+  const size_t total = entries.row.size(), width = session_.stack.shape.width;
+  const size_t longest = *std::max_element(entries.upto.begin(), entries.upto.end());
+  float* x = embedded.reserve(total * width);
   std::vector<int> paths(total * longest);
-  for (int i = 0; i < total; i++) {
-    const Sentence& sentence = sentences[rows[i]];
-    const Prefix& prefix = sentence.prefixes[nodes[i]];
-    embedding_.embed(prefix.token, prefix.depth, x + static_cast<size_t>(i) * width);
-    sentence.write_slots(nodes[i], &paths[i * longest]);
+  for (size_t i = 0; i < total; i++) {
+    const Sentence& sentence = sentences[entries.row[i]];
+    const Prefix& prefix = sentence.prefixes[entries.prefix[i]];
+    embedding_.embed(prefix.token, prefix.depth, x + i * width);
+    sentence.write_slots(entries.prefix[i], &paths[i * longest]);
   }
-  Block block{total, rows.data(), slots.data(), Visibility{uptos.data()}};
+  Block block{static_cast<int>(total), entries.row.data(), entries.slot.data(),
+              Visibility{entries.upto.data()}};
   block.visible.path = paths.data();
   block.visible.stride = longest;
-  float* found = features.reserve(static_cast<size_t>(total) * width);
-  session_.run(block, x, nullptr, nullptr, {}, found, nullptr);
-  float* rated = logits.reserve(static_cast<size_t>(std::min(kProjected, total)) * words);
-  for (int first = 0; first < total; first += kProjected) {
-    const int some = std::min(kProjected, total - first);
-    session_.stack.logits(some, found + static_cast<size_t>(first) * width, rated);
-    for (int i = 0; i < some; i++) {
-      Sentence& sentence = sentences[rows[first + i]];
-      const int at = nodes[first + i];
-      rate(rated + static_cast<size_t>(i) * words, words, rules_, rows[first + i],
-           sentence.prefixes[at].depth, 2 * beam_, sentence.best_scores(at),
-           sentence.best_tokens(at));
-      sentence.prefixes[at].scored = true;
-    }
+  float* of_entries = features.reserve(total * width);
+  session_.run(block, x, of_entries);
+  return of_entries;
+}
+
+// Store the likeliest tokens after a prefix, constraints applied (DecodingConstraints). NaN where
+// the logits are no distribution.
+void Beams::rate(float* logits, int row, int prefix) {
+  Sentence& sentence = sentences[row];
+  const int words = session_.stack.vocabulary_size(), count = 2 * beam_;
+  const int step = sentence.prefixes[prefix].depth;
+  float* scores = sentence.best_scores(prefix);
+  int32_t* tokens = sentence.best_tokens(prefix);
+  sentence.prefixes[prefix].scored = true;
+  divide(rules_, words, logits);
+  const float top = peak_of(logits, words).top;
+  const float total = log_sum(logits, words, top);
+  if (!std::isfinite(total) || !std::isfinite(top)) {
+    std::fill_n(scores, count, std::nanf(""));
+    std::fill_n(tokens, count, 0);
+    return;
   }
-  for (Sentence& sentence : sentences) {
-    if (!sentence.done) sentence.advance();
+  constrain(rules_, step, logits);
+  const int64_t forced = forced_token(rules_, row, step);
+  if (forced >= 0) {
+    std::fill_n(scores, count, kMinusInfinity);
+    std::fill_n(tokens, count, static_cast<int32_t>(forced));
+    scores[0] = logits[forced] - top - total;
+    return;
   }
-  return true;
+  largest_of(logits, words, count, scores, tokens);
+  for (int i = 0; i < count; i++) scores[i] = scores[i] - top - total;
 }
 
 }  // namespace specdec

@@ -79,6 +79,13 @@ class Sentence {
 
  private:
   bool one_step();
+  bool decided(const std::vector<Candidate>& growth) const;
+  void end(std::vector<Ended> ending);
+  std::vector<int> waiting();
+  void look_ahead(const Lookahead& lookahead, std::vector<int>& wanted);
+  std::vector<Candidate> predicted(const std::vector<std::pair<int, float>>& ahead,
+                                   const std::vector<int64_t>& source) const;
+  void add_missing(int prefix, std::vector<int>& wanted) const;
   void add_candidates(int from, int like, float score, std::vector<Candidate>& candidates) const;
   int same_suffix(int prefix) const;
   int32_t copied(int prefix, const std::vector<int64_t>& source) const;
@@ -109,14 +116,21 @@ class Beams {
 
   // Passes of the model until nothing is left, at most so many; returns how many were done. It ends
   // early where a sentence fails.
-  int64_t run(int64_t most);
+  int64_t run(int64_t max_passes);
   // Look ahead in a sentence: so many steps, up to `reach` times N prefixes a pass.
   void look_ahead(int row, std::vector<int64_t> source, int steps, int reach);
 
   std::vector<Sentence> sentences;
 
  private:
+  // The prefixes of a pass, sentence by sentence.
+  struct Entries {
+    std::vector<int> row, prefix, slot, upto;
+  };
   bool pass();
+  Entries wanted();
+  const float* run_model(const Entries& entries);
+  void rate(float* logits, int row, int prefix);
 
   Session& session_;
   Embedding embedding_;

@@ -19,7 +19,7 @@ struct BeamFacts {
   int64_t ended, draft;  // draft: prefixes of the last pass that nothing waited for
 };
 
-// A prefix of which its tokens are told.
+// A prefix whose tokens are written elsewhere.
 struct PrefixFacts {
   int64_t length, scored, kept;  // kept: it leads to a live hypothesis, or follows one
 };
@@ -27,14 +27,8 @@ struct PrefixFacts {
 const Sentence& sentence_of(const void* beams, int row) {
   const Beams& self = *static_cast<const Beams*>(beams);
   require(row >= 0 && row < static_cast<int>(self.sentences.size()),
-          "a sentence that there is not");
+          "a sentence out of range");
   return self.sentences[row];
-}
-
-const Ended& ended_of(const Sentence& sentence, int number) {
-  require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
-          "a hypothesis that there is not");
-  return sentence.ended[number];
 }
 
 // tokens, scores: room for that many; scores are sums up to each token, or null.
@@ -69,8 +63,8 @@ SPECDEC_API int specdec_beams_look_ahead(void* beams, int row, int count, const 
   });
 }
 
-SPECDEC_API int specdec_beams_run(void* beams, int64_t most, int64_t* passes) {
-  return guarded([&] { *passes = static_cast<Beams*>(beams)->run(most); });
+SPECDEC_API int specdec_beams_run(void* beams, int64_t max_passes, int64_t* passes) {
+  return guarded([&] { *passes = static_cast<Beams*>(beams)->run(max_passes); });
 }
 
 SPECDEC_API int specdec_beams_facts(const void* beams, int row, BeamFacts* facts) {
@@ -96,7 +90,7 @@ SPECDEC_API int specdec_beams_prefix(const void* beams, int row, int draft, int 
   return guarded([&] {
     const Sentence& sentence = sentence_of(beams, row);
     const std::vector<int>& listed = draft ? sentence.draft : sentence.live;
-    require(number >= 0 && number < static_cast<int>(listed.size()), "a prefix that there is not");
+    require(number >= 0 && number < static_cast<int>(listed.size()), "a prefix out of range");
     const Prefix& prefix = sentence.prefixes[listed[number]];
     write_path(sentence, listed[number], room, tokens, nullptr);
     *facts = {prefix.depth, prefix.scored, prefix.slot >= 0};
@@ -123,22 +117,18 @@ SPECDEC_API int specdec_beams_agreed(const void* beams, int row, int room, int64
   });
 }
 
-// Tokens before </s> of a hypothesis that ended.
-SPECDEC_API int specdec_beams_length(const void* beams, int row, int number, int64_t* length) {
-  return guarded([&] {
-    const Sentence& sentence = sentence_of(beams, row);
-    *length = sentence.prefixes[ended_of(sentence, number).prefix].depth;
-  });
-}
-
-// tokens: [room]; scores: [room + 1], sums up to each token, </s> included.
+// A hypothesis that ended; length: of its tokens before </s>. tokens: [room]; scores: [room + 1],
+// sums up to each token, </s> included.
 SPECDEC_API int specdec_beams_ended(const void* beams, int row, int number, int room,
-                                    int64_t* tokens, float* scores) {
+                                    int64_t* tokens, float* scores, int64_t* length) {
   return guarded([&] {
     const Sentence& sentence = sentence_of(beams, row);
-    const Ended& one = ended_of(sentence, number);
+    require(number >= 0 && number < static_cast<int>(sentence.ended.size()),
+            "a hypothesis out of range");
+    const Ended& one = sentence.ended[number];
     write_path(sentence, one.prefix, room, tokens, scores);
-    scores[sentence.prefixes[one.prefix].depth] = one.score;
+    *length = sentence.prefixes[one.prefix].depth;
+    scores[*length] = one.score;
   });
 }
 

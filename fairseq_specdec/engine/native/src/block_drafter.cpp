@@ -15,14 +15,14 @@ namespace {
 
 // Indices of the `count` largest logits, in no order: only groups whose largest may be among them
 // are looked at one by one. NaN is left out.
-void best_few(const float* logits, int words, int count, std::vector<int>& found) {
+void best_few(const float* logits, int words, int count, std::vector<int>& best) {
   constexpr int kGroup = 2 * LANES;
   const auto larger_logit = [&](int a, int b) { return logits[a] > logits[b]; };
-  found.clear();
+  best.clear();
   const int groups = words / kGroup;
   if (groups <= count) {
     for (int i = 0; i < words; i++)
-      if (logits[i] > kMinusInfinity) found.push_back(i);  // neither what is banned nor NaN
+      if (logits[i] > kMinusInfinity) best.push_back(i);  // neither what is banned nor NaN
   } else {
     static thread_local std::vector<float> tops, sorted;
     tops.resize(groups);
@@ -38,14 +38,14 @@ void best_few(const float* logits, int words, int count, std::vector<int>& found
     for (int g = 0; g < groups; g++) {
       if (!(tops[g] >= least)) continue;
       for (int i = g * kGroup; i < (g + 1) * kGroup; i++)
-        if (logits[i] >= least) found.push_back(i);
+        if (logits[i] >= least) best.push_back(i);
     }
     for (int i = groups * kGroup; i < words; i++)
-      if (logits[i] >= least) found.push_back(i);
+      if (logits[i] >= least) best.push_back(i);
   }
-  if (static_cast<int>(found.size()) > count) {
-    std::nth_element(found.begin(), found.begin() + count, found.end(), larger_logit);
-    found.resize(count);
+  if (static_cast<int>(best.size()) > count) {
+    std::nth_element(best.begin(), best.begin() + count, best.end(), larger_logit);
+    best.resize(count);
   }
 }
 
@@ -64,8 +64,10 @@ float dot_bf16(const uint16_t* row, const float* state, int width) {
 // How many tokens of a draft to keep, by how likely they are accepted.
 class Ending {
  public:
-  Ending(int masks, const DraftRequest& request)
-      : masks_(masks), confidence_(request.confidence), costs_(request.costs) {}
+  explicit Ending(const DraftRequest& request)
+      : masks_(static_cast<int>(request.masks)),
+        confidence_(request.confidence),
+        costs_(request.costs) {}
 
   bool judges() const { return confidence_ > 0 || costs_ != nullptr; }
 
@@ -100,17 +102,17 @@ class Ending {
 };
 
 // A row's block with a chain, from the left. Returns how many tokens were chosen.
-int follow_chain(const Chain& chain, int masks, const float* of_mask, const Rated& rated,
-                 int64_t previous, const DraftRequest& request, int64_t* tokens) {
+int follow_chain(const Chain& chain, const float* of_mask, const Rated& rated, int64_t previous,
+                 const DraftRequest& request, int64_t* tokens) {
   static thread_local std::vector<int> few;
   static thread_local std::vector<float> totals;
   static thread_local Buffer<float> states;
   const float* logits = rated.logits;
-  const int words = rated.words, width = chain.width;
+  const int masks = static_cast<int>(request.masks), words = rated.words, width = chain.width;
   const auto id_of = [&](int word) { return rated.id_of(word); };
   float* state = states.reserve(2 * static_cast<size_t>(width));
   float* next = state + width;
-  Ending ending(masks, request);
+  Ending ending(request);
   for (int j = 0; j < masks; j++, logits += words, of_mask += width) {
     best_few(logits, words, std::min<int>(request.candidates, words), few);
     for (int word : few) {
@@ -140,10 +142,10 @@ int follow_chain(const Chain& chain, int masks, const float* of_mask, const Rate
 }
 
 // A row's block without one: the likeliest token of each mask.
-int likeliest(int masks, const Rated& rated, const DraftRequest& request, int64_t* tokens) {
+int likeliest(const Rated& rated, const DraftRequest& request, int64_t* tokens) {
   const float* logits = rated.logits;
-  const int words = rated.words;
-  Ending ending(masks, request);
+  const int masks = static_cast<int>(request.masks), words = rated.words;
+  Ending ending(request);
   for (int j = 0; j < masks; j++, logits += words) {
     const Peak peak = peak_of(logits, words);
     if (peak.at < 0) return ending.judges() ? ending.kept() : j;
@@ -198,14 +200,15 @@ Columns lay_out(const DraftRequest& request, const Hypotheses& hypotheses, int r
   return columns;
 }
 
-void embed(const BlockDrafter& drafter, const Embedding& embedding, const Columns& columns,
-           const Hypotheses& hypotheses, const DraftRequest& request, float* x) {
+void embed(const BlockDrafter& drafter, const DraftCall& call, const Columns& columns, float* x) {
+  const Embedding& embedding = call.embedding;
+  const Hypotheses& hypotheses = call.hypotheses;
   const int64_t width = embedding.width;
   for (size_t i = 0; i < columns.row.size(); i++, x += width) {
     const int row = columns.row[i], at = columns.slot[i];
     if (!columns.wanted[i]) {
       const int64_t token =
-          hypotheses.tokens[row * hypotheses.token_stride + at + 1 - request.first];
+          hypotheses.tokens[row * hypotheses.token_stride + at + 1 - call.request.first];
       require(token >= 0 && token < embedding.vocabulary, "a token that is not in the vocabulary");
       embedding.embed(token, at, x);
       continue;
@@ -217,10 +220,10 @@ void embed(const BlockDrafter& drafter, const Embedding& embedding, const Column
   }
 }
 
-// Add what the verifier's hidden states say to x, of tokens and masks.
+// Add the products of the verifier's hidden states to x, of tokens and masks.
 void add_states(const BlockDrafter& drafter, const Columns& columns, const DraftRequest& request,
                 float* x) {
-  static thread_local Buffer<float> normed_states, said_states;
+  static thread_local Buffer<float> normed_states, added_states;
   const int width = drafter.stack.shape.width, wide = drafter.read_layers * width;
   const Norm plain{};
   for (size_t row = 0; row < columns.first.size(); row++) {
@@ -232,14 +235,14 @@ void add_states(const BlockDrafter& drafter, const Columns& columns, const Draft
     require(size >= 1 && size <= request.state_stride && count >= 1,
             "hidden states of another number than tokens");
     float* normed = normed_states.reserve(static_cast<size_t>(size) * wide);
-    float* said = said_states.reserve(static_cast<size_t>(size) * 2 * width);
+    float* added = added_states.reserve(static_cast<size_t>(size) * 2 * width);
     const float* states = request.states + row * request.state_stride * wide;
     normalise(plain, size * drafter.read_layers, width, states, normed);
-    multiply(*drafter.of_states, size, normed, wide, said, 2 * width, After::kStore);
+    multiply(*drafter.of_states, size, normed, wide, added, 2 * width, After::kStore);
     float* mine = x + columns.first[row] * width;
     for (int i = 0; i < count; i++)
-      for (int c = 0; c < width; c++) mine[(i + shift) * width + c] += said[i * 2 * width + c];
-    const float* last = said + (size - 1) * 2 * width + width;
+      for (int c = 0; c < width; c++) mine[(i + shift) * width + c] += added[i * 2 * width + c];
+    const float* last = added + (size - 1) * 2 * width + width;
     for (int64_t k = 0; k < request.masks; k++)
       for (int c = 0; c < width; c++) mine[(fresh + k) * width + c] += last[c];
   }
@@ -280,51 +283,65 @@ class Logits {
 
 }  // namespace
 
-void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
-           const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
-           int64_t* sizes) {
-  const Stack& stack = drafter.stack;
-  const int rows = session.rows(), width = stack.shape.width, words = stack.vocabulary_size();
+void DraftCall::check(const BlockDrafter& drafter, const Session& session) const {
   const int masks = bounded(request.masks, 1, "no or too many masks");
   request.check();
   bounded(request.token_stride, masks, "drafts larger than their buffer");
   hypotheses.check();
   require(drafter.chain.width == 0 || request.candidates > 0, "a chain without candidates");
-  require(&session.stack == &stack && rows >= 1 && embedding.fits(stack),
+  require(&session.stack == &drafter.stack && session.rows() >= 1 && embedding.fits(drafter.stack),
           "a session or a table of another size than the drafter's");
   require(request.words == nullptr || (request.words->is_of(drafter.vocabulary) &&
-                                       request.words->rows() == rows),
+                                       request.words->rows() == session.rows()),
           "lists of words of another drafter, or of another number of rows");
-  static thread_local Buffer<float> embedded, features, of_mask;
-  const Columns columns = lay_out(request, hypotheses, rows);
-  const size_t total = columns.row.size(), drafted = static_cast<size_t>(rows) * masks;
+}
+
+namespace {
+
+// Features of all masks, row by row.
+const float* run_masks(const BlockDrafter& drafter, Session& session, const DraftCall& call) {
+  static thread_local Buffer<float> embedded, features;
+  const DraftRequest& request = call.request;
+  const int width = drafter.stack.shape.width;
+  const Columns columns = lay_out(request, call.hypotheses, session.rows());
+  const size_t total = columns.row.size();
   session.reserve(*std::max_element(columns.upto.begin(), columns.upto.end()));
   float* x = embedded.reserve(total * width);
-  embed(drafter, embedding, columns, hypotheses, request, x);
+  embed(drafter, call, columns, x);
   if (request.states != nullptr && drafter.read_layers > 0)
     add_states(drafter, columns, request, x);
-  Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
-              Visibility{columns.upto.data()}};
-  float* found = features.reserve(drafted * width);
-  session.run(block, x, nullptr, columns.wanted.data(), {}, found, nullptr);
-  const Logits logits(drafter, request.words, static_cast<int>(drafted), found);
+  const Block block{static_cast<int>(total), columns.row.data(), columns.slot.data(),
+                    Visibility{columns.upto.data()}};
+  float* of_masks = features.reserve(static_cast<size_t>(session.rows()) * request.masks * width);
+  session.run(block, x, of_masks, {nullptr, columns.wanted.data(), {}, nullptr});
+  return of_masks;
+}
+
+}  // namespace
+
+void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call) {
+  call.check(drafter, session);
+  static thread_local Buffer<float> of_mask;
+  const DraftRequest& request = call.request;
+  const int rows = session.rows(), masks = static_cast<int>(request.masks);
+  const float* features = run_masks(drafter, session, call);
+  const Logits logits(drafter, request.words, rows * masks, features);
   const Chain& chain = drafter.chain;
-  float* says = nullptr;
-  if (chain.width > 0) {
-    says = of_mask.reserve(drafted * chain.width);
-    multiply(chain.of_mask, static_cast<int>(drafted), found, width, says, chain.width,
+  if (chain.width > 0)
+    multiply(chain.of_mask, rows * masks, features, drafter.stack.shape.width,
+             of_mask.reserve(static_cast<size_t>(rows) * masks * chain.width), chain.width,
              After::kStore);
-  }
   for (int row = 0; row < rows; row++) {
-    const size_t at = static_cast<size_t>(row) * masks;
     const int64_t previous =
-        hypotheses.tokens[row * hypotheses.token_stride + hypotheses.lengths[row]];
-    require(previous >= 0 && previous < words, "a token that is not in the vocabulary");
+        call.hypotheses.tokens[row * call.hypotheses.token_stride + call.hypotheses.lengths[row]];
+    require(previous >= 0 && previous < drafter.stack.vocabulary_size(),
+            "a token that is not in the vocabulary");
     const Rated rated = logits.of_row(row, masks);
-    sizes[row] = chain.width > 0 ? follow_chain(chain, masks, says + at * chain.width, rated,
-                                                previous, request, tokens)
-                                 : likeliest(masks, rated, request, tokens);
-    tokens += request.token_stride;
+    int64_t* tokens = call.tokens + row * request.token_stride;
+    const size_t first = static_cast<size_t>(row) * masks * chain.width;
+    call.sizes[row] = chain.width > 0 ? follow_chain(chain, of_mask.data() + first, rated, previous,
+                                                     request, tokens)
+                                      : likeliest(rated, request, tokens);
   }
 }
 
@@ -338,15 +355,16 @@ int64_t Proposer::masks(const Hypotheses& hypotheses) const {
   return masks > 0 && loop_.whole ? loop_.block : masks;
 }
 
-// Take note of the verdict on the last drafts; false where the plan holds no longer (DraftBudget).
+// Take note of what became of the last drafts; false where the plan holds no longer (as
+// DraftBudget.learn).
 bool Proposer::learn() {
   const int64_t last = rows_ * (loop_.drafts - 1);
-  const int64_t* facts = verdict_.facts + 3 * last;
+  const int64_t* outcomes = outputs_.outcomes + 3 * last;
   int64_t accepted = 0, stopped = 0, rows = 0;
   fresh_.resize(rows_);
   for (int row = 0; row < rows_; row++) {
-    const int64_t *fact = facts + 3 * row, done = fact[1], kept = fact[2];
-    fresh_[row] = fact[0];
+    const int64_t *outcome = outcomes + 3 * row, done = outcome[1], kept = outcome[2];
+    fresh_[row] = outcome[0];
     // A block drafter that drafts less expects the rest to be rejected; a source has no more.
     const int64_t wanted = loop_.copy == nullptr ? loop_.block : loop_.sizes[last + row];
     if (wanted == 0) continue;
@@ -354,7 +372,7 @@ bool Proposer::learn() {
     stopped += !done && kept < wanted;
     rows++;
   }
-  loop_.request.states = verdict_.states;
+  loop_.request.states = outputs_.states;
   loop_.request.state_stride = loop_.block + 1;
   loop_.request.sizes = fresh_.data();
   if (rows > 0) {
@@ -371,7 +389,7 @@ void Proposer::run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t*
   request.masks = masks;
   request.cached = loop_.cached;
   request.token_stride = loop_.block;
-  draft(*drafter_, *session_, loop_.embedding, hypotheses, request, tokens, sizes);
+  draft(*drafter_, *session_, {loop_.embedding, hypotheses, request, tokens, sizes});
   for (int row = 0; row < rows_; row++)
     loop_.cached[row] = hypotheses.lengths[row] + request.first;
 }
@@ -379,13 +397,13 @@ void Proposer::run_drafter(const Hypotheses& hypotheses, int64_t masks, int64_t*
 bool Proposer::operator()(const Hypotheses& hypotheses, Drafts* drafts) {
   const auto started = std::chrono::steady_clock::now();
   if (loop_.drafts > 0 && !learn()) return false;
-  const int64_t most = masks(hypotheses);
-  if (most == 0) return false;
+  const int64_t count = masks(hypotheses);
+  if (count == 0) return false;
   const int64_t at = rows_ * loop_.drafts;
   int64_t* tokens = loop_.tokens + at * loop_.block;
   int64_t* sizes = loop_.sizes + at;
   if (loop_.copy == nullptr)
-    run_drafter(hypotheses, most, tokens, sizes);
+    run_drafter(hypotheses, count, tokens, sizes);
   else
     copy_source(*loop_.copy, hypotheses, loop_.block, tokens, sizes);
   for (int row = 0; row < rows_; row++)

@@ -53,10 +53,19 @@ struct DraftRequest {
   void check() const;  // throws std::invalid_argument for what no draft begins with
 };
 
-// tokens[B][token_stride] and sizes[B] of what is drafted after the hypotheses.
-void draft(const BlockDrafter& drafter, Session& session, const Embedding& embedding,
-           const Hypotheses& hypotheses, const DraftRequest& request, int64_t* tokens,
-           int64_t* sizes);
+// A draft after the hypotheses, and where its tokens [B][token_stride] and sizes [B] go.
+struct DraftCall {
+  Embedding embedding;
+  Hypotheses hypotheses;
+  DraftRequest request;
+  int64_t* tokens;
+  int64_t* sizes;
+
+  // Throws std::invalid_argument for what this drafter cannot draft for this session.
+  void check(const BlockDrafter& drafter, const Session& session) const;
+};
+
+void draft(const BlockDrafter& drafter, Session& session, const DraftCall& call);
 
 // Drafts of several iterations: of a block drafter, or copied from the source.
 struct DraftLoop {
@@ -74,13 +83,13 @@ struct DraftLoop {
   int64_t drafts;                  // the answer: how many were made
 };
 
-// A `Propose` that drafts, and learns from the verdicts on its drafts.
+// A `Propose` that drafts, and learns from what became of its drafts.
 class Proposer {
  public:
   // drafter, session: of a block drafter, or null.
   Proposer(const BlockDrafter* drafter, Session* session, int rows, DraftLoop& loop,
-           const Verdict& verdict)
-      : drafter_(drafter), session_(session), rows_(rows), loop_(loop), verdict_(verdict) {}
+           const StepOutputs& outputs)
+      : drafter_(drafter), session_(session), rows_(rows), loop_(loop), outputs_(outputs) {}
 
   bool operator()(const Hypotheses& hypotheses, Drafts* drafts);
 
@@ -93,7 +102,7 @@ class Proposer {
   Session* session_;
   const int rows_;
   DraftLoop& loop_;
-  const Verdict& verdict_;
+  const StepOutputs& outputs_;
   std::vector<int64_t> fresh_;  // [B], tokens emitted in the last iteration
 };
 

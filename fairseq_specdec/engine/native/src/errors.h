@@ -11,7 +11,7 @@ namespace specdec {
 
 enum Code { kDone = 0, kBadArgument = 1, kNoMemory = 2, kFailed = 3 };
 
-// What the last failed call of this thread said.
+// The message of the last failed call of this thread.
 inline std::string& last_error() {
   static thread_local std::string message;
   return message;
@@ -21,7 +21,7 @@ inline int failed(Code code, const char* message) noexcept {
   try {
     last_error() = message;
   } catch (...) {
-    last_error().clear();  // no memory even for the message: the code says it
+    last_error().clear();  // no memory even for the message: the code stands alone
   }
   return code;
 }

@@ -65,13 +65,6 @@ SPECDEC_API int specdec_matrix_multiply(const void* matrix, int rows, const floa
   });
 }
 
-// How the weights are stored: a specdec::Format.
-SPECDEC_API int specdec_matrix_format(const void* matrix, int* format) {
-  return specdec::guarded([&] {
-    *format = static_cast<int>((*static_cast<const SharedMatrix*>(matrix))->format());
-  });
-}
-
 // The least seconds that `tries` products with so many rows took.
 SPECDEC_API int specdec_matrix_seconds(const void* matrix, int rows, int tries, double* seconds) {
   return specdec::guarded([&] {

@@ -22,20 +22,20 @@ class Matched {
  public:
   Matched(Text source, Text suffix) : source_(source), suffix_(suffix) {
     const int64_t count = suffix.size + source.size;
-    found_.assign(count, 0);
+    sizes_.assign(count, 0);
     int64_t left = 0, right = 0;  // at(left .. right) equals the beginning, and ends furthest
     for (int64_t i = 1; i < count; i++) {
-      int64_t size = i < right ? std::min(right - i, found_[i - left]) : 0;
-      const int64_t most = std::min(suffix.size, i < suffix.size ? suffix.size - i : count - i);
-      size = std::min(size, most);
-      while (size < most && at(size) == at(i + size)) size++;
+      int64_t size = i < right ? std::min(right - i, sizes_[i - left]) : 0;
+      const int64_t end = std::min(suffix.size, i < suffix.size ? suffix.size - i : count - i);
+      size = std::min(size, end);
+      while (size < end && at(size) == at(i + size)) size++;
       if (i + size > right) left = i, right = i + size;
-      found_[i] = size;
+      sizes_[i] = size;
     }
   }
 
   int64_t at_column(int64_t column) const {
-    return found_[suffix_.size + source_.size - 1 - column];
+    return sizes_[suffix_.size + source_.size - 1 - column];
   }
 
  private:
@@ -45,20 +45,20 @@ class Matched {
   }
 
   const Text source_, suffix_;
-  std::vector<int64_t> found_;
+  std::vector<int64_t> sizes_;
 };
 
 // As unique_place; -1 for none.
 int64_t unique_place(Text source, Text suffix) {
   const Matched matched(source, suffix);
-  int64_t most = 0, place = -1;
+  int64_t longest = 0, place = -1;
   bool alone = true;
   for (int64_t column = 0; column + 1 < source.size; column++) {  // something is left to copy
     const int64_t size = matched.at_column(column);
-    if (size > most) most = size, place = column + 1, alone = true;
-    else if (size == most) alone = false;
+    if (size > longest) longest = size, place = column + 1, alone = true;
+    else if (size == longest) alone = false;
   }
-  return most > 0 && alone ? place : -1;
+  return longest > 0 && alone ? place : -1;
 }
 
 // As realigned_place.
@@ -81,10 +81,10 @@ void SourceCopy::check(int batch) const {
   }
 }
 
-void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t most,
+void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t max_tokens,
                  int64_t* drafts, int64_t* sizes) {
   const int64_t* tokens = copy.tokens;
-  for (int64_t row = 0; row < copy.rows; row++, drafts += most) {
+  for (int64_t row = 0; row < copy.rows; row++, drafts += max_tokens) {
     const Text source{tokens, copy.sizes[row]};
     tokens += source.size;
     const int64_t length = bounded(hypotheses.lengths[row], 0, "impossible lengths");
@@ -100,7 +100,7 @@ void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t m
       copy.begin[row] = place;
       copy.seen[row] = length;
     }
-    sizes[row] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, most));
+    sizes[row] = place < 0 ? 0 : std::max<int64_t>(0, std::min(source.size - place, max_tokens));
     if (sizes[row] > 0) std::copy_n(source.tokens + place, sizes[row], drafts);
   }
 }

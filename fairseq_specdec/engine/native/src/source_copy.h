@@ -20,8 +20,8 @@ struct SourceCopy {
   void check(int rows) const;  // throws std::invalid_argument for what no draft begins with
 };
 
-// As InputCopySession.draft, for every row: drafts[B][most], sizes[B], at most `most` tokens of each.
-void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t most,
+// As InputCopySession.draft, for every row: drafts[B][max_tokens], sizes[B].
+void copy_source(const SourceCopy& copy, const Hypotheses& hypotheses, int64_t max_tokens,
                  int64_t* drafts, int64_t* sizes);
 
 }  // namespace specdec

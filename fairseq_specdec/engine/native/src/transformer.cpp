@@ -63,24 +63,24 @@ void add(size_t count, const float* more, float* x) {
 
 // One sublayer around `body(input, x)`, which adds its result to x: the norm comes first or last.
 template <typename Body>
-void sublayer(bool pre_norm, const Norm& norm, int tokens, int width, float* x, float* normed,
+void sublayer(const Shape& shape, const Norm& norm, int tokens, float* x, Scratch& scratch,
               const Body& body) {
-  if (pre_norm) {
-    normalise(norm, tokens, width, x, normed);
+  if (shape.pre_norm) {
+    float* normed = scratch.normed.reserve(static_cast<size_t>(tokens) * shape.width);
+    normalise(norm, tokens, shape.width, x, normed);
     body(normed, x);
     return;
   }
   body(x, x);
-  normalise(norm, tokens, width, x, x);
+  normalise(norm, tokens, shape.width, x, x);
 }
 
 void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, Scratch& scratch) {
   const Shape& shape = stack.shape;
   const auto activation = static_cast<Activation>(shape.activation);
-  float* normed = scratch.normed.reserve(static_cast<size_t>(tokens) * shape.width);
   const size_t count = static_cast<size_t>(tokens) * shape.inner;
   float* inner = scratch.inner.reserve(count + LANES);  // whole vectors
-  sublayer(shape.pre_norm, layer.norms[kInnerNorm], tokens, shape.width, x, normed,
+  sublayer(shape, layer.norms[kInnerNorm], tokens, x, scratch,
            [&](const float* input, float* sum) {
              multiply(*layer.parts[kInner], tokens, input, shape.width, inner, shape.inner,
                       begins_with_relu(activation) ? After::kRelu : After::kStore);
@@ -93,10 +93,10 @@ void feed_forward(const Stack& stack, const Layer& layer, int tokens, float* x, 
 // What tokens see where slots of their source stand before their own.
 class Joined {
  public:
-  // before: of each token, its source's slots, all of which it sees; `most` at most.
-  Visibility after_source(const Visibility& own, const std::vector<int>& before, int most) {
+  // before: of each token, its source's slots, all of which it sees; `front` at most.
+  Visibility after_source(const Visibility& own, const std::vector<int>& before, int front) {
     Visibility visible{};
-    visible.stride = own.stride + most;
+    visible.stride = own.stride + front;
     if (own.allowed != nullptr) allowed_.resize(before.size() * visible.stride, 1);
     if (own.path != nullptr) path_.resize(before.size() * visible.stride);
     for (size_t i = 0; i < before.size(); i++) {
@@ -179,14 +179,14 @@ Stack::Stack(const Shape& shape) : shape(shape) {
 void Stack::set_matrix(int layer, int part, SharedMatrix matrix) {
   require(!finished, "the weights are complete");
   require(part >= 0 && part <= kVocabulary, "a product of unknown kind");
-  require(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  require(layer >= 0 && layer < shape.layers, "a layer out of range");
   (part == kVocabulary ? vocabulary : layers[layer].parts[part]) = std::move(matrix);
 }
 
 void Stack::set_norm(int layer, int part, Norm norm) {
   require(!finished, "the weights are complete");
   require(part >= 0 && part <= kFinalNorm, "a norm of unknown kind");
-  require(layer >= 0 && layer < shape.layers, "a layer that there is not");
+  require(layer >= 0 && layer < shape.layers, "a layer out of range");
   require(norm.width == shape.width, "wrong size: norm");
   (part == kFinalNorm ? final_norm : layers[layer].norms[part]) = std::move(norm);
 }
@@ -241,13 +241,12 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
   const int tokens = ragged.tokens();
   const size_t size = static_cast<size_t>(tokens) * width;
   ragged.gather(x, width, x);
-  float* normed = scratch.normed.reserve(size);
   float* attended = scratch.attended.reserve(size);
   float* fused = scratch.fused.reserve(3 * size);
   KeyValues cache(shape.heads, head_width());
   cache.make_room(1, source, source);
   for (const Layer& layer : layers) {
-    sublayer(shape.pre_norm, layer.norms[kSelfNorm], tokens, width, x, normed,
+    sublayer(shape, layer.norms[kSelfNorm], tokens, x, scratch,
              [&](const float* input, float* sum) {
                multiply(*layer.parts[kSelfQueryKeyValue], tokens, input, width, fused, 3 * width,
                         After::kStore);
@@ -258,8 +257,8 @@ void Stack::encode(int rows, int source, float* x, const uint8_t* hidden) const 
                  for (int t = 0; t < length; t++)
                    cache.put(0, t, mine + (3 * t + 1) * width, mine + (3 * t + 2) * width);
                  scratch.upto.assign(length, length);
-                 attend(length, mine, 3 * width, cache, 0, 0, Visibility{scratch.upto.data()},
-                        attended + first * width, width, scratch.attention);
+                 const Queries queries{length, mine, size_t{3} * width, attended + first * width};
+                 attend(queries, cache, 0, 0, Visibility{scratch.upto.data()}, scratch.attention);
                }
                multiply(*layer.parts[kSelfOut], tokens, attended, width, sum, width, After::kAdd);
              });
@@ -352,12 +351,12 @@ int Session::in_order(int row, const uint8_t* marked, int count, int* slots) con
   const auto place = [&](int slot) {
     return slot < static_cast<int>(places.size()) ? places[slot] : slot;
   };
-  int found = 0;
+  int kept = 0;
   for (int slot = 0; slot < count; slot++)
-    if (marked[slot]) slots[found++] = slot;
-  if (found == 0) slots[found++] = 0;
-  std::sort(slots, slots + found, [&](int a, int b) { return place(a) < place(b); });
-  return found;
+    if (marked[slot]) slots[kept++] = slot;
+  if (kept == 0) slots[kept++] = 0;
+  std::sort(slots, slots + kept, [&](int a, int b) { return place(a) < place(b); });
+  return kept;
 }
 
 void Session::write(int layer, const Block& block, const float* fused) {
@@ -369,15 +368,14 @@ void Session::write(int layer, const Block& block, const float* fused) {
   }
 }
 
-void Session::attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
-                     const Visibility& visible, const float* queries, size_t stride, float* out) {
-  const int width = stack.shape.width;
+void Session::attend(const KeyValues& cache, const Block& block, const Visibility& visible,
+                     const float* queries, size_t stride, float* out) {
   for_each_run(block.tokens, block.row, [&](int first, int count) {
     const int row = physical_[block.row[first]], after = first + count;
     const int next = after < block.tokens ? physical_[block.row[after]] : row;
-    specdec::attend(count, queries + first * stride, stride, caches[layer], row, next,
-                    visible.from(first), out + static_cast<size_t>(first) * width, width,
-                    scratch_.attention);
+    const Queries mine{count, queries + first * stride, stride,
+                       out + static_cast<size_t>(first) * stack.shape.width};
+    specdec::attend(mine, cache, row, next, visible.from(first), scratch_.attention);
   });
 }
 
@@ -387,25 +385,32 @@ void Session::cross_attention(int i, const Block& block, float* x) {
   const Layer& layer = stack.layers[i];
   const int width = shape.width;
   const size_t size = static_cast<size_t>(block.tokens) * width;
-  float* normed = scratch_.normed.reserve(size);
   float* attended = scratch_.attended.reserve(size);
   float* fused = scratch_.fused.reserve(size);
-  sublayer(shape.pre_norm, layer.norms[kCrossNorm], block.tokens, width, x, normed,
+  sublayer(shape, layer.norms[kCrossNorm], block.tokens, x, scratch_,
            [&](const float* query_input, float* sum) {
              multiply(*layer.parts[kCrossQuery], block.tokens, query_input, width, fused, width,
                       After::kStore);
              scratch_.upto.resize(block.tokens);
              for (int t = 0; t < block.tokens; t++)
                scratch_.upto[t] = source_[physical_[block.row[t]]];
-             attend(cross_, i, block, Visibility{scratch_.upto.data()}, fused, width, attended);
+             attend(cross_[i], block, Visibility{scratch_.upto.data()}, fused, width, attended);
              multiply(*layer.parts[kCrossOut], block.tokens, attended, width, sum, width,
                       After::kAdd);
            });
 }
 
-void Session::run(const Block& whole, const float* embedded, const float* bias,
-                  const uint8_t* wanted, const std::vector<int>& read, float* features,
-                  float* states) {
+// Write outputs x [tokens][width] of a layer to the states, if it is read.
+void Session::keep(int layer, const Block& block, const float* x, const RunExtras& extras) const {
+  const size_t width = stack.shape.width, count = extras.read.size();
+  for (size_t n = 0; n < count; n++)
+    if (extras.read[n] == layer)
+      for (int i = 0; i < block.tokens; i++)
+        std::copy_n(x + i * width, width, extras.states + (i * count + n) * width);
+}
+
+void Session::run(const Block& whole, const float* embedded, float* features,
+                  const RunExtras& extras) {
   const Shape& shape = stack.shape;
   const int width = shape.width, final = shape.layers;
   Block block = whole;
@@ -422,41 +427,29 @@ void Session::run(const Block& whole, const float* embedded, const float* bias,
     block.visible = joined.after_source(whole.visible, sources, front_);
   }
   Narrowed narrowed;
-  // A read layer's outputs, the last one's after the final norm.
-  const auto keep = [&](int layer, const float* from) {
-    for (size_t n = 0; n < read.size(); n++)
-      if (read[n] == layer)
-        for (int i = 0; i < block.tokens; i++)
-          std::copy_n(from + static_cast<size_t>(i) * width, width,
-                      states + (i * read.size() + n) * width);
-  };
   for (int i = 0; i < final; i++) {
     const Layer& layer = stack.layers[i];
-    if (bias != nullptr && i > 0) add(size, bias, x);
-    const float* input = x;
-    if (shape.pre_norm) {
-      normalise(layer.norms[kSelfNorm], block.tokens, width, x, normed);
-      input = normed;
-    }
-    multiply(*layer.parts[kSelfQueryKeyValue], block.tokens, input, width, fused, 3 * width,
-             After::kStore);
+    if (extras.bias != nullptr && i > 0) add(size, extras.bias, x);
+    if (shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, normed);
+    multiply(*layer.parts[kSelfQueryKeyValue], block.tokens, shape.pre_norm ? normed : x, width,
+             fused, 3 * width, After::kStore);
     write(i, block, fused);
-    if (wanted != nullptr && i + 1 == final) {
-      narrowed.move(wanted, width, x, fused, block);  // from here on the others do not matter
+    if (extras.wanted != nullptr && i + 1 == final) {
+      narrowed.move(extras.wanted, width, x, fused, block);  // the others do not matter any more
       if (block.tokens == 0) return;
     }
-    attend(self_, i, block, block.visible, fused, 3 * static_cast<size_t>(width), attended);
+    attend(self_[i], block, block.visible, fused, 3 * static_cast<size_t>(width), attended);
     multiply(*layer.parts[kSelfOut], block.tokens, attended, width, x, width, After::kAdd);
     if (!shape.pre_norm) normalise(layer.norms[kSelfNorm], block.tokens, width, x, x);
     if (shape.cross) cross_attention(i, block, x);
     feed_forward(stack, layer, block.tokens, x, scratch_);
-    if (i + 1 < final) keep(i + 1, x);
+    if (i + 1 < final) keep(i + 1, block, x, extras);
   }
   if (stack.final_norm.width > 0)
     normalise(stack.final_norm, block.tokens, width, x, features);
   else
     std::copy_n(x, static_cast<size_t>(block.tokens) * width, features);
-  keep(final, features);
+  keep(final, block, features, extras);  // the last layer's, after the final norm
 }
 
 }  // namespace specdec

@@ -101,6 +101,14 @@ struct Block {
   Visibility visible;      // over the self-attention's slots; [tokens] entries
 };
 
+// What a run does besides; each of it may be left out.
+struct RunExtras {
+  const float* bias = nullptr;      // [tokens][width], added before every layer but the first
+  const uint8_t* wanted = nullptr;  // marks the tokens whose features are wanted; null for all
+  std::vector<int> read;  // layers, counted from 1, whose outputs go side by side into states
+  float* states = nullptr;
+};
+
 struct Ragged;
 
 class Session {
@@ -115,11 +123,7 @@ class Session {
   void select(int count, const int64_t* rows);
 
   // Run embedded tokens x [tokens][width]; features [wanted tokens][width] after the final norm.
-  //   bias:   [tokens][width], added before every layer but the first; or null
-  //   wanted: marks the tokens whose features are wanted, or null for all
-  //   read:   layers, counted from 1, whose outputs go side by side into states
-  void run(const Block& block, const float* x, const float* bias, const uint8_t* wanted,
-           const std::vector<int>& read, float* features, float* states);
+  void run(const Block& block, const float* x, float* features, const RunExtras& extras = {});
 
   // The place of a slot's token in its sequence; without a note it is the slot's number.
   void note_place(int row, int slot, int place);
@@ -137,8 +141,9 @@ class Session {
   void write_source(int layer, const Ragged& ragged, const float* states);
   void write(int layer, const Block& block, const float* fused);
   void cross_attention(int layer, const Block& block, float* x);
-  void attend(const std::vector<KeyValues>& caches, int layer, const Block& block,
-              const Visibility& visible, const float* queries, size_t stride, float* out);
+  void attend(const KeyValues& cache, const Block& block, const Visibility& visible,
+              const float* queries, size_t stride, float* out);
+  void keep(int layer, const Block& block, const float* x, const RunExtras& extras) const;
 
   std::vector<KeyValues> self_, cross_;
   std::vector<int> physical_;  // of live rows: where their caches lie

@@ -1,5 +1,5 @@
 // Entry points for stacks, sessions, verification and drafting. Structures mirror those of
-// library.py field by field; pointers are the caller's and are read during the call alone, but for
+// structures.py field by field; pointers are the caller's and are read during the call alone, but for
 // the tables of an Embedding, which are read in every later call that names them.
 #include "abi.h"
 #include "block_drafter.h"
@@ -31,9 +31,9 @@ struct RunCall {
 std::vector<int> layers_to_read(const Session& session, int64_t count, const int32_t* read) {
   const int layers = session.stack.shape.layers;
   require(count >= 0 && count <= layers, "more layers to read than there are");
-  std::vector<int> found(read, read + count);
-  for (int layer : found) require(layer >= 1 && layer <= layers, "a layer to read out of range");
-  return found;
+  std::vector<int> wanted(read, read + count);
+  for (int layer : wanted) require(layer >= 1 && layer <= layers, "a layer to read out of range");
+  return wanted;
 }
 
 void run(Session& session, const RunCall& call) {
@@ -45,16 +45,16 @@ void run(Session& session, const RunCall& call) {
   require(read.empty() || call.wanted == call.width, "layers to read of some tokens only");
   require(read.empty() || call.states != nullptr, "layers to read without room for them");
   const int tokens = bounded(call.rows * call.width, 1, "an empty or impossible block");
-  int most = bounded(call.upto, 1, "an empty or impossible block");
-  std::vector<int> row(tokens), slot(tokens), upto(tokens, most);
+  int slots = bounded(call.upto, 1, "an empty or impossible block");
+  std::vector<int> row(tokens), slot(tokens), upto(tokens, slots);
   std::vector<uint8_t> wanted(tokens);
   for (int i = 0; i < tokens; i++) {
     row[i] = i / width;
     slot[i] = bounded(call.slots[i], 0, "a slot out of range");
     wanted[i] = i % width >= width - call.wanted;
-    most = std::max(most, slot[i] + 1);
+    slots = std::max(slots, slot[i] + 1);
   }
-  session.reserve(most);
+  session.reserve(slots);
   std::vector<int> path;
   if (call.places != nullptr) {
     require(call.allowed != nullptr && call.wanted == call.width,
@@ -72,8 +72,8 @@ void run(Session& session, const RunCall& call) {
   else
     block.visible.allowed = call.allowed;
   block.visible.stride = static_cast<size_t>(call.upto);
-  session.run(block, call.x, call.bias, call.wanted < call.width ? wanted.data() : nullptr, read,
-              call.features, call.states);
+  session.run(block, call.x, call.features,
+              {call.bias, call.wanted < call.width ? wanted.data() : nullptr, read, call.states});
 }
 
 struct VerifyCall {
@@ -83,15 +83,15 @@ struct VerifyCall {
   Hypotheses hypotheses;
   int64_t read_count;
   const int32_t* read;
-  int64_t most;
-  Verdict verdict;
+  int64_t max_iterations;
+  StepOutputs outputs;
   int64_t done;                 // the answer: iterations
   const BlockDrafter* drafter;  // of a loop that drafts itself
   Session* draft_session;
   DraftLoop* loop;  // null: the drafts are given
 };
 
-// What a drafter needs to draft for a session, and to read what the session's verifier says.
+// Whether a drafter can draft for a session, and read the session's hidden states.
 void check_loop(const Session& session, const VerifyCall& call, size_t read) {
   const DraftLoop& loop = *call.loop;
   require(call.drafts.width == loop.block, "drafts of another width than the block");
@@ -103,35 +103,28 @@ void check_loop(const Session& session, const VerifyCall& call, size_t read) {
   require(call.drafter != nullptr && call.draft_session != nullptr, "a loop without a drafter");
   require(call.draft_session->rows() == session.rows(), "a drafter of another number of rows");
   const int layers = call.drafter->read_layers;
-  require(layers == 0 || call.verdict.states == nullptr ||
+  require(layers == 0 || call.outputs.states == nullptr ||
               (static_cast<size_t>(layers) == read &&
                call.drafter->stack.shape.width == session.stack.shape.width),
           "a drafter that reads other hidden states");
 }
 
 void iterate(Session& session, VerifyCall& call) {
-  require(call.most > 0 && call.most < (1 << 20), "no or too many iterations");
+  require(call.max_iterations > 0 && call.max_iterations < (1 << 20),
+          "no or too many iterations");
   const std::vector<int> read = layers_to_read(session, call.read_count, call.read);
-  require(read.empty() || call.verdict.states != nullptr, "layers to read without room for them");
+  require(read.empty() || call.outputs.states != nullptr, "layers to read without room for them");
   require(session.rows() > 0 && call.drafts.rows == session.rows(),
           "drafts of another number of rows than the session's");
   Propose propose;
   if (call.loop != nullptr) {
     check_loop(session, call, read.size());
-    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.verdict);
+    propose = Proposer(call.drafter, call.draft_session, session.rows(), *call.loop, call.outputs);
   }
   call.done = verify(session,
-                     {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.verdict},
-                     propose, static_cast<int>(call.most));
+                     {call.embedding, call.rules, call.drafts, call.hypotheses, read, call.outputs},
+                     propose, static_cast<int>(call.max_iterations));
 }
-
-struct DraftCall {
-  Embedding embedding;
-  Hypotheses hypotheses;
-  DraftRequest request;
-  int64_t* tokens;
-  int64_t* sizes;
-};
 
 Norm norm_of(int width, const float* weight, const float* bias, float epsilon) {
   Norm norm;
@@ -317,8 +310,7 @@ SPECDEC_API int specdec_words_select(void* words, int count, const int64_t* rows
 
 SPECDEC_API int specdec_draft(const void* drafter, void* session, const DraftCall* call) {
   return guarded([&] {
-    draft(*static_cast<const BlockDrafter*>(drafter), *static_cast<Session*>(session),
-          call->embedding, call->hypotheses, call->request, call->tokens, call->sizes);
+    draft(*static_cast<const BlockDrafter*>(drafter), *static_cast<Session*>(session), *call);
   });
 }
 

@@ -84,7 +84,7 @@ Entries lay_out(const Session& session, const Verification& call, float* x) {
   return entries;
 }
 
-// One entry's logits and what the rules say of them.
+// One entry's logits, with the rules applied.
 class Entry {
  public:
   Entry(float* logits, int count, const Rules& rules, int row, int64_t step)
@@ -178,8 +178,8 @@ class Iteration {
     const Block block{static_cast<int>(total_), entries_.row.data(), entries_.slot.data(),
                       Visibility{entries_.upto.data()}};
     features_ = features.reserve(size);
-    states_ = call_.verdict.states == nullptr ? nullptr : states.reserve(size * call_.read.size());
-    session_.run(block, x, nullptr, nullptr, call_.read, features_, states_);
+    states_ = call_.outputs.states == nullptr ? nullptr : states.reserve(size * call_.read.size());
+    session_.run(block, x, features_, {nullptr, nullptr, call_.read, states_});
     logits_ = logits.reserve(static_cast<size_t>(total_) * words_);
   }
 
@@ -212,7 +212,7 @@ class Iteration {
     const int64_t* drafted = call_.drafts.tokens + row * call_.drafts.token_stride;
     int64_t* tokens = call_.hypotheses.tokens + row * call_.hypotheses.token_stride + length + 1;
     float* scores = call_.hypotheses.scores + row * call_.hypotheses.score_stride + length;
-    int64_t* facts = call_.verdict.facts + 3 * row;
+    int64_t* outcome = call_.outputs.outcomes + 3 * row;
     bool goes_on = true;
     for (int64_t w = 0; goes_on; w++) {
       const Entry entry(logits(first + w), words_, call_.rules, row, length + w);
@@ -221,12 +221,12 @@ class Iteration {
       tokens[w] = accepted ? drafted[w] : entry.best();
       scores[w] = entry.score(tokens[w]);
       if (!(scores[w] > kMinusInfinity)) return false;
-      if (call_.verdict.choices != nullptr)
-        call_.verdict.choices[row * (call_.drafts.width + 1) + w] = entry.best();
-      facts[0] = w + 1;
-      facts[1] = tokens[w] == call_.rules.eos;
-      facts[2] = w + (accepted ? 1 : 0);
-      goes_on = accepted && !facts[1];
+      if (call_.outputs.choices != nullptr)
+        call_.outputs.choices[row * (call_.drafts.width + 1) + w] = entry.best();
+      outcome[0] = w + 1;
+      outcome[1] = tokens[w] == call_.rules.eos;
+      outcome[2] = w + (accepted ? 1 : 0);
+      goes_on = accepted && !outcome[1];
     }
     return true;
   }
@@ -235,9 +235,9 @@ class Iteration {
   void store() {
     std::copy(spent_.begin(), spent_.end(), call_.hypotheses.spent);
     const size_t wide = call_.read.size() * width_;
-    for (int row = 0; row < rows_ && call_.verdict.states != nullptr; row++)
+    for (int row = 0; row < rows_ && call_.outputs.states != nullptr; row++)
       std::copy_n(states_ + entries_.first[row] * wide, (call_.drafts.sizes[row] + 1) * wide,
-                  call_.verdict.states + row * (call_.drafts.width + 1) * wide);
+                  call_.outputs.states + row * (call_.drafts.width + 1) * wide);
   }
 
   Session& session_;
@@ -251,8 +251,8 @@ class Iteration {
 
 }  // namespace
 
-int verify(Session& session, Verification call, const Propose& propose, int most) {
-  require(most == 1 || (most > 1 && (propose || call.drafts.width == 0)),
+int verify(Session& session, Verification call, const Propose& propose, int max_iterations) {
+  require(max_iterations == 1 || (max_iterations > 1 && (propose || call.drafts.width == 0)),
           "several iterations with drafts");
   bounded(call.drafts.width, 0, "drafts of an impossible width");
   bounded(call.drafts.token_stride, 0, "rows that are impossibly far apart");
@@ -263,8 +263,8 @@ int verify(Session& session, Verification call, const Propose& propose, int most
   std::vector<int64_t> lengths(call.hypotheses.lengths, call.hypotheses.lengths + rows);
   for (int64_t length : lengths) bounded(length, 0, "impossible lengths");
   call.hypotheses.lengths = lengths.data();
-  Verdict& now = call.verdict;
-  for (int done = 0; done < most; done++, now.seconds++) {
+  StepOutputs& now = call.outputs;
+  for (int done = 0; done < max_iterations; done++, now.seconds++) {
     if (propose && !propose(call.hypotheses, &call.drafts)) return done;
     const auto started = std::chrono::steady_clock::now();
     if (!Iteration(session, call).run()) return done;
@@ -272,16 +272,16 @@ int verify(Session& session, Verification call, const Propose& propose, int most
     *now.seconds = passed.count();
     bool ended = false;
     for (int row = 0; row < rows; row++) {
-      lengths[row] += now.facts[3 * row];
-      ended |= now.facts[3 * row + 1] != 0;
+      lengths[row] += now.outcomes[3 * row];
+      ended |= now.outcomes[3 * row + 1] != 0;
     }
     if (ended) return done + 1;
-    now.facts += 3 * rows;
+    now.outcomes += 3 * rows;
     if (now.choices != nullptr) now.choices += entries;
     if (now.states != nullptr && now.states_per_iteration)
       now.states += entries * call.read.size() * call.embedding.width;
   }
-  return most;
+  return max_iterations;
 }
 
 }  // namespace specdec

@@ -87,8 +87,8 @@ struct Hypotheses {
   void check() const;  // throws std::invalid_argument for impossible sizes
 };
 
-struct Verdict {
-  int64_t* facts;    // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
+struct StepOutputs {
+  int64_t* outcomes;  // [iterations][B][3]: tokens emitted, whether the row ended, drafts accepted
   int64_t* choices;  // [iterations][B][N + 1], best tokens of the entries reached; or null
   double* seconds;   // [iterations]
   float* states;     // [iterations][B][N + 1][read layers x width]; or null
@@ -105,13 +105,13 @@ struct Verification {
   Drafts drafts;
   Hypotheses hypotheses;
   std::vector<int> read;  // layers whose outputs are wanted
-  Verdict verdict;
+  StepOutputs outputs;
 };
 
-// Iterations until a row ends, at most `most` of them, each after what the last one emitted. More
-// than one either drafts nothing or asks `propose` each time. Returns how many were done. It ends
-// before one in which an entry that decides has two best tokens or none: the caller decides that by
-// other means.
-int verify(Session& session, Verification call, const Propose& propose, int most);
+// Iterations until a row ends, at most so many, each after what the last one emitted. More than one
+// either drafts nothing or asks `propose` each time. Returns how many were done. It ends before one
+// in which an entry that decides has two best tokens or none: the caller decides that by other
+// means.
+int verify(Session& session, Verification call, const Propose& propose, int max_iterations);
 
 }  // namespace specdec

@@ -17,18 +17,18 @@ struct Peak {
 };
 
 inline Peak peak_of(const float* logits, int count) {
-  Floats most = splat(kMinusInfinity);
+  Floats tops = splat(kMinusInfinity);
   int i = 0;
-  for (; i + LANES <= count; i += LANES) most = larger(load(logits + i), most);
+  for (; i + LANES <= count; i += LANES) tops = larger(load(logits + i), tops);
   Peak peak;
-  peak.top = largest(most);
+  peak.top = largest(tops);
   for (; i < count; i++) peak.top = logits[i] > peak.top ? logits[i] : peak.top;
   if (!(peak.top > kMinusInfinity)) return peak;
-  int found = 0;
+  int ties = 0;
   const auto look = [&](int from, int to) {
     for (int j = from; j < to; j++) {
       if (logits[j] != peak.top) continue;
-      if (found++ == 0) peak.at = j;
+      if (ties++ == 0) peak.at = j;
     }
   };
   for (i = 0; i + 4 * LANES <= count; i += 4 * LANES) {
@@ -37,7 +37,7 @@ inline Peak peak_of(const float* logits, int count) {
     if (has(here, peak.top)) look(i, i + 4 * LANES);
   }
   look(i, count);
-  peak.tied = found > 1;
+  peak.tied = ties > 1;
   return peak;
 }
 
