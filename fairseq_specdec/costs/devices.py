@@ -77,17 +77,17 @@ def device_name(device: torch.device) -> str:
 def of_models(models: Sequence[Any], measured: bool = True) -> Device:
     """The row of an ensemble that torch runs; without one, or if none may be ``measured``, what
     holds for its kind of device."""
-    found = _measured(models) if measured else None
-    if found is not None:
-        return found
+    row = _measured(models) if measured else None
+    if row is not None:
+        return row
     return _GPU if next(models[0].parameters()).is_cuda else _TORCH
 
 
 def rows_for_graphs(models: Sequence[Any]) -> int:
     """Up to how many rows CUDA graphs pay for an ensemble, by the table; 0 where it does not
     know."""
-    found = _measured(models)
-    return 0 if found is None else found.graphs
+    row = _measured(models)
+    return 0 if row is None else row.graphs
 
 
 def _measured(models: Sequence[Any]) -> Optional[Device]:

@@ -55,10 +55,10 @@ def measure(library: Library) -> Figures:
 
 def _rising(seconds: Dict[int, float]) -> Dict[int, float]:
     """By rows, none longer than with more rows: what took longer was disturbed in all its tries."""
-    least, found = float("inf"), {}
+    least, rising = float("inf"), {}
     for rows in sorted(seconds, reverse=True):
-        least = found[rows] = min(least, seconds[rows])
-    return found
+        least = rising[rows] = min(least, seconds[rows])
+    return rising
 
 
 def _weight(name: str) -> torch.Tensor:
@@ -133,13 +133,13 @@ def _reads() -> Tuple[Tuple[float, ...], Tuple[float, ...]]:
     these passes without an interruption.
     """
     buffer = b"\2" * SIZES[-1]
-    found: List[float] = []
+    reads: List[float] = []
     for size in SIZES:
         search = functools.partial(buffer.find, b"\1", 0, size)
         tries = 3 if size > SIZES[-2] else 10
         times = [_timed(search, time.thread_time) for _ in range(tries)]
-        found.append(min(times) / size)
-    return tuple(map(float, SIZES)), tuple(found)
+        reads.append(min(times) / size)
+    return tuple(map(float, SIZES)), tuple(reads)
 
 
 def _product_read(library: Library) -> float:

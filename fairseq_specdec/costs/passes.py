@@ -44,8 +44,8 @@ def seconds(figures: Figures, passes: Sequence[Pass], live: int, resident: int) 
         slowest = max(map(figures.between_of, work.multiply_adds), default=0.0)
         if products:
             reading = figures.read(work.nbytes, resident)
-            most = max(products, key=products.__getitem__)
-            total += figures.overlapped(sum(products.values()), reading, resident, most)
+            longest = max(products, key=products.__getitem__)
+            total += figures.overlapped(sum(products.values()), reading, resident, longest)
         total += count * work.breadth * slowest
     return total + figures.start
 

@@ -86,27 +86,27 @@ def of_machine(library: Library) -> Figures:
             return load(path)
     except ValueError as error:
         logger.debug("%s", error)
-    found, share = measured(library)
+    fresh, share = measured(library)
     if share < UNDISTURBED:
         logger.info(
             "measured what passes take while other programs had %.0f%% of the time: used now, not "
             "kept; specdec-costs measures and keeps it",
             100 * (1 - share),
         )
-        return found
+        return fresh
     try:
-        save(found, path)
+        save(fresh, path)
         logger.info("measured what passes take on this processor, kept in %s", path)
     except OSError as error:
         logger.debug("figures of this processor are not kept: %s", error)
-    return found
+    return fresh
 
 
 def measured(library: Library) -> Tuple[Figures, float]:
     """The figures, and the share of the time in which this thread had a processor."""
     started, used = time.perf_counter(), time.thread_time()
-    found = measure(library)
-    return found, (time.thread_time() - used) / max(time.perf_counter() - started, 1e-9)
+    fresh = measure(library)
+    return fresh, (time.thread_time() - used) / max(time.perf_counter() - started, 1e-9)
 
 
 def origin(asked: str, library: Library) -> str:

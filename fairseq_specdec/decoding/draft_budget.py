@@ -107,18 +107,18 @@ class FewRejections:
     """Drafts of so many tokens that few of them are expected to be rejected (``--draft-budget``).
 
     Args:
-        most: expected rejected tokens of a verification, of all sentences together.
+        max_rejections: expected rejected tokens of a verification, of all sentences together.
     """
 
     resumes = True
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_rejections: int) -> None:
+        self.max_rejections = max_rejections
 
     def plan(self, live: int, chance: float) -> Plan:
         """If each token is accepted with the chance after accepted ones, the j-th of a draft is
         rejected with 1 - chance^j (the assumption of equation 1 of Leviathan et al. 2023, 3.1)."""
-        left, reached = self.most / live, 1.0
+        left, reached = self.max_rejections / live, 1.0
         for size in range(LONGEST):
             reached *= chance
             left -= 1 - reached

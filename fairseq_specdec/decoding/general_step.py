@@ -89,11 +89,11 @@ class GeneralStep:
             else:
                 draft = self.drafts.propose(hypotheses, plan.size)
             # A draft may reach the length limit, not pass it: there only </s> can follow.
-            most = self.max_len - hypotheses.shortest
+            max_tokens = self.max_len - hypotheses.shortest
             if plan.size is not None:
-                most = min(most, plan.size)
+                max_tokens = min(max_tokens, plan.size)
             near = hypotheses.longest + draft.width > self.max_len
-            return draft.limited(most, self.max_len - hypotheses.lengths if near else None)
+            return draft.limited(max_tokens, self.max_len - hypotheses.lengths if near else None)
 
     def lay_out(self, draft: Draft) -> Tuple[Tensor, Layout]:
         """(long [B, N + 1], the last accepted token and the draft; where they stand)."""

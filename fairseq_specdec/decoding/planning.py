@@ -51,8 +51,8 @@ def planning_for(
         return FewRejections(options.max_expected_rejections)
     longest = LONGEST if drafter.block_size is None else drafter.block_size
     settled = options.planned_chance is not None
-    found = times(verifier, drafter, ready, OFF if settled else options.cost_table, chained)
-    return Planner(found, longest, drafter.ends_early, not drafter.runs_model)
+    pass_times = times(verifier, drafter, ready, OFF if settled else options.cost_table, chained)
+    return Planner(pass_times, longest, drafter.ends_early, not drafter.runs_model)
 
 
 def verifying(
@@ -87,7 +87,7 @@ def times(
     if work is None or library is None:
         device = devices.of_models(verifier.models, measured=asked != OFF)
         return linear(device.column, device.drafter if drafter.runs_model else 0.0)
-    found = figures(asked, library)
+    processor = figures(asked, library)
     passes = [Pass(each, 1.0) for each in work]
     of_draft = ready.passes(1, 1)
     weights = sum(each.work.nbytes for each in passes)
@@ -98,12 +98,12 @@ def times(
     beside = (_BOOKED if ready.in_library else _OUTSIDE) if chained else 0.0
 
     def of_verifier(tokens: float) -> float:
-        return around + seconds(found, [Pass(each, tokens) for each in work], 1, weights)
+        return around + seconds(processor, [Pass(each, tokens) for each in work], 1, weights)
 
     def drafting(rows: int, size: int) -> float:
         passes = ready.passes(rows, size)
         if passes is None:
             return _UNKNOWN_DRAFT * of_verifier(rows * size)
-        return seconds(found, passes, rows, weights) if passes else 0.0
+        return seconds(processor, passes, rows, weights) if passes else 0.0
 
     return PassTimes(of_verifier, drafting, beside)

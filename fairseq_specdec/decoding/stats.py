@@ -111,7 +111,7 @@ class DecodingStats:
         self.stopwatch = Stopwatch()
 
     def expect(self, verifying: Callable[[float], float], passes: int) -> None:
-        """Add what the cost model says of the passes so far, of one batch. ``verifying``: seconds
+        """Add what the passes so far take by the cost model, of one batch. ``verifying``: seconds
         of a pass over so many tokens. ``passes``: how many there were."""
         self.block_seconds += passes * verifying(self.scored / passes)
         self.step_seconds += passes * verifying(self.iterations / passes)
@@ -209,7 +209,7 @@ class DecodingStats:
         """Time of an iteration, at least, by that of a step without drafts.
 
         Drafting was measured. The verification of a block takes as much longer than a step as the
-        cost model says, with allowance for its errors, and never less.
+        cost model predicts, with allowance for its errors, and never less.
         """
         seconds = self.times()
         drafting = seconds["drafter"] + seconds["drafter_encoder"]

@@ -83,15 +83,15 @@ def trained_dictionaries(state: Any) -> Dict[str, Tuple[str, Any]]:
     # A relative folder was relative to wherever the drafter was trained.
     if tokens is None or not os.path.isabs(folder) or not os.path.isdir(folder):
         return {}
-    found = {}
+    dictionaries = {}
     for side, language in zip(SIDES, settings.sides(folder)):
         file = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(file) and not settings.get(f"{side}_dict"):
             dictionary = TranslationTask.load_dictionary(file)
             for token in tokens:
                 dictionary.add_symbol(token)
-            found[side] = (file, dictionary)
-    return found
+            dictionaries[side] = (file, dictionary)
+    return dictionaries
 
 
 def check_symbols(path: str, state: Any, src_dict: Any, tgt_dict: Any) -> None:

@@ -102,35 +102,36 @@ class AutoregressiveSession(DraftSession):
     def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         # Before anything else: the cache and the hypotheses tell which drafts were accepted.
         self._roll_back(hypotheses)
-        most = self.options.block_size if budget is None else min(self.options.block_size, budget)
-        steps = min(most, self.last - hypotheses.shortest)
+        steps = min(self.options.block_size, self.last - hypotheses.shortest)
+        if budget is not None:
+            steps = min(steps, budget)
         if steps <= 0:
             return Draft.empty(hypotheses.lengths)
         return self._draft(hypotheses, steps)
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
     ) -> Optional[Forecast]:
         lengths_cpu, cached = hypotheses.lengths_cpu, self.session.layers.cache.lengths_cpu
         # The last token is read in any case.
         known = [min(*three) for three in zip(cached, lengths_cpu, (keep + 1 for keep in kept))]
         self.session.commit(to_device(known, hypotheses.lengths.device), known)
-        steps = min(most, self.last - hypotheses.longest)
+        steps = min(steps, self.last - hypotheses.longest)
         if steps <= 0:
             return None
         self.session.layers.cache.reserve(max(lengths_cpu) + steps)
         inputs, at = self._unread(hypotheses)
-        found = []
+        ranked = []
         for step in range(steps):
             layout = Layout.at(at, [have + step for have in lengths_cpu])
             logits = self.session.logits(self.session.run(inputs, layout)[:, -1])
             logits[:, self.options.pad] = float("-inf")
-            found.append(F.log_softmax(logits, -1, dtype=torch.float32).topk(count, dim=-1))
-            inputs = found[-1].indices[:, :1]
+            ranked.append(F.log_softmax(logits, -1, dtype=torch.float32).topk(count, dim=-1))
+            inputs = ranked[-1].indices[:, :1]
             at = (hypotheses.lengths + (step + 1)).unsqueeze(1)
         read = [have + steps for have in lengths_cpu]
         self.session.commit(hypotheses.lengths + steps, read)
-        log_probs, tokens = zip(*found)
+        log_probs, tokens = zip(*ranked)
         return Forecast(torch.stack(log_probs, 1), torch.stack(tokens, 1))
 
     def _roll_back(self, hypotheses: Hypotheses) -> None:
@@ -188,9 +189,9 @@ class AutoregressiveSession(DraftSession):
     def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
         if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
-            found = self.session.replay(inputs, layout, TransformerSession.logits)
-            if found is not None:
-                return found[:, -1]
+            logits = self.session.replay(inputs, layout, TransformerSession.logits)
+            if logits is not None:
+                return logits[:, -1]
         return self.session.logits(self.session.run(inputs, layout)[:, -1])
 
     def _choose(self, logits: Tensor, chances: List[Tensor]) -> Tuple[Tensor, Optional[Tensor]]:

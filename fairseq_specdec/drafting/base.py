@@ -181,7 +181,7 @@ class DraftSession:
         """
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
     ) -> Optional[Forecast]:
         """The likeliest next tokens, for a beam search: instead of ``propose`` and ``commit``.
 
@@ -190,11 +190,11 @@ class DraftSession:
             kept: so many first tokens of each row are those of the last call's prefix.
             hidden_states: those that predicted the other tokens, [B, F, n C], and how many count
                 of each row, long [B]; None for a drafter that reads no layers.
-            most: positions to look at, 1 or more.
+            steps: positions to look at, 1 or more.
             count: M.
 
         Returns:
-            K positions, at most ``most``; None where there is no room for one.
+            K positions, at most ``steps``; None where there is no room for one.
         """
         raise NotImplementedError
 

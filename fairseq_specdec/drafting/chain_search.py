@@ -104,8 +104,8 @@ class ChainSearch:
         logits: Tensor,
         words: Callable[[Tensor], Tensor] = all_words,
     ) -> _Candidates:
-        most = self.candidates[0 if features.size(0) == 1 else 1]
-        scores, columns = logits.topk(min(most, logits.size(-1)), dim=-1)
+        count = self.candidates[0 if features.size(0) == 1 else 1]
+        scores, columns = logits.topk(min(count, logits.size(-1)), dim=-1)
         tokens = words(columns)
         rows = nn.functional.embedding(tokens, self.for_token).float()
         return _Candidates(scores.float(), tokens, rows, self.of_mask(features.float()))

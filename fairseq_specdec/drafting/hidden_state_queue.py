@@ -33,21 +33,21 @@ class HiddenStateQueue:
 
         Iterations without a draft leave theirs unread; they are put side by side here.
         """
-        found: List[Tuple[Tensor, Tensor]] = []
+        unread: List[Tuple[Tensor, Tensor]] = []
         rows: Optional[Tensor] = None
         for event in reversed(self.events):
             if isinstance(event, Tensor):
                 rows = event if rows is None else event[rows]
             else:
-                found.append(event if rows is None else (event[0][rows], event[1][rows]))
+                unread.append(event if rows is None else (event[0][rows], event[1][rows]))
         self.events = []
-        if not found:
+        if not unread:
             return None
-        states, sizes = found.pop()
-        if found:
-            width = sum(more.size(1) for more, _ in found)
+        states, sizes = unread.pop()
+        if unread:
+            width = sum(more.size(1) for more, _ in unread)
             states = nn.functional.pad(states, (0, 0, 0, width))
-        for more, size in reversed(found):
+        for more, size in reversed(unread):
             columns = sizes.unsqueeze(1) + torch.arange(more.size(1), device=sizes.device)
             states.scatter_(1, columns.unsqueeze(2).expand(more.shape), more)
             sizes = sizes + size

@@ -23,16 +23,16 @@ def matched_suffixes(source: Sequence[int], suffix: Sequence[int]) -> List[int]:
     """How many tokens up to each source column equal the last ones of ``suffix``: the prefix
     lengths of the reversed text (Z algorithm), in linear time."""
     text = [*reversed(suffix), -1, *reversed(source)]  # -1 equals no token
-    found = [0] * len(text)
+    sizes = [0] * len(text)
     left = right = 0  # text[left:right] equals its beginning, and ends furthest
     for i in range(1, len(text)):
-        size = min(right - i, found[i - left]) if i < right else 0
+        size = min(right - i, sizes[i - left]) if i < right else 0
         while i + size < len(text) and text[size] == text[i + size]:
             size += 1
         if i + size > right:
             left, right = i, i + size
-        found[i] = size
-    return found[: len(suffix) : -1]
+        sizes[i] = size
+    return sizes[: len(suffix) : -1]
 
 
 def unique_place(
@@ -59,9 +59,9 @@ def unique_place(
     suffix = output if max_suffix is None else output[-max_suffix:]
     # A match must leave something to copy, so it ends before the final </s>.
     matched = matched_suffixes(source, suffix)[:-1]
-    most = max(matched)
-    # Only the place that matches most can be the only one of a suffix.
-    return matched.index(most) + 1 if most > 0 and matched.count(most) == 1 else None
+    longest = max(matched)
+    # Only the place that matches longest can be the only one of a suffix.
+    return matched.index(longest) + 1 if longest > 0 and matched.count(longest) == 1 else None
 
 
 def realigned_place(source: Sequence[int], expected: int, token: int) -> int:

@@ -52,14 +52,14 @@ class SearchedText:
             size += 1
         return size
 
-    def continuation(self, place: int, most: int) -> List[int]:
+    def continuation(self, place: int, max_tokens: int) -> List[int]:
         """At most so many tokens from a column on. Copied output that ends goes on with its copy,
         as a text does that repeats itself."""
         self.expected = place
         if place < self.output_start:
-            return self.tokens[place : min(place + most, self.output_start)]
-        copied = self.tokens[place : place + most]
-        return (copied * (most // len(copied) + 1))[:most]
+            return self.tokens[place : min(place + max_tokens, self.output_start)]
+        copied = self.tokens[place : place + max_tokens]
+        return (copied * (max_tokens // len(copied) + 1))[:max_tokens]
 
 
 @dataclasses.dataclass(eq=False)

@@ -127,10 +127,10 @@ class ReadyNarBlockDrafter(NamedTuple):
         vocabulary = stack.vocabulary_work
         if self.word_list is not None:
             vocabulary = vocabulary.share(self.word_list.expected_share(rows))
-        found = [Pass(stack.layer_work, fresh + size), Pass(vocabulary, size)]
+        passes = [Pass(stack.layer_work, fresh + size), Pass(vocabulary, size)]
         if self.native is not None:
-            found += [Pass(self.native.states_work, fresh), Pass(self.native.chain_work, size)]
-        return found
+            passes += [Pass(self.native.states_work, fresh), Pass(self.native.chain_work, size)]
+        return passes
 
     def open(self, source: Source) -> DraftSession:
         encoder_out = source.encoder_out
@@ -138,8 +138,8 @@ class ReadyNarBlockDrafter(NamedTuple):
             # For a source that is too long for a learned position table, nothing is drafted.
             encoder = self.model.encoder
             places = getattr(encoder, "embed_positions", None)
-            most = learned_limit(places, encoder.padding_idx)
-            if most is not None and source.net_input["src_tokens"].size(1) > most:
+            limit = learned_limit(places, encoder.padding_idx)
+            if limit is not None and source.net_input["src_tokens"].size(1) > limit:
                 return SilentSession()
             with source.timer("drafter_encoder"):
                 encoder_out = self.encode(source.net_input, source.padded)
@@ -211,9 +211,9 @@ class NarBlockSession(BlockSession):
         return self._choose(hypotheses, self._features(hypotheses, masks), costs)
 
     def forecast(
-        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, most: int, count: int
+        self, hypotheses: Hypotheses, kept: List[int], hidden_states: States, steps: int, count: int
     ) -> Optional[Forecast]:
-        masks = self.limits.masks(hypotheses, most)
+        masks = self.limits.masks(hypotheses, steps)
         if masks == 0:
             return None
         cached = self.layers.cache.lengths_cpu
@@ -221,7 +221,7 @@ class NarBlockSession(BlockSession):
         self.layers.commit(to_device(known, hypotheses.lengths.device), known)
         if hidden_states is not None:
             self.states.add(*hidden_states)
-        features = self._features(hypotheses, masks)[:, :most]
+        features = self._features(hypotheses, masks)[:, :steps]
         logits = self.layers.logits(features)
         logits[..., self.options.pad] = float("-inf")
         if self.weights.chain is not None:

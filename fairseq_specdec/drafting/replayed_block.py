@@ -100,8 +100,8 @@ class ReplayedBlock:
     Args:
         weights: as of ``WholeDraft``.
         layers: the decoder's session.
-        source: what masks copy from the source, [B, S, ..] each, the last of which says where
-            there is padding; or None.
+        source: what masks copy from the source, [B, S, ..] each, the last of which marks
+            padding; or None.
         first: position of the first token.
     """
 
@@ -154,14 +154,14 @@ class ReplayedBlock:
         upto = bucket(hypotheses.longest + self.first + max(masks, fresh) + 1)
         cache.reserve(upto)
         observed = states.take() if reads else None
-        found = self._run(hypotheses, observed, fresh, masks, upto)
-        if found is None:
+        drafted = self._run(hypotheses, observed, fresh, masks, upto)
+        if drafted is None:
             if observed is not None:
                 states.add(*observed)
             return None
         known = [have + self.first for have in hypotheses.lengths_cpu]
         layers.commit(hypotheses.lengths + self.first, known)
-        return Draft(found[0][:rows], found[1][:rows])
+        return Draft(drafted[0][:rows], drafted[1][:rows])
 
     def _run(
         self,
@@ -172,18 +172,20 @@ class ReplayedBlock:
         upto: int,
     ) -> Optional[Outputs]:
         """A ``WholeDraft`` of these shapes, if it is recorded."""
-        layers, most = self.layers, row_bucket(len(hypotheses.lengths_cpu))
+        layers, padded_rows = self.layers, row_bucket(len(hypotheses.lengths_cpu))
         inputs = [hypotheses.tokens[:, : upto + 1], layers.cache.lengths, hypotheses.lengths]
-        one: Shape = ((most,), torch.long)
-        shapes: List[Shape] = [((most, upto + 1), torch.long), one, one]
+        one: Shape = ((padded_rows,), torch.long)
+        shapes: List[Shape] = [((padded_rows, upto + 1), torch.long), one, one]
         if observed is not None:
             states, sizes = observed
             inputs += [states[:, :fresh], sizes]
-            shapes += [((most, fresh, states.size(2)), states.dtype), one]
+            shapes += [((padded_rows, fresh, states.size(2)), states.dtype), one]
 
         def make() -> Fixed:
-            bucketed, source = layers.bucketed(most), self.source(most)
+            bucketed, source = layers.bucketed(padded_rows), self.source(padded_rows)
             whole = WholeDraft(self.weights, bucketed, source, self.first, fresh, masks, upto)
             return Fixed(whole.__call__, shapes)
 
-        return layers.cache.calls.run(("draft", most, masks, upto, layers.sources), make, inputs)
+        return layers.cache.calls.run(
+            ("draft", padded_rows, masks, upto, layers.sources), make, inputs
+        )

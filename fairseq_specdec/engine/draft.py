@@ -36,13 +36,13 @@ class Draft(NamedTuple):
         """No draft for any row (``lengths``: long [B])."""
         return cls(lengths.new_empty(lengths.size(0), 0), torch.zeros_like(lengths))
 
-    def limited(self, most: int, room: Optional[Tensor] = None) -> Draft:
-        """The first ``most`` tokens of every row, and at most ``room`` (long [B]) of each."""
+    def limited(self, max_tokens: int, room: Optional[Tensor] = None) -> Draft:
+        """The first ``max_tokens`` tokens of every row, and at most ``room`` (long [B]) of each."""
         sizes = self.sizes if room is None else torch.minimum(self.sizes, room)
-        if self.width <= most:
+        if self.width <= max_tokens:
             return self._replace(sizes=sizes)
         return self._replace(
-            tokens=self.tokens[:, :most],
-            sizes=sizes.clamp(max=most),
-            log_probs=None if self.log_probs is None else self.log_probs[:, :most],
+            tokens=self.tokens[:, :max_tokens],
+            sizes=sizes.clamp(max=max_tokens),
+            log_probs=None if self.log_probs is None else self.log_probs[:, :max_tokens],
         )

@@ -198,8 +198,8 @@ class StaticCalls:
         Returns:
             Its outputs, which hold until the next call; None where the caller has to compute them.
         """
-        most = self.graphs.rows
-        if self.graphs.broken or (most is not None and inputs[0].size(0) > most):
+        limit = self.graphs.rows
+        if self.graphs.broken or (limit is not None and inputs[0].size(0) > limit):
             return None
         call = self._calls.get(key)
         if call is None:

@@ -40,10 +40,10 @@ class Hypotheses:
     def of(cls, tokens: Tensor, lengths: List[int]) -> Hypotheses:
         """Hypotheses that are there already. ``tokens``: long [B, T], as the attribute.
         ``lengths``: accepted tokens of each row."""
-        found = cls(tokens.size(0), tokens.size(1), 0, 0, tokens)
-        found.tokens = tokens
-        found.lengths, found.lengths_cpu = to_device(lengths, tokens.device), lengths
-        return found
+        made = cls(tokens.size(0), tokens.size(1), 0, 0, tokens)
+        made.tokens = tokens
+        made.lengths, made.lengths_cpu = to_device(lengths, tokens.device), lengths
+        return made
 
     @property
     def shortest(self) -> int:

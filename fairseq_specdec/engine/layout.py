@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 
-def first_slots(most: int) -> int:
-    """Cache slots prepared for every row, which may need up to ``most``; the cache grows later."""
-    return min(most, 63)
+def first_slots(needed: int) -> int:
+    """Cache slots prepared for every row, which may need up to so many; the cache grows later."""
+    return min(needed, 63)
 
 
 class Layout(NamedTuple):

@@ -144,24 +144,26 @@ class TransformerSession:
         if not isinstance(layers, StaticSession) or not layout.in_order:
             return None
         calls, (rows, width) = layers.cache.calls, tokens.shape
-        columns, most = calls.graphs.columns(width), row_bucket(rows)
+        columns, padded_rows = calls.graphs.columns(width), row_bucket(rows)
         upto = bucket(layout.upto - width + columns)
         layers.cache.reserve(upto)
         known = None if self.positions is None else self.positions.size(0)
 
         def make() -> Fixed:
             # Of this batch nothing but the length of the position table.
-            session = TransformerSession(self.weights, layers.bucketed(most), self.positions)
+            session = TransformerSession(self.weights, layers.bucketed(padded_rows), self.positions)
             function = functools.partial(_whole_pass, session, upto, finish)
-            return Fixed(function, [((most, columns), torch.long), ((most,), torch.long)])
+            return Fixed(
+                function, [((padded_rows, columns), torch.long), ((padded_rows,), torch.long)]
+            )
 
-        key = ("block", most, columns, upto, layers.sources, known)
-        found = calls.run(key, make, [tokens, layout.slots[:, 0]])
-        if found is None:
+        key = ("block", padded_rows, columns, upto, layers.sources, known)
+        outputs = calls.run(key, make, [tokens, layout.slots[:, 0]])
+        if outputs is None:
             return None
-        if len(found) > 1:  # kept until the next draft, after later replays
-            layers.hidden_states = found[1][:rows, :width].clone()
-        return found[0][:rows, :width]
+        if len(outputs) > 1:  # kept until the next draft, after later replays
+            layers.hidden_states = outputs[1][:rows, :width].clone()
+        return outputs[0][:rows, :width]
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
         """Keep so many slots of each row; roll back the rest."""

@@ -56,9 +56,9 @@ class Verifier:
 
     def work(self) -> Optional[List[Work]]:
         """What a pass over one token computes; None where it is not known."""
-        found = [weights.work() for weights in self.weights]
-        known = [work for work in found if work is not None]
-        return [each for work in known for each in work] if len(known) == len(found) else None
+        works = [weights.work() for weights in self.weights]
+        known = [work for work in works if work is not None]
+        return [each for work in known for each in work] if len(known) == len(works) else None
 
     def native_form(self) -> Optional[EmbeddingTables]:
         """The embeddings of one model that the native library runs as a whole; None for others."""
@@ -70,11 +70,11 @@ class Verifier:
 
     def encode(self, net_input: Dict[str, Any]) -> List[Any]:
         """One encoder output per model, for ``open``."""
-        found: List[Any] = []
+        outputs: List[Any] = []
         for weights in self.weights:
-            padded = len(found[0]["encoder_padding_mask"]) > 0 if found else None
-            found.append(weights.encode(net_input, padded))
-        return found
+            padded = len(outputs[0]["encoder_padding_mask"]) > 0 if outputs else None
+            outputs.append(weights.encode(net_input, padded))
+        return outputs
 
     def open(self, encoder_outs: List[Any], max_len: int, widest: int) -> VerifierSession:
         """Begin a batch.
@@ -117,12 +117,12 @@ class VerifierSession:
         alone = len(self.sessions) == 1
         logits = []
         for session in self.sessions:
-            found = session.replay(tokens, layout, self._finish if alone else self._scaled)
-            if found is None:
-                found = self._scaled(session, session.run(tokens, layout))
+            scored = session.replay(tokens, layout, self._finish if alone else self._scaled)
+            if scored is None:
+                scored = self._scaled(session, session.run(tokens, layout))
             elif alone:
-                return Scores(found, normalised=found.is_cuda)
-            logits.append(found)
+                return Scores(scored, normalised=scored.is_cuda)
+            logits.append(scored)
         return Scores.of_ensemble(logits)
 
     def _scaled(self, session: TransformerSession, features: Tensor) -> Tensor:

@@ -18,13 +18,13 @@ class TracedSystem(NamedTuple):
 
 def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSystem]:
     """Sort traces by the system that made them."""
-    found: Dict[Tuple[str, str, str], List[Trace]] = {}
+    groups: Dict[Tuple[str, str, str], List[Trace]] = {}
     for file, traces in files:
         for trace in traces:
             key = (file, trace.strategy, repr(sorted(trace.settings.items())))
-            found.setdefault(key, []).append(trace)
+            groups.setdefault(key, []).append(trace)
     systems = []
-    for name, (file, _, _), traces in zip(_names(found), found, found.values()):
+    for name, (file, _, _), traces in zip(_names(groups), groups, groups.values()):
         by_id: Dict[int, Trace] = {}
         for trace in traces:
             if trace.id in by_id:
@@ -35,15 +35,15 @@ def systems_of(files: Sequence[Tuple[str, Sequence[Trace]]]) -> List[TracedSyste
     return systems
 
 
-def _names(found: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
+def _names(groups: Dict[Tuple[str, str, str], List[Trace]]) -> List[str]:
     """The strategy's name; where that is no name yet, the settings that differ, or the file's."""
     names = []
-    for file, strategy, shown in found:
-        rivals = [key for key in found if key[1] == strategy]
+    for file, strategy, shown in groups:
+        rivals = [key for key in groups if key[1] == strategy]
         name = strategy
         if len({key[2] for key in rivals}) > 1:
-            mine = found[file, strategy, shown][0].settings
-            name = f"{strategy} ({_differing(mine, [found[key][0].settings for key in rivals])})"
+            mine = groups[file, strategy, shown][0].settings
+            name = f"{strategy} ({_differing(mine, [groups[key][0].settings for key in rivals])})"
         if sum(key[2] == shown for key in rivals) > 1:
             name = f"{name}, {os.path.basename(file)}"
         while name in names:

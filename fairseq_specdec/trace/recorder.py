@@ -22,28 +22,28 @@ GENERATION = {"sampling": False, "sampling_topk": -1, "sampling_topp": -1.0, "te
 def settings_of(settings: Any, args: Any, generator: Any) -> Dict[str, Any]:
     """The flags that matter to a strategy."""
     stated = STRATEGIES[settings.strategy].stated
-    found: Dict[str, Any] = {}
+    flags: Dict[str, Any] = {}
     for field in OWN_FIELDS:
         name = field.name
         if name in ("strategy", "trace_path"):
             continue
         value = getattr(settings, name, field.default)
         if value != field.default or (name in stated and value is not None):
-            found[name] = value
+            flags[name] = value
     drafter = generator.drafter
     options = getattr(drafter, "options", drafter)
     size = getattr(options, "block_size", None)
     if size is not None:
-        found["block_size"] = size
+        flags["block_size"] = size
     for name, unused in GENERATION.items():
         value = getattr(args, name, unused)
         if value != unused:
-            found[name] = value
+            flags[name] = value
     if generator.options.beam > 1:
-        found["beam"] = generator.options.beam
+        flags["beam"] = generator.options.beam
     if len(generator.models) > 1:
-        found["ensemble"] = len(generator.models)
-    return found
+        flags["ensemble"] = len(generator.models)
+    return flags
 
 
 @dataclasses.dataclass(eq=False)
@@ -135,8 +135,8 @@ class Recorder:
             numbers = range(self.file.traces, self.file.traces + len(sources))
         else:
             numbers = numbers.tolist()
-        for number, source, found in zip(numbers, sources, hypotheses):
-            self.file.add(self.trace_builder.sentence(number, source, found[0]))
+        for number, source, ranked in zip(numbers, sources, hypotheses):
+            self.file.add(self.trace_builder.sentence(number, source, ranked[0]))
         self.pending -= 1
 
     def close(self, may_log: Callable[[], bool] = lambda: True) -> None:

@@ -158,9 +158,9 @@ class Lookahead:
         live, and what is known of it predicts what follows the others."""
         rules, node = sentence.rules, sentence.live[0]
         known = set(map(id, wanted))
-        most = self.reach.beams * rules.beam
+        limit = self.reach.beams * rules.beam
         last = min(rules.max_len, len(self.source))
-        while node.depth < last and len(wanted) < most:
+        while node.depth < last and len(wanted) < limit:
             (_, token), *_ = self._predicted(node)
             if token == rules.eos:
                 break

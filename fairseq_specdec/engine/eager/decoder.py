@@ -58,12 +58,12 @@ class _Layer:
         """Keys and values [2, B, H, S, D] of the encoder's output [B, S, C]: those before the
         self-attention's own (``--cross-self-attention``), then those of the cross-attention
         (without ``--no-cross-attention``)."""
-        found = []
+        keys_values = []
         if self.joined:
-            found.append(_by_heads(self.qkv(source)[..., -2 * self.out.size :], self.heads))
+            keys_values.append(_by_heads(self.qkv(source)[..., -2 * self.out.size :], self.heads))
         if self.crosses:
-            found.append(_by_heads(self.cross_key_value(source), self.heads))
-        return found
+            keys_values.append(_by_heads(self.cross_key_value(source), self.heads))
+        return keys_values
 
     def finish_attention(self, x: Tensor) -> Tensor:
         """What the first sublayer adds to its input, of the heads' results [B, W, C]."""
@@ -291,8 +291,8 @@ class DecoderSession:
 
     def logits(self, features: Tensor) -> Tensor:
         """[.., V] of features [.., C']."""
-        found: Tensor = self.weights.vocabulary(features)
-        return found
+        logits: Tensor = self.weights.vocabulary(features)
+        return logits
 
     def commit(self, lengths: Tensor, lengths_cpu: List[int]) -> None:
         """Keep so many slots of each row (long [B], and as Python ints); roll back the rest."""

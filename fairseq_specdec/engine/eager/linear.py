@@ -56,8 +56,8 @@ def padded(rows: int) -> int:
     0.6 MB and is kept, up to 1,024 of them. In a batch with a changing number of rows hardly any
     number would occur twice.
     """
-    for most, step in ((16, 1), (64, 4), (256, 16)):
-        if rows <= most:
+    for limit, step in ((16, 1), (64, 4), (256, 16)):
+        if rows <= limit:
             return -(-rows // step) * step
     return -(-rows // 64) * 64
 

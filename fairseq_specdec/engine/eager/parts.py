@@ -194,8 +194,8 @@ def _named(path: str, flag: Optional[str]) -> str:
 
 def _is(function: Any, known: Tuple[str, str]) -> bool:
     function = getattr(function, "func", function)  # of a functools.partial
-    found = (getattr(function, "__module__", None), getattr(function, "__name__", None))
-    return found == known
+    name = (getattr(function, "__module__", None), getattr(function, "__name__", None))
+    return name == known
 
 
 def _hooks(module: Any, path: str) -> Iterator[str]:

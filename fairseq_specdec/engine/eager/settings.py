@@ -90,14 +90,14 @@ def flag_of(setting: str) -> str:
 
 def fields() -> Dict[str, Any]:
     """The settings of this fairseq's Transformer by name, and their defaults."""
-    found: Dict[str, Any] = {}
+    defaults: Dict[str, Any] = {}
     for field in dataclasses.fields(TransformerConfig):
         if dataclasses.is_dataclass(field.type):
             for inner in dataclasses.fields(field.type):
-                found[f"{field.name}.{inner.name}"] = inner.default
+                defaults[f"{field.name}.{inner.name}"] = inner.default
         else:
-            found[field.name] = field.default
-    return {name: default for name, default in found.items() if not name.endswith("_name")}
+            defaults[field.name] = field.default
+    return {name: default for name, default in defaults.items() if not name.endswith("_name")}
 
 
 def check_settings(cfg: Any, name: str) -> None:

@@ -18,12 +18,12 @@ class AdaptiveProduct:
     def __call__(self, features: Tensor) -> Tensor:
         """[.., V] of features [.., C']."""
         rows = features.reshape(1, -1, features.size(-1))
-        found: Tensor = self.softmax.get_log_prob(rows, None)
-        return found.view(*features.shape[:-1], -1)
+        log_probs: Tensor = self.softmax.get_log_prob(rows, None)
+        return log_probs.view(*features.shape[:-1], -1)
 
 
 def vocabulary_product(decoder: Any, free_unpacked: bool = False) -> Callable[[Tensor], Tensor]:
-    """The product of a decoder's output projection, or what its adaptive softmax says.
+    """The product of a decoder's output projection, or its adaptive softmax.
     ``free_unpacked``: free the weight, as ``Linear.of``. It stays where embeddings are tied to it,
     or a chain looks up rows of it."""
     if getattr(decoder, "adaptive_softmax", None) is not None:

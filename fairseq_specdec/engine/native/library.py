@@ -136,13 +136,13 @@ class Library:
         self._functions[name](pointer)
 
 
-class _Found(NamedTuple):
+class _Loaded(NamedTuple):
     library: Optional[Library]
     why_not: str
 
 
 _lock = threading.Lock()
-found: Dict[str, _Found] = {}  # by the value of the environment variable
+loaded: Dict[str, _Loaded] = {}  # by the value of the environment variable
 
 
 def load() -> Optional[Library]:
@@ -161,17 +161,17 @@ def why_not() -> str:
     return _find().why_not
 
 
-def _find() -> _Found:
+def _find() -> _Loaded:
     wanted = os.environ.get(ENVIRONMENT, "")
     with _lock:
-        if wanted not in found:
-            found[wanted] = _search(wanted, FOLDER)
-        return found[wanted]
+        if wanted not in loaded:
+            loaded[wanted] = _search(wanted, FOLDER)
+        return loaded[wanted]
 
 
-def _search(wanted: str, folder: pathlib.Path) -> _Found:
+def _search(wanted: str, folder: pathlib.Path) -> _Loaded:
     if wanted == "off":
-        return _Found(None, f"{ENVIRONMENT} is off")
+        return _Loaded(None, f"{ENVIRONMENT} is off")
     names = [each.name for each in VARIANTS]
     if wanted and wanted not in names:
         raise ValueError(f"{ENVIRONMENT}={wanted}: choose off or one of {', '.join(names)}")
@@ -189,13 +189,13 @@ def _search(wanted: str, folder: pathlib.Path) -> _Found:
             raise ValueError(f"{ENVIRONMENT}={wanted}: {reason}")
     for variant in reversed(candidates):
         try:
-            found = Library(_checked(folder / variant.file))
-            found.set_threads(threads_wanted(os.environ))
-            return _Found(found, "")
+            library = Library(_checked(folder / variant.file))
+            library.set_threads(threads_wanted(os.environ))
+            return _Loaded(library, "")
         except UnusableError as error:
             why_not = f"{folder / variant.file} {error}; {REMEDY}"
             logger.warning("the native engine is not used: %s", why_not)
-    return _Found(None, why_not)
+    return _Loaded(None, why_not)
 
 
 def not_built(folder: pathlib.Path) -> str:

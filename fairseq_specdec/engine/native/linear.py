@@ -167,9 +167,11 @@ class NativeLinear:
 
     def seconds(self, rows: int, tries: int) -> float:
         """The least time of so many products with so many rows."""
-        found = ctypes.c_double()
-        self.library.call("specdec_matrix_seconds", self.pointer, rows, tries, ctypes.byref(found))
-        return found.value
+        seconds = ctypes.c_double()
+        self.library.call(
+            "specdec_matrix_seconds", self.pointer, rows, tries, ctypes.byref(seconds)
+        )
+        return seconds.value
 
     @property
     def rows(self) -> Optional[Callable[[Tensor], Tensor]]:
@@ -178,15 +180,15 @@ class NativeLinear:
 
     def _look_up(self, ids: Tensor) -> Tensor:
         ids = ids.contiguous()
-        found = torch.empty(*ids.shape, self.width)
+        rows = torch.empty(*ids.shape, self.width)
         self.library.call(
             "specdec_matrix_rows",
             self.pointer,
             ids.numel(),
             pointer(ids, torch.long),
-            pointer(found),
+            pointer(rows),
         )
-        return found.to(self.dtype)
+        return rows.to(self.dtype)
 
     def unpacked(self) -> Tensor:
         """[out, in], the weight as it was.
@@ -231,9 +233,9 @@ def joined(tensors: List[Optional[Tensor]]) -> Optional[Tensor]:
     Raises:
         ValueError: some are None.
     """
-    found = [tensor.detach() for tensor in tensors if tensor is not None]
-    if found and len(found) != len(tensors):
+    parts = [tensor.detach() for tensor in tensors if tensor is not None]
+    if parts and len(parts) != len(tensors):
         raise ValueError("projections of one attention, some with and some without bias")
-    if len(found) < 2:
-        return found[0] if found else None
-    return torch.cat(found)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return torch.cat(parts)

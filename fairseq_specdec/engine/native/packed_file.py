@@ -21,7 +21,7 @@ _MOST = 2**31 - 64
 
 
 class UnfitError(ValueError):
-    """Packed weights that cannot be used here; the message says why, and what to do."""
+    """Packed weights that cannot be used here; the message gives the reason and the remedy."""
 
 
 def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, Any]:
@@ -43,8 +43,8 @@ def packed(model: nn.Module, library: Library, number_format: str) -> Dict[str, 
         for each in (product, product.rounded):
             if each is not None:
                 matrices.append(_entry(each, modules, rows, sound))
-    found = {"version": VERSION, "variant": library.variant, "number_format": number_format}
-    return {**found, "matrices": matrices, "digest": digest(matrices)}
+    header = {"version": VERSION, "variant": library.variant, "number_format": number_format}
+    return {**header, "matrices": matrices, "digest": digest(matrices)}
 
 
 def _projection_first(name: str) -> bool:
@@ -80,15 +80,15 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 < value < _MOST
 
 
-def check(found: Any) -> None:
+def check(description: Any) -> None:
     """Look at all of a file's packed weights but the numbers in them. Raises UnfitError: they are
     not what ``packed`` gives, or not for this version."""
-    _require(type(found) is dict, "no description")
-    if found.get("version") != VERSION:
+    _require(type(description) is dict, "no description")
+    if description.get("version") != VERSION:
         raise UnfitError(f"its weights were packed by another version of fairseq_specdec; {REMEDY}")
-    _require(type(found.get("variant")) is str, "no variant")
-    _require(found.get("number_format") in PACKED, "no number format")
-    matrices = found.get("matrices")
+    _require(type(description.get("variant")) is str, "no variant")
+    _require(description.get("number_format") in PACKED, "no number format")
+    matrices = description.get("matrices")
     _require(type(matrices) is list and bool(matrices), "no matrix")
     for each in matrices:
         _require(type(each) is dict, "an odd matrix")
@@ -115,39 +115,39 @@ def check(found: Any) -> None:
             _require(sound and part.is_contiguous(), "odd parts")
 
 
-def parts_of(found: Any) -> List[Tensor]:
+def parts_of(description: Any) -> List[Tensor]:
     """The packed numbers, of whatever a file holds in place of a description."""
-    matrices = found.get("matrices") if type(found) is dict else None
+    matrices = description.get("matrices") if type(description) is dict else None
     entries = matrices if type(matrices) is list else []
     tables = [each.get("parts") for each in entries if type(each) is dict]
     parts = [part for each in tables if type(each) is dict for part in each.values()]
     return [part for part in parts if type(part) is Tensor]
 
 
-def hollow(found: Dict[str, Any]) -> Dict[str, Tensor]:
+def hollow(description: Dict[str, Any]) -> Dict[str, Tensor]:
     """A tensor of NaN, of one number in memory, for each weight that is packed; by its name."""
     weights = {}
-    for each in found["matrices"]:
+    for each in description["matrices"]:
         for names, rows in zip(each["modules"], each["rows"]):
             nan = torch.full((1,), float("nan")).expand(rows, each["columns"])
             weights.update({f"{name}.weight": nan for name in names})
     return weights
 
 
-def attach(model: nn.Module, found: Dict[str, Any]) -> None:
+def attach(model: nn.Module, description: Dict[str, Any]) -> None:
     """Give a model its packed weights, in the memory that they are in. Raises UnfitError: they are
     for another processor or model."""
     library = load()
     if library is None:
         raise UnfitError(f"its weights are packed for the native engine: {why_not()}")
-    if library.variant != found["variant"]:
+    if library.variant != description["variant"]:
         raise UnfitError(
-            f"its weights are packed for {found['variant']}, and this process runs "
+            f"its weights are packed for {description['variant']}, and this process runs "
             f"{library.variant}; {REMEDY}, or set {ENVIRONMENT} where this processor has it"
         )
     try:
-        for each in found["matrices"]:
-            _attach(model, library, each, found["number_format"])
+        for each in description["matrices"]:
+            _attach(model, library, each, description["number_format"])
     except (AttributeError, ValueError, TypeError) as error:
         raise UnfitError(f"its packed weights do not fit its model ({error}); {REMEDY}") from error
 
@@ -195,7 +195,7 @@ def number_format_of(model: nn.Module) -> Optional[str]:
     """That a model's weights were packed in by ``specdec-convert pack``; None of others."""
     for module in model.modules():
         if isinstance(module, PackedModule):
-            found: Optional[str] = getattr(module._packed.product, "packed_as", None)
-            if found is not None:
-                return found
+            packed_as: Optional[str] = getattr(module._packed.product, "packed_as", None)
+            if packed_as is not None:
+                return packed_as
     return None

@@ -38,11 +38,11 @@ def _code(function: Any) -> Any:
 @functools.lru_cache(maxsize=None)
 def _known_activations() -> Dict[Any, int]:
     """The numbers of the activations that this fairseq knows, by their code."""
-    found = {}
+    numbers = {}
     for number, name in enumerate(_ACTIVATIONS):
         with contextlib.suppress(RuntimeError):  # an older fairseq's
-            found[_code(utils.get_activation_fn(name))] = number
-    return found
+            numbers[_code(utils.get_activation_fn(name))] = number
+    return numbers
 
 
 def refusal(stack: Any) -> Optional[str]:
@@ -201,9 +201,9 @@ class NativeStack:
         """[.., V] of features [.., C'], float32."""
         features = features.float().contiguous()
         shape = features.shape[:-1]
-        found = torch.empty(*shape, self.words)
+        logits = torch.empty(*shape, self.words)
         self.library.call(
             "specdec_logits", self.pointer, shape.numel(), features.size(-1), pointer(features),
-            pointer(found),
+            pointer(logits),
         )  # fmt: skip
-        return found
+        return logits

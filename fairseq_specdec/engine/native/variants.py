@@ -36,7 +36,7 @@ class Variant(NamedTuple):
 _X86, _ARM = ("x86_64", "AMD64"), ("aarch64", "arm64")
 _V3, _V4 = "-march=x86-64-v3", "-march=x86-64-v4"
 
-# Worst first. Bit i of the probe's answer (src/cpu.cpp) says whether the processor runs number i.
+# Worst first. Bit i of the probe's answer (src/cpu.cpp) tells whether the processor runs number i.
 VARIANTS = (
     Variant("x86_64_v3", _X86, (_V3,)),
     Variant("avx_vnni", _X86, (_V3, "-mavxvnni")),

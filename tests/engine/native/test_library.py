@@ -27,7 +27,7 @@ def folder(built, tmp_path):
 @pytest.fixture
 def fresh(monkeypatch):
     """load() as a new process would find it."""
-    monkeypatch.setattr(library, "found", {})
+    monkeypatch.setattr(library, "loaded", {})
     monkeypatch.delenv(library.ENVIRONMENT, raising=False)
 
 
