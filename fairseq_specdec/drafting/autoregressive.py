@@ -189,7 +189,7 @@ class AutoregressiveSession(DraftSession):
     def _logits(self, inputs: Tensor, layout: Layout) -> Tensor:
         """[B, V], of the last column; they hold until the next step."""
         if inputs.size(1) == 1:  # wider ones may repeat a position, and are no chain
-            logits = self.session.replay(inputs, layout, TransformerSession.logits)
+            logits = self.session.run_graph(inputs, layout, TransformerSession.logits)
             if logits is not None:
                 return logits[:, -1]
         return self.session.logits(self.session.run(inputs, layout)[:, -1])

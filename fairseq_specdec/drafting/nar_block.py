@@ -36,11 +36,11 @@ from .base import (
     move_to_verifier,
 )  # fmt: skip
 from .chain_search import ChainSearch, all_words, chain_candidates
+from .graphed_block import GraphedBlock
 from .hidden_state_queue import BlockSession, HiddenStateQueue
 from .listed_words import ListedWords
 from .mask_count import MaskLimits
 from .native_block import NativeBlockDrafter, NativeBlockSession
-from .replayed_block import ReplayedBlock
 from .state_products import StateProducts
 from .token_choice import likeliest, without_repeats
 
@@ -195,16 +195,16 @@ class NarBlockSession(BlockSession):
         self.listed = ListedWords.find(
             decoder, self.layers, drafter.word_list, source.net_input["src_tokens"]
         )
-        self.replayed = ReplayedBlock.find(drafter, self.layers, self.source, self.first)
-        if self.replayed is not None:
-            self.source = self.replayed.source(len(source.net_input["src_tokens"]))
+        self.graphed = GraphedBlock.find(drafter, self.layers, self.source, self.first)
+        if self.graphed is not None:
+            self.source = self.graphed.source(len(source.net_input["src_tokens"]))
 
     def propose(self, hypotheses: Hypotheses, budget: Budget = None, costs: Costs = None) -> Draft:
         masks = self.limits.of_iteration(hypotheses, budget)
         if masks == 0:
             return Draft.empty(hypotheses.lengths)
-        if self.replayed is not None:  # a recorded draft is the same for all costs
-            draft = self.replayed.draft(hypotheses, masks, self.states)
+        if self.graphed is not None:  # a recorded draft is the same for all costs
+            draft = self.graphed.draft(hypotheses, masks, self.states)
             if draft is not None:
                 return draft
         costs = costs if self.options.any_confidence else None
@@ -330,7 +330,7 @@ class NarBlockSession(BlockSession):
         super().select(rows, rows_cpu)
         if self.listed is not None:
             self.listed.select(rows)
-        if self.replayed is not None:
-            self.source = self.replayed.source(len(rows_cpu))
+        if self.graphed is not None:
+            self.source = self.graphed.source(len(rows_cpu))
         elif self.source is not None:
             self.source = tuple(x.index_select(0, rows) for x in self.source)

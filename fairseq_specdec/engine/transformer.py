@@ -128,7 +128,7 @@ class TransformerSession:
         """[.., V] of features [.., C']."""
         return self.layers.logits(features)
 
-    def replay(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
+    def run_graph(self, tokens: Tensor, layout: Layout, finish: Finish) -> Optional[Tensor]:
         """``finish(self, run(tokens, layout))`` by a CUDA graph, where there is one for these
         shapes.
 
@@ -138,7 +138,7 @@ class TransformerSession:
             finish: always the same one for this model.
 
         Returns:
-            [B, W, V], which holds until the next replay; None where there is no such graph.
+            [B, W, V], which holds until the next call; None where there is no such graph.
         """
         layers = self.layers
         if not isinstance(layers, StaticSession) or not layout.in_order:
@@ -161,7 +161,7 @@ class TransformerSession:
         outputs = calls.run(key, make, [tokens, layout.slots[:, 0]])
         if outputs is None:
             return None
-        if len(outputs) > 1:  # kept until the next draft, after later replays
+        if len(outputs) > 1:  # kept until the next draft, after later passes
             layers.hidden_states = outputs[1][:rows, :width].clone()
         return outputs[0][:rows, :width]
 

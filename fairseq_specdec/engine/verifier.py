@@ -117,7 +117,7 @@ class VerifierSession:
         alone = len(self.sessions) == 1
         logits = []
         for session in self.sessions:
-            scored = session.replay(tokens, layout, self._finish if alone else self._scaled)
+            scored = session.run_graph(tokens, layout, self._finish if alone else self._scaled)
             if scored is None:
                 scored = self._scaled(session, session.run(tokens, layout))
             elif alone:

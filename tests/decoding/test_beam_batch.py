@@ -19,7 +19,7 @@ from fairseq_specdec.decoding.beam.lookahead import (
 )
 from fairseq_specdec.decoding.beam.native import NativeBeams, PrefixFacts
 from fairseq_specdec.decoding.beam.replay import BeamRules
-from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
+from fairseq_specdec.decoding.beam.torch_beams import TorchBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.drafting.input_copy import InputCopyDrafter
 from fairseq_specdec.engine.native.library import Library, load
@@ -194,7 +194,7 @@ def reaches(rows, **settings):
     """How far a batch of so many sentences looks ahead on torch."""
     generator = make(flags(4), **settings)
     with generator.batch(generator.models, make_sample([SENTENCES[0]] * rows)) as batch:
-        assert isinstance(batch.beams, ReplayedBeams)
+        assert isinstance(batch.beams, TorchBeams)
         return [one.reach for one in batch.beams.lookaheads]
 
 
@@ -296,5 +296,5 @@ def test_what_the_library_does_not_search_is_replayed():
     prefix = torch.tensor([[5]] * len(SENTENCES))
     assert kind(flags(3), prefix=prefix) is NativeBeams
     for size in (1, 2):
-        assert kind(flags(3, no_repeat_ngram_size=size), prefix=prefix) is ReplayedBeams
-    assert kind(flags(3), [toy_model(), toy_model("pre_norm")]) is ReplayedBeams
+        assert kind(flags(3, no_repeat_ngram_size=size), prefix=prefix) is TorchBeams
+    assert kind(flags(3), [toy_model(), toy_model("pre_norm")]) is TorchBeams

@@ -58,7 +58,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding import generator as generator_module
 from fairseq_specdec.decoding.beam.lookahead import Reach
 from fairseq_specdec.decoding.beam.native import NativeBeams
-from fairseq_specdec.decoding.beam.replayed import ReplayedBeams
+from fairseq_specdec.decoding.beam.torch_beams import TorchBeams
 from fairseq_specdec.decoding.builder import Overrides, build_generator
 from fairseq_specdec.decoding.strategies import OWN_FLAGS
 from fairseq_specdec.drafting import Drafter
@@ -539,7 +539,7 @@ def test_each_search_of_beams_is_compared():
         generator = make_generator("greedy", flags(4), backend=name)
         with generator.batch(generator.models, SAMPLE) as batch:
             found.add(type(batch.beams))
-    assert found == {ReplayedBeams} | ({NativeBeams} if library.load() else set())
+    assert found == {TorchBeams} | ({NativeBeams} if library.load() else set())
 
 
 # ---- what has no row ---------------------------------------------------------------------------

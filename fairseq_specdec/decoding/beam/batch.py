@@ -21,7 +21,7 @@ from .lookahead import NOTHING, Lookahead, reach_of_budget, reach_with_torch
 from .native import NativeBeams, reach_natively
 from .observed import observed
 from .replay import BeamRules, NoTokenError
-from .replayed import ReplayedBeams
+from .torch_beams import TorchBeams
 
 
 class BeamBatch(OpenBatch):
@@ -47,7 +47,7 @@ class BeamBatch(OpenBatch):
         forecasts = None
         if looking and self.drafts.forecasts:
             forecasts = Forecasts(self.drafts, start, parts.read_hidden_states, like)
-        return ReplayedBeams(self.session, policy, rules, start, prefix, like, looking, forecasts)
+        return TorchBeams(self.session, policy, rules, start, prefix, like, looking, forecasts)
 
     def _lookaheads(self, native: bool, rows: int) -> List[Lookahead]:
         drafts, options = self.drafts, self.parts.options

@@ -94,7 +94,7 @@ class WholeDraft(NamedTuple):
         return drafted, counts
 
 
-class ReplayedBlock:
+class GraphedBlock:
     """Drafts of one batch by CUDA graphs, where there are some for its shapes.
 
     Args:
@@ -117,7 +117,7 @@ class ReplayedBlock:
         ]
 
     @classmethod
-    def find(cls, weights: Any, layers: Any, source: Source, first: int) -> Optional[ReplayedBlock]:
+    def find(cls, weights: Any, layers: Any, source: Source, first: int) -> Optional[GraphedBlock]:
         """For a batch; None where graphs do not serve (a bidirectional prefix, which is computed
         anew and longer each time, or sampled drafts). Arguments as of the class."""
         bidirectional = weights.model.decoder.bidirectional_prefix

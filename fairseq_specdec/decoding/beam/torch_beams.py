@@ -21,7 +21,7 @@ from .prefix_tree import Node, visible
 from .replay import BeamRules, Sentence
 
 
-class ReplayedBeams:
+class TorchBeams:
     """See ``Beams``. An ensemble and n-gram blocking are served here alone.
 
     Args:
