@@ -42,7 +42,7 @@ from fairseq_specdec.config import decoding_settings
 from fairseq_specdec.decoding.builder import Overrides
 from fairseq_specdec.decoding.strategies import STRATEGIES, Setup
 from fairseq_specdec.io import provenance
-from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange, Range
+from fairseq_specdec.io.flag_values import AT_LEAST_1, Range
 
 NOTICE = (
     "REPLAY: the models have random weights, and how many tokens each iteration keeps is drawn "
@@ -62,44 +62,32 @@ OUTPUT_FIGURES = (
 )  # fmt: skip
 
 FLAGS: flags.Flags = {
-    "size": dict(metavar="SIZE", help=TITLES),
     "--strategies": dict(
-        metavar="NAME[,NAME]",
-        help="rows beside stock: greedy, gad and gad++ in whole blocks, planned (gad that drafts "
-        "as much as pays), iad (default: greedy, gad, gad++ and planned where the size has a "
-        "drafter, iad where --mean-copied is given)",
+        text="rows beside stock: greedy, gad and gad++ in whole blocks, planned (gad that drafts "
+        "as much as pays), iad", metavar="NAME[,NAME]",
+        otherwise="greedy, gad, gad++ and planned where the size has a drafter, iad where "
+        "--mean-copied is given",
     ),
     "--mean-accepted": dict(
         type=float, metavar="TOK",
-        help="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
+        text="tokens an iteration of gad and gad++ emits on average, from 1 to k+1, the "
         "verifier's own included (Tok. in the papers: 8.23 in Xia et al. 2023, Table 2); sizes are "
         "drawn as if every draft token were right with one probability, which planned drafts have "
-        "too; required by these rows (default: none)",
+        "too; required by these rows",
     ),
     "--mean-copied": dict(
         type=float, metavar="TOK",
-        help="tokens an iteration of iad emits on average, from 1 to --length; required by "
-        "that row (default: none)",
+        text="tokens an iteration of iad emits on average, from 1 to --length; required by that "
+        "row",
     ),
-    "--block-size": dict(
-        action=InRange, values=AT_LEAST_1, default=25,
-        help="of the drafter, %(values)s (default: 25)",
-    ),
-    "--drafter-dtype": dict(
-        default="auto", help="number format of gad and gad++ (default: %(default)s)",
-    ),
-    "--vocabulary": dict(
-        action=InRange, values=Range(16, whole=True), default=32000,
-        help="tokens, %(values)s (default: 32000)",
-    ),
-    "--sentences": dict(
-        action=InRange, values=AT_LEAST_1, default=8, help="how many, %(values)s (default: 8)"
-    ),
+    "--block-size": dict(text="of the drafter", values=AT_LEAST_1, default=25),
+    "--drafter-dtype": dict(text="number format of gad and gad++", default="auto"),
+    "--vocabulary": dict(text="tokens", values=Range(16, whole=True), default=32000),
+    "--sentences": dict(text="how many", values=AT_LEAST_1, default=8),
     "--length": dict(
-        action=InRange, values=Range(2, 200, whole=True), default=27,  # fairseq's default limit
-        help="tokens of each, </s> included, %(values)s (default: 27)",
-    ),
-    "--seed": dict(type=int, default=1, help="of weights and draws (default: %(default)s)"),
+        text="tokens of each, </s> included", values=Range(2, 200, whole=True), default=27,
+    ),  # fairseq's default limit
+    "--seed": dict(text="of weights and draws", type=int, default=1),
 }  # fmt: skip
 # Flags of specdec-bench that would change what is replayed.
 FIXED = ("--system", "--sweep", "--path", "--min-len", "-s", "-t", "--gen-subset", "--limit")
@@ -254,6 +242,7 @@ def get_parser() -> argparse.ArgumentParser:
     """The benchmark's own flags."""
     text, form = str(__doc__), argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=text, formatter_class=form, allow_abbrev=False)
+    parser.add_argument("size", metavar="SIZE", help=TITLES)
     flags.add(parser, FLAGS)
     return parser
 

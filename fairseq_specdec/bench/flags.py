@@ -7,58 +7,54 @@ import importlib.util
 import os
 from typing import Any, Dict
 
-from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, InRange
+from ..io.flag_values import AT_LEAST_0, AT_LEAST_1, add_flag
 from .engines import ENGINES
 from .instruction_sets import VARIABLES, holds
 from .workload import BenchError
 
-Flags = Dict[str, Dict[str, Any]]
+Flags = Dict[str, Dict[str, Any]]  # arguments of ``add_flag`` by the flag's name
 
 PEERS: Flags = {
     "--threads": dict(
-        action=InRange, values=AT_LEAST_1, default=1, metavar="T",
-        help="CPU threads of every system, other engines included, %(values)s (default: 1)",
+        text="CPU threads of every system, other engines included", values=AT_LEAST_1, default=1,
     ),
     "--peers": dict(
-        nargs="?", const="ctranslate2", metavar="ENGINE[,ENGINE]",
-        help="also measure other engines on the same verifier, each number format in a process of "
+        nargs="?", const="ctranslate2", metavar="ENGINE[,ENGINE]", otherwise="off",
+        text="also measure other engines on the same verifier, each number format in a process of "
         f"its own: {', '.join(ENGINES)}; without a name CTranslate2 (float32 and int8, beam 5 and "
-        "1; with --fp16 float16 and int8_float16); needs the extra bench-peers (default: off)",
+        "1; with --fp16 float16 and int8_float16); needs the extra bench-peers",
     ),
     "--isa": dict(
-        choices=sorted(VARIABLES),
-        help="hold every system to this instruction set, as far as it can be held (default: what "
-        "the processor has)",
+        text="hold every system to this instruction set, as far as it can be held",
+        values=tuple(sorted(VARIABLES)), otherwise="what the processor has",
     ),
     "--no-memory": dict(
-        action="store_true",
-        help="do not measure memory, for which each system is loaded in a process of its own "
-        "(default: off)",
+        text="do not measure memory, for which each system is loaded in a process of its own",
+        default=False,
     ),
 }  # fmt: skip
 PASSES: Flags = {
     "--repeats": dict(
-        action=InRange, values=AT_LEAST_1, default=1, metavar="R",
-        help="passes over the sentences, %(values)s; a batch's time is the median of its passes "
-        "(default: 1)",
+        text="passes over the sentences; a batch's time is the median of its passes",
+        values=AT_LEAST_1, default=1,
     ),
     "--warmup": dict(
-        action=InRange, values=AT_LEAST_0, default=3, metavar="N",
-        help="batches that every system decodes beforehand, not counted; %(values)s (default: 3)",
+        text="batches that every system decodes beforehand, not counted", values=AT_LEAST_0,
+        default=3,
     ),
 }  # fmt: skip
 FILES: Flags = {
-    "--json": dict(metavar="FILE", help="write all figures here (default: do not)"),
-    "--markdown": dict(metavar="FILE", help="write the tables here (default: do not)"),
+    "--json": dict(text="write all figures here", metavar="FILE", otherwise="do not"),
+    "--markdown": dict(text="write the tables here", metavar="FILE", otherwise="do not"),
     "--html": dict(
-        metavar="FILE",
-        help="write tables and pictures as one self-contained page; needs the extra plots "
-        "(default: do not)",
+        text="write tables and pictures as one self-contained page; needs the extra plots",
+        metavar="FILE", otherwise="do not",
     ),
     "--plots": dict(
-        metavar="FOLDER", help="write pictures (PNG) here; needs the extra plots (default: do not)"
+        text="write pictures (PNG) here; needs the extra plots", metavar="FOLDER",
+        otherwise="do not",
     ),
-}
+}  # fmt: skip
 PICTURES = ("--plots", "--html")  # what needs matplotlib
 
 
@@ -66,7 +62,7 @@ def add(group: Any, *tables: Flags) -> None:
     """Add flags to a parser, or a group of one."""
     for flags in tables:
         for name, settings in flags.items():
-            group.add_argument(name, **settings)
+            add_flag(group, name, **settings)
 
 
 def check_common(args: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ import fairseq_specdec.tasks  # noqa: F401  (registers the task whose flags are 
 from fairseq_specdec.engine.threads import set_threads
 
 from ..commands.own import brief
-from ..io.flag_values import AT_LEAST_1, InRange, flag_of, numbers
+from ..io.flag_values import AT_LEAST_1, flag_of, numbers
 from . import flags, greedy_rows, peers, presets
 from .systems import NO_TRACE, Plan, build, build_stock, given, make_plans
 from .timing import System
@@ -23,40 +23,40 @@ from .workload import BenchError, Workload, blaming, refuse, split_paths
 
 TASK = "translation_specdec"
 FLAGS: flags.Flags = {
+    "--batch-size --max-sentences": dict(
+        text="sentences at a time, 1 or more; several numbers give a table each",
+        dest="batch_sizes", default="1", metavar="N[,N]",
+    ),
     "--system": dict(
-        action="append", default=[], metavar="'NAME: FLAGS'",
-        help="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
-        "of its own among them; flags outside --system hold for every row; may be repeated "
-        "(default: no row beside stock)",
+        action="append", default=[], metavar="'NAME: FLAGS'", otherwise="no row beside stock",
+        text="a row: its name, then decoding flags as for fairseq-generate, --path of a verifier "
+        "of its own among them; flags outside --system hold for every row; may be repeated",
     ),
     "--preset": dict(
-        choices=sorted(presets.PRESETS),
-        help="systems and flags of a demo pair's table; --path is then DATA/verifier.pt and the "
-        "drafter DATA/drafter.pt; other flags add to it (default: off)",
+        text="systems and flags of a demo pair's table; --path is then DATA/verifier.pt and the "
+        "drafter DATA/drafter.pt; other flags add to it",
+        values=tuple(sorted(presets.PRESETS)), otherwise="off",
     ),
     "--sweep": dict(
-        action="append", default=[], metavar="[NAME:]FLAG=V,V",
-        help="a row for each value of a system's flag, crossed with its other --sweep; NAME may "
-        "be left out where there is one system; may be repeated (default: nothing is swept)",
+        action="append", default=[], metavar="[NAME:]FLAG=V,V", otherwise="nothing is swept",
+        text="a row for each value of a system's flag, crossed with its other --sweep; NAME may "
+        "be left out where there is one system; may be repeated",
     ),
     "--stock-beams": dict(
         default="5,1", metavar="N[,N]",
-        help="widths of stock beam search, 5 and 1 among them; those of the systems are measured "
-        "too (default: 5,1)",
+        text="widths of stock beam search, 5 and 1 among them; those of the systems are measured "
+        "too",
     ),
     "--limit": dict(
-        action=InRange, values=AT_LEAST_1, metavar="N",
-        help="decode N sentences, %(values)s, spread over all lengths (default: all)",
+        text="decode N sentences, spread over all lengths", values=AT_LEAST_1, otherwise="all",
     ),
     "--by-sentence": dict(
-        action="store_true",
-        help="--json also holds tokens, iterations and what BLEU counts of every sentence, for "
-        "intervals and paired tests (default: off)",
+        text="--json also holds tokens, iterations and what BLEU counts of every sentence, for "
+        "intervals and paired tests", default=False,
     ),
     "--resume": dict(
-        action="store_true",
-        help="go on with a run that was stopped: batch sizes that --json holds are not measured "
-        "again (default: off)",
+        text="go on with a run that was stopped: batch sizes that --json holds are not measured "
+        "again", default=False,
     ),
 }  # fmt: skip
 # fairseq's flags that mean nothing here.
@@ -74,14 +74,6 @@ def get_parser() -> argparse.ArgumentParser:
     )
     # Here --batch-size is a list; the other flags of the group are new.
     group = parser.add_argument_group("Benchmark", conflict_handler="resolve")
-    group.add_argument(
-        "--batch-size",
-        "--max-sentences",
-        dest="batch_sizes",
-        default="1",
-        metavar="N[,N]",
-        help="sentences at a time, 1 or more; several numbers give a table each (default: 1)",
-    )
     flags.add(group, FLAGS, flags.PASSES, flags.PEERS, flags.FILES)
     return parser
 

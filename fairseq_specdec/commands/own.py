@@ -10,6 +10,7 @@ import shlex
 import sys
 from typing import Any, Callable, Iterator, Sequence
 
+from ..version import __version__
 from .one_line import one_line, wants_traceback
 
 INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
@@ -73,6 +74,13 @@ def log_to_stderr(form: str = "%(levelname)s | %(message)s") -> None:
 def again(program: str, words: Sequence[str]) -> str:
     """The command line, to be pasted into a shell."""
     return " ".join(map(shlex.quote, [program, *words]))
+
+
+def command_parser(program: str, description: Any, **settings: Any) -> argparse.ArgumentParser:
+    """The parser of a command, with ``--version``."""
+    parser = argparse.ArgumentParser(prog=program, description=description, **settings)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
 
 
 def brief(parser: Any, program: str = "") -> Any:

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-import fairseq_specdec
-from fairseq_specdec.commands.own import brief, log_to_stderr, reporting
+from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
+from fairseq_specdec.io.flag_values import add_flag
 
 from . import drafter, pack
 from .hf import convert
@@ -28,12 +28,8 @@ PACK = (
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="specdec-convert", description="Convert models to what fairseq and this project read."
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
+    text = "Convert models to what fairseq and this project read."
+    parser = command_parser("specdec-convert", text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     inner = commands.add_parser("drafter", help="a block drafter", description=DRAFTER)
     drafter.add_arguments(inner)
@@ -41,19 +37,12 @@ def get_parser() -> argparse.ArgumentParser:
     pack.add_arguments(inner)
     inner = commands.add_parser("hf", help="a model of transformers", description=HF)
     inner.add_argument("folder", metavar="DIR", help="folder with config.json and the weights")
-    inner.add_argument("--out", metavar="OUT", required=True, help="folder to write; required")
-    inner.add_argument(
-        "--source-lang", metavar="LANG", help="source language, by the model's own code, for the "
-        "printed commands (default: as the tokenizer says, else source)",
-    )  # fmt: skip
-    inner.add_argument(
-        "--target-lang",
-        metavar="LANG",
-        help="target language, likewise (default: likewise, else target)",
-    )
-    inner.add_argument(
-        "--force", action="store_true", help="write into OUT if it holds something (default: off)"
-    )
+    add_flag(inner, "--out", "folder to write", metavar="OUT", required=True)
+    for side in ("source", "target"):
+        add_flag(inner, f"--{side}-lang", f"{side} language, by the model's own code, for the "
+                 "printed commands", metavar="LANG",
+                 otherwise=f"as the tokenizer says, else {side}")  # fmt: skip
+    add_flag(inner, "--force", "write into OUT if it holds something", default=False)
     return parser
 
 

@@ -18,6 +18,7 @@ from fairseq_specdec.compat.checkpoint_file import read_state
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.decoding.training_dictionaries import trained_dictionaries
 from fairseq_specdec.io.atomic import write_bytes
+from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.models.dictionary_digests import digest_of, setting_of
 
@@ -32,18 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of ``specdec-convert drafter``."""
     parser.add_argument("input", help="checkpoint to read")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")
-    parser.add_argument(
-        "--to",
-        choices=sorted(FORMATS),
-        default="project",
-        help="project: this project's format (default); authors: their layout, for drafters that "
-        "came from it",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace OUTPUT if it holds something else (default: off)",
-    )
+    add_flag(parser, "--to", "project: this project's format; authors: their layout, for drafters "
+             "that came from it", tuple(sorted(FORMATS)), "project")  # fmt: skip
+    add_flag(parser, "--force", "replace OUTPUT if it holds something else", default=False)
 
 
 def _holds(path: str, content: bytes) -> bool:

@@ -26,6 +26,7 @@ from fairseq_specdec.engine.native.packed_file import KEY, UnfitError, check, di
 from fairseq_specdec.engine.number_formats import PACKED
 from fairseq_specdec.engine.verifier import Verifier
 from fairseq_specdec.io.atomic import check_new_file, replacing
+from fairseq_specdec.io.flag_values import add_flag
 from fairseq_specdec.io.provenance import sha256
 from fairseq_specdec.training.dictionaries import Dictionaries, placeholder
 
@@ -44,18 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "output", nargs="?", help="packed checkpoint to write; its folder must exist"
     )
-    parser.add_argument(
-        "--verifier-dtype",
-        choices=PACKED,
-        default="fp32",
-        help="number format, as of decoding (default: fp32, which keeps all bits)",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="compare INPUT with its digest (default: off)"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="replace OUTPUT if it is there (default: off)"
-    )
+    add_flag(parser, "--verifier-dtype", "number format, as of decoding", PACKED, "fp32",
+             "fp32, which keeps all bits")  # fmt: skip
+    add_flag(parser, "--check", "compare INPUT with its digest", default=False)
+    add_flag(parser, "--force", "replace OUTPUT if it is there", default=False)
 
 
 def main(args: argparse.Namespace) -> None:

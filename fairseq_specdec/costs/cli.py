@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-import fairseq_specdec
-from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.engine.native.library import load, why_not
+from fairseq_specdec.io.flag_values import add_flag
 
 from .figures import FORMATS, Figures, save
 from .tables import UNDISTURBED, kept_at, measured
@@ -18,21 +18,14 @@ _SHOWN = (1, 2, 4, 8, 16, 32)
 
 def get_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="specdec-costs",
-        description="Measure what products, reads and layers take on this processor, in 0.5 s on "
+    parser = command_parser(
+        "specdec-costs",
+        "Measure what products, reads and layers take on this processor, in 0.5 s on "
         "an idle one. By these figures decoding chooses how much to draft (--cost-table).",
     )
-    parser.add_argument(
-        "output",
-        nargs="?",
-        metavar="FILE",
-        help="file to write, for --cost-table (default: the one in the user's cache folder that is "
-        "used without --cost-table)",
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
+    add_flag(parser, "output", "file to write, for --cost-table", nargs="?", metavar="FILE",
+             otherwise="the one in the user's cache folder that is used without "
+             "--cost-table")  # fmt: skip
     return parser
 
 

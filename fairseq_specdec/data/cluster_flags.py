@@ -7,28 +7,19 @@ import importlib.util
 import os
 from typing import Any
 
-from ..io.flag_values import AT_LEAST_1, InRange
+from ..io.flag_values import AT_LEAST_1, add_flag
 from .files import DistillError
 
 
 def add_cluster_flags(group: Any) -> None:
     """Whose workers distil."""
-    group.add_argument(
-        "--ray",
-        nargs="?",
-        const="local",
-        metavar="ADDRESS",
-        help="hand chunks to the workers of a Ray cluster: HOST:6379, auto, or local, which starts "
-        "one on this machine; needs the extra ray (default: off; without an ADDRESS, local)",
-    )
-    group.add_argument(
-        "--ray-workers",
-        action=InRange,
-        values=AT_LEAST_1,
-        metavar="N",
-        help="teachers over the cluster, %(values)s (default: one for each GPU, or each CPU core "
-        "where there is none or with --cpu)",
-    )
+    add_flag(group, "--ray", "hand chunks to the workers of a Ray cluster: HOST:6379, auto, or "
+             "local, which starts one on this machine; needs the extra ray", nargs="?",
+             const="local", metavar="ADDRESS",
+             otherwise="off; without an ADDRESS, local")  # fmt: skip
+    add_flag(group, "--ray-workers", "teachers over the cluster", AT_LEAST_1,
+             otherwise="one for each GPU, or each CPU core where there is none or with "
+             "--cpu")  # fmt: skip
 
 
 def check_cluster(args: argparse.Namespace) -> None:

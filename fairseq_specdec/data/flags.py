@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
-from typing import Any
 
 from fairseq import options
 
-from ..io.flag_values import AT_LEAST_1, InRange, Range
+from ..io.flag_values import AT_LEAST_1, Range, add_flag
 from .cluster_flags import add_cluster_flags, check_cluster
 from .files import DistillError
 from .resumable import add_work_flags
@@ -26,47 +26,19 @@ def get_parser() -> argparse.ArgumentParser:
         "(sequence-level knowledge distillation)."
     )
     group = parser.add_argument_group("Sequence-level distillation")
-    group.add_argument(
-        "--dest", required=True, metavar="DIR", help="directory of the distilled corpus; required"
-    )
-    subset = group.add_mutually_exclusive_group()
-    subset.add_argument(
-        "--limit",
-        action=InRange,
-        values=AT_LEAST_1,
-        metavar="N",
-        help="distil a random subset of N sentences, %(values)s, by --seed (default: all)",
-    )
-    subset.add_argument(
-        "--fraction",
-        action=InRange,
-        values=Range(0, 1, above=True),
-        metavar="F",
-        help="distil a random share of the sentences, %(values)s, by --seed (default: all)",
-    )
-    _add_filter_flags(group)
+    add_flag(group, "--dest", "directory of the distilled corpus", metavar="DIR", required=True)
+    subset = functools.partial(add_flag, group.add_mutually_exclusive_group(), otherwise="all")
+    subset("--limit", "distil a random subset of N sentences, by --seed", AT_LEAST_1)
+    subset("--fraction", "distil a random share of the sentences, by --seed",
+           Range(0, 1, above=True), metavar="F")  # fmt: skip
+    add_flag(group, "--on-length-limit", "what to do with an output as long as --max-len-a and "
+             "--max-len-b allow: it was cut off, most often in a loop, and would teach the student "
+             "to loop", ("drop", "keep"), "drop")  # fmt: skip
+    add_flag(group, "--max-length-ratio", "drop a pair whose longer side has more than R times the "
+             "tokens of the shorter one", Range(1), metavar="R", otherwise="keep all")  # fmt: skip
     add_work_flags(group, "sentences", 512)
     add_cluster_flags(group)
     return parser
-
-
-def _add_filter_flags(group: Any) -> None:
-    """Which of the teacher's outputs are kept."""
-    group.add_argument(
-        "--on-length-limit",
-        choices=("drop", "keep"),
-        default="drop",
-        help="what to do with an output as long as --max-len-a and --max-len-b allow: it was cut "
-        "off, most often in a loop, and would teach the student to loop (default: drop)",
-    )
-    group.add_argument(
-        "--max-length-ratio",
-        action=InRange,
-        values=Range(1),
-        metavar="R",
-        help="drop a pair whose longer side has more than R times the tokens of the shorter one, "
-        "%(values)s (default: keep all)",
-    )
 
 
 def check(args: argparse.Namespace) -> None:

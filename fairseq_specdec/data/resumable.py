@@ -8,6 +8,7 @@ do not depend on the number of shards: a run may be resumed with another number 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from ..commands.own import again, log_to_stderr, reporting
 from ..io.atomic import own_suffix, sync, write_json
-from ..io.flag_values import AT_LEAST_1, InRange
+from ..io.flag_values import AT_LEAST_1, add_flag
 from ..io.provenance import digest_of, sha256
 from .files import DistillError, read_json
 from .locks import at_work, guarded, remove_unless_at_work
@@ -27,31 +28,15 @@ MANIFEST = "manifest.json"
 
 def add_work_flags(group: Any, unit: str, chunk_size: int) -> None:
     """The flags that say how the work is divided."""
-    group.add_argument(
-        "--chunk-size",
-        action=InRange,
-        values=AT_LEAST_1,
-        default=chunk_size,
-        metavar="N",
-        help=f"{unit} that are saved at once, %(values)s; a kill loses at most so many per process "
-        f"(default: {chunk_size})",
-    )
-    group.add_argument(
-        "--shard",
-        metavar="I/N",
-        help="be process I (from 0) of N (default: as torchrun or a Slurm array says, else alone)",
-    )
-    group.add_argument(
-        "--merge",
-        action="store_true",
-        help="only publish what finished processes left (the last one to finish does so by itself, "
-        "unless it was killed in between; default: off)",
-    )
-    group.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="discard results at --dest that were made with other settings (default: off)",
-    )
+    add = functools.partial(add_flag, group)
+    add("--chunk-size", f"{unit} that are saved at once; a kill loses at most so many per process",
+        AT_LEAST_1, chunk_size)  # fmt: skip
+    add("--shard", "be process I (from 0) of N", metavar="I/N",
+        otherwise="as torchrun or a Slurm array says, else alone")  # fmt: skip
+    add("--merge", "only publish what finished processes left; the last one to finish does so by "
+        "itself, unless it was killed in between", default=False)  # fmt: skip
+    add("--overwrite", "discard results at --dest that were made with other settings",
+        default=False)  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ import sys
 import textwrap
 from typing import Iterator, Optional, Sequence
 
-from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.config import OWN_FIELDS
-from fairseq_specdec.version import __version__
+from fairseq_specdec.io.flag_values import add_flag
 
 from .strategies import OWN_FLAGS, STRATEGIES
 
@@ -23,19 +23,13 @@ INDENT = " " * 6
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="specdec-flags",
-        description=f"List the flags that --task {TASK} adds to fairseq-generate, "
-        "fairseq-interactive and fairseq-train.",
+    parser = command_parser(
+        "specdec-flags",
+        f"List the flags that --task {TASK} adds to fairseq-generate, fairseq-interactive and "
+        "fairseq-train.",
     )
-    parser.add_argument(
-        "strategy",
-        nargs="?",
-        choices=list(STRATEGIES),
-        metavar="STRATEGY",
-        help=f"only what this one reads: {', '.join(STRATEGIES)} (default: all flags)",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    add_flag(parser, "strategy", f"only what this one reads: {', '.join(STRATEGIES)}",
+             tuple(STRATEGIES), otherwise="all flags", nargs="?", metavar="STRATEGY")  # fmt: skip
     return parser
 
 

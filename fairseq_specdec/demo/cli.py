@@ -11,8 +11,7 @@ import logging
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
-import fairseq_specdec
-from fairseq_specdec.commands.own import brief, reporting
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 from fairseq_specdec.decoding.strategies import STRATEGIES
 from fairseq_specdec.hub.command_line import (
     add_decoding_flags,
@@ -21,7 +20,7 @@ from fairseq_specdec.hub.command_line import (
     loading_arguments,
     verifier_of,
 )
-from fairseq_specdec.io.flag_values import AT_LEAST_0, InRange
+from fairseq_specdec.io.flag_values import AT_LEAST_0, add_flag
 
 from .racers import Pair, load_racers, warmed
 from .server import ADDRESS, DemoServer
@@ -42,48 +41,30 @@ DECODING: Dict[str, Any] = {
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="specdec-demo", description=__doc__)
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=PORT,
-        help=f"port on {ADDRESS}, from 0 to 65535; 0 picks a free one (default: %(default)s)",
-    )
+    parser = command_parser("specdec-demo", __doc__)
+    add_flag(parser, "--port", f"port on {ADDRESS}, from 0 to 65535; 0 picks a free one",
+             default=PORT, type=int)  # fmt: skip
     which = parser.add_argument_group("models")
     add_model_flags(which)
-    which.add_argument(
-        "--small-path", help="small Transformer of sps and bild (default: none, they do not race)"
+    add_flag(which, "--small-path", "small Transformer of sps and bild",
+             otherwise="none, they do not race")  # fmt: skip
+    racing = parser.add_argument_group("race")
+    add_flag(
+        racing,
+        "--strategies",
+        f"who races: {', '.join(STRATEGIES)}",
+        otherwise="greedy, and what the models allow: gad and gad++ with a block drafter, sps and "
+        "bild with --small-path; iad if there is neither and the dictionaries are joined",
+        nargs="+",
+        metavar="STRATEGY",
     )
-    _add_race_flags(parser)
+    add_flag(racing, "--repeats", "timed runs of each strategy in a race; the page shows their "
+             "median", AT_LEAST_0, REPEATS)  # fmt: skip
     decoding = parser.add_argument_group(
         "decoding", "Each goes to the strategies that use it, as with fairseq-generate."
     )
     add_decoding_flags(decoding, DECODING)
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
     return parser
-
-
-def _add_race_flags(parser: argparse.ArgumentParser) -> None:
-    """Strategies, and how often each is timed."""
-    racing = parser.add_argument_group("race")
-    racing.add_argument(
-        "--strategies",
-        nargs="+",
-        metavar="STRATEGY",
-        help=f"who races: {', '.join(STRATEGIES)} (default: greedy, and what the models allow: "
-        "gad and gad++ with a block drafter, sps and bild with --small-path; iad if there is "
-        "neither and the dictionaries are joined)",
-    )
-    racing.add_argument(
-        "--repeats",
-        action=InRange,
-        values=AT_LEAST_0,
-        default=REPEATS,
-        help="timed runs of each strategy in a race, %(values)s; the page shows their median "
-        "(default: %(default)s)",
-    )
 
 
 def start(words: Sequence[str]) -> DemoServer:

@@ -6,20 +6,17 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-from fairseq_specdec.commands.own import brief, reporting
-from fairseq_specdec.version import __version__
+from fairseq_specdec.commands.own import brief, command_parser, reporting
 
 from .table import as_markdown, rows
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="specdec-env",
-        description="Print versions, processor, native engine, threads and GPU as a table, to "
+    return command_parser(
+        "specdec-env",
+        "Print versions, processor, native engine, threads and GPU as a table, to "
         "paste into an issue. What cannot be imported is shown with its error.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

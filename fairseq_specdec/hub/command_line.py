@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import re
 from typing import Any, Dict, Mapping
 
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_specdec.config import SpecDecConfig
+from fairseq_specdec.io.flag_values import add_flag
 
 from .flags import GENERATION, OWN
 from .loading import DEMOS, DTYPES
@@ -22,48 +24,22 @@ _ARGUMENTS = (
 
 def add_model_flags(which: Any) -> None:
     """Checkpoints, dictionaries, text, and where to run."""
-    which.add_argument(
-        "--pair",
-        choices=sorted(DEMOS),
-        help="a demo pair (default: demo_ende, without --path)",
-    )
-    which.add_argument(
-        "--path",
-        help="the verifier: a checkpoint, or several joined by a colon for an ensemble "
-        "(default: that of --pair)",
-    )
-    which.add_argument(
-        "--drafter-path",
-        help="block drafter of gad, gad++ and specdec (default: drafter.pt of the pair)",
-    )
-    which.add_argument(
-        "--data",
-        help="folder of the dictionaries (default: beside --path, or where it was trained)",
-    )
-    _add_text_flags(which)
-    which.add_argument("--device", help="cpu, cuda, cuda:1 (default: the GPU where there is one)")
-    which.add_argument(
-        "--dtype", choices=sorted(DTYPES), default="fp32", help="number format (default: fp32)"
-    )
-
-
-def _add_text_flags(which: Any) -> None:
-    """Languages, tokeniser and subwords, in the group of the models."""
-    for flag in ("--source-lang", "--target-lang"):
-        which.add_argument(flag, help="language (default: the checkpoint's)")
-    which.add_argument(
-        "--tokenizer",
-        default="auto",
-        help="fairseq's --tokenizer, or none (default: the checkpoint's)",
-    )
-    which.add_argument(
-        "--bpe", default="auto", help="fairseq's --bpe, or none (default: the checkpoint's)"
-    )
-    which.add_argument(
-        "--bpe-codes",
-        help="file of the subword model: subword-nmt's codes, or sentencepiece's *.model or *.spm "
-        "(default: looked for beside --path and in --data)",
-    )
+    add = functools.partial(add_flag, which)
+    add("--pair", "a demo pair", tuple(sorted(DEMOS)), otherwise="demo_ende, without --path")
+    add("--path", "the verifier: a checkpoint, or several joined by a colon for an ensemble",
+        otherwise="that of --pair")  # fmt: skip
+    add("--drafter-path", "block drafter of gad, gad++ and specdec",
+        otherwise="drafter.pt of the pair")  # fmt: skip
+    add("--data", "folder of the dictionaries", otherwise="beside --path, or where it was trained")
+    checkpoints = functools.partial(add, otherwise="the checkpoint's")
+    for name in ("--source-lang", "--target-lang"):
+        checkpoints(name, "language")
+    for name in ("--tokenizer", "--bpe"):
+        checkpoints(name, f"fairseq's {name}, or none", default="auto")
+    add("--bpe-codes", "file of the subword model: subword-nmt's codes, or sentencepiece's *.model "
+        "or *.spm", otherwise="looked for beside --path and in --data")  # fmt: skip
+    add("--device", "cpu, cuda, cuda:1", otherwise="the GPU where there is one")
+    add("--dtype", "number format", tuple(sorted(DTYPES)), "fp32")
 
 
 def add_decoding_flags(decoding: Any, kinds: Mapping[str, Any]) -> None:

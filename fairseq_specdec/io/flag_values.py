@@ -42,6 +42,7 @@ Values = Union[Range, Tuple[str, ...]]
 AT_LEAST_1 = Range(1, whole=True)
 AT_LEAST_0 = Range(0, whole=True)
 SHARE = Range(0, 1)
+SECONDS = Range(0, 3600, above=True)
 
 
 def flag_of(name: str) -> str:
@@ -84,12 +85,16 @@ def flag(
         otherwise: what the default means, where its value does not say it.
     """
     owners = ", ".join(used_by) + ": " if used_by else ""
-    allowed = f"; {values}" if isinstance(values, Range) else ""
-    if otherwise is None:
-        otherwise = {None: "none", False: "off"}.get(default, default)
-    words = f"{owners}{text}{allowed} (default: {otherwise})"
+    words = owners + _help(text, values, default, otherwise)
     metadata = {"help": words, "values": values, "used_by": used_by}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def _help(text: str, values: Optional[Values], default: Any, otherwise: Any) -> str:
+    allowed = f"; {values}" if isinstance(values, Range) else ""
+    if otherwise is None:
+        otherwise = "none" if default is None else "off" if default is False else default
+    return f"{text}{allowed} (default: {otherwise})"
 
 
 def check_flags(settings: Any, config: Any) -> None:
@@ -102,14 +107,47 @@ def check_flags(settings: Any, config: Any) -> None:
 
 
 class InRange(argparse.Action):
-    """``add_argument(..., action=InRange, values=Range(...))``: a number, refused by the flag's
-    name with a ValueError; ``%(values)s`` in its help is the range."""
+    """A number of a range, refused by the flag's name with a ValueError."""
 
-    def __init__(self, values: Range, help: str, **settings: Any) -> None:
-        kind = int if values.whole else float
-        super().__init__(type=kind, help=help.replace("%(values)s", str(values)), **settings)
+    def __init__(self, values: Range, **settings: Any) -> None:
+        super().__init__(type=int if values.whole else float, **settings)
         self.values = values
 
     def __call__(self, parser: Any, namespace: Any, value: Any, option_string: Any = None) -> None:
         check_value(self.option_strings[0], value, self.values)
         setattr(namespace, self.dest, value)
+
+
+def add_flag(
+    group: Any,
+    names: str,
+    text: str,
+    values: Optional[Values] = None,
+    default: Any = None,
+    otherwise: Any = None,
+    **settings: Any,
+) -> Any:
+    """Add a flag to a parser, or a group of one; its help is made as that of ``flag``.
+
+    Args:
+        names: as ``"--source-lang -s"``.
+        default: False makes a switch.
+        settings: more of ``add_argument``; of one that is ``required`` there is no default.
+    """
+    if isinstance(values, Range):
+        settings = {"metavar": "N", "action": InRange, "values": values, **settings}
+    elif values:
+        settings["choices"] = values
+    elif default is False:
+        settings["action"] = "store_true"
+    required = settings.get("required")
+    words = f"{text}; required" if required else _help(text, values, default, otherwise)
+    settings = {"default": default, "help": words.replace("%", "%%"), **settings}
+    return group.add_argument(*names.split(), **settings)
+
+
+def add_languages(group: Any) -> None:
+    """``--source-lang`` and ``--target-lang`` of a command that reads a data folder."""
+    for side in ("source", "target"):
+        names = f"--{side}-lang -{side[0]}"
+        add_flag(group, names, f"{side} language", metavar="LANG", otherwise="as the data say")

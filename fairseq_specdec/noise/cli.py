@@ -11,19 +11,18 @@ Slurm array, or with ``--shard i/n`` in several processes; the last to finish pu
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-import fairseq_specdec
-
-from ..commands.own import brief
+from ..commands.own import brief, command_parser
 from ..data.files import DistillError
 from ..data.plan import resolve_shard
 from ..data.resumable import add_work_flags, resumable_command
 from ..data.settings import provenance
-from ..io.flag_values import AT_LEAST_1, SHARE, InRange, Range
+from ..io.flag_values import AT_LEAST_1, SHARE, Range, add_flag
 from ..io.progress import Counter
 from ..io.provenance import sha256
 from .chunks import Chunks, count_lines, noise_chunks
@@ -41,60 +40,40 @@ RECORDED = (
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="specdec-noise",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = command_parser("specdec-noise", __doc__, formatter_class=raw)
+    add = functools.partial(add_flag, parser)
     parser.add_argument("input", help="clean text in UTF-8, one sentence a line, best tokenised")
-    parser.add_argument(
-        "--dest", required=True, metavar="DIR", help="directory of the pairs; required"
-    )
-    parser.add_argument(
-        "--name", default="train", metavar="NAME", help="of the files in DIR (default: train)"
-    )
-    parser.add_argument("--source-suffix", default="src", help="of the faulty side (default: src)")
-    parser.add_argument("--target-suffix", default="tgt", help="of the clean side (default: tgt)")
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of the errors, a whole number (default: 1)"
-    )
+    add("--dest", "directory of the pairs", metavar="DIR", required=True)
+    add("--name", "of the files in DIR", default="train", metavar="NAME")
+    add("--source-suffix", "of the faulty side", default="src")
+    add("--target-suffix", "of the clean side", default="tgt")
+    add("--seed", "of the errors, a whole number", default=1, type=int)
     _add_error_flags(parser)
     add_work_flags(parser.add_argument_group("Work"), "lines", 20000)
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {fairseq_specdec.__version__}"
-    )
     return parser
 
 
 def _add_error_flags(parser: argparse.ArgumentParser) -> None:
     """How many errors there are, and of which kinds."""
     noise = parser.add_argument_group("Errors (defaults: Grundkiewicz et al. 2019)")
-    for flag, default, values, text in (
-        ("--error-mean", PAPER.mean, SHARE, "mean share of a sentence's words that change"),
-        ("--error-deviation", PAPER.deviation, FINITE, "its standard deviation"),
-        ("--substitute", PAPER.substitute, FINITE, "weight of another word of its confusion set"),
-        ("--delete", PAPER.delete, FINITE, "weight of the word left out"),
-        ("--insert", PAPER.insert, FINITE, "weight of a random word after it"),
-        ("--swap", PAPER.swap, FINITE, "weight of the word exchanged with the next"),
-        ("--spelling", PAPER.spelling, SHARE, "probability that a word is misspelled"),
+    add = functools.partial(add_flag, noise, metavar="P")
+    add("--error-mean", "mean share of a sentence's words that change", SHARE, PAPER.mean)
+    add("--error-deviation", "its standard deviation", FINITE, PAPER.deviation)
+    for name, text in (
+        ("substitute", "another word of its confusion set"),
+        ("delete", "the word left out"),
+        ("insert", "a random word after it"),
+        ("swap", "the word exchanged with the next"),
     ):
-        noise.add_argument(
-            flag, action=InRange, values=values, default=default, metavar="P",
-            help=f"{text}, %(values)s (default: {default})",
-        )  # fmt: skip
-    noise.add_argument(
-        "--confusions", action=InRange, values=AT_LEAST_1, default=SIZE, metavar="N",
-        help="words in a set, %(values)s (default: 20)",
-    )  # fmt: skip
-    for flag, text in (
-        ("--dictionary", "'word count' lines (default: the spell-checker's own English ones)"),
-        (
-            "--confusion-sets",
-            "lines of a word and, between tabs, what it may be mistaken for, in place of the "
-            "English spell-checker's, for other languages (default: that one's)",
-        ),
-    ):
-        noise.add_argument(flag, default="", metavar="FILE", help=text)
+        add(f"--{name}", f"weight of {text}", FINITE, getattr(PAPER, name))
+    add("--spelling", "probability that a word is misspelled", SHARE, PAPER.spelling)
+    add_flag(noise, "--confusions", "words in a set", AT_LEAST_1, SIZE)
+    add("--dictionary", "'word count' lines", default="", metavar="FILE",
+        otherwise="the spell-checker's own English ones")  # fmt: skip
+    add("--confusion-sets", "lines of a word and, between tabs, what it may be mistaken for, in "
+        "place of the English spell-checker's, for other languages", default="", metavar="FILE",
+        otherwise="that one's")  # fmt: skip
 
 
 class Job(NamedTuple):

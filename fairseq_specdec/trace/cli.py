@@ -13,7 +13,7 @@ from typing import Any, List, Optional, Sequence
 
 from fairseq_specdec.commands.own import brief, reporting
 from fairseq_specdec.io.atomic import write_text
-from fairseq_specdec.io.flag_values import AT_LEAST_1, InRange
+from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 
 from ..io.atomic import check_new_file
 from .compare import chosen, systems_of
@@ -32,21 +32,10 @@ def get_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "files", nargs="+", metavar="FILE", help="written by --trace-path; one system or more"
         )
-        command.add_argument(
-            "--id",
-            type=int,
-            action="append",
-            metavar="N",
-            help="this sentence, 0 or more; may be repeated (default: the first ones)",
-        )
-        command.add_argument(
-            "--limit",
-            action=InRange,
-            values=AT_LEAST_1,
-            default=limit,
-            metavar="N",
-            help=f"at most so many sentences, %(values)s (default: {limit or 'all'})",
-        )
+        add_flag(command, "--id", "this sentence, 0 or more; may be repeated", type=int,
+                 action="append", metavar="N", otherwise="the first ones")  # fmt: skip
+        add_flag(command, "--limit", "at most so many sentences", AT_LEAST_1, limit,
+                 limit or "all")  # fmt: skip
     return parser
 
 
@@ -57,12 +46,8 @@ def _add_show(commands: Any) -> argparse.ArgumentParser:
         description="Print traces: per iteration the draft, what became of each token, the "
         "verifier's own token, and times.",
     )
-    terminal.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="colours (default: auto, where the output is a terminal and NO_COLOR is not set)",
-    )
+    add_flag(terminal, "--color", "colours", ("auto", "always", "never"), "auto",
+             "auto, where the output is a terminal and NO_COLOR is not set")  # fmt: skip
     return terminal
 
 
@@ -73,12 +58,8 @@ def _add_html(commands: Any) -> argparse.ArgumentParser:
         description="Write one HTML page that needs nothing else: step through a sentence, "
         "several strategies side by side.",
     )
-    html.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the page to write; required"
-    )
-    html.add_argument(
-        "--title", default="Draft, verify, accept", help="its title (default: %(default)s)"
-    )
+    add_flag(html, "-o --output", "the page to write", metavar="FILE", required=True)
+    add_flag(html, "--title", "its title", default="Draft, verify, accept")
     return html
 
 

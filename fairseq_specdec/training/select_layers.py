@@ -22,12 +22,13 @@ from fairseq.models import build_model
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from omegaconf import OmegaConf
 
-from fairseq_specdec.commands.own import brief, log_to_stderr, reporting
+from fairseq_specdec.commands.own import brief, command_parser, log_to_stderr, reporting
 from fairseq_specdec.compat.architectures import building_from
 from fairseq_specdec.compat.checkpoint_file import get_setting, settings_of
 from fairseq_specdec.compat.checkpoints import load_model
 from fairseq_specdec.compat.settings import RefusedCheckpointError
 from fairseq_specdec.io.atomic import replacing
+from fairseq_specdec.io.flag_values import AT_LEAST_1, add_flag
 from fairseq_specdec.io.provenance import sha256
 
 from .dictionaries import Dictionaries, placeholder
@@ -81,27 +82,19 @@ def read(path: str) -> Dict[str, Any]:
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_specdec.training.select_layers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    program = "python -m fairseq_specdec.training.select_layers"
+    parser = command_parser(program, __doc__, formatter_class=raw)
     parser.add_argument("input", help="checkpoint of a transformer, e.g. bart.large/model.pt")
     parser.add_argument("output", help="checkpoint to write; its folder must exist")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--keep", type=int, default=2, metavar="N", help="decoder layers, spread evenly (default 2)"
-    )
-    which.add_argument(
-        "--decoder-layers", metavar="LIST", help="which of them, from 0 and in order, e.g. 0,11"
-    )
-    parser.add_argument(
-        "--dict",
-        metavar="FILE",
-        help="dict.txt to be used with the result: its size is checked, and where it lacks BART's "
-        "<mask>, that embedding is left out",
-    )
-    parser.add_argument("--force", action="store_true", help="replace OUTPUT if it exists")
+    add_flag(which, "--keep", "decoder layers, spread evenly", AT_LEAST_1, 2)
+    add_flag(which, "--decoder-layers", "which of them, from 0 and in order, e.g. 0,11",
+             metavar="LIST")  # fmt: skip
+    add_flag(parser, "--dict", "dict.txt to be used with the result: its size is checked, and "
+             "where it lacks BART's <mask>, that embedding is left out",
+             metavar="FILE")  # fmt: skip
+    add_flag(parser, "--force", "replace OUTPUT if it exists", default=False)
     return parser
 
 
@@ -147,7 +140,7 @@ def _asked_layers(args: argparse.Namespace, total: int) -> List[int]:
     """``--decoder-layers``, or those that ``--keep`` spreads over the decoder's ``total``."""
     if args.decoder_layers is not None:
         return parse_layers(args.decoder_layers)
-    if not 1 <= args.keep <= total:
+    if args.keep > total:
         raise SelectionError(f"--keep {args.keep}: expected 1 to {total}, the decoder's layers")
     return evenly_spaced(args.keep, total, single=0)
 

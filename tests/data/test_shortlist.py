@@ -72,8 +72,8 @@ def folder(tmp_path):
 
 
 MISTAKES = [
-    (["--translations", "0"], {}, "--translations 0: must be 1 or more"),
-    (["--translations", "1001"], {}, "--translations 1001: must be 1000 or less"),
+    (["--translations", "0"], {}, "--translations 0: must be from 1 to"),
+    (["--translations", "1001"], {}, "--translations 1001: must be from 1 to 1000"),
     (["--most-pairs", "-1"], {}, "--most-pairs -1: must be 1 or more"),
     ([], {}, "has no split 'train'"),
     (HERE, {"drafter": DEMO / "none.pt"}, "--drafter-path: no such file"),

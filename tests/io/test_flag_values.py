@@ -11,8 +11,8 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq_specdec.io.flag_values import (
     AT_LEAST_1,
     SHARE,
-    InRange,
     Range,
+    add_flag,
     check_flags,
     check_value,
     flag,
@@ -73,11 +73,20 @@ def test_flags_are_checked_by_their_fields(changes, said):
     assert str(caught.value) == said
 
 
-def test_a_parser_refuses_by_the_flags_name():
+def test_a_parsers_flags_are_worded_and_checked_likewise():
     parser = argparse.ArgumentParser()
-    text = "so many, %(values)s"
-    one = parser.add_argument("--most", "-m", action=InRange, values=AT_LEAST_1, help=text)
-    assert one.help == "so many, 1 or more" and one.type is int
-    assert parser.parse_args(["-m", "3"]).most == 3 and parser.parse_args([]).most is None
+    most = add_flag(parser, "--most -m", "so many", AT_LEAST_1, otherwise="all")
+    assert most.help == "so many; 1 or more (default: all)" and most.type is int
+    assert add_flag(parser, "--share", "80%", SHARE, 0.5).help == "80%%; from 0 to 1 (default: 0.5)"
+    assert add_flag(parser, "--to", "which", ("a", "b"), "a").help == "which (default: a)"
+    assert add_flag(parser, "--late", "how late", default=0.0).help == "how late (default: 0.0)"
+    assert add_flag(parser, "--off", "print nothing", default=False).nargs == 0
+    assert (
+        add_flag(parser, "--out", "a file", metavar="X", required=True).help == "a file; required"
+    )
+    args = parser.parse_args(["-m", "3", "--out", "x"])
+    assert (args.most, args.share, args.to, args.off) == (3, 0.5, "a", False)
     with pytest.raises(ValueError, match="^--most 0: must be 1 or more$"):
         parser.parse_args(["-m", "0"])
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--to", "c"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import os
 from typing import List
 
-from fairseq_specdec.io.flag_values import InRange, Range
+from fairseq_specdec.io.flag_values import SECONDS, Range, add_flag
 
 from .figures import Load, loads_of
 from .picture import ENDINGS
@@ -20,48 +21,19 @@ def add_bench_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "measuring", "A server of this command line is started on 127.0.0.1, asked, and ended."
     )
-    group.add_argument(
-        "--bench",
-        metavar="FILE",
-        help="measure with the texts of this file, one a line, and serve nobody else (default: "
-        "serve)",
-    )
-    group.add_argument(
-        "--bench-loads",
-        metavar="LOADS",
-        default="1,8,80%,200%",
-        help="clients that each wait for their answers, and shares of the capacity that come at "
-        "random times (default: %(default)s)".replace("80%,", "80%%,").replace("200%", "200%%"),
-    )
-    group.add_argument(
-        "--bench-requests",
-        action=InRange,
-        values=Range(1, 1_000_000, whole=True),
-        default=1000,
-        help="most requests of a load, %(values)s (default: %(default)s)",
-    )
-    group.add_argument(
-        "--bench-seconds",
-        action=InRange,
-        values=Range(0, 3600, above=True),
-        default=60.0,
-        help="seconds in which a load is sent, %(values)s (default: %(default)s)",
-    )
-    group.add_argument(
-        "--bench-peers",
-        action="store_true",
-        help="also with CTranslate2 in the engine's place, float32 and int8; needs the extra "
-        "bench-peers (default: off)",
-    )
-    group.add_argument(
-        "--bench-json", metavar="FILE", help="write all figures here (default: do not)"
-    )
-    group.add_argument(
-        "--bench-plot",
-        metavar="FILE",
-        help="draw the times of answers against answers a second, of loads that are shares of the "
-        "capacity, as .svg or .png; needs the extra plots (default: do not)",
-    )
+    add = functools.partial(add_flag, group)
+    add("--bench", "measure with the texts of this file, one a line, and serve nobody else",
+        metavar="FILE", otherwise="serve")  # fmt: skip
+    add("--bench-loads", "clients that each wait for their answers, and shares of the capacity "
+        "that come at random times", default="1,8,80%,200%", metavar="LOADS")  # fmt: skip
+    add("--bench-requests", "most requests of a load", Range(1, 1_000_000, whole=True), 1000)
+    add("--bench-seconds", "seconds in which a load is sent", SECONDS, 60.0)
+    add("--bench-peers", "also with CTranslate2 in the engine's place, float32 and int8; needs the "
+        "extra bench-peers", default=False)  # fmt: skip
+    add("--bench-json", "write all figures here", metavar="FILE", otherwise="do not")
+    add("--bench-plot", "draw the times of answers against answers a second, of loads that are "
+        "shares of the capacity, as .svg or .png; needs the extra plots", metavar="FILE",
+        otherwise="do not")  # fmt: skip
 
 
 def checked(args: argparse.Namespace, parser: argparse.ArgumentParser) -> List[Load]:
