@@ -20,9 +20,9 @@ from fairseq import utils
 
 from ..io.printable import flat_message
 from ..io.progress import Counter
+from .chunks import DistilledChunks, Hypotheses
 from .files import DistillError
 from .job import Job, job_of, load
-from .parts import Hypotheses, Parts
 from .plan import plan_from
 from .settings import provenance
 from .teacher import decoded
@@ -52,7 +52,7 @@ class Worker:
         except (DistillError, OSError) as error:
             remedy = "every machine needs the corpus and the checkpoints at the same paths"
             raise DistillError(f"{where}: {error}; {remedy}") from error
-        if job.parts.digest != digest:
+        if job.chunks.digest != digest:
             raise DistillError(f"{where} the corpus or a checkpoint is another than the driver's")
         self.teacher, self.dataset, self.plan = load(job, args)
         if not self.teacher.cuda:
@@ -73,7 +73,7 @@ def decode_chunks(job: Job, args: argparse.Namespace, words: Sequence[str]) -> N
     unit = "GPU" if resources.get("GPU") and not args.cpu else "CPU"
     count = args.ray_workers or max(1, int(resources.get(unit, 1)))
     actor = ray.remote(num_cpus=1, num_gpus=int(unit == "GPU"))(Worker)
-    driver = _Driver(ray, job.parts, actor, (args, os.getcwd(), job.parts.digest, words))
+    driver = _Driver(ray, job.chunks, actor, (args, os.getcwd(), job.chunks.digest, words))
     try:
         driver.run(count)
     finally:
@@ -117,8 +117,10 @@ def _reach(address: str) -> None:
 class _Driver:
     """Which worker is asked what: a chunk, or (None) to load the teacher."""
 
-    def __init__(self, ray: Any, parts: Parts, actor: Any, given: Tuple[Any, ...]) -> None:
-        self.ray, self.parts, self.actor, self.given = ray, parts, actor, given
+    def __init__(
+        self, ray: Any, chunks: DistilledChunks, actor: Any, given: Tuple[Any, ...]
+    ) -> None:
+        self.ray, self.chunks, self.actor, self.given = ray, chunks, actor, given
         self.asked: Dict[Any, Tuple[Any, Optional[int]]] = {}
         self.free: List[Any] = []
         self.todo: Deque[int] = collections.deque()
@@ -132,9 +134,9 @@ class _Driver:
             self._start()
         while not self.loaded:
             self._take()
-        plan = self.parts.plan()
+        plan = self.chunks.plan()
         sizes = [len(plan.indices(chunk)) for chunk in range(len(plan.chunk_ends))]
-        self.todo.extend(self.parts.unfinished())
+        self.todo.extend(self.chunks.unfinished())
         self.unfinished.update(self.todo)
         everything, planned = sum(sizes), sum(sizes[chunk] for chunk in self.todo)
         logger.info("%d of %d sentences to decode, over Ray", planned, everything)
@@ -174,13 +176,13 @@ class _Driver:
         if chunk is None:
             self._agree(*answer)
         else:
-            self.parts.write(chunk, *answer)
+            self.chunks.write(chunk, *answer)
             self.unfinished.remove(chunk)
         return chunk
 
     def _agree(self, arrays: Dict[str, np.ndarray], run: Dict[str, Any]) -> None:
-        self.parts.agree_on(plan_from(arrays))
-        self.parts.note_run(self.loaded, run)
+        self.chunks.agree_on(plan_from(arrays))
+        self.chunks.note_run(self.loaded, run)
         self.loaded += 1
         self.deaths[None] = 0
 

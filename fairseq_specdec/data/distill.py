@@ -32,7 +32,7 @@ from . import cluster
 from .flags import get_parser
 from .job import Job, load, prepare
 from .merge import REPORT, merge, tell
-from .pairs import Pairs, of_pair, pairs_of
+from .pairs import PairsJob, of_pair, pairs_of
 from .plan import Shard, resolve_shard
 from .resumable import resumable_command
 from .settings import provenance
@@ -60,7 +60,7 @@ def _distill_pairs(
     """Distil one pair after the other, and publish them as one corpus."""
     given = {pair: of_pair(args, pair) for pair in pairs}
     jobs = {pair: prepare(each) for pair, each in given.items()}
-    joint = Pairs(os.path.abspath(args.dest), REPORT, {k: job.parts for k, job in jobs.items()})
+    joint = PairsJob(os.path.abspath(args.dest), REPORT, {k: job.chunks for k, job in jobs.items()})
     joint.check_destination(args.overwrite)
 
     def work() -> None:
@@ -83,11 +83,11 @@ def _run(job: Job, args: argparse.Namespace, arguments: Sequence[str]) -> Option
     def build(folder: str) -> Dict[str, Any]:
         about = {"corpus": job.corpus.directory, "teacher": job.config.common_eval.path}
         impl = job.config.dataset.dataset_impl
-        about.update(merge(job.corpus, job.task, impl, job.parts, folder, job.filters))
-        tell(job.parts.destination, about["counts"])
+        about.update(merge(job.corpus, job.task, impl, job.chunks, folder, job.filters))
+        tell(job.chunks.destination, about["counts"])
         return about
 
-    return job.parts.run(shard, None if args.merge else work, build)
+    return job.chunks.run(shard, None if args.merge else work, build)
 
 
 def _shard(args: argparse.Namespace) -> Shard:
@@ -96,9 +96,9 @@ def _shard(args: argparse.Namespace) -> Shard:
 
 def _distill(job: Job, args: argparse.Namespace, shard: Shard, arguments: Sequence[str]) -> None:
     teacher, dataset, plan = load(job, args)
-    job.parts.agree_on(plan)
-    job.parts.note_run(shard.rank, provenance(arguments, teacher.device_name))
-    decode_chunks(teacher, dataset, plan, job.parts, shard)
+    job.chunks.agree_on(plan)
+    job.chunks.note_run(shard.rank, provenance(arguments, teacher.device_name))
+    decode_chunks(teacher, dataset, plan, job.chunks, shard)
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Tuple
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from .chunks import DistilledChunks
 from .corpus import Corpus
 from .files import DistillError
 from .flags import check
 from .merge import REPORT, Filters
-from .parts import Parts
 from .plan import Plan, make_plan, select
 from .settings import decoding_settings, teacher_paths
 from .teacher import Teacher
@@ -26,13 +26,13 @@ class Job(NamedTuple):
     task: Any
     corpus: Corpus
     filters: Filters
-    parts: Parts
+    chunks: DistilledChunks
 
 
 def prepare(args: argparse.Namespace) -> Job:
     """Check flags, files and earlier results; no model is loaded."""
     job = job_of(args)
-    job.parts.check_destination(args.overwrite)
+    job.chunks.check_destination(args.overwrite)
     return job
 
 
@@ -57,8 +57,8 @@ def job_of(args: argparse.Namespace) -> Job:
     settings = decoding_settings(
         config, corpus, limit=args.limit, fraction=args.fraction, chunk_size=args.chunk_size
     )
-    parts = Parts(os.path.abspath(args.dest), REPORT, settings, filters._asdict())
-    return Job(config, task, corpus, filters, parts)
+    chunks = DistilledChunks(os.path.abspath(args.dest), REPORT, settings, filters._asdict())
+    return Job(config, task, corpus, filters, chunks)
 
 
 def load(job: Job, args: argparse.Namespace) -> Tuple[Teacher, Any, Plan]:

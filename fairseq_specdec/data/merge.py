@@ -12,9 +12,9 @@ from fairseq.data import indexed_dataset
 
 from ..io.atomic import sync
 from ..io.progress import bar
+from .chunks import DistilledChunks, Hypotheses
 from .corpus import Corpus, Sentences
 from .files import DistillError
-from .parts import Hypotheses, Parts
 from .plan import CODE, REASONS, Plan, missing_and_doubled
 
 logger = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ def judge(
     return codes
 
 
-def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
+def gather(chunks: DistilledChunks, plan: Plan) -> Tuple[Hypotheses, float]:
     """All chunks as one, in the order of the corpus, and the seconds that they took together."""
-    missing = parts.unfinished()
+    missing = chunks.unfinished()
     if missing:
         raise DistillError(
             f"{len(missing)} of {len(plan.chunk_ends)} chunks are not finished (first: "
@@ -86,7 +86,7 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     at_limit = np.zeros(plan.total, dtype=bool)
     seen, seconds, pieces = [], 0.0, []
     for chunk in bar(range(len(plan.chunk_ends)), "gathering", unit="chunk"):
-        piece, spent = parts.read(chunk)
+        piece, spent = chunks.read(chunk)
         lengths[piece.indices], at_limit[piece.indices] = piece.lengths, piece.at_limit
         seen.append(piece.indices)
         pieces.append(piece)
@@ -94,7 +94,7 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
     lost, extra = missing_and_doubled(np.concatenate(seen), plan.order)
     if len(lost) or len(extra):
         raise DistillError(
-            f"{parts.directory}: its chunks lack {len(lost)} planned sentences and hold "
+            f"{chunks.directory}: its chunks lack {len(lost)} planned sentences and hold "
             f"{len(extra)} twice or unplanned; delete the directory and distil again"
         )
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
@@ -109,7 +109,12 @@ def gather(parts: Parts, plan: Plan) -> Tuple[Hypotheses, float]:
 
 
 def merge(
-    corpus: Corpus, task: Any, dataset_impl: Any, parts: Parts, folder: str, filters: Filters
+    corpus: Corpus,
+    task: Any,
+    dataset_impl: Any,
+    chunks: DistilledChunks,
+    folder: str,
+    filters: Filters,
 ) -> Dict[str, Any]:
     """Write the distilled corpus into a folder.
 
@@ -122,8 +127,8 @@ def merge(
     Returns:
         ``counts``, ``tokens`` and ``decoding`` of the report.
     """
-    plan = parts.plan()
-    hypotheses, seconds = gather(parts, plan)
+    plan = chunks.plan()
+    hypotheses, seconds = gather(chunks, plan)
     source = corpus.read(corpus.source, task.source_dictionary, dataset_impl)
     if len(source) != plan.total:
         raise DistillError(

@@ -34,7 +34,7 @@ def of_pair(args: argparse.Namespace, pair: str) -> argparse.Namespace:
     return made
 
 
-class Pairs(ResumableJob):
+class PairsJob(ResumableJob):
     """The corpus of several pairs, each of which is a resumable job of its own."""
 
     def __init__(self, destination: str, report: str, jobs: Mapping[str, ResumableJob]) -> None:

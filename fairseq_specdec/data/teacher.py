@@ -14,8 +14,8 @@ from fairseq import utils
 
 from ..compat.checkpoint_file import load_models
 from ..io.progress import Counter
+from .chunks import DistilledChunks, Hypotheses, pack
 from .files import DistillError
-from .parts import Hypotheses, Parts, pack
 from .plan import Plan, Shard
 from .settings import teacher_paths
 
@@ -133,9 +133,11 @@ class Teacher:
         return [token for token in tokens if token not in added] + [eos]
 
 
-def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shard: Shard) -> None:
+def decode_chunks(
+    teacher: Teacher, dataset: Any, plan: Plan, chunks: DistilledChunks, shard: Shard
+) -> None:
     """Decode and save this shard's unfinished chunks."""
-    todo = [chunk for chunk in plan.chunks_of(shard) if not parts.has(chunk)]
+    todo = [chunk for chunk in plan.chunks_of(shard) if not chunks.has(chunk)]
     everything = sum(len(plan.indices(chunk)) for chunk in plan.chunks_of(shard))
     planned = sum(len(plan.indices(chunk)) for chunk in todo)
     logger.info(
@@ -144,7 +146,7 @@ def decode_chunks(teacher: Teacher, dataset: Any, plan: Plan, parts: Parts, shar
     )  # fmt: skip
     with Counter(everything, "sentence", logger, initial=everything - planned) as progress:
         for chunk, hypotheses, seconds in decoded(teacher, dataset, plan, todo, progress.add):
-            parts.write(chunk, hypotheses, seconds)
+            chunks.write(chunk, hypotheses, seconds)
 
 
 def decoded(

@@ -28,7 +28,7 @@ def count_lines(path: str) -> int:
     return lines + (last != b"\n")
 
 
-class Chunks(ResumableJob):
+class NoisedChunks(ResumableJob):
     """The chunks of a text that is being noised: one file of faulty lines each.
 
     Args:
@@ -115,7 +115,10 @@ class Chunks(ResumableJob):
 
 
 def noise_chunks(
-    chunks: Chunks, todo: List[int], noise: Callable[[str, int], str], saved: Callable[[int], Any]
+    chunks: NoisedChunks,
+    todo: List[int],
+    noise: Callable[[str, int], str],
+    saved: Callable[[int], Any],
 ) -> None:
     """Noise and save chunks."""
     for chunk, lines in chunks.clean_lines(todo):

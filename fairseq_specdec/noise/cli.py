@@ -25,7 +25,7 @@ from ..data.settings import provenance
 from ..io.flag_values import AT_LEAST_1, SHARE, Range, add_flag
 from ..io.progress import Counter
 from ..io.provenance import sha256
-from .chunks import Chunks, count_lines, noise_chunks
+from .chunks import NoisedChunks, count_lines, noise_chunks
 from .confusion import SIZE, ConfusionFile, SpellChecker, describe
 from .operations import Confusions, NoiseSettings, noise_line
 
@@ -80,7 +80,7 @@ class Job(NamedTuple):
     """What the command line asks for, checked against what is on disk."""
 
     noise: NoiseSettings
-    chunks: Chunks
+    chunks: NoisedChunks
 
 
 def check(args: argparse.Namespace) -> NoiseSettings:
@@ -125,7 +125,7 @@ def prepare(args: argparse.Namespace) -> Job:
     if not total:
         raise DistillError(f"input: {args.input} is empty")
     destination = os.path.abspath(args.dest)
-    chunks = Chunks(destination, settings, args.input, args.chunk_size, total)
+    chunks = NoisedChunks(destination, settings, args.input, args.chunk_size, total)
     chunks.check_destination(args.overwrite)
     return Job(noise, chunks)
 

@@ -12,11 +12,11 @@ import logging
 import os
 import pathlib
 import pickle
-import re
 import sys
 from typing import Any, Dict, List, Sequence
 
 import torch
+from models import updates_of
 
 from fairseq_specdec.compat.checkpoints import load_checkpoint
 from fairseq_specdec.io.atomic import replacing
@@ -46,11 +46,8 @@ def last_checkpoints(folder: pathlib.Path, count: int) -> List[pathlib.Path]:
 
     An update that also ends an epoch is saved as checkpoint_last.pt alone, which counts too.
     """
-    found = []
-    for path in folder.glob("checkpoint_*_*.pt"):
-        match = re.fullmatch(r"checkpoint_(\d+)_(\d+)\.pt", path.name)
-        if match:
-            found.append((int(match.group(2)), path))
+    numbered = [(updates_of(path), path) for path in folder.glob("checkpoint_*_*.pt")]
+    found = [pair for pair in numbered if pair[0] >= 0]
     last = folder / "checkpoint_last.pt"
     if last.is_file():
         updates = load(last)["optimizer_history"][-1]["num_updates"]

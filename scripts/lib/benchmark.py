@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 import recipe_config
 from launch import Devices
 from models import corpus_files, distill_flags, mend
-from recipe import LIB, REPO, Model, StepError
+from recipe import LIB, REPO, ModelRow, StepError
 from step import USER_DIR, Step, find
 
 
@@ -53,7 +53,7 @@ class Benchmark:
     def chosen(self, name: str) -> bool:
         return self._step["MODELS"] == "all" or name in self._step.settings.words("MODELS")
 
-    def chosen_models(self, stage: str) -> List[Model]:
+    def chosen_models(self, stage: str) -> List[ModelRow]:
         """The chosen models that a step makes."""
         models = self._step.recipe.models()
         names = [model.name for model in models]
@@ -176,7 +176,7 @@ class Overrides:
     checkpoints that they name. ``frozen``: the one whose parameters stay as they are, if there is
     one."""
 
-    def __init__(self, bench: Benchmark, row: Model) -> None:
+    def __init__(self, bench: Benchmark, row: ModelRow) -> None:
         self.words: List[str] = []
         self.models: List[pathlib.Path] = []
         self.frozen: Optional[pathlib.Path] = None

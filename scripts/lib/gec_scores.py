@@ -15,7 +15,7 @@ import tempfile
 from typing import Any, Callable, Dict, List, Sequence
 
 import gpt2_subwords
-from recipe import System, read_table
+from recipe import SystemRow, read_table
 from scoring import errant, m2
 from scoring.m2_file import read
 from scoring.m2_file import read_lines as read_text
@@ -150,7 +150,7 @@ def write_sets(
         segmenter: command from lines to words, for languages whose scores are of words.
         characters: the outputs are characters, which the segmenter takes joined.
     """
-    split_of = {row.set: row.split for row in read_table(table, System)}
+    split_of = {row.set: row.split for row in read_table(table, SystemRow)}
 
     def gold_of(path: pathlib.Path) -> pathlib.Path:
         name = path.name.split(".")[0]

@@ -51,7 +51,7 @@ class StepRow(NamedTuple):
     what: str
 
 
-class Model(NamedTuple):
+class ModelRow(NamedTuple):
     """A row of models.tsv: what is trained in which step, from which YAML of configs."""
 
     name: str
@@ -61,7 +61,7 @@ class Model(NamedTuple):
     overrides: str
 
 
-class System(NamedTuple):
+class SystemRow(NamedTuple):
     """A row of systems.tsv: what is measured. Systems of one set are measured in turns."""
 
     direction: str
@@ -217,11 +217,11 @@ class Recipe:
             self.environment["WORK"] = os.path.abspath(self.environment["WORK"])
         self.settings = Settings(name, self.environment)
 
-    def models(self) -> List[Model]:
-        return read_table(self.folder / "models.tsv", Model)
+    def models(self) -> List[ModelRow]:
+        return read_table(self.folder / "models.tsv", ModelRow)
 
-    def systems(self) -> List[System]:
-        return read_table(self.folder / "systems.tsv", System)
+    def systems(self) -> List[SystemRow]:
+        return read_table(self.folder / "systems.tsv", SystemRow)
 
     def chosen_steps(self, names: List[str]) -> List[StepRow]:
         """The steps that are named, or else those of STEPS, or else all."""

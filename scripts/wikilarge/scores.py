@@ -1,17 +1,16 @@
 """SARI and BLEU of fairseq-generate's output (SET.SYSTEM.out), as paper_table.py reads them.
 
 Both on tokens, subwords joined, in lower case, against all references. SARI is the mean of the
-sentences' (scoring.sari); its parts are there too. BLEU is sacreBLEU's without a
-tokeniser.
+sentences' (sari.py); its parts are there too. BLEU is sacreBLEU's without a tokeniser.
 """
 
 import pathlib
 from typing import Any, Dict, Sequence
 
 from sacrebleu.metrics import BLEU
-from scoring.sari import corpus_sari
 from text_files import read_lines
 from translation_scores import Output, lines_of, write_each
+from wikilarge.sari import corpus_sari
 
 
 def scores(

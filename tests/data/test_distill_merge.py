@@ -6,9 +6,9 @@ import os
 import numpy as np
 import pytest
 
+from fairseq_specdec.data.chunks import DistilledChunks, pack
 from fairseq_specdec.data.files import DistillError, read_json
 from fairseq_specdec.data.merge import REPORT, WORDS, Filters, gather, judge, tell
-from fairseq_specdec.data.parts import Parts, pack
 from fairseq_specdec.data.plan import REASONS, Plan
 from fairseq_specdec.io.atomic import replacing
 
@@ -53,12 +53,12 @@ def two_chunks(tmp_path):
     plan = Plan(
         np.array([4, 0, 3, 2]), np.array([2, 4]), np.array([1, 2]), np.array([1]), np.array([1]), 5
     )
-    parts = Parts(str(tmp_path / "out"), REPORT, {})
-    os.makedirs(parts.directory)
-    parts.agree_on(plan)
-    parts.write(0, pack([4, 0], [[9, 9, EOS], [5, EOS]], [True, False]), 1.5)
-    parts.write(1, pack([3, 2], [[], [7, EOS]], [False, False]), 0.5)
-    return parts, plan
+    chunks = DistilledChunks(str(tmp_path / "out"), REPORT, {})
+    os.makedirs(chunks.directory)
+    chunks.agree_on(plan)
+    chunks.write(0, pack([4, 0], [[9, 9, EOS], [5, EOS]], [True, False]), 1.5)
+    chunks.write(1, pack([3, 2], [[], [7, EOS]], [False, False]), 0.5)
+    return chunks, plan
 
 
 def test_order_is_restored(two_chunks):
@@ -69,34 +69,34 @@ def test_order_is_restored(two_chunks):
 
 
 def test_merge_waits_for_every_chunk(two_chunks):
-    parts, plan = two_chunks
-    os.unlink(os.path.join(parts.directory, "chunk-000001.npz"))
-    assert parts.unfinished() == [1]
+    chunks, plan = two_chunks
+    os.unlink(os.path.join(chunks.directory, "chunk-000001.npz"))
+    assert chunks.unfinished() == [1]
     with pytest.raises(DistillError, match="1 of 2 chunks"):
-        gather(parts, plan)
+        gather(chunks, plan)
 
 
 def test_doubled_and_lost_sentences_are_noticed(two_chunks):
-    parts, plan = two_chunks
-    parts.write(1, pack([3, 4], [[7, EOS], [7, EOS]], [False, False]), 0.5)
+    chunks, plan = two_chunks
+    chunks.write(1, pack([3, 4], [[7, EOS], [7, EOS]], [False, False]), 0.5)
     with pytest.raises(DistillError, match="lack 1 .* hold 1 twice"):
-        gather(parts, plan)
+        gather(chunks, plan)
 
 
 def test_truncated_chunk_is_named(two_chunks):
-    parts, plan = two_chunks
-    path = parts.directory + "/chunk-000000.npz"
+    chunks, plan = two_chunks
+    path = chunks.directory + "/chunk-000000.npz"
     with open(path, "r+b") as stream:
         stream.truncate(100)
     with pytest.raises(DistillError, match="chunk-000000.npz: damaged"):
-        gather(parts, plan)
+        gather(chunks, plan)
 
 
 def test_another_plan_is_refused(two_chunks):
-    parts, plan = two_chunks
-    parts.agree_on(plan)
+    chunks, plan = two_chunks
+    chunks.agree_on(plan)
     with pytest.raises(DistillError, match="other batches"):
-        parts.agree_on(plan._replace(batch_ends=np.array([1, 4])))
+        chunks.agree_on(plan._replace(batch_ends=np.array([1, 4])))
 
 
 def test_failed_write_leaves_the_old_file(tmp_path):

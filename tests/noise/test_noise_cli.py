@@ -134,14 +134,14 @@ def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
         assert done < chunks() and len(chunks()) < 750, "in the midst of it"
         done = chunks()
         assert all(path.read_bytes().count(b"\n") == 8 for path in done)
-    real, again = chunks_module.Chunks.write_lines, []
+    real, again = chunks_module.NoisedChunks.write_lines, []
 
     def counts(self, chunk, lines):
         again.append(chunk)
         real(self, chunk, lines)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks_module.Chunks, "write_lines", counts)
+        patch.setattr(chunks_module.NoisedChunks, "write_lines", counts)
         assert corpus(noise("out")) == whole
     assert len(again) == len(set(again)) == 750 - len(done), "none twice, none left out"
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scoring.sari import Sari, corpus_sari, ngrams, sentence_sari
+from wikilarge.sari import Sari, corpus_sari, ngrams, sentence_sari
 
 # The example in the authors' program, with the values that it prints (in percent).
 SOURCE = "About 95 species are currently accepted ."

@@ -8,8 +8,8 @@ from fairseq.data import Dictionary, indexed_dataset
 from in_process import PLUGIN, command_line, one_thread, run_here
 
 from fairseq_specdec.data import distill
+from fairseq_specdec.data.chunks import DistilledChunks
 from fairseq_specdec.data.files import DistillError
-from fairseq_specdec.data.parts import Parts
 
 SPLIT = {"gen_subset": "test", "beam": 1, "batch_size": 16}
 
@@ -36,7 +36,7 @@ def sentences(folder, pair, side):
 def corpus(languages, family, tmp_path_factory):
     """Both pairs, by a run that was killed in the second and one that went on."""
     dest, model = tmp_path_factory.mktemp("distilled") / "out", family("m2m")
-    write, left = Parts.write, [6]
+    write, left = DistilledChunks.write, [6]
 
     def killed(*args):
         if not left[0]:
@@ -45,13 +45,13 @@ def corpus(languages, family, tmp_path_factory):
         write(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Parts, "write", killed)
+        patch.setattr(DistilledChunks, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             distilled(languages, model, dest)
     assert not dest.exists()
     with pytest.MonkeyPatch.context() as patch:
         left[0] = 2  # four chunks a pair
-        patch.setattr(Parts, "write", killed)
+        patch.setattr(DistilledChunks, "write", killed)
         report = distilled(languages, model, dest)
     assert {pair: about["counts"]["kept"] for pair, about in report["pairs"].items()} == {
         "en-de": 60, "en-ro": 60,

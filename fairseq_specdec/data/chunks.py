@@ -40,7 +40,7 @@ def pack(
     )
 
 
-class Parts(ResumableJob):
+class DistilledChunks(ResumableJob):
     """A distillation's chunks, and the plan that they follow."""
 
     def agree_on(self, plan: Plan) -> None:
