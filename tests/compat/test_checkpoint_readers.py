@@ -2,27 +2,19 @@
 
 import ast
 import io
-import os
-import pathlib
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
+from checkpoint_readers import PLUGIN, READERS, SCRIPTS, refusal_there
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
-from in_process import run_here
 from pickle_assembly import call, dict_of, dotted, ended, legacy, named, text, zipped
 from pickle_payloads import runs
 
-import fairseq_specdec
 from fairseq_specdec.conversion import drafter as convert
 
-PLUGIN = pathlib.Path(fairseq_specdec.__path__[0]).resolve()
-ROOT = PLUGIN.parent
-SCRIPTS = ROOT / "scripts"
 UNSAFE_MODULES = {"marshal", "shelve", "dill", "joblib", "cloudpickle", "_pickle", "jsonpickle"}
 LOADERS = {"load", "loads", "Unpickler", "_Unpickler", "load_module", "load_state_dict_from_url"}
 
@@ -96,124 +88,21 @@ def test_these_checkpoints_run_code_elsewhere(hostile, tmp_path):
     assert hostile[2].exists()
 
 
-def python(*words):
-    return ["{python}", *words]
-
-
-def command(module):
-    return python("-c", f"from fairseq_specdec.{module} import cli_main; cli_main()")
-
-
-def fairseq(name):
-    return python("-m", f"fairseq_cli.{name}")
-
-
-TRAIN = (
-    "{data}", "--user-dir", "{plugin}", "--task", "translation", "--optimizer", "adam", "--lr", "1",
-    "--criterion", "cross_entropy", "--batch-size", "8", "--max-update", "1", "--cpu", "--save-dir",
-    "{out}", "--num-workers", "0", "--data-buffer-size", "0",
-)  # fmt: skip
-TINY = ["--arch", "transformer"]
-for _side in ("--encoder-", "--decoder-"):
-    TINY += [_side + "layers", "1", _side + "embed-dim", "16", _side + "ffn-embed-dim", "16"]
-    TINY += [_side + "attention-heads", "2"]
-DECODE = ("{data}", "--user-dir", "{plugin}", "--task", "translation_specdec", "--cpu", "--path")
-DRAFTED = (*DECODE, "{sound}", "--beam", "1", "--drafter-path", "{evil}", "--strategy")
-DRAFTER = ("--arch", "spec_drafter_tiny", "--criterion", "glancing_block_loss")
-READERS = {
-    "fairseq-generate": (fairseq("generate"), (*DECODE, "{evil}")),
-    "fairseq-generate, stock task": (
-        fairseq("generate"),
-        ("{data}", "--user-dir", "{plugin}", "--cpu", "--path", "{evil}"),
-    ),
-    "fairseq-interactive": (fairseq("interactive"), (*DECODE, "{evil}")),
-    "--drafter-path of gad": (fairseq("generate"), (*DRAFTED, "gad")),
-    "--drafter-path of sps": (fairseq("generate"), (*DRAFTED, "sps")),
-    "--drafter-path of bild": (fairseq("generate"), (*DRAFTED, "bild")),
-    "--restore-file": (fairseq("train"), (*TRAIN, *TINY, "--restore-file", "{evil}")),
-    "--finetune-from-model": (fairseq("train"), (*TRAIN, *TINY, "--finetune-from-model", "{evil}")),
-    "--init-encoder-from": (fairseq("train"), (*TRAIN, *DRAFTER, "--init-encoder-from", "{evil}")),
-    "--init-decoder-from": (fairseq("train"), (*TRAIN, *DRAFTER, "--init-decoder-from", "{evil}")),
-    "--eval-verifier": (fairseq("train"), (*TRAIN, *DRAFTER, "--eval-verifier", "{evil}")),
-    "--attach-to": (
-        fairseq("train"),
-        (*TRAIN, "--arch", "attached_drafter", "--criterion", "glancing_block_loss", "--attach-to",
-         "{evil}"),
-    ),
-    "--init-from": (
-        fairseq("train"), (*TRAIN, "--arch", "blockwise_transformer", "--init-from", "{evil}")),
-    "specdec-convert": (command("conversion.cli"), ("{evil}", "{out}/x.pt")),
-    "specdec-distill": (
-        command("data.distill"),
-        ("{data}", "--path", "{evil}", "--dest", "{out}/new", "--source-lang", "src",
-         "--target-lang", "tgt", "--cpu"),
-    ),
-    "specdec-shortlist": (
-        command("data.shortlist"),
-        ("{data}", "--drafter-path", "{evil}", "--out", "{out}/x.pt", "--source-lang", "src",
-         "--target-lang", "tgt", "--gen-subset", "test"),
-    ),
-    "specdec-bench": (command("bench.cli"), ("{data}", "--path", "{evil}", "--cpu")),
-    "specdec-demo": (command("demo.cli"), ("--path", "{evil}", "--data", "{data}", "--port", "0")),
-    "the hub": (
-        python("-c", "import sys; from fairseq_specdec.hub import SpeculativeTranslator as Hub; "
-               "Hub.from_pretrained(sys.argv[1], data=sys.argv[2], strategy='iad')"),
-        ("{evil}", "{data}")),
-    "select_layers": (
-        python("-m", "fairseq_specdec.training.select_layers"),
-        ("{evil}", "{out}/x.pt", "--decoder-layers", "0")),
-    "average_checkpoints": (
-        python("{scripts}/lib/average_checkpoints.py"), ("{evil}", "--output", "{out}/x.pt")),
-    "average_checkpoints --frozen": (
-        python("{scripts}/lib/average_checkpoints.py"),
-        ("{sound}", "--frozen", "{evil}", "--output", "{out}/x.pt")),
-}  # fmt: skip
-
-
-# In a Python of their own. fairseq's other commands run here, the rest in forks.
+# In a Python of their own.
 NEW = ("fairseq-generate", "the hub")
 
 
-def said_here(command, words, capsys):
-    """What a command of fairseq says as it fails in this process."""
-    log = io.StringIO()
-    with pytest.raises((Exception, SystemExit)) as caught:
-        run_here(command, *words, log=log)
-    return "".join([str(caught.value), "\n", log.getvalue(), *capsys.readouterr()])
-
-
-def said_there(words, folder):
-    """What a command says as it fails in a process of its own."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-    done = subprocess.run(
-        words, env=dict(environment, PYTHONPATH=str(ROOT)), cwd=str(folder),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode != 0, (done.stderr + done.stdout)[-2000:]
-    return done.stderr + done.stdout
-
-
 @pytest.mark.parametrize("name", sorted(READERS))
-def test_no_command_runs_what_a_checkpoint_says(
-    name, hostile, trained, tmp_path, warm_python, capsys, monkeypatch
-):
+def test_no_command_runs_what_a_checkpoint_says(name, hostile, trained, tmp_path, refusal):
     """The layouts take turns: both are read by the same code everywhere."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
     turn = sorted(READERS).index(name) % 2
-    places = {
-        "data": trained.arguments[0], "plugin": PLUGIN, "evil": hostile[turn], "out": tmp_path,
-        "sound": trained.checkpoint, "scripts": SCRIPTS,
-        "python": sys.executable if name in NEW else warm_python.python,
-    }  # fmt: skip
-    before, words = ([word.format(**places) for word in part] for part in READERS[name])
-    command = before[-1].partition("fairseq_cli.")[2]
-    if command and name not in NEW:
-        said = said_here(command, words, capsys)
+    if name in NEW:
+        text = refusal_there(name, hostile[turn], trained, tmp_path)
     else:
-        said = said_there([*before, *words], tmp_path)
+        text = refusal(name, hostile[turn])
     assert not hostile[2].exists()
     reason = ("names posix.mkdir", "protocol is 4")[turn]
-    assert [line for line in said.splitlines() if reason in line], said[-3000:]
+    assert [line for line in text.splitlines() if reason in line], text[-3000:]
 
 
 def test_a_file_that_specdec_convert_would_replace_is_checked(hostile):
