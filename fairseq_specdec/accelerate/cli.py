@@ -96,7 +96,7 @@ def main(args: argparse.Namespace) -> Job:
     if not state.done("distil"):
         logger.info("distil: the verifier rewrites the training targets")
         steps.distil(job, state, limits)
-    counts = state.found("distil")["counts"]
+    counts = state.results("distil")["counts"]
     logger.info(
         "distil: %d sentence pairs kept of %d, %s", counts["kept"], counts["chosen"], losses(counts)
     )
@@ -119,10 +119,10 @@ def main(args: argparse.Namespace) -> Job:
 
 def _asks_for_more(limits: Limits, state: State) -> bool:
     """Whether a longer training is asked for than the one that is complete."""
-    found = state.found("train")
+    found = state.results("train")
     if limits.updates is not None:
         return bool(limits.updates > found["updates"])
-    spent = found["seconds"] + state.found("distil")["seconds"]
+    spent = found["seconds"] + state.results("distil")["seconds"]
     pace = found["seconds"] / found["updates"]
     more = limits.hours is not None and limits.hours * 3600 > spent + 100 * pace
     return bool(found["why"] == steps.TIME_OVER and more)

@@ -55,18 +55,18 @@ def fastest(rows: Dict[str, Any], size: int, beam: int) -> Best:
 
 def recommend(job: Job, state: State) -> List[Best]:
     """The fastest way for each batch size and beam that was measured."""
-    rows = state.found("measure")["rows"]
+    rows = state.results("measure")["rows"]
     return [fastest(rows[str(n)], n, beam) for n in job.batch_sizes for beam in job.beams]
 
 
 def compared(job: Job, state: State) -> bool:
     """Whether :func:`compare` is done, for these beams."""
-    return state.done("compare") and state.found("compare")["beams"] == job.beams
+    return state.done("compare") and state.results("compare")["beams"] == job.beams
 
 
 def measured(job: Job, state: State) -> bool:
     """Whether :func:`measure` is done, for these beams and batch sizes."""
-    found = state.found("measure")
+    found = state.results("measure")
     uses = (found.get("beams"), found.get("sizes"))
     return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
 
@@ -88,7 +88,7 @@ def compare(job: Job, state: State) -> None:
 
 def _seconds(job: Job, state: State) -> float:
     """What measuring one sentence takes, by the rows of :func:`compare`; a drafter comes to it."""
-    rows = state.found("compare")["rows"]
+    rows = state.results("compare")["rows"]
     ours = sum(float(rows[row_of("greedy", beam)]["ms_mean"]) for beam in job.beams)
     one = sum(float(row["ms_mean"]) for row in rows.values()) + ours
     return one * len(job.batch_sizes) / 1000

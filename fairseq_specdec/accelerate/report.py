@@ -39,14 +39,14 @@ COLUMNS = (
 
 def without_drafter(job: Job, state: State) -> str:
     """What this engine does without a drafter, in a sentence."""
-    found = state.found("compare")
-    each = [fastest(found["rows"], 1, beam) for beam in job.beams]
+    compared = state.results("compare")
+    each = [fastest(compared["rows"], 1, beam) for beam in job.beams]
     speeds = " and ".join(
         f"{best.speed:.1f} times stock fairseq's speed at beam {best.beam} "
         f"({best.row['ms_mean']:.1f} ms a sentence)" for best in each
     )  # fmt: skip
     same = min(float(best.row["identical_percent"]) for best in each)
-    return f"this engine alone: {speeds}, {same:.0f}% of {found['sentences']} sentences the same"
+    return f"this engine alone: {speeds}, {same:.0f}% of {compared['sentences']} sentences the same"
 
 
 def verdict(job: Job, state: State) -> str:
@@ -56,7 +56,7 @@ def verdict(job: Job, state: State) -> str:
         f"{one.use[0].upper()}{one.use[1:]}: {one.way} is fastest, {one.row['ms_mean']:.1f} ms a "
         f"sentence, {one.speed:.1f} times stock fairseq's speed at that beam." for one in best
     ]  # fmt: skip
-    rows = state.found("measure")["rows"][str(job.batch_sizes[0])]
+    rows = state.results("measure")["rows"][str(job.batch_sizes[0])]
     greedy, gad = (float(rows[row_of(way, 1)]["ms_mean"]) for way in WAYS)
     gain = greedy / gad
     if gain >= LEAST_GAIN:
@@ -72,7 +72,7 @@ def verdict(job: Job, state: State) -> str:
 
 def training(state: State, fitting: Fitting) -> str:
     """What was distilled and trained, in sentences."""
-    counts, trained = state.found("distil")["counts"], state.found("train")
+    counts, trained = state.results("distil")["counts"], state.results("train")
     return (
         f"The drafter ({fitting.description}) was trained for {trained['updates']} updates on "
         f"{counts['kept']} sentence pairs that the verifier made ({losses(counts)}), in "
@@ -93,9 +93,9 @@ def _table(rows: Sequence[Dict[str, Any]]) -> str:
 
 def _pictures(best: Sequence[Best], state: State) -> List[str]:
     """Time by system, gain by use, and what training has brought."""
-    rows = state.found("measure")["rows"]
+    rows = state.results("measure")["rows"]
     size, first = next(iter(rows.items()))
-    trained = state.found("train")
+    trained = state.results("train")
     parts, done = list(trained["history"]), list(trained["checked"])
     return [
         pictures.bars(
@@ -114,7 +114,7 @@ def _pictures(best: Sequence[Best], state: State) -> List[str]:
 
 
 def write(job: Job, state: State, fitting: Fitting) -> None:
-    measured, best = state.found("measure"), recommend(job, state)
+    measured, best = state.results("measure"), recommend(job, state)
     title = f"A drafter for {job.path}"
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(verdict(job, state))}</p>"]
     parts.append("<h2>Decode</h2>")

@@ -38,14 +38,14 @@ class State:
     def _write(self) -> None:
         write_json(self._path, {"settings": self._settings, "steps": self._steps})
 
-    def found(self, step: str) -> Dict[str, Any]:
+    def results(self, step: str) -> Dict[str, Any]:
         """What a step has found so far; {} if it has not begun."""
         return dict(self._steps.get(step, {}))
 
     def done(self, step: str) -> bool:
-        return bool(self.found(step).get("done"))
+        return bool(self.results(step).get("done"))
 
-    def note(self, step: str, done: bool = True, **found: Any) -> None:
+    def note(self, step: str, done: bool = True, **results: Any) -> None:
         """Record what a step has found, and whether it is complete."""
-        self._steps[step] = dict(self.found(step), done=done, **found)
+        self._steps[step] = dict(self.results(step), done=done, **results)
         self._write()

@@ -74,7 +74,7 @@ def run(job: Job, words: List[str], log: str) -> float:
 
 def distil(job: Job, state: State, limits: Limits) -> None:
     """The verifier's own output becomes the drafter's training targets."""
-    limit = state.found("distil").get("limit", limits.sentences)
+    limit = state.results("distil").get("limit", limits.sentences)
     if limit is None and limits.hours is not None:
         run(job, commands.distill(job, job.file("pilot"), PILOT, shared=False), "distil.log")
         pilot = read_json(job.file("pilot", "distill.json"))
@@ -98,14 +98,14 @@ def _check_losses(counts: Dict[str, Any]) -> None:
         raise ValueError(f"distil: {losses(counts)}; {REMEDIES[commonest]}")
 
 
-def _planned(found: Dict[str, Any], limits: Limits, left: float) -> int:
+def _planned(trained: Dict[str, Any], limits: Limits, left: float) -> int:
     """Updates in all, from the pace so far; before the first slice a guess."""
     if limits.updates is not None:
         return limits.updates
-    done = int(found.get("updates", 0))
+    done = int(trained.get("updates", 0))
     if not done:
         return 10000
-    return done + int(max(0.0, left) / (found["seconds"] / done))
+    return done + int(max(0.0, left) / (trained["seconds"] / done))
 
 
 def _enough(history: List[float], limits: Limits) -> Optional[str]:
@@ -120,11 +120,11 @@ def _enough(history: List[float], limits: Limits) -> Optional[str]:
 def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
     """Train in slices, each ended by a validation and a checkpoint, until it is enough."""
     while True:
-        found = state.found("train")
-        spent = float(state.found("distil").get("seconds", 0)) + float(found.get("seconds", 0))
+        before = state.results("train")
+        spent = float(state.results("distil").get("seconds", 0)) + float(before.get("seconds", 0))
         left = limits.hours * 3600 - spent if limits.hours is not None else 0.0
-        done, history = int(found.get("updates", 0)), list(found.get("history", []))
-        total = _planned(found, limits, left)
+        done, history = int(before.get("updates", 0)), list(before.get("history", []))
+        total = _planned(before, limits, left)
         why = _enough(history, limits)
         # A few updates more are not worth starting a process for.
         least = 0 if limits.updates is not None else FIRST_SLICE // 4
@@ -138,21 +138,21 @@ def train(job: Job, state: State, limits: Limits, fitting: Fitting) -> None:
         history.append(last["valid_accepted_tokens"])
         state.note(
             "train", done=False, updates=until, history=history,
-            checked=[*found.get("checked", []), until],
-            seconds=float(found.get("seconds", 0)) + seconds,
+            checked=[*before.get("checked", []), until],
+            seconds=float(before.get("seconds", 0)) + seconds,
         )  # fmt: skip
-        _say(until, state.found("train"), limits, left - seconds)
+        _say(until, state.results("train"), limits, left - seconds)
     _store(job)
     state.note("train", why=why, accepted=max(history))
     logger.info("train: ended: %s", why)
 
 
-def _say(until: int, found: Dict[str, Any], limits: Limits, left: float) -> None:
-    total = max(until, _planned(found, limits, left))
-    seconds = (total - until) * found["seconds"] / until
+def _say(until: int, trained: Dict[str, Any], limits: Limits, left: float) -> None:
+    total = max(until, _planned(trained, limits, left))
+    seconds = (total - until) * trained["seconds"] / until
     logger.info(
         "train: update %d of about %d, %.2f accepted tokens (1 without a drafter), about %d min "
-        "left", until, total, found["history"][-1], round(seconds / 60),
+        "left", until, total, trained["history"][-1], round(seconds / 60),
     )  # fmt: skip
 
 

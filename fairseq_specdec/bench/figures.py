@@ -58,14 +58,14 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
     Stock takes an iteration for each token of a sentence; a batch runs to its longest output.
     """
     stats, steps, sentences = system.stats, system.steps_of_stock, len(system.tokens)
-    found: Dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
+    figures: Dict[str, Any] = dict.fromkeys(ITERATION_FIGURES)
     if steps is not None:
         tokens = sum(map(len, system.tokens.values()))
         calls = steps.calls / (len(system.times[0]) * sentences)
-        found.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
-        found.update(iter=tokens / sentences, verifier_calls=calls)
+        figures.update(tok=1.0, tok_without_eos=(tokens - sentences) / tokens)
+        figures.update(iter=tokens / sentences, verifier_calls=calls)
     elif stats is not None:
-        found.update(
+        figures.update(
             tok=stats.mean_accepted_tokens,
             tok_without_eos=stats.mean_accepted_tokens_without_eos,
             iter=stats.mean_iterations,
@@ -74,15 +74,15 @@ def _iterations(system: System, plan: Plan) -> Dict[str, Any]:
             acceptance_by_position=stats.acceptance_by_position or None,
         )
         if plan.generation["beam"] > 1:
-            found.update(steps_a_pass=stats.mean_accepted_tokens)
-            found.update(nodes_a_pass=stats.scored / stats.iterations)
+            figures.update(steps_a_pass=stats.mean_accepted_tokens)
+            figures.update(nodes_a_pass=stats.scored / stats.iterations)
         strategy = STRATEGIES[plan.settings["strategy"]]
         if not strategy.verifies:
-            found.update(verifier_calls=0.0, accepted_percent=None)
+            figures.update(verifier_calls=0.0, accepted_percent=None)
         if strategy.falls_back:
-            found.update(fallback_percent=100 * stats.fallback_share)
-            found.update(rollback_percent=100 * stats.rollback_share)
-    return found
+            figures.update(fallback_percent=100 * stats.fallback_share)
+            figures.update(rollback_percent=100 * stats.rollback_share)
+    return figures
 
 
 def _times(system: System, context: Context) -> Dict[str, Any]:
@@ -110,7 +110,7 @@ def _times(system: System, context: Context) -> Dict[str, Any]:
 
 def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
     """All figures of a system, times in milliseconds, shares in percent."""
-    found = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
+    compared = list(comparisons(system, context.reference, plan.generation["nbest"]).values())
     scored, quality = any(each[0].totals for each in system.outputs.values()), context.quality
     iterations, times = _iterations(system, plan), _times(system, context)
     return {
@@ -119,9 +119,9 @@ def row(system: System, plan: Plan, context: Context) -> Dict[str, Any]:
         "bleu": quality and quality.score[system.name],
         "exact_percent": quality and quality.exact[system.name],
         "bleu_compound": quality and quality.compound and quality.compound[system.name],
-        "identical_percent": 100.0 * sum(each.same for each in found) / len(found),
-        "near_ties": sum(each.near_tie for each in found) if scored else None,
-        "score_difference": max(each.away for each in found) if scored else None,
+        "identical_percent": 100.0 * sum(each.same for each in compared) / len(compared),
+        "near_ties": sum(each.near_tie for each in compared) if scored else None,
+        "score_difference": max(each.away for each in compared) if scored else None,
         **iterations,
         **times,
         "ms_per_iteration": iterations["iter"] and times["ms_mean"] / iterations["iter"],
@@ -150,7 +150,7 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str,
     order = [number for batch in systems[0].sentences for number in batch]
     references = texts.references(data, order)
     reference_words: Optional[List[int]] = None
-    found: Dict[str, Any] = {}
+    by_system: Dict[str, Any] = {}
     for system in systems:
         outputs = [system.tokens[n] for n in order]
         columns = dict.fromkeys(("tokens", "iterations", "words", "matches"))
@@ -161,5 +161,5 @@ def by_sentence(systems: Sequence[System], texts: Texts, data: Any) -> Dict[str,
             columns.update(words=[int(score.sys_len) for score in scores])
             columns.update(matches=[list(map(int, n)) for n in zip(*(s.counts for s in scores))])
             reference_words = [int(score.ref_len) for score in scores]
-        found[system.name] = columns
-    return {"id": order, "reference_words": reference_words, "systems": found}
+        by_system[system.name] = columns
+    return {"id": order, "reference_words": reference_words, "systems": by_system}

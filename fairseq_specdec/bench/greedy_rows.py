@@ -31,10 +31,10 @@ def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
     flags = argparse.Namespace(**{**vars(shared), **plain})
     there = {key(plan) for plan in plans if plan.settings["strategy"] in STRATEGIES}
     names = {plan.name for plan in plans}
-    found: Dict[Tuple[Any, ...], Plan] = {}
+    rows: Dict[Tuple[Any, ...], Plan] = {}
     for plan in plans:
         mine = key(plan)
-        if mine in there or mine in found:
+        if mine in there or mine in rows:
             continue
         beam, samples, *engine = mine
         words = ["--strategy", "greedy", "--beam", str(beam)]
@@ -48,8 +48,8 @@ def added(plans: Sequence[Plan], shared: Any) -> List[Plan]:
         while name in names:
             name += ", plain"
         names.add(name)
-        found[mine] = make_plan(name, words, flags)
-    return list(found.values())
+        rows[mine] = make_plan(name, words, flags)
+    return list(rows.values())
 
 
 def of(plan: Plan, plans: Sequence[Plan]) -> Optional[Plan]:
@@ -61,6 +61,6 @@ def of(plan: Plan, plans: Sequence[Plan]) -> Optional[Plan]:
     ours = [each for each in plans if each.settings.get("strategy") in STRATEGIES]
     if plan in ours:
         return plan
-    found = [each for each in ours if key(each) == key(plan)]
-    own = [each for each in found if each.paths == plan.paths]
-    return next(iter(own or found), None)
+    alike = [each for each in ours if key(each) == key(plan)]
+    own = [each for each in alike if each.paths == plan.paths]
+    return next(iter(own or alike), None)

@@ -156,31 +156,31 @@ class Bench:
 
     def faults(self, system: System, plan: Plan, reference: System) -> List[str]:
         """What is not as it must be in the outputs of a system."""
-        found = []
+        messages = []
         if system.unsteady and not system.sampled:
             count = len(system.unsteady)
-            found.append(f"{system.name}: {count} outputs differ between passes")
+            messages.append(f"{system.name}: {count} outputs differ between passes")
         if not _promised(system, plan) or self.asked.config.common.fp16:
-            return found
+            return messages
         comparisons = figures.comparisons(system, reference, plan.generation["nbest"])
         wrong = [n for n, each in comparisons.items() if not each.same or each.away > TOLERANCE]
         if wrong:
             listed = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
             near = sum(each.near_tie for each in comparisons.values())
-            found.append(
+            messages.append(
                 f"{system.name} is lossless under its settings, yet {len(wrong)} of "
                 f"{len(comparisons)} outputs differ from stock beam {plan.generation['beam']}, "
                 f"{near} of them at a near-tie (sentences {listed})"
             )
-        return found
+        return messages
 
     def measure_memory(self) -> None:
         """Add every system's peak memory, in MiB, measured in a process of its own."""
         with logs_above():
             shown = bar(range(len(self.systems)), "memory", unit="system")
-            found = [memory.measure(index, self.asked.words) for index in shown]
+            measurements = [memory.measure(index, self.asked.words) for index in shown]
         for part in self.results["runs"]:
-            for row, measured in zip(part["rows"], found):
+            for row, measured in zip(part["rows"], measurements):
                 peak = measured and measured["peaks"][str(part["batch_size"])]
                 if measured is not None and peak is not None:
                     row["memory_mb"], row["memory_before_mb"] = (

@@ -84,16 +84,20 @@ def by_position(rows: Sequence[Dict[str, Any]]) -> str:
     shares = {row["system"]: row["acceptance_by_position"][:PLACES] for row in rows}
     longest = max(map(len, shares.values()))
     body = [
-        [name, *(f"{100 * share:.1f}%" for share in found), *[NOTHING] * (longest - len(found))]
-        for name, found in shares.items()
+        [
+            name,
+            *(f"{100 * share:.1f}%" for share in row_shares),
+            *[NOTHING] * (longest - len(row_shares)),
+        ]
+        for name, row_shares in shares.items()
     ]
     return table(["accepted at", *map(str, range(1, longest + 1))], body)
 
 
 def cells(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> List[List[str]]:
     """Head and body; without columns that are empty for every row."""
-    found = [[column.title, *map(column.cell, rows)] for column in columns]
-    return [list(line) for line in zip(*(one for one in found if set(one[1:]) != {NOTHING}))]
+    filled = [[column.title, *map(column.cell, rows)] for column in columns]
+    return [list(line) for line in zip(*(one for one in filled if set(one[1:]) != {NOTHING}))]
 
 
 def markdown(columns: Sequence[Column], rows: Sequence[Dict[str, Any]]) -> str:

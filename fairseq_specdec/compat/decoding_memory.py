@@ -73,9 +73,9 @@ def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
     begun = _decoding.get() is not None
     if ours and whole and (begun or command):
         with contextlib.nullcontext() if begun else only_to_decode():
-            found = original(filenames, *args, **kwargs)
-            _attach(found[0], [str(name) for name in filenames])
-            return found
+            loaded = original(filenames, *args, **kwargs)
+            _attach(loaded[0], [str(name) for name in filenames])
+            return loaded
     token = _decoding.set(None)
     try:
         return original(filenames, *args, **kwargs)
@@ -85,8 +85,8 @@ def _load(original: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
     state = original(path, *args, **kwargs)
-    found, packed = state.pop(packed_file.KEY, None), _decoding.get()
-    if found is None:
+    stored, packed = state.pop(packed_file.KEY, None), _decoding.get()
+    if stored is None:
         return state
     with _naming(path):
         if packed is None:
@@ -95,9 +95,9 @@ def _read(original: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
                 "fairseq-interactive and a task of this project, or from Python without "
                 "keep_weights; use the checkpoint that they were packed from"
             )
-        packed_file.check(found)
-    state["model"].update(packed_file.hollow(found))
-    packed[str(path)] = found
+        packed_file.check(stored)
+    state["model"].update(packed_file.hollow(stored))
+    packed[str(path)] = stored
     return state
 
 
@@ -105,10 +105,10 @@ def _attach(models: List[Any], paths: List[str]) -> None:
     """Give the models of files with packed weights these."""
     packed = _decoding.get() or {}
     for model, path in zip(models, paths):
-        found = packed.pop(path, None)
-        if found is not None:
+        stored = packed.pop(path, None)
+        if stored is not None:
             with _naming(path):
-                packed_file.attach(model, found)
+                packed_file.attach(model, stored)
 
 
 @contextlib.contextmanager

@@ -50,9 +50,9 @@ def rows() -> List[Row]:
     ]
 
 
-def as_markdown(found: Iterable[Row]) -> str:
+def as_markdown(table: Iterable[Row]) -> str:
     lines = ["| | |", "|---|---|"]
-    for name, value in found:
+    for name, value in table:
         lines.append(f"| {name} | {printable(value).replace('|', '/')} |")
     return "\n".join(lines) + "\n"
 
@@ -78,13 +78,13 @@ def _python() -> str:
 
 
 def _versions(names: Iterable[str]) -> str:
-    found = []
+    versions = []
     for name in names:
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return ", ".join(found)
+    return ", ".join(versions)
 
 
 def _fairseq() -> str:
@@ -105,8 +105,8 @@ def _processor() -> str:
 
 
 def _variants() -> str:
-    found = [each.name for each in library.supported()]
-    return ", ".join(reversed(found)) or "none"
+    names = [each.name for each in library.supported()]
+    return ", ".join(reversed(names)) or "none"
 
 
 def _native() -> str:
@@ -135,15 +135,15 @@ def _gpu() -> str:
     if not torch.cuda.is_available():
         why = "no driver or card found" if torch.version.cuda else "this torch is a CPU build"
         return f"none ({why})"
-    found = []
+    cards = []
     for index in range(torch.cuda.device_count()):
         name = torch.cuda.get_device_name(index)
         capability = torch.cuda.get_device_capability(index)
         memory = torch.cuda.get_device_properties(index).total_memory / GIGABYTE
         reason = devices.why_not(capability, torch.cuda.get_arch_list(), name)
         fits = reason or "torch has kernels for it"
-        found.append(f"{name}, sm_{capability[0]}{capability[1]}, {memory:.0f} GB: {fits}")
-    return "; ".join(found)
+        cards.append(f"{name}, sm_{capability[0]}{capability[1]}, {memory:.0f} GB: {fits}")
+    return "; ".join(cards)
 
 
 def _environment() -> str:

@@ -31,22 +31,22 @@ def marked(symbols: Sequence[str]) -> Optional[Tuple[str, str]]:
     """(kind, an entry) of a dictionary's subwords; None where its entries are words."""
     parts = [each for each in symbols if each.endswith("@@") and each != "@@"]
     pieces = [each for each in symbols if each.startswith("\u2581") and each != "\u2581"]
-    kind, found = max(("subword_nmt", parts), ("sentencepiece", pieces), key=lambda k: len(k[1]))
-    return (kind, found[0]) if len(found) * FEW > len(symbols) else None
+    kind, most = max(("subword_nmt", parts), ("sentencepiece", pieces), key=lambda k: len(k[1]))
+    return (kind, most[0]) if len(most) * FEW > len(symbols) else None
 
 
 def files_of(kind: str, folders: Iterable[str], languages: Tuple[Any, Any]) -> List[str]:
     """Files of this kind in the folders, each content once. ``languages``: source and target; a
     file that names the target is left out where one names the source."""
-    found: List[str] = []
+    files: List[str] = []
     for folder in dict.fromkeys(map(os.path.realpath, folders)):
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         for name in _of_source(_fitting(names, kind), languages):
             path = os.path.join(folder, name)
-            known = any(filecmp.cmp(path, other, shallow=False) for other in found)
+            known = any(filecmp.cmp(path, other, shallow=False) for other in files)
             if os.path.isfile(path) and not known:
-                found.append(path)
-    return found
+                files.append(path)
+    return files
 
 
 def _fitting(names: Iterable[str], kind: str) -> List[str]:
@@ -66,8 +66,8 @@ def completed(
 ) -> Dict[str, Any]:
     """fairseq's flags for the subword model, with the file that the folders hold. ``chosen``: flags
     so far, the kind under ``bpe``; {} for whatever is there."""
-    found = next(filter(None, (marked(words.symbols) for words in dictionaries)), None)
-    kinds = [chosen["bpe"]] if chosen else [found[0]] if found else ["subword_nmt", "sentencepiece"]
+    marks = next(filter(None, (marked(words.symbols) for words in dictionaries)), None)
+    kinds = [chosen["bpe"]] if chosen else [marks[0]] if marks else ["subword_nmt", "sentencepiece"]
     if kinds[0] not in FLAGS:
         return chosen
     named = chosen.get(FLAGS[kinds[0]])
@@ -86,8 +86,8 @@ def completed(
     if chosen:
         missing = f"{kinds[0]}'s file{f' {named}' if named else ''} is not there"
         raise ValueError(f"bpe: {missing}, nor one in {places}; pass bpe_codes=... with the file")
-    if found:
-        raise ValueError(_unreadable(found[1], places))
+    if marks:
+        raise ValueError(_unreadable(marks[1], places))
     return {}
 
 

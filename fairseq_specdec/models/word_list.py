@@ -69,14 +69,14 @@ class WordList(nn.Module):
 
         Args, Raises: as of :meth:`find`.
         """
-        found = {}
+        by_pair = {}
         for name in weights:
             own = name[len(prefix) :] if name.startswith(prefix) else ""
             match = _NAME_OF_PAIR.fullmatch(own)
-            if match is not None and match.group(1) not in found:
+            if match is not None and match.group(1) not in by_pair:
                 names = names_of(match.group(1))
-                found[match.group(1)] = cls._find(weights, source, target, prefix, names)
-        return {pair: each for pair, each in found.items() if each is not None}
+                by_pair[match.group(1)] = cls._find(weights, source, target, prefix, names)
+        return {pair: each for pair, each in by_pair.items() if each is not None}
 
     @classmethod
     def _find(
@@ -88,10 +88,10 @@ class WordList(nn.Module):
         names: Tuple[str, str],
     ) -> Optional[WordList]:
         """The list of two tensors, by their names."""
-        found = [weights.get(prefix + name) for name in names]
-        if found == [None, None]:
+        both = [weights.get(prefix + name) for name in names]
+        if both == [None, None]:
             return None
-        translations, frequent = found
+        translations, frequent = both
         words = len(target)
         _check(names[0], translations, 2, words)
         _check(names[1], frequent, 1, words)
@@ -130,8 +130,8 @@ def names_of(pair: Optional[str]) -> Tuple[str, str]:
     ``en-de``; None for the list of a drafter of one pair."""
     if pair is None:
         return TRANSLATIONS, FREQUENT
-    found = [OF_PAIR.format(pair=pair, tensor=tensor) for tensor in ("translations", "frequent")]
-    return found[0], found[1]
+    both = [OF_PAIR.format(pair=pair, tensor=tensor) for tensor in ("translations", "frequent")]
+    return both[0], both[1]
 
 
 def _check(name: str, tensor: Any, dimensions: int, words: int) -> None:

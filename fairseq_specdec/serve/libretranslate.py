@@ -40,13 +40,13 @@ def libretranslate(pairs: Pairs) -> APIRouter:
         fields = await asked(request, ["q"])
         service, texts, single, alternatives = checked(fields, pairs)
         client = client_of(request, service.limits.deadline)
-        found = await service.translate(service.check(texts), client)
-        answer: Dict[str, Any] = {"translatedText": [_text(each) for each in found]}
+        translations = await service.translate(service.check(texts), client)
+        answer: Dict[str, Any] = {"translatedText": [_text(each) for each in translations]}
         if alternatives:
-            answer["alternatives"] = [_others(each, alternatives) for each in found]
+            answer["alternatives"] = [_others(each, alternatives) for each in translations]
         if fields["source"] == "auto":
             known = {"confidence": 100, "language": service.languages[0]}
-            answer["detectedLanguage"] = [known for _ in found]
+            answer["detectedLanguage"] = [known for _ in translations]
         return {name: value[0] for name, value in answer.items()} if single else answer
 
     @router.get("/languages")
@@ -81,9 +81,9 @@ def checked(fields: Dict[str, Any], pairs: Pairs) -> Tuple[Service, List[str], b
     return service, ([texts] if single else texts), single, alternatives
 
 
-def _text(found: Optional[Translation]) -> str:
-    return "" if found is None else found.text
+def _text(translation: Optional[Translation]) -> str:
+    return "" if translation is None else translation.text
 
 
-def _others(found: Optional[Translation], count: int) -> List[str]:
-    return [] if found is None else [each.text for each in found.alternatives[:count]]
+def _others(translation: Optional[Translation], count: int) -> List[str]:
+    return [] if translation is None else [each.text for each in translation.alternatives[:count]]

@@ -47,13 +47,13 @@ class Pairs:
             target: as the request has it.
             names: of the two fields.
         """
-        found = _of_language(self.services, 1, target, names[1])
+        fitting = _of_language(self.services, 1, target, names[1])
         if source is not None:
-            found = _of_language(found, 0, source, names[0])
-        if len(found) > 1:
-            there = ", ".join(_different(found, 0))
+            fitting = _of_language(fitting, 0, source, names[0])
+        if len(fitting) > 1:
+            there = ", ".join(_different(fitting, 0))
             raise RefusedError(400, f"{names[0]} must be one of {there}")
-        return found[0]
+        return fitting[0]
 
 
 def check_new(services: Sequence[Service], service: Service) -> None:
@@ -70,8 +70,8 @@ def _of_language(services: Sequence[Service], side: int, value: Any, what: str) 
     """Those of a language; where none has its region, those that have none."""
     code = str(value).lower().replace("_", "-")
     for wanted in (code, code.split("-")[0]) if isinstance(value, str) else ():
-        found = [s for s in services if s.languages[side].lower().replace("_", "-") == wanted]
-        if found:
-            return found
+        fitting = [s for s in services if s.languages[side].lower().replace("_", "-") == wanted]
+        if fitting:
+            return fitting
     there = ", ".join(_different(services, side))
     raise RefusedError(400, f"{what} {shown(value)} is not supported; there is {there}")

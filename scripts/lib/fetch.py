@@ -61,13 +61,13 @@ def read_sources(path: pathlib.Path) -> List[Source]:
 
 def digest(path: pathlib.Path, algorithm: str) -> str:
     """``algorithm:digits`` of a file."""
-    found = hashlib.new(algorithm)
+    hashed = hashlib.new(algorithm)
     size = path.stat().st_size
     with open(path, "rb") as stream, bar(title="checking", total=size, unit="B") as shown:
         for chunk in iter(lambda: stream.read(CHUNK), b""):
-            found.update(chunk)
+            hashed.update(chunk)
             shown.update(len(chunk))
-    return f"{algorithm}:{found.hexdigest()}"
+    return f"{algorithm}:{hashed.hexdigest()}"
 
 
 def receive(answer: Any, url: str, partial: pathlib.Path, have: int) -> None:
@@ -116,15 +116,15 @@ def check(source: Source, path: pathlib.Path) -> None:
     elif note.exists():
         wanted, whose = note.read_text(encoding="ascii").strip(), f"the first fetch ({note})"
     else:
-        found = digest(path, "sha256")
+        actual = digest(path, "sha256")
         with replacing(note, make_folder=True) as stream:
-            stream.write(found + "\n")
-        logger.info("%s: no published checksum; %s noted in %s", path.name, found, note)
+            stream.write(actual + "\n")
+        logger.info("%s: no published checksum; %s noted in %s", path.name, actual, note)
         return
-    found = digest(path, wanted.split(":")[0])
-    if found != wanted:
+    actual = digest(path, wanted.split(":")[0])
+    if actual != wanted:
         raise SourceError(
-            f"{path}: is {found}, but {whose} is {wanted}: delete it and run this again; if it "
+            f"{path}: is {actual}, but {whose} is {wanted}: delete it and run this again; if it "
             "stays so, its publisher has changed it"
         )
     logger.info("%s: agrees with %s", path.name, whose)

@@ -34,11 +34,11 @@ def read_outputs(path: pathlib.Path) -> List[str]:
     if path.suffix != ".out":
         return lines
     matches = [re.match(r"D-(\d+)\t[^\t]*\t(.*)", line) for line in lines]
-    found = {int(match.group(1)): match.group(2) for match in matches if match}
-    missing = sorted(set(range(max(found, default=0) + 1)) - set(found))
+    by_number = {int(match.group(1)): match.group(2) for match in matches if match}
+    missing = sorted(set(range(max(by_number, default=0) + 1)) - set(by_number))
     if missing:
         raise ValueError(f"{path}: holds no output of sentence {missing[0]}; decode again")
-    return [found[number] for number in sorted(found)]
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) -> Dict[str, float]:
@@ -51,12 +51,12 @@ def official(command: str, outputs: Sequence[str], gold: PathLike, beta: float) 
             done = subprocess.run(words, capture_output=True, encoding="utf-8")
         except OSError as error:
             raise ValueError(f"M2SCORER: {command} cannot be run ({error.strerror})") from error
-    found = dict(OFFICIAL.findall(done.stdout))
-    if done.returncode or len(found) != 3:
+    values = dict(OFFICIAL.findall(done.stdout))
+    if done.returncode or len(values) != 3:
         printed = (done.stderr or done.stdout).strip()[-500:]
         raise ValueError(f"M2SCORER: {command} failed (it runs on Python 2): {printed}")
     names = [("precision", "Precision"), ("recall", "Recall"), ("f", f"F_{beta:.1f}")]
-    return {ours: 100 * float(found[theirs]) for ours, theirs in names}
+    return {ours: 100 * float(values[theirs]) for ours, theirs in names}
 
 
 def in_percent(counts: m2.Counts, beta: float) -> Dict[str, float]:
@@ -83,15 +83,15 @@ def scores(
     sentences = read(str(gold))
     if not sentences:
         raise ValueError(f"{gold}: holds no sentence")
-    found: Dict[str, Any] = {}
+    figures: Dict[str, Any] = {}
     if metric in ("m2", "both") and m2scorer:
-        found["m2"] = {**official(m2scorer, outputs, gold, beta), "scorer": m2scorer}
+        figures["m2"] = {**official(m2scorer, outputs, gold, beta), "scorer": m2scorer}
     elif metric in ("m2", "both"):
-        found["m2"] = in_percent(m2.score(outputs, sentences, beta), beta)
+        figures["m2"] = in_percent(m2.score(outputs, sentences, beta), beta)
     if metric in ("errant", "both"):
         counts = errant.score(outputs, sentences, str(gold), beta)
-        found["errant"] = {**in_percent(counts, beta), "versions": errant.versions()}
-    return found
+        figures["errant"] = {**in_percent(counts, beta), "versions": errant.versions()}
+    return figures
 
 
 def write(
@@ -105,11 +105,11 @@ def write(
     written: Dict[str, Dict[str, Any]] = {}
     for path in outputs:
         try:
-            found = scores(read(path), gold_of(path), **how)
+            figures = scores(read(path), gold_of(path), **how)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         mine = written[path.stem] = {}
-        for kind, one in found.items():
+        for kind, one in figures.items():
             mine.update({f"{kind}_{name}": value for name, value in one.items()})
             logger.info("%s: %s P %.2f R %.2f F %.2f", path.stem, kind, *list(one.values())[:3])
     write_json(json, written, make_folder=True)
@@ -124,12 +124,12 @@ def segment(command: str, lines: Sequence[str]) -> List[str]:
         )
     except OSError as error:
         raise ValueError(f"SEGMENTER: {command} cannot be run ({error.strerror})") from error
-    found = done.stdout.splitlines()
-    if done.returncode or len(found) != len(lines):
+    words = done.stdout.splitlines()
+    if done.returncode or len(words) != len(lines):
         raise ValueError(
-            f"SEGMENTER: {command} gave {len(found)} lines for {len(lines)}: {done.stderr[-300:]}"
+            f"SEGMENTER: {command} gave {len(words)} lines for {len(lines)}: {done.stderr[-300:]}"
         )
-    return found
+    return words
 
 
 def write_sets(

@@ -137,8 +137,8 @@ class Measured:
     def figure(self, row: Row, key: str) -> Optional[float]:
         """The figure measured, or None."""
         if key.startswith("text."):
-            found = self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {})
-            return found.get(key[len("text.") :])
+            text_scores = self._scores.get(f"{row.set}.{row.system.replace(' ', '_')}", {})
+            return text_scores.get(key[len("text.") :])
         run = self._run(row.set)
         if run is None:
             return None
@@ -172,10 +172,10 @@ def title(key: str) -> str:
 
 def tables(rows: Sequence[Row]) -> Dict[Tuple[str, str], List[Row]]:
     """Rows by table and direction, in their order."""
-    found: Dict[Tuple[str, str], List[Row]] = {}
+    by_table: Dict[Tuple[str, str], List[Row]] = {}
     for row in rows:
-        found.setdefault((row.table, row.direction), []).append(row)
-    return found
+        by_table.setdefault((row.table, row.direction), []).append(row)
+    return by_table
 
 
 def drafts(row: Row) -> bool:
@@ -189,14 +189,14 @@ def with_greedy(rows: Sequence[Row]) -> List[Row]:
     keys = dict.fromkeys((key for row in rows for key in row.figures), "")
     seen = {row.set for row in rows if row.system == GREEDY}
     sets = {row.set for row in rows if drafts(row)}
-    found: List[Row] = []
+    wider: List[Row] = []
     for row in rows:
         if drafts(row) and row.set not in seen:
             seen.add(row.set)
             name = GREEDY_ROW + f", set {row.set}" * (len(sets) > 1)
-            found.append(row._replace(name=name, system=GREEDY, figures=keys))
-        found.append(row)
-    return found
+            wider.append(row._replace(name=name, system=GREEDY, figures=keys))
+        wider.append(row)
+    return wider
 
 
 def cells(row: Row, key: str, measured: Measured) -> List[str]:
@@ -226,8 +226,8 @@ def render(
     body = []
     for row in rows:
         wider = row._replace(figures=dict.fromkeys(more, "")) if row.system != NOTHING else row
-        found = [cell for key in keys for cell in cells(row, key, measured)]
-        body.append([row.name, *found, *(cells(wider, key, measured)[0] for key in more)])
+        row_cells = [cell for key in keys for cell in cells(row, key, measured)]
+        body.append([row.name, *row_cells, *(cells(wider, key, measured)[0] for key in more)])
     texts = [f"({letter}) {note.text}" for letter, note in zip(string.ascii_lowercase, shown)]
     return "\n\n".join([table(head, body), *texts])
 
@@ -249,8 +249,8 @@ def write(
         raise ValueError(f"{paper} has no rows of direction {direction}")
     parts = []
     for (name, _), lines in tables(chosen).items():
-        found = render(with_greedy(lines), measured, remarks, any(map(drafts, lines)))
-        parts.append(f"{name}, {direction}\n\n{found}")
+        text = render(with_greedy(lines), measured, remarks, any(map(drafts, lines)))
+        parts.append(f"{name}, {direction}\n\n{text}")
     notes = [f"- {note}"]
     notes += [f"- {name}: {line}" for name, line in sorted(measured.sources.items())]
     parts.append("\n".join(notes))

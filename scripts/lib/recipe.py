@@ -77,10 +77,10 @@ def swept(line: str) -> Iterator[str]:
     """A line for each value of each ``[a|b|c]`` in it; what is written alike varies together."""
     groups = list(dict.fromkeys(SWEEP.findall(line)))
     for values in itertools.product(*(group.split("|") for group in groups)):
-        found = line
+        text = line
         for group, value in zip(groups, values):
-            found = found.replace(f"[{group}]", value)
-        yield found
+            text = text.replace(f"[{group}]", value)
+        yield text
 
 
 def read_table(
@@ -94,7 +94,7 @@ def read_table(
         kind: NamedTuple of a row, which has as many fields.
         make: makes a row of its fields, or raises a ValueError (default: ``kind``).
     """
-    found = []
+    made = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -105,10 +105,10 @@ def read_table(
                     f"tabs between: {', '.join(kind._fields)}"
                 )
             try:
-                found.append((make or kind)(*fields))
+                made.append((make or kind)(*fields))
             except ValueError as error:
                 raise ValueError(f"{path}:{number}: {error}") from error
-    return found
+    return made
 
 
 def no_value(values: List[str]) -> str:
@@ -244,11 +244,11 @@ class Recipe:
 
 def step_rows(table: pathlib.Path) -> List[StepRow]:
     """The rows of a steps.tsv; ``use RECIPE`` stands for those of another one."""
-    found = []
+    made = []
     for row in read_table(table, StepRow):
         other = SCRIPTS / row.actions / table.name
-        found += step_rows(other) if row.name == "use" else [row]
-    return found
+        made += step_rows(other) if row.name == "use" else [row]
+    return made
 
 
 def recipe_names() -> List[str]:

@@ -69,21 +69,21 @@ def explain(paper: Batch, here: Batch, unit: str) -> str:
 
 def smoke(config: Dict[str, Any], updates: int) -> List[str]:
     """Overrides that make any of the configurations train in seconds."""
-    found = [f"optimization.max_update={updates}", "checkpoint.save_interval_updates=1"]
-    found += ["dataset.num_workers=0", "dataset.data_buffer_size=0", "common.log_interval=1"]
+    changes = [f"optimization.max_update={updates}", "checkpoint.save_interval_updates=1"]
+    changes += ["dataset.num_workers=0", "dataset.data_buffer_size=0", "common.log_interval=1"]
     if "warmup_updates" in config["lr_scheduler"]:
-        found.append("lr_scheduler.warmup_updates=2")
+        changes.append("lr_scheduler.warmup_updates=2")
     model = config["model"]
     if str(model["_name"]).startswith(DRAFTERS):
-        found.append(f"model._name={SMOKE_DRAFTER}")
+        changes.append(f"model._name={SMOKE_DRAFTER}")
         # A shape of its own would not be the tiny one's.
-        found += [f"~model.{name}" for name in model if name.endswith("embed_dim")]
-        return found
+        changes += [f"~model.{name}" for name in model if name.endswith("embed_dim")]
+        return changes
     for name in model:
         ends = [end for end in SMOKE_SHAPE if name.endswith(end)]
         if ends:
-            found.append(f"model.{name}={SMOKE_SHAPE[max(ends, key=len)]}")
-    return found
+            changes.append(f"model.{name}={SMOKE_SHAPE[max(ends, key=len)]}")
+    return changes
 
 
 def read(path: pathlib.Path) -> Dict[str, Any]:
@@ -126,10 +126,10 @@ def overrides(
         log: prints the size of a batch.
     """
     config = read(path)
-    found = [f"distributed_training.distributed_world_size={gpus}"]
+    changes = [f"distributed_training.distributed_world_size={gpus}"]
     if updates is None:
-        return found + batch_overrides(config, gpus, each, log)
-    found.append("optimization.update_freq=[1]")
+        return changes + batch_overrides(config, gpus, each, log)
+    changes.append("optimization.update_freq=[1]")
     if "max_tokens" in config["dataset"]:
-        found.append(f"dataset.max_tokens={each or 1000}")
-    return found + smoke(config, updates)
+        changes.append(f"dataset.max_tokens={each or 1000}")
+    return changes + smoke(config, updates)

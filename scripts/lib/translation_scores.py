@@ -35,17 +35,17 @@ class Output(NamedTuple):
 
 def read_output(path: pathlib.Path) -> Output:
     """The H and T lines of a log of fairseq-generate."""
-    found = Output({}, {})
+    output = Output({}, {})
     for line in read_lines(path):
         kind, dash, rest = line.partition("-")
         if dash and kind in ("H", "T"):
             fields = rest.split("\t")
             if fields[0].isdigit():
-                kept = found.hypotheses if kind == "H" else found.references
+                kept = output.hypotheses if kind == "H" else output.references
                 kept[int(fields[0])] = fields[-1]
-    if not found.hypotheses or set(found.hypotheses) - set(found.references):
+    if not output.hypotheses or set(output.hypotheses) - set(output.references):
         raise ValueError(f"{path}: holds no sentence, or one without its reference; decode again")
-    return found
+    return output
 
 
 def lines_of(lines: Sequence[str], numbers: Sequence[int], name: str) -> List[str]:
@@ -61,11 +61,11 @@ def write_each(
     json: pathlib.Path,
 ) -> None:
     """Score each output, and write all scores by its name."""
-    found = {}
+    by_name = {}
     for path in outputs:
-        found[path.stem] = score(path, read_output(path))
-        logger.info("%s: %s", path.stem, found[path.stem])
-    write_json(json, found, make_folder=True)
+        by_name[path.stem] = score(path, read_output(path))
+        logger.info("%s: %s", path.stem, by_name[path.stem])
+    write_json(json, by_name, make_folder=True)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -100,7 +100,7 @@ def token_scores(output: Output, greedy: Optional[Output]) -> Dict[str, float]:
     numbers = sorted(output.hypotheses)
     hypotheses, references = ([texts[n] for n in numbers] for texts in output)
     apart = ([split_compounds(text) for text in texts] for texts in (hypotheses, references))
-    found = {
+    figures = {
         "bleu": tokenised_bleu(hypotheses, references),
         "bleu_compound": tokenised_bleu(*apart),
     }
@@ -108,8 +108,8 @@ def token_scores(output: Output, greedy: Optional[Output]) -> Dict[str, float]:
         if set(greedy.hypotheses) != set(numbers):
             raise ValueError("the greedy output has other sentences; decode again")
         wanted = [greedy.hypotheses[n] for n in numbers]
-        found["bleu_to_greedy"] = tokenised_bleu(hypotheses, wanted)
-    return found
+        figures["bleu_to_greedy"] = tokenised_bleu(hypotheses, wanted)
+    return figures
 
 
 def scores(
@@ -131,13 +131,13 @@ def scores(
     detokenizer = MosesDetokenizer(language)
     plain = [detokenizer.detokenize(output.hypotheses[n].split()) for n in numbers]
     sacre = BLEU()
-    found: Dict[str, Any] = {"sentences": len(numbers), **token_scores(output, greedy)}
-    found["sacrebleu"] = float(sacre.corpus_score(plain, [wanted]).score)
-    found["sacrebleu_signature"] = str(sacre.get_signature())
+    figures: Dict[str, Any] = {"sentences": len(numbers), **token_scores(output, greedy)}
+    figures["sacrebleu"] = float(sacre.corpus_score(plain, [wanted]).score)
+    figures["sacrebleu_signature"] = str(sacre.get_signature())
     if comet_model:
-        found["comet"] = comet(comet_model, sources, plain, wanted)
-        found["comet_model"] = comet_model
-    return found
+        figures["comet"] = comet(comet_model, sources, plain, wanted)
+        figures["comet_model"] = comet_model
+    return figures
 
 
 def write(

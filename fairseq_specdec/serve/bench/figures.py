@@ -24,7 +24,7 @@ class Load(NamedTuple):
 
 def loads_of(text: str) -> List[Load]:
     """The loads that ``--bench-loads`` lists."""
-    found = []
+    parsed = []
     for word in text.split(","):
         match = re.fullmatch(r"([1-9]\d{0,3})(%?)", word.strip())
         if match is None:
@@ -33,8 +33,8 @@ def loads_of(text: str) -> List[Load]:
                 "as in 1,8,80%"
             )
         number, shared = int(match.group(1)), bool(match.group(2))
-        found.append(Load(word.strip(), 0 if shared else number, number / 100 if shared else 0))
-    return found
+        parsed.append(Load(word.strip(), 0 if shared else number, number / 100 if shared else 0))
+    return parsed
 
 
 def percentile(seconds: Sequence[float], percent: int) -> Optional[float]:
@@ -111,14 +111,14 @@ LEGEND = (
 )
 
 
-def row(server: str, found: Dict[str, Any]) -> str:
+def row(server: str, figures: Dict[str, Any]) -> str:
     """A row of the table."""
     cells = [
-        server, found["load"], found["answered"], found["other_texts"], found["refused"],
-        f"{sum(found['failed'].values())}, {found['lost']}", f"{found['per_second']:.1f}",
-        *(_shown(each, "{:.1f}", 1000) for each in found["latency"].values()),
-        _shown(found["cpu_per_answer"], "{:.1f}", 1000), _shown(found["together"], "{:.1f}"),
-        _shown(found["memory_growth"], "{:+.1f}%", 100),
+        server, figures["load"], figures["answered"], figures["other_texts"], figures["refused"],
+        f"{sum(figures['failed'].values())}, {figures['lost']}", f"{figures['per_second']:.1f}",
+        *(_shown(each, "{:.1f}", 1000) for each in figures["latency"].values()),
+        _shown(figures["cpu_per_answer"], "{:.1f}", 1000), _shown(figures["together"], "{:.1f}"),
+        _shown(figures["memory_growth"], "{:+.1f}%", 100),
     ]  # fmt: skip
     return line(cells)
 
