@@ -119,13 +119,13 @@ def main(args: argparse.Namespace) -> Job:
 
 def _asks_for_more(limits: Limits, state: State) -> bool:
     """Whether a longer training is asked for than the one that is complete."""
-    found = state.results("train")
+    trained = state.results("train")
     if limits.updates is not None:
-        return bool(limits.updates > found["updates"])
-    spent = found["seconds"] + state.results("distil")["seconds"]
-    pace = found["seconds"] / found["updates"]
+        return bool(limits.updates > trained["updates"])
+    spent = trained["seconds"] + state.results("distil")["seconds"]
+    pace = trained["seconds"] / trained["updates"]
     more = limits.hours is not None and limits.hours * 3600 > spent + 100 * pace
-    return bool(found["why"] == steps.TIME_OVER and more)
+    return bool(trained["why"] == steps.TIME_OVER and more)
 
 
 def cli_main(arguments: Optional[Sequence[str]] = None) -> None:

@@ -9,24 +9,24 @@ from typing import Any, Dict, List
 def read_json(path: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as stream:
         try:
-            found = json.load(stream)
+            content = json.load(stream)
         except ValueError as error:
             raise ValueError(f"{path}: is no JSON ({error}); remove it and start again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError(f"{path}: is no JSON object; remove it and start again")
-    return found
+    return content
 
 
 def validations(path: str) -> List[Dict[str, float]]:
     """What fairseq-train logged of its validations with ``--log-format json``, in order."""
-    found = []
+    figures = []
     with open(path, encoding="utf-8", errors="replace") as stream:
         for line in stream:
             if '"valid_num_updates"' not in line:
                 continue
             values = json.loads(line[line.index("{") :])
-            found.append({name: float(value) for name, value in values.items()})
-    return found
+            figures.append({name: float(value) for name, value in values.items()})
+    return figures
 
 
 def complaint(path: str) -> str:

@@ -66,8 +66,8 @@ def compared(job: Job, state: State) -> bool:
 
 def measured(job: Job, state: State) -> bool:
     """Whether :func:`measure` is done, for these beams and batch sizes."""
-    found = state.results("measure")
-    uses = (found.get("beams"), found.get("sizes"))
+    before = state.results("measure")
+    uses = (before.get("beams"), before.get("sizes"))
     return state.done("measure") and uses == (job.beams, list(job.batch_sizes))
 
 

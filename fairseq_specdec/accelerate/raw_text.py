@@ -48,10 +48,10 @@ def binarise(job: Job, args: argparse.Namespace) -> None:
 def _check_subwords(job: Job, args: argparse.Namespace, dictionaries: Dict[str, str]) -> None:
     """Refuse text of whole words where the verifier reads subwords: it would be unknown to it."""
     for side, dictionary in dictionaries.items():
-        found = marked(Dictionary.load(dictionary).symbols)
-        if found is None:
+        marks = marked(Dictionary.load(dictionary).symbols)
+        if marks is None:
             continue
-        kind, entry = found
+        kind, entry = marks
         text = f"{args.trainpref}.{side}"
         with open(text, encoding="utf-8", errors="replace") as stream:
             lines = list(itertools.islice(stream, _READ))

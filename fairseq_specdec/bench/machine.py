@@ -39,11 +39,11 @@ def record(
 ) -> Dict[str, Any]:
     """All that a figure depends on and that another run could differ in."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
-    found = provenance.origin(PACKAGES)
-    found["versions"].update(engines)
+    facts = provenance.origin(PACKAGES)
+    facts["versions"].update(engines)
     return {
         "command": provenance.command_line(["specdec-bench", *words]),
-        **found,
+        **facts,
         "machine": machine(cuda),
         "load_average": provenance.load(),
         "threads": torch.get_num_threads(),

@@ -199,11 +199,11 @@ def _places(values: List[str]) -> List[Any]:
 
 def _curves(rows: Rows, flag: str) -> Dict[str, Rows]:
     """Rows that differ in this flag alone, by the values of the others."""
-    found: Dict[str, Rows] = {}
+    by_curve: Dict[str, Rows] = {}
     for row in rows:
         rest = [f"{name}={value}" for name, value in row["sweep"].items() if name != flag]
-        found.setdefault(" ".join(rest), []).append(row)
-    return found
+        by_curve.setdefault(" ".join(rest), []).append(row)
+    return by_curve
 
 
 def _over_a_flag(rows: Rows, flag: str) -> List[Panel]:

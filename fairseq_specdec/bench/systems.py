@@ -129,13 +129,13 @@ def _named(texts: Sequence[str]) -> Dict[str, List[str]]:
 
 def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str, List[str]]]:
     """Values to try, by system and field name, of ``[NAME:]FLAG=V,V`` each."""
-    found: Dict[str, Dict[str, List[str]]] = {}
+    by_system: Dict[str, Dict[str, List[str]]] = {}
     for text in texts:
         left, _, listed = text.partition("=")
         name, colon, named = left.rpartition(":")
         name, values = name.strip(), listed.split(",")
         field = named.strip().lstrip("-").replace("-", "_")
-        mine = found.setdefault(name if colon else "".join(systems[:1]), {})
+        mine = by_system.setdefault(name if colon else "".join(systems[:1]), {})
         count, example = len(systems), f"'NAME: {left.strip()}={listed}'"
         with blaming(f"--sweep {text!r}: "):
             refuse({
@@ -147,7 +147,7 @@ def _sweeps(texts: Sequence[str], systems: Sequence[str]) -> Dict[str, Dict[str,
                 f"{field} is swept already": field in mine,
             })  # fmt: skip
         mine[field] = values
-    return found
+    return by_system
 
 
 def _words(field: str, value: str) -> List[str]:

@@ -21,8 +21,8 @@ class BenchError(Exception):
 def refuse(faults: Mapping[str, Any]) -> None:
     """Refuse a command line for the first of the faults that it has. ``faults``: whether it has a
     fault, by the message of that fault."""
-    for message, found in faults.items():
-        if found:
+    for message, is_fault in faults.items():
+        if is_fault:
             raise BenchError(message)
 
 
@@ -120,7 +120,7 @@ class Workload:
     def batches(self, size: int) -> List[Dict[str, Any]]:
         """The sentences as fairseq samples on the models' device; the last may be smaller."""
         chunks = [self.order[i : i + size] for i in range(0, len(self.order), size)]
-        found = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]
-        for sample in found:
+        collated = [self.data.collater([self.data[i] for i in chunk]) for chunk in chunks]
+        for sample in collated:
             sample["batch_size"] = size
-        return [utils.move_to_cuda(sample) for sample in found] if self.cuda else found
+        return [utils.move_to_cuda(sample) for sample in collated] if self.cuda else collated

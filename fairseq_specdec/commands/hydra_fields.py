@@ -27,18 +27,18 @@ def with_fields(text: str, words: Sequence[str]) -> str:
     written = [*_keys(settings), *_overridden(words)]
     known = {**_declared(settings), **_NAMES, **{_flat(key): key for key in written}}
 
-    def field(found: Any) -> str:
-        key = known.get(found.group(1).replace("-", "_"))
+    def field(match: Any) -> str:
+        key = known.get(match.group(1).replace("-", "_"))
         if key is None:
-            return str(found.group())
-        return key + ("=" if found.group(2) else "")
+            return str(match.group())
+        return key + ("=" if match.group(2) else "")
 
     return _FLAG.sub(field, text)
 
 
 def _overridden(words: Sequence[str]) -> List[str]:
     """The fields that the command line sets."""
-    return [found.group(1) for found in map(_OVERRIDE.match, words) if found]
+    return [each.group(1) for each in map(_OVERRIDE.match, words) if each]
 
 
 def _flat(key: str) -> str:

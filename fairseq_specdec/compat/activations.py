@@ -25,5 +25,5 @@ def run_swish() -> None:
 
 
 def _get_activation_fn(original: Any, activation: str) -> Any:
-    found = original(activation)
-    return torch.nn.functional.silu if found is torch.nn.SiLU else found
+    function = original(activation)
+    return torch.nn.functional.silu if function is torch.nn.SiLU else function

@@ -89,8 +89,8 @@ def load_models(
 
 def settings_of(state: Dict[str, Any], part: str) -> Any:
     """The settings of ``model`` or ``task`` in a checkpoint of any age."""
-    found = (state.get("cfg") or {}).get(part)
-    return state.get("args") if found is None else found
+    own = (state.get("cfg") or {}).get(part)
+    return state.get("args") if own is None else own
 
 
 def architecture(state: Dict[str, Any]) -> str:

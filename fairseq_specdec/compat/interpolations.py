@@ -71,8 +71,8 @@ def _check(lines: List[str], path: str) -> None:
         name = str(override.key_or_group)
         for text in _texts(override.value()):
             group = "." not in name
-            found = "${" in text and (name.rpartition(".")[2], text) not in known
-            if found or (group and not re.match(r"[\w-]*\Z", text)):
+            interpolates = "${" in text and (name.rpartition(".")[2], text) not in known
+            if interpolates or (group and not re.match(r"[\w-]*\Z", text)):
                 raise RefusedCheckpointError(
                     f"{path}: its setting {name} becomes {text[:80]!r} as fairseq converts it: "
                     f"{'no name' if group else 'an interpolation'}, and no value (interpolations "
@@ -84,14 +84,14 @@ def _of_fairseq() -> FrozenSet[Tuple[str, str]]:
     """(name, text) of the interpolations among the defaults of fairseq's dataclasses."""
     from fairseq.dataclass import FairseqDataclass
 
-    found, left = set(), [FairseqDataclass]
+    pairs, left = set(), [FairseqDataclass]
     while left:
         each = left.pop()
         left += each.__subclasses__()
         for field in dataclasses.fields(each):
             if type(field.default) is str and "${" in field.default:
-                found.add((field.name, field.default))
-    return frozenset(found)
+                pairs.add((field.name, field.default))
+    return frozenset(pairs)
 
 
 def _texts(value: Any) -> Iterator[str]:

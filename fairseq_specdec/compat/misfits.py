@@ -91,9 +91,9 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
     """Refuse a model whose embeddings do not have the sizes of ``task``'s dictionaries. Raises
     MisfitError: naming both sizes, if that is what the error is about, else RuntimeError: the first
     weight that does not fit."""
-    found = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
-    if found:
-        _refuse_sizes(found, names, task, error)
+    misfits = [each for each in _TABLE.findall(str(error)) if each[1] != each[2]]
+    if misfits:
+        _refuse_sizes(misfits, names, task, error)
     if "loading state_dict" in str(error):
         detail = str(error).splitlines()[1:2] or [str(error)]
         raise RuntimeError(
@@ -102,14 +102,14 @@ def _refuse_weights(error: RuntimeError, names: List[str], task: Any) -> None:
         ) from error
 
 
-def _refuse_sizes(found: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
-    sizes = list(dict.fromkeys(sizes[1:] for sizes in found))
+def _refuse_sizes(misfits: List[Any], names: List[str], task: Any, error: RuntimeError) -> NoReturn:
+    sizes = list(dict.fromkeys(sizes[1:] for sizes in misfits))
     if len(sizes) == 1:
         sizes_there = "dictionaries of {} symbols, and those of the data have {}".format(*sizes[0])
     else:
         sizes_there = " and ".join(
             f"a {_SIDES[side]} dictionary of {there} symbols (the data's has {here})"
-            for side, there, here in dict.fromkeys(found)
+            for side, there, here in dict.fromkeys(misfits)
         )
     own = own_task()
     if own.adds_symbols(task):

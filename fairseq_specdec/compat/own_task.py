@@ -82,8 +82,8 @@ def _setting(task: Any, name: str) -> Any:
 def _registered(name: Any) -> Optional[type]:
     from fairseq.tasks import TASK_REGISTRY
 
-    found: Optional[type] = TASK_REGISTRY.get(name) if isinstance(name, str) else None
-    return found
+    kind: Optional[type] = TASK_REGISTRY.get(name) if isinstance(name, str) else None
+    return kind
 
 
 def _named(state: Dict[str, Any]) -> Tuple[Any, Dict[Any, Any]]:

@@ -124,7 +124,7 @@ class _Plain:
         self, mapping: Dict[Any, Any], name: str, depth: int, attributes: bool = False
     ) -> Dict[Any, Any]:
         """The entries of a dictionary or Namespace, plain, under plain names."""
-        path, found = self._path, {}
+        path, made = self._path, {}
         for key, value in mapping.items():
             attribute = type(key) is str and key.isidentifier() and not key.startswith("__")
             if type(key) not in (str, int, float, bool) or (attributes and not attribute):
@@ -135,8 +135,8 @@ class _Plain:
                 raise RefusedCheckpointError(
                     f"{path}: its settings in {name} have an interpolation as a name"
                 )
-            found[key] = self.of(value, f"{name}.{key}", depth + 1)
-        return found
+            made[key] = self.of(value, f"{name}.{key}", depth + 1)
+        return made
 
 
 def _content(value: Any, name: str, path: str) -> Any:

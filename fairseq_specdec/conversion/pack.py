@@ -76,8 +76,8 @@ def main(args: argparse.Namespace) -> None:
     assert isinstance(backend, NativeBackend)
     Verifier([model], backend=backend)
     _check_packed(model, args.input)
-    found = packed(model, backend.library, args.verifier_dtype)
-    found["made_from"] = {
+    content = packed(model, backend.library, args.verifier_dtype)
+    content["made_from"] = {
         "file": os.path.basename(args.input),
         "bytes": os.path.getsize(args.input),
         "sha256": sha256(args.input),
@@ -88,12 +88,12 @@ def main(args: argparse.Namespace) -> None:
     kept: Dict[str, Any] = {name: saved.get(name) for name in _KEPT}
     kept["optimizer_history"] = [_HISTORY]
     kept["model"] = _left(model, saved["model"])
-    kept[KEY] = found
+    kept[KEY] = content
     with replacing(args.output, "wb") as stream:
         torch.save(kept, stream)
     logger.info(
         "%s: %d bytes, packed in %s for %s, sha256 of the packed numbers %s", args.output,
-        os.path.getsize(args.output), args.verifier_dtype, found["variant"], found["digest"],
+        os.path.getsize(args.output), args.verifier_dtype, content["variant"], content["digest"],
     )  # fmt: skip
 
 
@@ -130,31 +130,31 @@ def _check_packed(model: nn.Module, path: str) -> None:
 
 def _left(model: nn.Module, saved: Dict[str, Any]) -> Dict[str, Any]:
     """What of a model's state is not packed; as it was saved, where it was saved."""
-    found: Dict[str, Any] = {}
+    own: Dict[str, Any] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         prefix = f"{name}." if name else ""
         if isinstance(module, PackedModule):
             held = module._parameters.items()
             others = {n: p.detach() for n, p in held if n != "weight" and p is not None}
-            found.update({prefix + n: p for n, p in others.items()})
+            own.update({prefix + n: p for n, p in others.items()})
         else:
-            module._save_to_state_dict(found, prefix, False)
-    return {name: saved.get(name, value) for name, value in found.items()}
+            module._save_to_state_dict(own, prefix, False)
+    return {name: saved.get(name, value) for name, value in own.items()}
 
 
 def _check(path: str) -> None:
     """Compare a packed file's numbers with the digest of when they were packed."""
     with weights_mapped():
-        found = load_checkpoint(path).get(KEY)
-    if found is None:
+        stored = load_checkpoint(path).get(KEY)
+    if stored is None:
         raise ConversionError(f"input: {path} holds no packed weights; leave out --check")
     try:
-        check(found)
+        check(stored)
     except UnfitError as error:
         raise ConversionError(f"input: {path}: {error}") from error
-    if digest(found["matrices"]) != found.get("digest"):
+    if digest(stored["matrices"]) != stored.get("digest"):
         raise ConversionError(
             f"input: {path} is damaged: its packed weights are not those of its digest; pack its "
             "checkpoint again"
         )
-    logger.info("%s: sound, packed in %s for %s", path, found["number_format"], found["variant"])
+    logger.info("%s: sound, packed in %s for %s", path, stored["number_format"], stored["variant"])

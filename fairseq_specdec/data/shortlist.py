@@ -127,14 +127,14 @@ def read_pairs(text: Text, most: int) -> Tuple[Pairs, int]:
             f"{corpus.directory}: no pair of {corpus.split} has from 1 to {LONGEST} words a side; "
             "give parallel text"
         )
-    found = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
-    for tokens, dictionary in zip(found[::2], (text.source, text.target)):
+    joined = [part for side in range(2) for part in _joined([pair[side] for pair in kept])]
+    for tokens, dictionary in zip(joined[::2], (text.source, text.target)):
         if tokens.min() < 0 or tokens.max() >= len(dictionary):
             raise ShortlistError(
                 f"{corpus.directory}: its text was binarised with another dictionary than the one "
                 "beside it; binarise it again"
             )
-    return Pairs(*found), len(kept)
+    return Pairs(*joined), len(kept)
 
 
 def _joined(sentences: Sequence[Any]) -> Tuple[Any, Any]:

@@ -117,8 +117,8 @@ class Teacher:
             if sample["target"] is None:
                 raise DistillError("--prefix-size: the corpus has no targets to take prefixes from")
             prefix = sample["target"][:, : self.config.generation.prefix_size]
-        found = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
-        tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in found]
+        ranked = self.task.inference_step(self.generator, self.models, sample, prefix_tokens=prefix)
+        tokens = [best[0]["tokens"].tolist() if len(best) else [] for best in ranked]
         limit = self.length_limit(width)
         at_limit = [limit is not None and len(sentence) > limit for sentence in tokens]
         return pack(sample["id"].tolist(), list(map(self._plain, tokens)), at_limit)

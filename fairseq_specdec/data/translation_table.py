@@ -43,16 +43,16 @@ class Model1:
     ) -> None:
         self._nothing = source_words  # the source of target words that come from no word
         self._targets = target_words
-        found: List[Tuple[Any, Any, Any]] = []
+        counted: List[Tuple[Any, Any, Any]] = []
         for first, last in chunks(pairs):
             sources, targets, begins = self._cells(pairs, first, last)
             keys = sources.astype(np.int64) * target_words + targets
-            found.append((*_distinct(keys), begins))
+            counted.append((*_distinct(keys), begins))
             step()
-        self._keys = _union([unique for unique, _, _ in found])
+        self._keys = _union([unique for unique, _, _ in counted])
         self._chunks = [
             _Chunk(np.searchsorted(self._keys, unique).astype(np.int32), cells, begins)
-            for unique, cells, begins in found
+            for unique, cells, begins in counted
         ]
         self.chances = np.ones(len(self._keys), dtype=np.float32)
 

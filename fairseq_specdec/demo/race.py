@@ -157,5 +157,10 @@ def race(
     yield {"event": "end", "ms": medians}
     if stock is not None:
         began = time.perf_counter()
-        found = stock(text)
-        yield {"event": "stock", "ms": _since(began), "text": found.text, "tokens": found.tokens}
+        translation = stock(text)
+        yield {
+            "event": "stock",
+            "ms": _since(began),
+            "text": translation.text,
+            "tokens": translation.tokens,
+        }

@@ -69,11 +69,11 @@ def _settings(args: Any, own: Any) -> Namespace:
     Hub keyword arguments and --eval-bleu-args reach the generator only in ``args``. A task that a
     checkpoint describes lacks those that were added since, or all.
     """
-    found = {}
+    values = {}
     for field in OWN_FIELDS:
         value = getattr(args, field.name, None)
-        found[field.name] = getattr(own, field.name, field.default) if value is None else value
-    return Namespace(**found)
+        values[field.name] = getattr(own, field.name, field.default) if value is None else value
+    return Namespace(**values)
 
 
 class SpecDecMixin:

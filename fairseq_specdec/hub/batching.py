@@ -33,11 +33,11 @@ def listed(texts: Iterable[str]) -> List[str]:
     """The texts in a list."""
     if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
         raise TypeError(f"texts: expected a string or several, got {type(texts).__name__}")
-    found = list(texts)
-    for i, text in enumerate(found):
+    strings = list(texts)
+    for i, text in enumerate(strings):
         if not isinstance(text, str):
             raise TypeError(f"texts[{i}]: expected a string, got {type(text).__name__}")
-    return found
+    return strings
 
 
 def encoded(codec: TextCodec, texts: List[str], limit: int, too_long: str) -> List[List[int]]:

@@ -198,14 +198,14 @@ class Calls(abc.ABC):
     ) -> Union[Translation, List[Translation]]:
         """All translations; fewer once nobody waits for them."""
         sources = [texts] if isinstance(texts, str) else listed(texts)
-        found: Dict[int, Translation] = {}
+        by_place: Dict[int, Translation] = {}
         completed = self._completed(sources, self.encode(sources), traced, decoding)
         bar = tqdm(completed, total=len(sources), unit=" texts", disable=not progress)
         for i, result in bar:
-            found[i] = result
+            by_place[i] = result
             if ended.is_set():
                 completed.close()
-        ordered = [found[i] for i in sorted(found)]
+        ordered = [by_place[i] for i in sorted(by_place)]
         return ordered[0] if isinstance(texts, str) else ordered
 
     def _completed(

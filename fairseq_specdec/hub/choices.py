@@ -25,8 +25,8 @@ def settings_in(saved: Any, kind: str) -> Dict[str, Any]:
         return {kind: part}
     plain: Any = OmegaConf.to_container(part) if OmegaConf.is_config(part) else dict(part)
     choice = plain.pop("_name", None)
-    found = {key: value for key, value in plain.items() if value not in (None, "???")}
-    return dict(found, **{kind: choice}) if choice else {}
+    given = {key: value for key, value in plain.items() if value not in (None, "???")}
+    return dict(given, **{kind: choice}) if choice else {}
 
 
 def choose_codec(

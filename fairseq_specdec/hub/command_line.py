@@ -62,14 +62,14 @@ def verifier_of(args: argparse.Namespace) -> str:
 
 def loading_arguments(args: argparse.Namespace) -> Dict[str, Any]:
     """Data, languages, text, device and number format, as ``from_pretrained`` takes them."""
-    found = {
+    arguments = {
         name: getattr(args, name)
         for name in ("data", "source_lang", "target_lang", "bpe_codes", "device", "dtype")
     }
     for name in ("tokenizer", "bpe"):
         value = getattr(args, name)
-        found[name] = None if value == "none" else value
-    return found
+        arguments[name] = None if value == "none" else value
+    return arguments
 
 
 def at_the_prompt(message: str) -> str:
@@ -77,8 +77,8 @@ def at_the_prompt(message: str) -> str:
     message = re.sub(r"^verifier\b", "--path", message)
     words = "|".join(sorted(_ARGUMENTS, key=len, reverse=True))
 
-    def flag(found: Any) -> str:
-        return "--" + str(found.group(1)).replace("_", "-")
+    def flag(match: Any) -> str:
+        return "--" + str(match.group(1)).replace("_", "-")
 
     message = re.sub(rf"^({words})\b", flag, message)
     message = message.replace("bpe=None", "--bpe none")

@@ -73,16 +73,16 @@ class _Split:
     def ids(self, text: str, encode: Callable[[str], List[int]]) -> List[int]:
         """Ids of a text, whose plain parts ``encode`` encodes."""
         parts = [text] if self._pattern is None else self._pattern.split(text)
-        found: List[int] = []
+        numbers: List[int] = []
         for i, part in enumerate(parts):
             if i % 2:
-                found.append(self._ids[part])
+                numbers.append(self._ids[part])
                 continue
             if i + 1 < len(parts) and parts[i + 1] in self._strips:
                 part = part.rstrip()
             if part:
-                found += encode(part)
-        return found
+                numbers += encode(part)
+        return numbers
 
 
 class _Pieces:
@@ -163,8 +163,8 @@ class _Fast:
         self._index = tgt_dict.index
 
     def ids(self, text: str) -> List[int]:
-        found: List[int] = self._model.encode(text, add_special_tokens=False).ids
-        return found
+        numbers: List[int] = self._model.encode(text, add_special_tokens=False).ids
+        return numbers
 
     def text(self, words: List[str]) -> str:
         text: str = self._model.decode([self._index(word) for word in words])

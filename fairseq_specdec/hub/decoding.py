@@ -131,11 +131,11 @@ class Decoding:
     ) -> Translation:
         """The translation of a text, from its hypotheses."""
         unknown = row.count(self._loaded.task.source_dictionary.unk())
-        found = translation(self._codec, ranked[: self.nbest], unknown)
+        translated = translation(self._codec, ranked[: self.nbest], unknown)
         if not traced:
-            return found
-        trace = self.trace_builder.sentence(i, row, ranked[0], source, found.text)
-        return found._replace(trace=trace)
+            return translated
+        trace = self.trace_builder.sentence(i, row, ranked[0], source, translated.text)
+        return translated._replace(trace=trace)
 
     def nothing(self, i: int, source: str, traced: bool) -> Translation:
         """The translation of a text without a visible character."""

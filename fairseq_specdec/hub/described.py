@@ -61,10 +61,10 @@ def nearest(code: str, languages: Iterable[str]) -> str:
     """Why a code is no language of a model, with those that are near to it."""
     known = sorted(languages)
     lower = {each.lower(): each for each in known}
-    found = [each for start in (code.lower(), code[:2].lower()) for each in lower
+    similar = [each for start in (code.lower(), code[:2].lower()) for each in lower
              if start and each.startswith(start)]  # fmt: skip
-    found += difflib.get_close_matches(code.lower(), lower, 3, 0.5)
-    near = [lower[each] for each in dict.fromkeys(found)]
+    similar += difflib.get_close_matches(code.lower(), lower, 3, 0.5)
+    near = [lower[each] for each in dict.fromkeys(similar)]
     if near:
         return f"none of the model's languages; near it are {', '.join(near[:5])}"
     return f"none of the model's languages; there are {', '.join(known)}"

@@ -93,8 +93,8 @@ def in_python(message: str) -> str:
     """An error of the command line in the words of the call: ``--top-beta 0`` is ``top_beta 0``."""
     names = {*OWN, *GENERATION, *RENAMED, "strategy"}
 
-    def renamed(found: Any) -> str:
-        name = found.group(1).replace("-", "_")
-        return RENAMED.get(name, name) if name in names else str(found.group(0))
+    def renamed(match: Any) -> str:
+        name = match.group(1).replace("-", "_")
+        return RENAMED.get(name, name) if name in names else str(match.group(0))
 
     return re.sub(r"--([a-z][a-z-]*[a-z])", renamed, message)

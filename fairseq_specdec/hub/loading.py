@@ -240,5 +240,5 @@ def chosen_dtype(dtype: Any, device: torch.device) -> torch.dtype:
         raise ValueError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
     if chosen == torch.float16 and device.type == "cpu":
         raise ValueError(f"dtype {dtype!r}: not on a CPU; use fp32 or bf16")
-    found: torch.dtype = chosen
-    return found
+    known: torch.dtype = chosen
+    return known

@@ -23,14 +23,14 @@ def lock_file(path: str, wait: bool = False, create: bool = True) -> int:
         handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            found: Optional[os.stat_result] = os.stat(path)
+            named: Optional[os.stat_result] = os.stat(path)
         except FileNotFoundError:
-            found = None
+            named = None
         except BaseException:
             os.close(handle)
             raise
         # The last owner may have renamed or removed it between the two calls: then this is not it.
-        if found is not None and os.path.samestat(found, os.fstat(handle)):
+        if named is not None and os.path.samestat(named, os.fstat(handle)):
             return handle
         os.close(handle)
 

@@ -62,10 +62,10 @@ def check_value(flag: str, value: Any, values: Values) -> None:
 def numbers(text: str, flag: str) -> Tuple[int, ...]:
     """The different whole numbers from 1 that a flag lists, as in 1,8,32."""
     words = text.split(",")
-    found = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
-    if min(found) < 1 or len(set(found)) < len(found):
+    listed = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
+    if min(listed) < 1 or len(set(listed)) < len(listed):
         raise ValueError(f"{flag} {text}: expected different whole numbers from 1, as in 1,8,32")
-    return found
+    return listed
 
 
 def flag(

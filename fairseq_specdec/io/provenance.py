@@ -64,8 +64,8 @@ def _version(name: str) -> Optional[str]:
 
 def versions(packages: Iterable[str]) -> Dict[str, str]:
     """Releases of Python and of those packages that are imported or installed, by name."""
-    found = {name: _version(name) for name in packages}
-    given = {name: version for name, version in found.items() if version is not None}
+    by_name = {name: _version(name) for name in packages}
+    given = {name: version for name, version in by_name.items() if version is not None}
     return {"python": platform.python_version(), **given}
 
 

@@ -30,7 +30,7 @@ def digest_of(dictionary: Any) -> str:
 
 def kept_digests(settings: Any, path: str) -> Dict[str, str]:
     """The digests that a checkpoint's settings have, by setting; none in older ones."""
-    found = {}
+    kept = {}
     for name in map(setting_of, SIDES):
         value = get_setting(settings, name)
         if value is None:
@@ -39,8 +39,8 @@ def kept_digests(settings: Any, path: str) -> Dict[str, str]:
             raise RefusedCheckpointError(
                 f"{path}: its setting {name} is no SHA-256 in hexadecimal; do not use this file"
             )
-        found[name] = value
-    return found
+        kept[name] = value
+    return kept
 
 
 def settle_dictionaries(settings: Any, source: Any, target: Any) -> None:

@@ -223,14 +223,14 @@ def _cross(
         first = len(plan.live)
         prefix = plan.spread(queries[:first]).unflatten(0, (plan.rows, plan.width))
         blocks = queries[first:].unflatten(0, (plan.rows, plan.masks))
-        found = source.attend(attention, torch.cat([prefix, blocks], 1).flatten(0, 1))
-        found = found.unflatten(0, (plan.rows, -1))
-        prefix, blocks = found.split([plan.width, plan.masks], 1)
-        found = torch.cat([prefix.flatten(0, 1)[plan.live], blocks.flatten(0, 1)])
+        attended = source.attend(attention, torch.cat([prefix, blocks], 1).flatten(0, 1))
+        attended = attended.unflatten(0, (plan.rows, -1))
+        prefix, blocks = attended.split([plan.width, plan.masks], 1)
+        attended = torch.cat([prefix.flatten(0, 1)[plan.live], blocks.flatten(0, 1)])
     else:
         queries = spread(queries, picked, plan.rows * plan.masks)
-        found = source.attend(attention, queries)[picked]
-    return _residual(layer, norm, x, attention.out_proj(found))
+        attended = source.attend(attention, queries)[picked]
+    return _residual(layer, norm, x, attention.out_proj(attended))
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:

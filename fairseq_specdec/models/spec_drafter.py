@@ -243,8 +243,10 @@ class SpecDrafter(FairseqEncoderDecoderModel):
             )
         at = block_positions(cuts, block_size) - 1  # what predicts each mask's token
         first = torch.arange(at.size(0), device=at.device)[:, None, None] * final.size(1)
-        found: Tensor = self.encoder.predict(final.flatten(0, 1)[(first + at).flatten()[places]])
-        return found
+        predicted: Tensor = self.encoder.predict(
+            final.flatten(0, 1)[(first + at).flatten()[places]]
+        )
+        return predicted
 
 
 DEEP_SHALLOW = {"encoder_layers": 12, "decoder_layers": 2}

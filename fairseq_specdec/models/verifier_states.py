@@ -142,8 +142,8 @@ class VerifierReader(FairseqEncoder):
         if self._cache is None:
             return self._compute(src_tokens, src_lengths, prev_output_tokens, like, last)
         cache, keys = self._cache, self._keys(src_tokens, src_lengths, prev_output_tokens)
-        found = list(map(cache.find, keys))
-        known = [rows for rows in found if rows is not None]
+        cached = list(map(cache.find, keys))
+        known = [rows for rows in cached if rows is not None]
         if len(known) == len(keys):
             return self._assemble(known, prev_output_tokens.size(1), like)
         computed = self._compute(src_tokens, src_lengths, prev_output_tokens, like)
@@ -194,13 +194,13 @@ class VerifierReader(FairseqEncoder):
             x = x + decoder.embed_positions(prev_output_tokens)
         if decoder.layernorm_embedding is not None:
             x = decoder.layernorm_embedding(x)
-        found = list(run_prefix(list(decoder.layers), x, encoder_out, plan))
+        by_layer = list(run_prefix(list(decoder.layers), x, encoder_out, plan))
         if decoder.layer_norm is not None:
-            found[-1] = decoder.layer_norm(found[-1])
+            by_layer[-1] = decoder.layer_norm(by_layer[-1])
         shape = prev_output_tokens.shape
         states = [
-            plan.spread(found[layer - 1]).unflatten(0, shape)
-            for layer in (*self.read_layers, len(found))
+            plan.spread(by_layer[layer - 1]).unflatten(0, shape)
+            for layer in (*self.read_layers, len(by_layer))
         ]
         return torch.cat(states[:-1], -1), states[-1]
 

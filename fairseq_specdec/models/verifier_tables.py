@@ -38,8 +38,8 @@ class VerifierTable(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What the verifier's module gives."""
-        found: Tensor = self._theirs[0](x)
-        return found
+        embedded: Tensor = self._theirs[0](x)
+        return embedded
 
 
 def verifier_tables(padding_idx: int) -> Tuple[VerifierTable, VerifierTable]:

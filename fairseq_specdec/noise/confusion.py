@@ -66,7 +66,9 @@ class SpellChecker(Confusions):
         if word not in self._speller.words:
             return ()  # a name, a number or a word of another language
         sound = self._sound[word]
-        proposed = {found.term for found in self._speller.lookup(word, self._all, DISTANCE)}
+        proposed = {
+            suggestion.term for suggestion in self._speller.lookup(word, self._all, DISTANCE)
+        }
         proposed.update(self._by_sound[sound])
         proposed.discard(word)
         measure = self._jellyfish.levenshtein_distance

@@ -165,8 +165,8 @@ def _changed(
     punctuation before its word, the word, and punctuation after it."""
     before, word, after = part
     if operation == "substitute":
-        found = confusions.candidates(word.lower())
-        return [before + _recase(word, pick(rng, found)) + after] if found else slot
+        others = confusions.candidates(word.lower())
+        return [before + _recase(word, pick(rng, others)) + after] if others else slot
     if operation == "delete":
         return [before + after] if before + after else []
     return [*slot, pick(rng, confusions.vocabulary)] if confusions.vocabulary else slot

@@ -29,14 +29,14 @@ def smallest_batch(translator: Any, widest: int) -> Smallest:
     generator = translator.generator
     parts, options = generator.parts(), generator.options
     planner: Any = parts.planning
-    found = times(parts.verifier, generator.drafter, parts.drafter, options.cost_table)
+    passes = times(parts.verifier, generator.drafter, parts.drafter, options.cost_table)
 
     @functools.lru_cache(maxsize=64)
     def smallest(chance: float) -> float:
         def seconds(live: int) -> float:
             """Of a token of each row."""
             gain = planner.plan(live, chance).gain if isinstance(planner, Planner) else 1.0
-            return found.verifying(live * options.beam) / gain
+            return passes.verifying(live * options.beam) / gain
 
         return paying(seconds, widest)
 

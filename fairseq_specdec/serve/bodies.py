@@ -28,11 +28,11 @@ async def asked(request: Request, lists: Iterable[str]) -> Dict[str, Any]:
             400, "Invalid request: send JSON (Content-Type: application/json) or a form"
         )
     form = await form_of(request)
-    found = {name: form[name] for name in form}
+    values = {name: form[name] for name in form}
     for name in lists:
         if len(form.getlist(name)) > 1:
-            found[name] = form.getlist(name)
-    return found
+            values[name] = form.getlist(name)
+    return values
 
 
 async def form_of(request: Request) -> Any:
@@ -45,10 +45,10 @@ async def form_of(request: Request) -> Any:
 
 
 def _object(body: bytes) -> Dict[str, Any]:
-    found = json_of(body)
-    if not isinstance(found, dict):
+    content = json_of(body)
+    if not isinstance(content, dict):
         raise RefusedError(400, "Invalid request: the body is no JSON object")
-    return found
+    return content
 
 
 def json_of(body: bytes) -> Any:

@@ -50,13 +50,13 @@ def entries(file: str, parser: argparse.ArgumentParser) -> List[Entry]:
     with open(file, encoding="utf-8", errors="replace") as stream:
         try:
             # Every value is a string, as on the command line: no stays Norwegian.
-            found: Any = yaml.BaseLoader(stream).get_single_data()
+            content: Any = yaml.BaseLoader(stream).get_single_data()
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{file}: is no YAML: {reason[:200]}") from error
-    if not isinstance(found, list) or not found:
+    if not isinstance(content, list) or not content:
         raise ValueError(f"{file}: expected a list of pairs, each '- path: FILE' and more fields")
-    return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(found, 1)]
+    return [_entry(f"{file}: entry {i}", each, parser) for i, each in enumerate(content, 1)]
 
 
 def _entry(place: str, fields: Any, parser: argparse.ArgumentParser) -> Entry:

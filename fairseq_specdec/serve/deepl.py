@@ -48,7 +48,7 @@ def deepl(pairs: Pairs) -> APIRouter:
                 raise RefusedError(400, f"{name} {shown(fields[name])} is not supported")
         texts = fields.get("text")
         texts = service.check([texts] if isinstance(texts, str) else texts)
-        found = await service.translate(texts, client_of(request, service.limits.deadline))
+        results = await service.translate(texts, client_of(request, service.limits.deadline))
         return {
             "translations": [
                 {
@@ -56,7 +56,7 @@ def deepl(pairs: Pairs) -> APIRouter:
                     "text": each.text if each is not None else "",
                     "billed_characters": len(text),
                 }
-                for text, each in zip(texts, found)
+                for text, each in zip(texts, results)
             ]
         }
 

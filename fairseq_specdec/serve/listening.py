@@ -36,5 +36,5 @@ def listen(host: str, port: int) -> Listening:
             f"--host {host} --port {port}: {error.strerror or error}; give another, or --port 0 "
             "for any free one"
         ) from error
-    found = bound.getsockname()
-    return Listening(bound, found[0], found[1], ipaddress.ip_address(found[0]).is_loopback)
+    at = bound.getsockname()
+    return Listening(bound, at[0], at[1], ipaddress.ip_address(at[0]).is_loopback)

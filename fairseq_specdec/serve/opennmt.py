@@ -38,8 +38,8 @@ def opennmt(pairs: Pairs) -> APIRouter:
             raise RefusedError(400, "Invalid request: send a list of objects with src")
         service = _service(pairs, [each.get("id", FIRST) for each in given])
         texts = service.check([each.get("src") for each in given])
-        found = await service.translate(texts, client_of(request, service.limits.deadline))
-        ranked = [[] if one is None else [one, *one.alternatives] for one in found]
+        translations = await service.translate(texts, client_of(request, service.limits.deadline))
+        ranked = [[] if one is None else [one, *one.alternatives] for one in translations]
         widest = max(1, *map(len, ranked))
         return [
             [_hypothesis(text, row[n : n + 1], widest) for text, row in zip(texts, ranked)]
@@ -68,7 +68,7 @@ def _service(pairs: Pairs, ids: List[Any]) -> Service:
     return pairs.services[number - FIRST]
 
 
-def _hypothesis(text: str, found: List[Any], count: int) -> Dict[str, Any]:
+def _hypothesis(text: str, ranked: List[Any], count: int) -> Dict[str, Any]:
     """One of a text's hypotheses; an empty one where there are fewer."""
-    score, words = (found[0].score, found[0].text) if found else (0.0, "")
+    score, words = (ranked[0].score, ranked[0].text) if ranked else (0.0, "")
     return {"src": text, "tgt": words, "n_best": count, "pred_score": score}

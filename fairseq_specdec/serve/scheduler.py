@@ -182,8 +182,8 @@ class Scheduler:
         left: Dict[int, Job] = dict(enumerate(jobs))
         try:
             with contextlib.closing(jobs[0].decode([job.row for job in jobs])) as decoding:  # type: ignore[type-var]
-                for i, found in decoding:
-                    _tell(left.pop(i), result=found)
+                for i, translation in decoding:
+                    _tell(left.pop(i), result=translation)
                     if all(job.future.cancelled() for job in left.values()):
                         return
         except Exception as error:  # the thread goes on; the futures get the error

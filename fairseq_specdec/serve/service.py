@@ -93,8 +93,8 @@ class Service:
         with self.refusing(client):
             rows = await self.encoded(texts, client)
             jobs = self.scheduler.submit([row for row in rows if row], client.until)
-            found = iter(await _answered(jobs, client))
-        return [next(found) if row else None for row in rows]
+            answers = iter(await _answered(jobs, client))
+        return [next(answers) if row else None for row in rows]
 
     async def encoded(self, texts: List[str], client: Client) -> List[List[int]]:
         """Token ids of each text, made beside the event loop. Raises FullError or StoppedError:
@@ -140,8 +140,8 @@ async def _answered(jobs: List[Any], client: Client) -> List[Translation]:
         return []
     every = asyncio.gather(*map(asyncio.wrap_future, jobs))
     every.add_done_callback(_noticed)
-    found: List[Translation] = await client.first(every)
-    return found
+    translations: List[Translation] = await client.first(every)
+    return translations
 
 
 def _noticed(future: Any) -> None:

@@ -130,8 +130,8 @@ class PeerSystem(System):
         until_at_rest()  # the threads of what was decoded here before
         answer = self.child.call(f"{WORKER}:decode", rows=rows, limit=limit, beam=flags["beam"])
         self.peak = answer["peak"]
-        found = [[{"tokens": torch.tensor(out)}] for out in answer["tokens"]]
-        return found, answer["seconds"], answer["cpu"]
+        hypotheses = [[{"tokens": torch.tensor(out)}] for out in answer["tokens"]]
+        return hypotheses, answer["seconds"], answer["cpu"]
 
 
 def makers(

@@ -67,7 +67,7 @@ class Model:
             batch, beam_size=beam, max_decoding_length=limit + 1, **self._settings
         )
 
-    def tokens(self, found: Any) -> List[List[int]]:
+    def tokens(self, results: Any) -> List[List[int]]:
         """The best hypothesis of each row, with </s>."""
         words = self._target
-        return [[*map(words.index, one.hypotheses[0]), words.eos()] for one in found]
+        return [[*map(words.index, one.hypotheses[0]), words.eos()] for one in results]

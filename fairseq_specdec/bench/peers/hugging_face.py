@@ -32,14 +32,16 @@ def convert(checkpoint: str, words: int, folder: str) -> None:
         raise ValueError("an encoder and decoder of which one is pre-norm")
     model = (_pre_norm if pre_norm else _post_norm)(_settings(args, words))
     table = weights.get("encoder.embed_tokens.weight", weights.get("decoder.embed_tokens.weight"))
-    found = {f"model.{name}": value for name, value in weights.items() if ".layer" in name}
+    tensors = {f"model.{name}": value for name, value in weights.items() if ".layer" in name}
     if pre_norm:  # the final norms, which Marian has not
-        found = {name: v for name, v in found.items() if "layer_norm" in name or ".layers." in name}
+        tensors = {
+            name: v for name, v in tensors.items() if "layer_norm" in name or ".layers." in name
+        }
     for name in ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):
-        found[f"{name}.weight"] = table
-    found["lm_head.weight"] = table
+        tensors[f"{name}.weight"] = table
+    tensors["lm_head.weight"] = table
     missing, unknown = model.load_state_dict(
-        {name: value.float() for name, value in found.items()}, strict=False
+        {name: value.float() for name, value in tensors.items()}, strict=False
     )
     left = [
         name for name in missing if "embed_positions" not in name and "final_logits" not in name

@@ -90,7 +90,7 @@ class Model:
             binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(empty))
         last = numpy.full((rows, 1), 2, numpy.int64)
         ended = numpy.zeros((rows, 1), bool)
-        found = []
+        columns = []
         for step in range(limit + 1):
             binding.bind_cpu_input("input_ids", last)
             binding.bind_cpu_input("use_cache_branch", numpy.array([step > 0]))
@@ -103,7 +103,7 @@ class Model:
             if step < self._shortest:
                 logits[:, 2] = -numpy.inf
             last = logits.argmax(-1)[:, None]
-            found.append(last)
+            columns.append(last)
             ended |= last == 2
             if ended.all():
                 break
@@ -111,7 +111,7 @@ class Model:
                 if name.startswith("present") and (step == 0 or ".decoder." in name):
                     past = name.replace("present", "past_key_values")
                     binding.bind_ortvalue_input(past, value)
-        return numpy.concatenate(found, 1)
+        return numpy.concatenate(columns, 1)
 
-    def tokens(self, found: Any) -> List[List[int]]:
-        return [until_end(row) for row in found.tolist()]
+    def tokens(self, ids: Any) -> List[List[int]]:
+        return [until_end(row) for row in ids.tolist()]

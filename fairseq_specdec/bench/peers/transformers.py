@@ -71,5 +71,5 @@ class Model:
                 max_new_tokens=limit + 1, **self._settings,
             )  # fmt: skip
 
-    def tokens(self, found: Any) -> List[List[int]]:
-        return [until_end(row[1:]) for row in found.tolist()]
+    def tokens(self, ids: Any) -> List[List[int]]:
+        return [until_end(row[1:]) for row in ids.tolist()]

@@ -39,8 +39,8 @@ def decode(rows: List[List[int]], limit: int, beam: int) -> Dict[str, Any]:
     model, cuda = _MODELS
     inputs = model.inputs(rows)
     started, used = time.perf_counter(), time.process_time()
-    found = model.run(inputs, limit, beam)
+    outputs = model.run(inputs, limit, beam)
     answer = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - used}
-    answer.update(tokens=model.tokens(found), peak=None if cuda else peak_resident())
+    answer.update(tokens=model.tokens(outputs), peak=None if cuda else peak_resident())
     until_at_rest()  # whoever decodes next shall not pay for threads that spin here
     return answer

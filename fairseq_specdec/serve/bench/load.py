@@ -75,18 +75,18 @@ class Loader:
         """
         until = time.perf_counter() + bound.seconds
         numbers = iter(range(bound.requests))
-        found: List[Answer] = []
+        answers: List[Answer] = []
 
         async def client() -> None:
             for number in numbers:
                 answer = await self.ask(number)
-                found.append(answer)
+                answers.append(answer)
                 if time.perf_counter() + answer.again > until:
                     return
                 await asyncio.sleep(answer.again)
 
         await asyncio.gather(*(client() for _ in range(clients)))
-        return found
+        return answers
 
     async def open_loop(self, rate: float, bound: Bound) -> List[Answer]:
         """So many requests a second, at random times (Poisson), whatever is answered."""

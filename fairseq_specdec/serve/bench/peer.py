@@ -46,9 +46,9 @@ class PeerTranslator:
         """As of ``SpeculativeTranslator``; the sentences of a batch end together."""
         share, more = self._longest
         limit = int(share * max(map(len, rows))) + more
-        found = self._model.run(self._model.inputs(rows), limit, self._beam)
+        outputs = self._model.run(self._model.inputs(rows), limit, self._beam)
         codec = self._own.codec
-        for i, tokens in enumerate(self._model.tokens(found)):
+        for i, tokens in enumerate(self._model.tokens(outputs)):
             words = codec.words(tokens)
             yield i, Translation(codec.join(words), words, 0.0, len(tokens), [], [], 0)
 

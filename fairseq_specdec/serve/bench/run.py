@@ -66,9 +66,9 @@ class Measured:
         """Find the capacity."""
         bound = Bound(min(_FILL, self._bound.requests), self._bound.seconds)
         asyncio.run(self._asked(Load("", FILLING, 0), bound))  # and warm
-        found = self.load(Load(str(FILLING), FILLING, 0), bound)
-        self.capacity = found["per_second"]
-        return found
+        measured = self.load(Load(str(FILLING), FILLING, 0), bound)
+        self.capacity = measured["per_second"]
+        return measured
 
     def load(self, load: Load, bound: Any = None) -> Dict[str, Any]:
         """One load's figures."""
@@ -126,9 +126,9 @@ def run(args: argparse.Namespace, words: Sequence[str], loads: Sequence[Load], o
         with process(engine, words) as (_, port):
             measured = Measured(port, texts, bound)
             for number in range(-1, len(loads)):
-                found = measured.load(loads[number]) if number >= 0 else measured.fill()
-                rows.append({"server": name, **found})
-                sys.stdout.write(figures.row(name, found))
+                row_figures = measured.load(loads[number]) if number >= 0 else measured.fill()
+                rows.append({"server": name, **row_figures})
+                sys.stdout.write(figures.row(name, row_figures))
                 sys.stdout.flush()
     sys.stdout.write(f"\n{figures.LEGEND}\n")
     facts = record(words, [], False, {})
