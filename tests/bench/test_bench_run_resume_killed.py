@@ -4,7 +4,7 @@ import json
 import signal
 
 import pytest
-from killing import Command, killed_at
+from killing import killed_at
 
 WORDS = ["--system", "g: --strategy greedy", "--limit", 3, "--warmup", 0, "--batch-size"]
 SURE = ("system", "tok", "iter", "bleu", "output_tokens", "identical_percent", "lossless")
@@ -55,31 +55,3 @@ def test_killed_at_any_rename_and_resumed(how, bench, tmp_path):
         assert (folder / "x.md").read_text() == printed
         kills += 1
     assert kills == 4, "two files for each of two sizes"
-
-
-@pytest.mark.slow
-def test_the_command_is_killed_while_it_measures(pair, tmp_path):
-    words = [pair.data, "--path", pair.v, "-s", "src", "-t", "tgt", "--cpu", "--threads", 1]
-    words += ["--no-memory", *WORDS, "1,2,3"]
-    files = ["--json", tmp_path / "x.json", "--markdown", tmp_path / "x.md"]
-
-    def command(*more):
-        return Command("fairseq_specdec.bench.cli", *words, *more)
-
-    def more_than(count):
-        return lambda: len(whole(tmp_path)) > count
-
-    parts = []
-    for how in (signal.SIGKILL, signal.SIGINT):
-        assert command(*files, "--resume").stop_when(more_than(len(parts)), how) == -how
-        measured = whole(tmp_path)
-        assert measured[: len(parts)] == parts and len(parts) < len(measured) < 3
-        parts = measured
-    printed = command(*files, "--resume").finish()
-    result = json.loads((tmp_path / "x.json").read_text())
-    assert result["runs"][: len(parts)] == parts
-    assert [part["batch_size"] for part in result["runs"]] == [1, 2, 3]
-    assert len(result["provenance"]["resumed"]) == 2
-    assert (tmp_path / "x.md").read_text() == printed
-    command("--json", tmp_path / "undisturbed.json").finish()
-    assert sure(result) == sure(json.loads((tmp_path / "undisturbed.json").read_text()))

@@ -90,24 +90,11 @@ def test_it_says_what_decodes(flags, said, reversal_data, teacher, distill, tmp_
 # ---- pieces ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["flag", pytest.param("torchrun", marks=pytest.mark.slow), "slurm"])
-def test_two_shards_make_the_same_corpus(
-    how, reversal_data, teacher, undisturbed, distill, tmp_path, monkeypatch
-):
+def test_two_shards_make_the_same_corpus(reversal_data, teacher, undisturbed, distill, tmp_path):
+    """Of torchrun and Slurm: test_distill_plan.py, and below."""
+
     def part(rank):
-        variables = {
-            "flag": {},
-            "torchrun": {"RANK": rank, "WORLD_SIZE": 2},
-            "slurm": {
-                "SLURM_ARRAY_TASK_ID": 3 + rank,
-                "SLURM_ARRAY_TASK_MIN": 3,
-                "SLURM_ARRAY_TASK_COUNT": 2,
-            },
-        }[how]
-        for name, value in variables.items():
-            monkeypatch.setenv(name, str(value))
-        flags = ["--shard", f"{rank}/2"] if how == "flag" else []
-        return distill(reversal_data, tmp_path / "out", teacher, *KEEP, *flags)
+        return distill(reversal_data, tmp_path / "out", teacher, *KEEP, "--shard", f"{rank}/2")
 
     assert part(1) is None and not (tmp_path / "out").exists()
     assert part(0)["counts"]["kept"] == SIZE

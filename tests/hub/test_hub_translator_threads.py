@@ -98,13 +98,3 @@ def test_threads_take_turns_only_with_a_seed(pair, seed, monkeypatch):
         first.join()
     second.join()
     assert found["first"] == found["second"] == [r.text for r in shared.translate(TEXTS[:4])]
-
-
-def test_threads_that_sample_repeat_themselves_with_a_seed(pair):
-    seeded = load(pair, "greedy", seed=4, sampling=True, temperature=2.0)
-    expected = [result.text for result in seeded.translate(TEXTS)]
-
-    def work(number):
-        assert [result.text for result in seeded.translate(TEXTS)] == expected
-
-    together(3, work)

@@ -9,10 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from killing import Command, killed_at
+from killing import killed_at
 from terminals import own_logging, terminal_on_stderr
 
-from fairseq_specdec.noise import chunks as chunks_module
 from fairseq_specdec.noise import cli
 from fairseq_specdec.noise.cli import cli_main
 
@@ -79,9 +78,6 @@ def test_any_number_of_shards_and_chunks_gives_the_same(noise):
     assert corpus(noise("fine", "--chunk-size", 1)) == whole
     noise("torchrun", RANK=1, WORLD_SIZE=2)
     assert corpus(noise("torchrun", RANK=0, WORLD_SIZE=2)) == whole
-    array = {"SLURM_ARRAY_TASK_COUNT": 2, "SLURM_ARRAY_TASK_MIN": 3}
-    noise("slurm", SLURM_ARRAY_TASK_ID=4, **array)
-    assert corpus(noise("slurm", SLURM_ARRAY_TASK_ID=3, **array)) == whole
     assert corpus(noise("other", "--seed", 2))[0] != whole[0]
     assert corpus(noise("more", "--error-mean", 0.5))[0] != whole[0]
     # Nothing at all may be asked for: 0 is a value.
@@ -109,41 +105,6 @@ def test_ended_at_any_moment_and_resumed_nothing_is_lost_or_doubled(noise, text,
     for moment in range(4, 8):
         killed_at(lambda moment=moment: noise("often"), moment, how)
     assert corpus(noise("often")) == whole
-
-
-def test_the_command_is_killed_while_it_works(noise, text, tmp_path):
-    """SIGKILL, then SIGINT, wherever it happens to be; the third run ends it."""
-    text.write_text("".join(f"The file {n} is in the  table cell .\n" for n in range(6_000)))
-    whole = corpus(noise("whole", "--chunk-size", 6_000))
-    assert whole[1].count(b"\n") == 6_000
-    dest, done = tmp_path / "out", set()
-
-    def chunks():
-        return set(tmp_path.glob("out.parts/*/chunk-*.txt"))
-
-    def more_than(count):
-        return lambda: len(chunks()) > count
-
-    for how in (signal.SIGKILL, signal.SIGINT):
-        command = Command(
-            "fairseq_specdec.noise.cli", text, "--dest", dest, "--confusion-sets",
-            tmp_path / "sets.tsv", "--chunk-size", 8,
-        )  # fmt: skip
-        assert command.stop_when(more_than(len(done) + 20), how) == -how
-        assert not dest.exists()
-        assert done < chunks() and len(chunks()) < 750, "in the midst of it"
-        done = chunks()
-        assert all(path.read_bytes().count(b"\n") == 8 for path in done)
-    real, again = chunks_module.NoisedChunks.write_lines, []
-
-    def counts(self, chunk, lines):
-        again.append(chunk)
-        real(self, chunk, lines)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks_module.NoisedChunks, "write_lines", counts)
-        assert corpus(noise("out")) == whole
-    assert len(again) == len(set(again)) == 750 - len(done), "none twice, none left out"
 
 
 @pytest.mark.parametrize("shard", ["0/2", "0/1"])
